@@ -1,0 +1,43 @@
+# The two commands of the README are `make demo` and `make test`; both need only Python (>= 3.11), git and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test test-all lint types check docs clean
+
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/.demo
+
+# Trains a classifier of handwritten digits with a step built by XlaBuilder, then runs the saved step again.
+demo: $(VENV)/.demo
+	$(BIN)/xlapy demo --output demo-output
+
+# The whole suite but the tests marked slow.
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check: lint types test
+
+# Rewrites docs/ops.md from the operation registry.
+docs: $(VENV)/.demo
+	$(BIN)/xlapy ops --markdown > docs/ops.md.new && mv docs/ops.md.new docs/ops.md
+
+clean:
+	rm -rf $(VENV) demo-output build dist *.egg-info

@@ -1,0 +1,51 @@
+"""Errors: the class tree and the picture of a parse error."""
+
+import pickle
+
+import pytest
+
+from xlapy.base import errors
+from xlapy.base.errors import ParseError, XlaError
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ShapeError", "VerificationError", "ParseError", "BuilderError", "InvalidArgumentError", "ExecutionError",
+     "UnsupportedError"],
+)  # fmt: skip
+def test_every_error_is_an_xla_error(name):
+    assert issubclass(getattr(errors, name), XlaError)
+
+
+def test_place_is_one_based_and_the_caret_stands_under_it():
+    error = ParseError.at("first\nsecond line\nthird", 13, "no such word", "a.hlo")
+    assert (error.line, error.column, error.offset) == (2, 8, 13)
+    assert error.source_line == "second line"
+    assert str(error) == "a.hlo:2:8: no such word\n  second line\n         ^"
+
+
+def test_end_of_text_and_empty_text_are_places():
+    assert str(ParseError.at("ab", 2, "m")) == "<text>:1:3: m\n  ab\n    ^"
+    assert str(ParseError.at("", 7, "m")) == "<text>:1:1: m\n  \n  ^"
+    assert ParseError.at("ab\n", 3, "m").line == 2
+
+
+def test_tabs_stay_tabs_and_carriage_returns_go():
+    error = ParseError.at("\tab\r\n", 2, "m")
+    assert error.source_line == "\tab"
+    assert str(error).endswith("\n  \tab\n  \t ^")
+
+
+@pytest.mark.parametrize("offset", [0, 5, 100, 5000, 9990, 9999])
+def test_a_long_line_is_cut_around_the_place(offset):
+    text = "".join(chr(97 + i % 26) for i in range(10000))
+    shown, caret = str(ParseError.at(text, offset, "m")).split("\n")[1:]
+    assert len(shown) <= 2 + 160 + 6
+    assert shown[len(caret) - 1] == text[offset]
+    assert shown.startswith("  ...") == (offset >= 100)
+    assert shown.endswith("...") == (offset < 9900)
+
+
+def test_parse_errors_pickle():
+    error = pickle.loads(pickle.dumps(ParseError.at("x\nyz", 3, "m", "f")))
+    assert (error.message, error.offset, error.line, error.column, error.filename) == ("m", 3, 2, 2, "f")

@@ -1,0 +1,78 @@
+"""Flags: the table and the two environment variables."""
+
+import pytest
+
+from xlapy.base import flags
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.flags import TABLE, Flags
+
+
+def read(**environment: str) -> Flags:
+    return Flags.from_environment(environment)
+
+
+def test_defaults():
+    for flag in TABLE:
+        assert read().get(flag.name) == flag.default
+        assert type(flag.default) is flag.type
+        assert flag.help.endswith(".")
+    assert len({flag.name for flag in TABLE}) == len(TABLE)
+
+
+def test_xlapy_flags():
+    values = read(XLAPY_FLAGS="--dump_to='/a b' --check_nans --failure_dir=f")
+    assert (values.get("dump_to"), values.get("check_nans"), values.get("failure_dir")) == ("/a b", True, "f")
+    for text, expected in [("true", True), ("1", True), ("FALSE", False), ("no", False)]:
+        assert read(XLAPY_FLAGS=f"--check_nans={text}").get("check_nans") is expected
+
+
+def test_xla_flags_are_read_by_xlas_name_and_lose():
+    assert read(XLA_FLAGS="--xla_dump_to=/d --xla_cpu_something=3 junk").get("dump_to") == "/d"
+    assert read(XLA_FLAGS="--xla_dump_to=/d", XLAPY_FLAGS="--dump_to=/e").get("dump_to") == "/e"
+    assert read(XLAPY_FLAGS="--xla_dump_to=/d").get("dump_to") == "/d"
+    assert read(XLA_FLAGS="--dump_to=/d --check_nans 'open").get("dump_to") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--dump_too=x", "there is no flag --dump_too; did you mean --dump_to"),
+        ("--zzz", "there is no flag --zzz; there are check_nans, dump_to, failure_dir"),
+        ("dump_to=x", "expected --name=value, found 'dump_to=x'"),
+        ("--dump_to", "flag --dump_to needs a value: --dump_to=..."),
+        ("--check_nans=maybe", "flag --check_nans takes a value of type bool, not 'maybe'"),
+        ("--dump_to='x", "cannot be read: No closing quotation"),
+    ],
+)
+def test_errors(text, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        read(XLAPY_FLAGS=text)
+
+
+def test_replace_checks_names_and_types():
+    values = Flags().replace(check_nans=True)
+    assert values.get("check_nans") is True
+    assert Flags().get("check_nans") is False
+    assert values != Flags() and values == Flags({"check_nans": True})
+    assert hash(values) == hash(Flags({"check_nans": True}))
+    assert repr(values) == "Flags({'check_nans': True})"
+    with pytest.raises(InvalidArgumentError, match="takes a value of type bool, not 1"):
+        Flags({"check_nans": 1})
+    with pytest.raises(InvalidArgumentError, match="there is no flag --nothing"):
+        values.get("nothing")
+
+
+def test_the_process_reads_its_environment_once(monkeypatch):
+    flags.current.cache_clear()
+    monkeypatch.setenv("XLAPY_FLAGS", "--failure_dir=here")
+    assert flags.get("failure_dir") == "here"
+    monkeypatch.setenv("XLAPY_FLAGS", "--failure_dir=there")
+    assert flags.get("failure_dir") == "here"
+    flags.current.cache_clear()
+
+
+def test_integers_read_in_any_base():
+    flag = flags.Flag("seed", int, 0, "A number.")
+    assert (flag.read("7"), flag.read("0x10"), flag.read("-1")) == (7, 16, -1)
+    with pytest.raises(InvalidArgumentError, match="takes a value of type int, not 'x'"):
+        flag.read("x")

@@ -1,0 +1,267 @@
+"""The text of literals: printed as XLA prints, read as XLA reads."""
+
+import time
+
+import numpy as np
+import pytest
+from jax._src.lib import hlo
+
+from xlapy.base.element_types import ARRAY_TYPES, PRED, PrimitiveType
+from xlapy.base.errors import ParseError
+from xlapy.base.literal import Literal
+from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
+from xlapy.base.shape import Shape
+
+FLOATS = [t for t in ARRAY_TYPES if t.is_floating]
+
+
+def xla_text(shape: str, text: str) -> str:
+    """What XLA reads in `text`, as XLA prints it."""
+    options = hlo.HloPrintOptions.short_parsable()
+    options.print_large_constants = True
+    module = hlo.hlo_module_from_text(f"HloModule m\nENTRY e {{ ROOT c = {shape} constant({text}) }}")
+    printed = module.to_string(options)
+    return printed[printed.index("constant(") + len("constant(") : printed.rindex(")")]
+
+
+def our_text(shape: str, text: str) -> str:
+    return parse_literal(text, Shape.parse(shape)).to_text()
+
+
+def random_bits(element_type: PrimitiveType, count: int) -> Literal:
+    raw = np.random.default_rng(element_type.number).integers(0, 256, count * element_type.byte_size, dtype=np.uint8)
+    if element_type.bits < 8:
+        raw &= (1 << element_type.bits) - 1
+    return Literal.from_bytes(Shape.array(element_type, (count,)), raw.tobytes())
+
+
+def exact_text(literal: Literal) -> str:
+    """A vector of floating-point numbers in as many digits as it takes; NaNs as printed."""
+    printed = literal.to_text()[1:-1].split(", ")
+    with np.errstate(invalid="ignore"):
+        values = literal.array.astype(np.float64).tolist()
+    return (
+        "{"
+        + ", ".join(p if "nan" in p or "inf" in p else f"{v:.17e}" for p, v in zip(printed, values, strict=True))
+        + "}"
+    )
+
+
+@pytest.mark.parametrize("element_type", FLOATS, ids=str)
+def test_random_bits_print_as_xla_and_read_back(element_type):
+    literal = random_bits(element_type, 256 if element_type.bits <= 8 else 4000)
+    exact = exact_text(literal)
+    assert parse_literal(exact, literal.shape) == literal
+    assert literal.to_text() == xla_text(literal.shape.brief, exact)
+    assert parse_literal(literal.to_text(), literal.shape) == literal
+
+
+@pytest.mark.parametrize("element_type", [t for t in FLOATS if t.bits <= 16], ids=str)
+def test_every_value_of_a_narrow_type_survives_its_text(element_type):
+    width = np.uint16 if element_type.bits == 16 else np.uint8
+    every = np.arange(1 << element_type.bits, dtype=np.uint32).astype(width)
+    literal = Literal.array_of(every.view(element_type.dtype))
+    assert parse_literal(literal.to_text(), literal.shape) == literal
+
+
+@pytest.mark.parametrize("element_type", FLOATS, ids=str)
+def test_random_doubles_round_as_xla(element_type):
+    """Halfway cases and their neighbours included."""
+    random = np.random.default_rng(1)
+    values = random.standard_normal(300)
+    ties = 1 + (2 * random.integers(0, 64, 300) + 1) / 2.0 ** random.integers(1, 13, 300)
+    values = np.abs(np.concatenate([values, ties, np.nextafter(ties, 0), np.nextafter(ties, 9)]))
+    text = "{" + ", ".join(f"{value:.17g}" if value % 1 else f"{value}" for value in values[values < 5]) + "}"
+    shape = f"{element_type}[{np.count_nonzero(values < 5)}]"
+    assert our_text(shape, text) == xla_text(shape, text)
+
+
+@pytest.mark.parametrize("element_type", [t for t in ARRAY_TYPES if t.is_integral], ids=str)
+def test_integers_as_xla(element_type):
+    literal = random_bits(element_type, 200)
+    assert literal.to_text() == xla_text(literal.shape.brief, literal.to_text())
+    assert parse_literal(literal.to_text(), literal.shape) == literal
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ("f32[]", "1e10"), ("f32[]", "123456789"), ("f32[]", "1e-5"), ("f32[]", "-0.0"), ("f32[]", "5."),
+        ("f32[]", "1.5E3"),
+        ("f32[]", "1e-46"), ("f32[]", "1.17549421e-38"), ("f32[]", "16777217"), ("f64[]", "9007199254740993"),
+        ("f64[]", "123456789012345678"), ("f16[]", "65519"), ("f8e4m3fn[]", "449"), ("f8e4m3fn[]", "inf"),
+        ("f4e2m1fn[]", "7"), ("f4e2m1fn[]", "nan"), ("f4e2m1fn[]", "-inf"), ("f8e8m0fnu[]", "0.1"),
+        ("f32[]", "nan(0x400000)"), ("f32[]", "-nan(0x7fffff)"), ("f64[]", "nan(0xfffffffffffff)"),
+        ("pred[]", "true"), ("pred[]", "0"), ("pred[]", "2"), ("pred[2,2]", "{{true,false},{0,1}}"),
+        ("u64[]", "18446744073709551615"), ("u64[]", "-1"), ("s64[]", "9223372036854775808"),
+        ("s64[]", "-9223372036854775808"),
+        ("s32[]", "007"), ("c64[]", "(1,2)"), ("c64[2]", "{(1.5,-nan),(3,inf)}"), ("c128[1,1]", "{{(1e-5, 2)}}"),
+        ("s32[2,3]", "{{1,2,3},{4,5,6}}"), ("s32[2,3]{0,1}", "{{1,2,3},{4,5,6}}"), ("s32[0]", "{}"),
+        ("s32[2,0]", "{{},{}}"),
+        ("s32[0,2]", "{}"), ("s32[2,0,3]", "{{},{}}"), ("s32[1,0,2,2]", "{{}}"), ("s32[1,2,0,2]", "{{{},{}}}"),
+        ("s32[1,2,2,0]", "{{{{},{}},{{},{}}}}"), ("f32[1,1]", "{{1}}"), ("f32[1,2,1]", "{{{1},{2}}}"),
+        ("s32[1,1,2,2]", "{{{{1,2},{3,4}}}}"),
+        ("s32[2,2,2,1,1]", "{{{{{1}},{{2}}},{{{3}},{{4}}}},{{{{5}},{{6}}},{{{7}},{{8}}}}}"),
+        ("s32[2,2]", "{{1 2}{3 4}}"), ("s32[3]", "{1,,2,3,}"), ("s32[2]", "{/*i*/1,/*x*/2}"),
+        ("s32[2]", "{1, // one\n 2}"),
+        ("f32[2]", "{1-1}"), ("f32[2]", "{-inf-inf}"), ("s32[2]", "1"), ("f32[2,3]", "1.0"), ("s32[<=3]", "{1,2,3}"),
+        ("()", "()"), ("(s32[],(f32[2]))", "( 1, ( {1,2} ) )"), ("b(f32[2])", "{1,2}"),
+        ("(f32[2],(pred[],c64[1]),())", "({1,2},(true,{(1,2)}),())"),
+    ],
+)  # fmt: skip
+def test_reads_and_prints_as_xla(shape, text):
+    assert our_text(shape, text) == xla_text(shape, text)
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "printed"),
+    [
+        ("f32[]", "-0", "-0"),
+        ("f32[2]", "{-0, 1}", "{-0, 1}"),
+        ("c64[]", "(nan(0x1), -inf)", "(nan(0x1), -inf)"),
+        ("c64[2]", "{(1, nan(0x2)), (-nan, 3)}", "{(1, nan(0x2)), (-nan, 3)}"),
+        ("f32[]", "0x1.8p3", "12"),
+        ("f64[2]", "{-0x1p-1074, 0x10}", "{-4.94065645841247e-324, 16}"),
+        ("f32[]", "+1.5", "1.5"),
+        ("s32[]", "+3", "3"),
+        ("f32[]", ".5", "0.5"),
+        ("s32[4,4]", "{...}", "{...}"),
+        ("(token[], s32[])", "(token, 1)", "( token, 1 )"),
+    ],
+)
+def test_where_we_read_more_than_xla(shape, text, printed):
+    assert our_text(shape, text) == printed
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "column", "message"),
+    [
+        ("s8[]", "300", 1, "the value 300 is out of range for s8 in a literal of s8[]: [-128, 127]"),
+        ("s8[2]", "{1, -129}", 5, "the value -129 is out of range for s8"),
+        ("u8[]", "-1", 1, "[0, 255]"),
+        ("u1[]", "2", 1, "[0, 1]"),
+        ("s1[]", "1", 1, "[-1, 0]"),
+        ("s4[3]", "{1,2,8}", 6, "[-8, 7]"),
+        ("u64[]", "18446744073709551616", 1, "does not fit in 64 bits"),
+        ("s32[]", "9" * 5000, 1, "does not fit in 64 bits"),
+        (
+            "f32[]",
+            "1e39",
+            1,
+            "the value 1e39 is out of range for f32 in a literal of f32[]: [-3.40282e+38, 3.40282e+38]",
+        ),
+        ("f32[2]", "{0, 1e400}", 5, "it does not even fit in a 64-bit number"),
+        ("f16[]", "65520", 1, "[-65504, 65504]"),
+        ("bf16[]", "3.4e38", 1, "out of range for bf16"),
+        ("f8e4m3fn[3]", "{1, 2, 465}", 8, "[-448, 448]"),
+        ("f8e8m0fnu[]", "0", 1, "out of range for f8e8m0fnu"),
+        ("c64[]", "(1, 1e39)", 5, "out of range for c64"),
+        ("s32[]", "1.0", 1, "expected an integer for an element of s32[], found 1.0"),
+        ("s32[]", "true", 1, "expected an integer for an element of s32[], found true"),
+        ("f32[]", "true", 1, "expected a number for an element of f32[], found true"),
+        ("c64[]", "1", 1, "an element of c64[] is written (real, imaginary), not 1"),
+        ("c64[]", "(1)", 3, "expected a value of c64[], found ')'"),
+        ("c64[]", "(1, 2", 6, "expected ')' after a complex number"),
+        ("s32[2]", "{(1, 2), 3}", 2, "parentheses are for complex numbers"),
+        ("f32[]", "nan(0x800000)", 1, "NaN payload 0x800000 is out of range for f32: 0x1 to 0x7fffff"),
+        ("f32[]", "nan(0x0)", 1, "NaN payload 0x0 is out of range"),
+        ("f8e4m3fn[]", "nan(0x1)", 1, "f8e4m3fn has no NaN payloads"),
+        ("s32[2]", "{1,2,3}", 6, "expected 2 elements along dimension 0 of s32[2] in element [], but there are more"),
+        ("s32[3]", "{1,2}", 5, "expected 3 elements along dimension 0 of s32[3] in element [], but there are 2"),
+        (
+            "s32[2,2]",
+            "{{1,2},{3}}",
+            10,
+            "expected 2 elements along dimension 1 of s32[2,2] in element [1], but there are 1",
+        ),
+        ("s32[2,2]", "{{1,2},{3,4},{5,6}}", 14, "along dimension 0 of s32[2,2] in element [], but there are more"),
+        ("s32[2,2]", "{1,2}", 2, "an element of s32[2,2] needs 2 levels of braces, not 1"),
+        ("s32[2,2]", "{{1 2,3},{,4}}", 7, "along dimension 1 of s32[2,2] in element [0], but there are more"),
+        ("s32[1]", "{{1}}", 2, "s32[1] takes 1 levels of braces, but there are more"),
+        ("s32[4,4]", "{{...},{...}}", 3, "'...' stands within one pair of braces, here it is within 2"),
+        ("s32[]", "{...}", 1, "s32[] takes 0 levels of braces"),
+        ("s32[]", "}", 1, "unexpected '}' in a literal"),
+        ("s32[0]", "1", 1, "s32[0] has no elements, but there is one"),
+        ("f32[2]", "{1,2", 5, "expected a value of f32[2], found the end of the text"),
+        ("f32[2]", "{1,-}", 4, "expected a value of f32[2], found '-}'"),
+        ("f32[]", "", 1, "expected a value of f32[], found the end of the text"),
+        ("f32[]", "1x2", 1, "expected a value of f32[], found '1x2'"),
+        ("f32[2]", "{1_0,2}", 2, "expected a value of f32[2], found '1_0,2}'"),
+        ("f32[2]", "{infinity,2}", 2, "expected a value of f32[2], found 'infinity,2}'"),
+        ("f32[]", "NaN", 1, "expected a value"),
+        ("f32[]", "1 2", 3, "unexpected text after the literal"),
+        ("f32[1]", "{1} {2}", 5, "unexpected text after the literal"),
+        ("(s32[], s32[])", "(1)", 3, "unexpected ')' in a literal"),
+        ("(s32[])", "(1, 2)", 5, "expected ')' after the 1 elements of a tuple (s32[])"),
+        ("(s32[])", "1", 1, "expected '(' before the 1 elements of a tuple (s32[])"),
+        ("opaque[]", "1", 1, "there are no literals of shape opaque[]"),
+        ("s32[2]", "{1, /* 2 */ /* x */ y}", 21, "expected a value of s32[2], found 'y}'"),
+    ],
+)
+def test_errors_say_where(shape, text, column, message):
+    with pytest.raises(ParseError) as caught:
+        parse_literal(text, Shape.parse(shape))
+    assert message in caught.value.message
+    assert (caught.value.line, caught.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [("u8[]", "-1"), ("s8[2]", "{1, -129}"), ("f32[]", "1e39"), ("f16[]", "65520"), ("c64[]", "1"),
+     ("s32[2]", "{1,2,3}"), ("f8e8m0fnu[]", "0"), ("s32[1]", "{{1}}"), ("s32[]", "{...}"), ("f32[2]", "{1,-}"),
+     ("f32[]", "1 2"), ("f32[]", "nan(0x800000)")],
+)  # fmt: skip
+def test_xla_refuses_these_too(shape, text):
+    with pytest.raises(Exception, match="INVALID_ARGUMENT"):
+        xla_text(shape, text)
+
+
+def test_text_with_shapes():
+    literal = parse_shaped_literal("(f32[2]{0} {1, 2}, (pred[] true), token, s32[2,1]{0,1} {{1}, {2}})")
+    assert literal.to_text(shape=True) == "( f32[2] {1, 2}, ( pred[] true ), token, s32[2,1] { {1}, {2} } )"
+    again = parse_shaped_literal(literal.to_text(shape=True, layout=True))
+    assert again == literal and again.shape == literal.shape
+    dynamic = parse_literal("{1, 2, 3}", Shape.parse("s32[<=3]"))
+    assert dynamic.to_text(shape=True) == "s32[<=3](3) {1, 2, 3}"
+    assert parse_shaped_literal(dynamic.to_text(shape=True, layout=True)) == dynamic
+    assert parse_shaped_literal("()") == Literal.tuple()
+    with pytest.raises(ParseError, match="expected a shape"):
+        parse_shaped_literal("{1}")
+    with pytest.raises(ParseError, match="tuples nest deeper than 64 levels"):
+        parse_shaped_literal("(" * 100000)
+
+
+def test_bulk_and_careful_reading_agree():
+    """Without commas the bulk reader steps aside."""
+    random = np.random.default_rng(2)
+    for array in [
+        random.standard_normal((4, 5, 6)).astype(np.float32),
+        random.integers(-9, 9, (3, 4), dtype=np.int8),
+        random.integers(0, 2**64, 7, dtype=np.uint64),
+        random.integers(0, 2, (2, 3)).astype(bool),
+        (random.standard_normal(5) + 1j * random.standard_normal(5)).astype(np.complex64),
+    ]:
+        literal = Literal.array_of(array)
+        text = literal.to_text()
+        careful = text.replace("(", "/**/(").replace(", ", " ") if array.dtype.kind != "c" else text.replace("}", ",}")
+        assert parse_literal(text, literal.shape) == literal
+        assert parse_literal(careful, literal.shape) == literal
+
+
+def test_words_in_a_bulk_array_of_pred():
+    assert our_text("pred[4]", "{true, false, 1, 0}") == "{1, 0, 1, 0}"
+    assert parse_literal("{true, false}", Shape.array(PRED, (2,))).array.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64])
+def test_large_literals_are_fast(dtype):
+    values = (np.random.default_rng(3).standard_normal((1000, 100)) * 1000).astype(dtype)
+    literal = Literal.array_of(values)
+    start = time.perf_counter()
+    text = literal.to_text()
+    printed = time.perf_counter()
+    again = parse_literal(text, literal.shape)
+    read = time.perf_counter()
+    assert again == literal
+    assert printed - start < 1.0  # about 0.1 s; the margin is for a busy machine
+    assert read - printed < 1.0

@@ -1,0 +1,254 @@
+"""Shapes: text against XLA's, constructors, comparison, refusals, speed."""
+
+import copy
+import pickle
+import re
+import time
+
+import numpy as np
+import pytest
+from jax._src.lib import hlo
+
+from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKEN, U8
+from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
+from xlapy.base.layout import Layout
+from xlapy.base.scanner import Scanner
+from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, scan_shape, shape_from_token
+
+TEXTS = [
+    "f32[]", "f32[]{:S(1)}", "f32[]{:T(8)}", "pred[2]", "f32[2,3]{0,1}", "f32[2,<=3]", "f32[?,2]", "f32[<=0]",
+    "f32[0,7]", "token[]", "opaque[]", "b(f32[2])", "((f32[2]{0}), b(f32[4]{0}))", "(f32[2],(),s32[])", "()",
+    "(f32[2],f32[2],f32[2],f32[2],f32[2],f32[2],f32[2])",
+    "(f32[],f32[],f32[],f32[],f32[],/*index=5*/f32[],f32[],f32[],f32[],f32[],/*index=10*/(f32[]))",
+    "f32[2,3]{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}", "f32 [ 2 , 3 ] { 0 , 1 }",
+    "f32[2]/*a*/{0}", "f32[2]{0:}", "u4[2]{0:E(4)}", "(token[], opaque[], b(s8[2,2]{0,1}))",
+]  # fmt: skip
+
+
+def xla_text(shape: str) -> str:
+    module = hlo.hlo_module_from_text(f"HloModule m\nENTRY e {{ ROOT c = {shape} parameter(0) }}")
+    text = module.to_string(hlo.HloPrintOptions.short_parsable())
+    return text[text.index("ROOT c = ") + len("ROOT c = ") : text.index(" parameter(0)")]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_reads_and_prints_as_xla(text):
+    shape = Shape.parse(text)
+    assert shape.to_text() == str(shape) == xla_text(text)
+    assert Shape.parse(str(shape)) == shape
+    assert shape.compatible(Shape.parse(shape.brief))
+
+
+@pytest.mark.parametrize("type_", ARRAY_TYPES, ids=str)
+def test_every_element_type_as_xla(type_):
+    shape = Shape.array(type_, (2, 3))
+    assert shape.to_text() == xla_text(shape.brief) == f"{type_}[2,3]{{1,0}}"
+
+
+def test_array_fields():
+    shape = Shape.array(F32, [2, np.int64(3)], [False, True])
+    assert shape.dimensions == (2, 3)
+    assert all(type(size) is int for size in shape.dimensions)
+    assert shape.dynamic_dimensions == (False, True)
+    assert shape.layout == Layout.default(2)
+    assert (shape.rank, shape.size, shape.byte_size) == (2, 6, 24)
+    assert shape.is_array and shape.is_dynamic and not shape.is_static and not shape.is_scalar
+    assert shape.dtype == np.float32
+    assert shape.brief == "f32[2,<=3]"
+    assert Shape.array(F32, (2,), layout=None).to_text() == "f32[2]"
+
+
+def test_the_other_kinds():
+    array = Shape.array(BF16, (4,))
+    kinds = [array, Shape.tuple([array]), Shape.token(), Shape.opaque(), Shape.buffer(array)]
+    flags = ["is_array", "is_tuple", "is_token", "is_opaque", "is_buffer"]
+    assert [[getattr(kind, flag) for flag in flags] for kind in kinds] == np.eye(5, dtype=bool).tolist()
+    assert [kind.rank for kind in kinds] == [1, 0, 0, 0, 0]
+    assert [kind.byte_size for kind in kinds] == [8, 8, 0, 0, 8]
+    assert Shape.tuple([array]).tuple_shapes == (array,)
+    assert Shape.buffer(array).buffer_shape == array
+    assert Shape.scalar(PRED).is_scalar
+    assert not Shape.token().is_scalar
+
+
+def test_of_numpy():
+    assert Shape.of(np.zeros((2, 3), np.int32)) == Shape.parse("s32[2,3]{1,0}")
+    assert Shape.of(np.float32(1)) == Shape.parse("f32[]")
+    assert Shape.of(np.zeros(2, ">f4")).element_type is F32
+
+
+def test_byte_size_heeds_the_element_size_of_the_layout():
+    assert Shape.array(S4, (5,)).byte_size == 5
+    assert Shape.array(S4, (5,), layout=Layout((0,), element_size_in_bits=4)).byte_size == 3
+
+
+def test_equality_and_compatibility():
+    row, column = Shape.parse("f32[2,3]{1,0}"), Shape.parse("f32[2,3]{0,1}")
+    assert row != column
+    assert row.compatible(column)
+    assert row == Shape.parse("f32[2,3]")
+    assert hash(row) == hash(Shape.array(F32, (2, 3)))
+    assert row != "f32[2,3]{1,0}"
+    for other in ["f32[2,<=3]", "f32[3,2]", "s32[2,3]", "f32[6]", "(f32[2,3])", "b(f32[2,3])", "token[]"]:
+        assert not row.compatible(Shape.parse(other))
+    nested = Shape.parse("(f32[2,3]{1,0}, (s32[2]{0}))")
+    assert nested.compatible(Shape.parse("(f32[2,3]{0,1}, (s32[2]{0:S(1)}))"))
+    assert not nested.compatible(Shape.parse("(f32[2,3], (s32[3]))"))
+    assert not nested.compatible(Shape.parse("(f32[2,3])"))
+    assert not Shape.parse("b(f32[2])").compatible(Shape.parse("b(f32[3])"))
+
+
+def test_compatible_ignoring_element_type():
+    shape = Shape.parse("(f32[2,3], token[])")
+    assert shape.compatible_ignoring_element_type(Shape.parse("(s8[2,3]{0,1}, token[])"))
+    assert not shape.compatible_ignoring_element_type(Shape.parse("(s8[3,3], token[])"))
+    assert not shape.compatible_ignoring_element_type(Shape.parse("(s8[2,3], f32[])"))
+    assert not Shape.parse("f32[]").compatible_ignoring_element_type(Shape.token())
+
+
+def test_with():
+    shape = Shape.parse("f32[2,<=3]{0,1:S(1)}")
+    assert str(shape.with_element_type(U8)) == "u8[2,<=3]{0,1:S(1)}"
+    assert str(shape.with_dimensions((5,))) == "f32[5]{0}"
+    assert str(shape.with_dimensions((5,), (True,))) == "f32[<=5]{0}"
+    assert str(shape.with_layout(Layout((1, 0)))) == "f32[2,<=3]{1,0}"
+    assert str(shape.without_layout()) == "f32[2,<=3]"
+    assert str(shape.with_default_layout()) == "f32[2,<=3]{1,0}"
+    nested = Shape.parse("(f32[2,3]{0,1}, (b(s32[2]{0:S(1)}), token[]))")
+    assert str(nested.without_layout()) == "(f32[2,3], (b(s32[2]), token[]))"
+    assert str(nested.with_default_layout()) == "(f32[2,3]{1,0}, (b(s32[2]{0}), token[]))"
+    with pytest.raises(ShapeError, match=r"token\[\] is not an array, so it can have no other layout"):
+        Shape.token().with_layout(None)
+
+
+def test_leaves_and_subshapes():
+    shape = Shape.parse("(f32[2], ((s32[]), token[]), ())")
+    assert [(path, leaf.brief) for path, leaf in shape.leaves()] == [
+        ((0,), "f32[2]"), ((1, 0, 0), "s32[]"), ((1, 1), "token[]")]  # fmt: skip
+    assert list(Shape.scalar(F32).leaves()) == [((), Shape.scalar(F32))]
+    assert shape.subshape(()) is shape
+    assert shape.subshape((1, 0, 0)) == Shape.scalar(S32)
+    for path in [(3,), (-1,), (0, 0)]:
+        with pytest.raises(ShapeError, match="has no element at tuple index"):
+            shape.subshape(path)
+
+
+def test_immutable_copyable_picklable():
+    shape = Shape.parse("(f32[<=2,?]{0,1:S(1)}, b(s32[2]))")
+    assert copy.copy(shape) is copy.deepcopy(shape) is shape
+    again = pickle.loads(pickle.dumps(shape))
+    assert again == shape and hash(again) == hash(shape)
+    assert pickle.loads(pickle.dumps(Shape.array(F32, (2, 3)))).size == 6
+    with pytest.raises(AttributeError, match="immutable"):
+        shape.dimensions = ()
+    with pytest.raises(InvalidArgumentError, match="make a Shape with"):
+        Shape()
+
+
+def test_unbounded_sizes():
+    shape = Shape.array(F32, (UNBOUNDED, 2), (True, False))
+    assert shape.brief == "f32[?,2]"
+    with pytest.raises(ShapeError, match=r"f32\[\?,2\] has an unbounded dimension, so it has no element count"):
+        _ = shape.size
+    with pytest.raises(ShapeError, match="is not an array, so it has no element count"):
+        _ = Shape.token().size
+    with pytest.raises(ShapeError, match="is not an array, so it has no dtype"):
+        _ = Shape.token().dtype
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Shape.array(F32, (2, -1)), r"f32\[2, -1\]: dimension 1 has the size -1"),
+        (lambda: Shape.array(F32, (2**63,)), "dimension 0 has the size 9223372036854775808"),
+        (lambda: Shape.array(F32, (2**62,)), "do not fit in a 64-bit byte count"),
+        (lambda: Shape.array(U8, (2**32, 2**32)), "do not fit in a 64-bit byte count"),
+        (lambda: Shape.array(F32, (UNBOUNDED,)), "dimension 0 has the size -9223372036854775808"),
+        (lambda: Shape.array(F32, (2.5,)), "dimension sizes must be integers"),
+        (lambda: Shape.array(TOKEN, ()), "token is not the element type of an array"),
+        (lambda: Shape.array(F32, (2,), (True, False)), "1 dimensions, but 2 dynamic flags"),
+        (lambda: Shape.array(F32, (2, 3), layout=Layout((0,))), r"has 2 dimensions, but its layout \{0\} orders 1"),
+        (lambda: Shape.buffer(Shape.token()), r"a buffer holds an array, not token\[\]"),
+    ],
+)
+def test_impossible_shapes(make, message):
+    with pytest.raises(ShapeError, match=message):
+        make()
+
+
+def test_zero_elements_may_have_huge_dimensions():
+    assert Shape.array(F32, (0, 2**62, 9)).size == 0
+
+
+def test_tuple_depth_is_bounded():
+    shape = Shape.scalar(F32)
+    for _ in range(MAX_TUPLE_DEPTH):
+        shape = Shape.tuple([shape])
+    assert Shape.parse(shape.to_text()) == shape
+    with pytest.raises(ShapeError, match="tuples nest 65 deep, and 64 is the most"):
+        Shape.tuple([shape])
+    for text in ["(" * 65 + ")" * 65, "(" * 100000, "b(" * 100000]:
+        with pytest.raises(ParseError):
+            Shape.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("", 1, "expected a shape, found the end of the text"),
+        ("f99[2]", 1, "expected a shape, found 'f99"),
+        ("f32.1[2]", 1, "expected a shape"),
+        ("tuple[]", 1, "expected a shape"),
+        ("f32", 4, "expected '[' after the element type"),
+        ("f32[2", 6, "expected ',' or ']' after a dimension size, found the end of the text"),
+        ("f32[2,]", 7, "expected an integer for a dimension size"),
+        ("f32[-1]", 5, "a dimension size must be >= 0, not -1"),
+        ("f32[<=?]", 7, "expected an integer for a dimension size"),
+        ("f32[99999999999999999999]", 5, "does not fit in 64 bits"),
+        ("f32[9223372036854775807]", 1, "do not fit in a 64-bit byte count"),
+        ("f32[" + "9" * 5000 + "]", 5, "does not fit in 64 bits"),
+        ("f32[2,3]{1}", 9, "the shape has 2 dimensions, but its layout orders 1"),
+        ("f32[2,3]{1,1}", 9, "must be a permutation"),
+        ("opaque[2]", 1, "opaque takes no dimensions"),
+        ("token[2]", 1, "token takes no dimensions"),
+        ("token[]{0}", 8, "unexpected '{0}' after the shape"),
+        ("(f32[2]", 8, "expected ',' or ')' after a tuple element"),
+        ("(f32[2],)", 9, "expected a shape"),
+        ("b(token[])", 1, "a buffer holds an array, not token[]"),
+        ("b(b(f32[2]))", 1, "a buffer holds an array, not b(f32[2])"),
+        ("f32[2] x", 8, "unexpected 'x' after the shape"),
+    ],
+)
+def test_errors_say_where(text, column, message):
+    with pytest.raises(ParseError) as caught:
+        Shape.parse(text)
+    assert message in caught.value.message
+    assert caught.value.column == column
+
+
+def test_a_body_after_the_result_shape_is_no_layout():
+    scanner = Scanner("f32[2] { a = f32[2]{0} parameter(0) }")
+    assert scan_shape(scanner) == Shape.array(F32, (2,))
+    assert scanner.accept("{")
+    scanner = Scanner("(f32[2], s32[] {:S(1)}), rest", 0)
+    assert str(scan_shape(scanner)) == "(f32[2]{0}, s32[]{:S(1)})"
+    assert scanner.accept(", rest")
+
+
+def test_the_pattern_takes_one_shape_token():
+    pattern = re.compile(SHAPE_PATTERN)
+    for text in ["f32[2,<=3]{1,0:T(8)}", "token[]", "f8e4m3fn[]", "s4[?]{0}", "f32[]{:S(1)}", "bf16[2]{0:SC(0:1)}"]:
+        assert pattern.match(text + " rest").group() == text
+        assert shape_from_token(text).to_text()
+    assert pattern.match("f32[2] { a = f32[] }").group() == "f32[2]"
+    assert pattern.match("f32[2]{ROOT").group() == "f32[2]"
+    assert pattern.match("tuple[]") is None
+
+
+def test_equal_shapes_are_shared_and_cheap():
+    assert Shape.array(F32, (7, 8)) is Shape.array(F32, [7, 8])
+    assert Shape.parse("f32[7,8]{1,0}") is Shape.parse("f32[7,8]{1,0}")
+    start = time.perf_counter()
+    for size in range(20000):
+        Shape.array(F32, (size, 3))
+    assert time.perf_counter() - start < 2.0

@@ -1,0 +1,202 @@
+"""The element types of XLA: names, proto numbers, widths and their NumPy counterparts.
+
+Owns `PrimitiveType` and its interned instances; knows nothing of shapes or values.
+Source: xla_data.proto (PrimitiveType).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from xlapy.base.errors import InvalidArgumentError
+
+_BY_NAME: dict[str, PrimitiveType] = {}
+_BY_TEXT: dict[str, PrimitiveType] = {}
+_BY_NUMBER: dict[int, PrimitiveType] = {}
+_BY_DTYPE: dict[np.dtype[Any], PrimitiveType] = {}
+
+
+class PrimitiveType:
+    """One element type. Instances are singletons: compare with `is` or `==`.
+
+    name: the proto name ("F32"). text: the spelling in HLO text ("f32"). number: the proto number (11).
+    dtype: the NumPy dtype holding one element, or None for tuple, token, opaque, buffer and the invalid type.
+    bits: width of an element in packed storage (PRED 8, S4 4, C64 64; 0 where there is no dtype).
+    is_array: an array may have this element type. is_integral excludes PRED; is_signed and is_unsigned are for
+    integral types only; is_floating excludes complex types.
+    """
+
+    __slots__ = (
+        "bits", "dtype", "is_array", "is_complex", "is_floating", "is_integral", "is_signed", "is_unsigned",
+        "name", "number", "text",
+    )  # fmt: skip
+
+    PRIMITIVE_TYPE_INVALID: ClassVar[PrimitiveType]
+    PRED: ClassVar[PrimitiveType]
+    S1: ClassVar[PrimitiveType]
+    S2: ClassVar[PrimitiveType]
+    S4: ClassVar[PrimitiveType]
+    S8: ClassVar[PrimitiveType]
+    S16: ClassVar[PrimitiveType]
+    S32: ClassVar[PrimitiveType]
+    S64: ClassVar[PrimitiveType]
+    U1: ClassVar[PrimitiveType]
+    U2: ClassVar[PrimitiveType]
+    U4: ClassVar[PrimitiveType]
+    U8: ClassVar[PrimitiveType]
+    U16: ClassVar[PrimitiveType]
+    U32: ClassVar[PrimitiveType]
+    U64: ClassVar[PrimitiveType]
+    F16: ClassVar[PrimitiveType]
+    BF16: ClassVar[PrimitiveType]
+    F32: ClassVar[PrimitiveType]
+    F64: ClassVar[PrimitiveType]
+    F8E5M2: ClassVar[PrimitiveType]
+    F8E4M3: ClassVar[PrimitiveType]
+    F8E4M3FN: ClassVar[PrimitiveType]
+    F8E4M3B11FNUZ: ClassVar[PrimitiveType]
+    F8E3M4: ClassVar[PrimitiveType]
+    F8E5M2FNUZ: ClassVar[PrimitiveType]
+    F8E4M3FNUZ: ClassVar[PrimitiveType]
+    F8E8M0FNU: ClassVar[PrimitiveType]
+    F6E3M2FN: ClassVar[PrimitiveType]
+    F6E2M3FN: ClassVar[PrimitiveType]
+    F4E2M1FN: ClassVar[PrimitiveType]
+    C64: ClassVar[PrimitiveType]
+    C128: ClassVar[PrimitiveType]
+    TUPLE: ClassVar[PrimitiveType]
+    OPAQUE_TYPE: ClassVar[PrimitiveType]
+    TOKEN: ClassVar[PrimitiveType]
+    BUFFER: ClassVar[PrimitiveType]
+
+    def __init__(self, name: str, number: int, bits: int, dtype: Any, kind: str, text: str | None) -> None:
+        self.name: str = name
+        self.number: int = number
+        self.bits: int = bits
+        self.dtype: np.dtype[Any] | None = None if dtype is None else np.dtype(dtype)
+        self.text: str = text or name.lower()
+        self.is_array: bool = dtype is not None
+        self.is_floating: bool = kind == "floating"
+        self.is_complex: bool = kind == "complex"
+        self.is_signed: bool = kind == "signed"
+        self.is_unsigned: bool = kind == "unsigned"
+        self.is_integral: bool = kind in ("signed", "unsigned")
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes one element takes in unpacked storage (S4: 1; 0 for types without elements)."""
+        return (self.bits + 7) // 8
+
+    @property
+    def component_type(self) -> PrimitiveType:
+        """The type of the real and imaginary part of a complex type; any other type itself."""
+        if not self.is_complex:
+            return self
+        return PrimitiveType.F32 if self is PrimitiveType.C64 else PrimitiveType.F64
+
+    @staticmethod
+    def from_name(name: str) -> PrimitiveType:
+        """The type with proto name `name` ("F32"). Raises InvalidArgumentError."""
+        return _find(_BY_NAME, name, "name")
+
+    @staticmethod
+    def from_text(text: str) -> PrimitiveType:
+        """The type spelt `text` ("f32") in HLO text. Raises InvalidArgumentError."""
+        return _find(_BY_TEXT, text, "spelling")
+
+    @staticmethod
+    def from_number(number: int) -> PrimitiveType:
+        """The type with proto number `number` (11 is F32). Raises InvalidArgumentError."""
+        return _find(_BY_NUMBER, number, "number")
+
+    @staticmethod
+    def from_dtype(dtype: Any) -> PrimitiveType:
+        """The type whose elements have NumPy dtype `dtype`, ml_dtypes included. Raises InvalidArgumentError."""
+        try:
+            native = np.dtype(dtype)
+        except TypeError as error:
+            raise InvalidArgumentError(f"{dtype!r} is not a NumPy dtype") from error
+        if native.byteorder not in "=|":
+            native = native.newbyteorder("=")
+        return _find(_BY_DTYPE, native, "dtype")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PrimitiveType.from_name, (self.name,)
+
+    def __copy__(self) -> PrimitiveType:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PrimitiveType:
+        return self
+
+
+def _find(table: dict[Any, PrimitiveType], key: Any, what: str) -> PrimitiveType:
+    found = table.get(key)
+    if found is None:
+        raise InvalidArgumentError(f"no element type has the {what} {key!r}")
+    return found
+
+
+def _define(
+    name: str, number: int, bits: int, dtype: Any = None, kind: str = "", text: str | None = None
+) -> PrimitiveType:
+    result = PrimitiveType(name, number, bits, dtype, kind, text)
+    setattr(PrimitiveType, name, result)
+    _BY_NAME[name] = _BY_TEXT[result.text] = _BY_NUMBER[number] = result
+    if result.dtype is not None:
+        _BY_DTYPE[result.dtype] = result
+    return result
+
+
+PRIMITIVE_TYPE_INVALID = _define("PRIMITIVE_TYPE_INVALID", 0, 0)
+PRED = _define("PRED", 1, 8, np.bool_)
+S1 = _define("S1", 30, 1, ml_dtypes.int1, "signed")
+S2 = _define("S2", 26, 2, ml_dtypes.int2, "signed")
+S4 = _define("S4", 21, 4, ml_dtypes.int4, "signed")
+S8 = _define("S8", 2, 8, np.int8, "signed")
+S16 = _define("S16", 3, 16, np.int16, "signed")
+S32 = _define("S32", 4, 32, np.int32, "signed")
+S64 = _define("S64", 5, 64, np.int64, "signed")
+U1 = _define("U1", 31, 1, ml_dtypes.uint1, "unsigned")
+U2 = _define("U2", 27, 2, ml_dtypes.uint2, "unsigned")
+U4 = _define("U4", 22, 4, ml_dtypes.uint4, "unsigned")
+U8 = _define("U8", 6, 8, np.uint8, "unsigned")
+U16 = _define("U16", 7, 16, np.uint16, "unsigned")
+U32 = _define("U32", 8, 32, np.uint32, "unsigned")
+U64 = _define("U64", 9, 64, np.uint64, "unsigned")
+F16 = _define("F16", 10, 16, np.float16, "floating")
+BF16 = _define("BF16", 16, 16, ml_dtypes.bfloat16, "floating")
+F32 = _define("F32", 11, 32, np.float32, "floating")
+F64 = _define("F64", 12, 64, np.float64, "floating")
+F8E5M2 = _define("F8E5M2", 19, 8, ml_dtypes.float8_e5m2, "floating")
+F8E4M3 = _define("F8E4M3", 28, 8, ml_dtypes.float8_e4m3, "floating")
+F8E4M3FN = _define("F8E4M3FN", 20, 8, ml_dtypes.float8_e4m3fn, "floating")
+F8E4M3B11FNUZ = _define("F8E4M3B11FNUZ", 23, 8, ml_dtypes.float8_e4m3b11fnuz, "floating")
+F8E3M4 = _define("F8E3M4", 29, 8, ml_dtypes.float8_e3m4, "floating")
+F8E5M2FNUZ = _define("F8E5M2FNUZ", 24, 8, ml_dtypes.float8_e5m2fnuz, "floating")
+F8E4M3FNUZ = _define("F8E4M3FNUZ", 25, 8, ml_dtypes.float8_e4m3fnuz, "floating")
+F8E8M0FNU = _define("F8E8M0FNU", 33, 8, ml_dtypes.float8_e8m0fnu, "floating")
+F6E3M2FN = _define("F6E3M2FN", 35, 6, ml_dtypes.float6_e3m2fn, "floating")
+F6E2M3FN = _define("F6E2M3FN", 36, 6, ml_dtypes.float6_e2m3fn, "floating")
+F4E2M1FN = _define("F4E2M1FN", 32, 4, ml_dtypes.float4_e2m1fn, "floating")
+C64 = _define("C64", 15, 64, np.complex64, "complex")
+C128 = _define("C128", 18, 128, np.complex128, "complex")
+TUPLE = _define("TUPLE", 13, 0)
+OPAQUE_TYPE = _define("OPAQUE_TYPE", 14, 0, text="opaque")
+TOKEN = _define("TOKEN", 17, 0)
+BUFFER = _define("BUFFER", 34, 0)
+
+ALL_TYPES: tuple[PrimitiveType, ...] = tuple(_BY_NAME.values())
+"""Every element type, the invalid one first."""
+
+ARRAY_TYPES: tuple[PrimitiveType, ...] = tuple(t for t in ALL_TYPES if t.is_array)
+"""The types an array may have."""

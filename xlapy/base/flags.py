@@ -1,0 +1,158 @@
+"""The flags of xlapy: the one table, and where their values come from.
+
+Owns names, types, defaults and reading the environment; the parts that a flag concerns read it and act on it.
+`XLAPY_FLAGS="--dump_to=/tmp/dump --check_nans"` sets flags; flags that XLA has too are also read, under XLA's name,
+from `XLA_FLAGS`, and lose to XLAPY_FLAGS. Unknown names are errors in XLAPY_FLAGS and ignored in XLA_FLAGS.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from xlapy.base.errors import InvalidArgumentError
+
+Value: TypeAlias = bool | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. type: bool, int or str. xla_name: the flag of XLA_FLAGS that means the same, if there is one."""
+
+    name: str
+    type: type[bool] | type[int] | type[str]
+    default: Value
+    help: str
+    xla_name: str | None = None
+
+    def read(self, text: str) -> Value:
+        """The value that `text` spells. Raises InvalidArgumentError."""
+        if self.type is str:
+            return text
+        if self.type is bool and text.lower() in _BOOLEANS:
+            return _BOOLEANS[text.lower()]
+        if self.type is int:
+            try:
+                return int(text, 0)
+            except ValueError:
+                pass
+        raise InvalidArgumentError(f"flag --{self.name} takes a value of type {self.type.__name__}, not {text!r}")
+
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+TABLE: tuple[Flag, ...] = (
+    Flag("check_nans", bool, False, "Stop with an error naming the first instruction that makes a NaN."),
+    Flag(
+        "dump_to",
+        str,
+        "",
+        "Directory for the module before and after each stage; empty: none.",
+        "xla_dump_to",
+    ),
+    Flag("failure_dir", str, "", "Directory for folders that reproduce a failed run; empty: none is written."),
+)
+"""Every flag there is."""
+
+_BY_NAME: Mapping[str, Flag] = MappingProxyType({flag.name: flag for flag in TABLE})
+_BY_XLA_NAME: Mapping[str, Flag] = MappingProxyType({flag.xla_name: flag for flag in TABLE if flag.xla_name})
+
+
+class Flags:
+    """An immutable set of flag values: the defaults, but for `values`. Raises InvalidArgumentError."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Value] | None = None) -> None:
+        checked = {flag.name: flag.default for flag in TABLE}
+        for name, value in (values or {}).items():
+            flag = _find(name)
+            if type(value) is not flag.type:
+                raise InvalidArgumentError(f"flag --{name} takes a value of type {flag.type.__name__}, not {value!r}")
+            checked[name] = value
+        self._values: Mapping[str, Value] = MappingProxyType(checked)
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] | None = None) -> Flags:
+        """The flags that XLAPY_FLAGS and XLA_FLAGS of `environment` (default: the process's) set."""
+        environment = os.environ if environment is None else environment
+        values: dict[str, Value] = {}
+        for name, text in _words(environment.get("XLA_FLAGS", ""), "XLA_FLAGS", strict=False):
+            if name in _BY_XLA_NAME:
+                flag = _BY_XLA_NAME[name]
+                values[flag.name] = flag.read(_implied(flag, text))
+        for name, text in _words(environment.get("XLAPY_FLAGS", ""), "XLAPY_FLAGS", strict=True):
+            flag = _find(name)
+            values[flag.name] = flag.read(_implied(flag, text))
+        return Flags(values)
+
+    def get(self, name: str) -> Value:
+        """The value of flag `name`. Raises InvalidArgumentError, with near misses, if there is no such flag."""
+        return self._values[_find(name).name]
+
+    def replace(self, **changes: Value) -> Flags:
+        """A copy with some flags changed."""
+        return Flags({**self._values, **changes})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Flags) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self) -> str:
+        changed = {f.name: self._values[f.name] for f in TABLE if self._values[f.name] != f.default}
+        return f"Flags({changed})"
+
+
+@functools.cache
+def current() -> Flags:
+    """The flags of this process's environment, read once, when first asked for."""
+    return Flags.from_environment()
+
+
+def get(name: str) -> Value:
+    """The value of flag `name` in this process's environment. Raises InvalidArgumentError."""
+    return current().get(name)
+
+
+def _find(name: str) -> Flag:
+    flag = _BY_NAME.get(name) or _BY_XLA_NAME.get(name)
+    if flag is not None:
+        return flag
+    near = difflib.get_close_matches(name, _BY_NAME, n=3)
+    hint = f"did you mean {' or '.join(f'--{n}' for n in near)}?" if near else f"there are {', '.join(_BY_NAME)}"
+    raise InvalidArgumentError(f"there is no flag --{name}; {hint}")
+
+
+def _words(text: str, variable: str, strict: bool) -> list[tuple[str, str | None]]:
+    """(name, value or None) of every `--name=value` or `--name`."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        if not strict:
+            return []
+        raise InvalidArgumentError(f"{variable}={text!r} cannot be read: {error}") from error
+    found: list[tuple[str, str | None]] = []
+    for word in words:
+        name, separator, value = word.lstrip("-").partition("=")
+        if word.startswith("--"):
+            found.append((name, value if separator else None))
+        elif strict:
+            raise InvalidArgumentError(f"{variable}: expected --name=value, found {word!r}")
+    return found
+
+
+def _implied(flag: Flag, text: str | None) -> str:
+    """The value of a flag named without one: true for a switch."""
+    if text is not None:
+        return text
+    if flag.type is bool:
+        return "true"
+    raise InvalidArgumentError(f"flag --{flag.name} needs a value: --{flag.name}=...")

@@ -1,0 +1,335 @@
+"""How an array lies in memory: dimension order, tiles and the annotations XLA carries along.
+
+Owns `Layout` and its text form; knows element types, but shapes only as something it may hold.
+Source: docs/shapes.md and docs/tiled_layout.md of XLA; text form as XLA's parser and printer have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from xlapy.base.element_types import PRIMITIVE_TYPE_INVALID, PrimitiveType
+from xlapy.base.errors import InvalidArgumentError, ShapeError
+from xlapy.base.scanner import Scanner
+
+if TYPE_CHECKING:
+    from xlapy.base.shape import Shape
+
+COMBINE_DIMENSION = -(2**63)
+"""The tile size printed `*`: this dimension is first merged with the next more minor one."""
+
+_set = object.__setattr__
+
+
+class Layout:
+    """An immutable layout; every field is compared by `==`.
+
+    minor_to_major: dimension numbers, fastest-varying first; a permutation of 0..rank-1: `{1,0}` is row-major.
+    tiles: sizes of each tile, outermost tile first. tail_padding_alignment_in_elements: the element count is
+    padded to a multiple of it. index_primitive_type, pointer_primitive_type: integer types of sparse metadata,
+    or PRIMITIVE_TYPE_INVALID. element_size_in_bits: 0 is the type's own. memory_space: 0 is the default memory.
+    split_configs: (dimension, split indices) pairs. physical_shape: the shape of the storage, or None.
+    dynamic_shape_metadata_prefix_bytes: bytes before the data that hold the dynamic sizes.
+    Raises ShapeError when the fields make no layout.
+    """
+
+    __slots__ = (
+        "_hash", "_text", "dynamic_shape_metadata_prefix_bytes", "element_size_in_bits",
+        "index_primitive_type",
+        "is_default", "memory_space", "minor_to_major", "physical_shape", "pointer_primitive_type",
+        "split_configs", "tail_padding_alignment_in_elements", "tiles",
+    )  # fmt: skip
+
+    minor_to_major: tuple[int, ...]
+    tiles: tuple[tuple[int, ...], ...]
+    tail_padding_alignment_in_elements: int
+    index_primitive_type: PrimitiveType
+    pointer_primitive_type: PrimitiveType
+    element_size_in_bits: int
+    memory_space: int
+    split_configs: tuple[tuple[int, tuple[int, ...]], ...]
+    physical_shape: Shape | None
+    dynamic_shape_metadata_prefix_bytes: int
+    is_default: bool
+    _hash: int
+    _text: str | None
+
+    def __init__(
+        self,
+        minor_to_major: Iterable[int],
+        tiles: Iterable[Iterable[int]] = (),
+        *,
+        tail_padding_alignment_in_elements: int = 1,
+        index_primitive_type: PrimitiveType = PRIMITIVE_TYPE_INVALID,
+        pointer_primitive_type: PrimitiveType = PRIMITIVE_TYPE_INVALID,
+        element_size_in_bits: int = 0,
+        memory_space: int = 0,
+        split_configs: Iterable[tuple[int, Iterable[int]]] = (),
+        physical_shape: Shape | None = None,
+        dynamic_shape_metadata_prefix_bytes: int = 0,
+    ) -> None:
+        _set(self, "minor_to_major", tuple(int(dimension) for dimension in minor_to_major))
+        _set(self, "tiles", tuple(tuple(int(size) for size in tile) for tile in tiles))
+        _set(self, "tail_padding_alignment_in_elements", int(tail_padding_alignment_in_elements))
+        _set(self, "index_primitive_type", index_primitive_type)
+        _set(self, "pointer_primitive_type", pointer_primitive_type)
+        _set(self, "element_size_in_bits", int(element_size_in_bits))
+        _set(self, "memory_space", int(memory_space))
+        _set(self, "split_configs", tuple((int(d), tuple(int(i) for i in at)) for d, at in split_configs))
+        _set(self, "physical_shape", physical_shape)
+        _set(self, "dynamic_shape_metadata_prefix_bytes", int(dynamic_shape_metadata_prefix_bytes))
+        _set(self, "_text", None)
+        _set(self, "_hash", hash(self._fields()))
+        row_major = self.minor_to_major == tuple(range(self.rank - 1, -1, -1))
+        _set(self, "is_default", row_major and self._fields()[1:] == _DEFAULT_FIELDS)
+        self._check()
+
+    @classmethod
+    def default(cls, rank: int) -> Layout:
+        """The row-major layout of `rank` dimensions, without annotations."""
+        while len(_DEFAULTS) <= rank:
+            _DEFAULTS.append(cls(range(len(_DEFAULTS) - 1, -1, -1)))
+        return _DEFAULTS[rank]
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Reads a layout such as `{1,0:T(8,128)S(1)}`. Raises ParseError.
+
+        A physical shape (`P(...)`) is refused, as XLA's parser refuses it on every shape.
+        """
+        scanner = Scanner(text)
+        layout = scan_layout(scanner)
+        scanner.expect_end("layout")
+        return layout
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.minor_to_major)
+
+    def replace(self, **changes: Any) -> Layout:
+        """A copy with the named fields changed."""
+        fields = {name: getattr(self, name) for name in _FIELD_NAMES}
+        unknown = sorted(changes.keys() - fields.keys())
+        if unknown:
+            raise InvalidArgumentError(f"a layout has no field {unknown[0]!r}")
+        return Layout(**(fields | changes))
+
+    def to_text(self) -> str:
+        """XLA's text, such as `{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}`, without defaults."""
+        if self._text is None:
+            order = ",".join(map(str, self.minor_to_major))
+            notes = _annotations(self)
+            _set(self, "_text", f"{{{order}:{notes}}}" if notes else f"{{{order}}}")
+        text = self._text
+        assert text is not None
+        return text
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.minor_to_major, self.tiles, self.tail_padding_alignment_in_elements,
+            self.index_primitive_type, self.pointer_primitive_type, self.element_size_in_bits,
+            self.memory_space, self.split_configs, self.physical_shape,
+            self.dynamic_shape_metadata_prefix_bytes,
+        )  # fmt: skip
+
+    def _check(self) -> None:
+        if sorted(self.minor_to_major) != list(range(self.rank)):
+            raise ShapeError(
+                f"layout {self.to_text()}: minor_to_major must be a permutation of 0..{self.rank - 1}, "
+                f"but it is ({', '.join(map(str, self.minor_to_major))})"
+            )
+        for size in (size for tile in self.tiles for size in tile):
+            if size < 0 and size != COMBINE_DIMENSION:
+                raise ShapeError(f"layout {self.minor_to_major}: tile sizes must be >= 0, but one is {size}")
+        if self.tail_padding_alignment_in_elements < 1:
+            raise ShapeError(
+                f"layout {self.minor_to_major}: tail_padding_alignment_in_elements must be >= 1, "
+                f"but it is {self.tail_padding_alignment_in_elements}"
+            )
+        for name in ("element_size_in_bits", "dynamic_shape_metadata_prefix_bytes"):
+            if getattr(self, name) < 0:
+                raise ShapeError(f"layout {self.minor_to_major}: {name} must be >= 0, not {getattr(self, name)}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Layout is immutable; use replace()")
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return self._hash == other._hash and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"Layout.parse({self.to_text()!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, self._fields()
+
+
+_FIELD_NAMES = (
+    "minor_to_major", "tiles", "tail_padding_alignment_in_elements", "index_primitive_type",
+    "pointer_primitive_type", "element_size_in_bits", "memory_space", "split_configs", "physical_shape",
+    "dynamic_shape_metadata_prefix_bytes",
+)  # fmt: skip
+_DEFAULT_FIELDS = ((), 1, PRIMITIVE_TYPE_INVALID, PRIMITIVE_TYPE_INVALID, 0, 0, (), None, 0)
+_DEFAULTS: list[Layout] = []
+
+
+def _restore(*fields: Any) -> Layout:
+    return Layout(**dict(zip(_FIELD_NAMES, fields, strict=True)))
+
+
+def _annotations(layout: Layout) -> str:
+    """The part of the text after the colon."""
+    parts: list[str] = []
+    if layout.tiles:
+        parts.append("T" + "".join(f"({','.join(map(_tile_size, tile))})" for tile in layout.tiles))
+    if layout.tail_padding_alignment_in_elements != 1:
+        parts.append(f"L({layout.tail_padding_alignment_in_elements})")
+    for mark, type_ in (("#", layout.index_primitive_type), ("*", layout.pointer_primitive_type)):
+        if type_ is not PRIMITIVE_TYPE_INVALID:
+            parts.append(f"{mark}({type_.text if type_.is_integral else 'invalid'})")
+    if layout.element_size_in_bits:
+        parts.append(f"E({layout.element_size_in_bits})")
+    if layout.memory_space:
+        parts.append(f"S({layout.memory_space})")
+    if layout.split_configs:
+        parts.append("SC" + "".join(f"({d}:{','.join(map(str, at))})" for d, at in layout.split_configs))
+    if layout.physical_shape is not None:
+        parts.append(f"P({layout.physical_shape})")
+    if layout.dynamic_shape_metadata_prefix_bytes > 0:
+        parts.append(f"M({layout.dynamic_shape_metadata_prefix_bytes})")
+    return "".join(parts)
+
+
+def _tile_size(size: int) -> str:
+    return "*" if size == COMBINE_DIMENSION else str(size)
+
+
+def scan_layout(scanner: Scanner, rank: int | None = None) -> Layout:
+    """Reads the layout at the scanner's place, for a shape of `rank` dimensions if given.
+
+    The annotations stand in the printed order, each at most once.
+    """
+    scanner.expect("{", "to start a layout")
+    start = scanner.offset - 1
+    order: list[int] = []
+    if not scanner.peek(":") and not scanner.peek("}"):
+        order.append(scanner.integer("minor_to_major"))
+        while scanner.accept(","):
+            order.append(scanner.integer("minor_to_major"))
+    if rank is not None and len(order) != rank:
+        scanner.fail(f"the shape has {rank} dimensions, but its layout orders {len(order)}", start)
+    fields = _scan_annotations(scanner) if scanner.accept(":") else {}
+    scanner.expect("}", "to end the layout")
+    try:
+        return Layout(order, **fields)
+    except ShapeError as error:
+        scanner.fail(str(error), start)
+
+
+def _scan_annotations(scanner: Scanner) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if _accept_mark(scanner, "D"):  # dimension level types: XLA reads and forgets them
+        _scan_level_types(scanner)
+    if _accept_mark(scanner, "T"):
+        fields["tiles"] = _scan_tiles(scanner)
+    if _accept_mark(scanner, "L"):
+        fields["tail_padding_alignment_in_elements"] = _scan_number(scanner, "tail padding alignment")
+    if scanner.accept("#"):
+        fields["index_primitive_type"] = _scan_type(scanner, "index")
+    if scanner.accept("*"):
+        fields["pointer_primitive_type"] = _scan_type(scanner, "pointer")
+    if _accept_mark(scanner, "E"):
+        fields["element_size_in_bits"] = _scan_number(scanner, "element size in bits")
+    if _accept_mark(scanner, "S"):
+        fields["memory_space"] = _scan_number(scanner, "memory space")
+    if _accept_mark(scanner, "SC"):
+        fields["split_configs"] = _scan_split_configs(scanner)
+    if scanner.peek("P"):
+        scanner.fail("a layout with a physical shape is for sparse arrays only, and HLO text has none")
+    if _accept_mark(scanner, "M"):
+        # XLA reads a negative prefix and never prints it: 0 and a negative number mean the same.
+        number = _scan_number(scanner, "dynamic shape metadata prefix bytes")
+        fields["dynamic_shape_metadata_prefix_bytes"] = max(number, 0)
+    return fields
+
+
+def _accept_mark(scanner: Scanner, mark: str) -> bool:
+    """Eats the letter(s) `mark` if they are a whole word ("S" is not the start of "SC")."""
+    start = scanner.skip()
+    if scanner.word() == mark:
+        return True
+    scanner.offset = start
+    return False
+
+
+def _scan_number(scanner: Scanner, what: str) -> int:
+    scanner.expect("(", f"before the {what}")
+    value = scanner.integer(f"the {what}")
+    scanner.expect(")", f"after the {what}")
+    return value
+
+
+def _scan_type(scanner: Scanner, what: str) -> PrimitiveType:
+    scanner.expect("(", f"before the {what} type")
+    start = scanner.skip()
+    word = scanner.word()
+    try:
+        result = PrimitiveType.from_text(word or "")
+    except InvalidArgumentError:
+        scanner.fail(f"expected an integer type for the {what} type, found {word!r}", start)
+    if not result.is_integral:
+        scanner.fail(f"the {what} type of a layout must be an integer type, not {result}", start)
+    scanner.expect(")", f"after the {what} type")
+    return result
+
+
+def _scan_tiles(scanner: Scanner) -> list[list[int]]:
+    tiles: list[list[int]] = []
+    while not tiles or scanner.peek("("):
+        scanner.expect("(", "to start a tile")
+        tile: list[int] = []
+        while not scanner.accept(")"):
+            if tile:
+                scanner.expect(",", "between the sizes of a tile")
+            tile.append(COMBINE_DIMENSION if scanner.accept("*") else scanner.integer("a tile size"))
+        tiles.append(tile)
+    return tiles
+
+
+def _scan_split_configs(scanner: Scanner) -> list[tuple[int, list[int]]]:
+    configs: list[tuple[int, list[int]]] = []
+    while not configs or scanner.peek("("):
+        scanner.expect("(", "to start a split configuration")
+        dimension = scanner.integer("the dimension of a split")
+        scanner.expect(":", "after the dimension of a split")
+        indices: list[int] = []
+        while not scanner.accept(")"):
+            if indices:
+                scanner.expect(",", "between split indices")
+            indices.append(scanner.integer("a split index"))
+        configs.append((dimension, indices))
+    return configs
+
+
+def _scan_level_types(scanner: Scanner) -> None:
+    scanner.expect("(", "to start the dimension level types")
+    first = True
+    while not scanner.accept(")"):
+        if not first:
+            scanner.expect(",", "between dimension level types")
+        first = False
+        if scanner.word() not in ("D", "C", "S", "H"):
+            scanner.fail("expected a dimension level type (D, C, S or H)")
+        scanner.accept("+")
+        scanner.accept("~")

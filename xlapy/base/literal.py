@@ -1,0 +1,288 @@
+"""Values known at compile time: constants of HLO, arguments and results outside devices.
+
+Owns `Literal`; knows shapes and how elements print, nothing of instructions. `literal_parser` reads their text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from xlapy.base.element_types import C64, F32, PRED, S32, PrimitiveType
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.literal_text import Array, array_text
+from xlapy.base.shape import Shape
+
+_set = object.__setattr__
+_tuple = tuple  # inside the class, `tuple` is Literal.tuple
+Literals: TypeAlias = "tuple[Literal, ...]"
+
+
+class Literal:
+    """An immutable value: an array, a tuple of literals, or a token.
+
+    shape: the shape. array: the elements, a read-only NumPy array in logical (row-major)
+    order whatever the layout says, of dtype `shape.dtype`. elements: the parts of a tuple.
+    is_elided: the text this was read from had `...` in place of the elements, which therefore are all zero.
+
+    `==` compares shapes but for layouts, and elements bit by bit: a NaN equals itself, -0 differs from 0.
+    An elided literal equals only itself, because its elements are not known.
+    """
+
+    __slots__ = ("_array", "_hash", "elements", "is_elided", "shape")
+
+    shape: Shape
+    elements: Literals
+    is_elided: bool
+    _array: Array | None
+    _hash: int | None
+
+    def __init__(self) -> None:
+        raise InvalidArgumentError(
+            "make a Literal with Literal.of, array_of, tuple, token, from_flat, from_bytes or parse_literal"
+        )
+
+    # -- making literals
+
+    @staticmethod
+    def of(value: Any, element_type: PrimitiveType | None = None) -> Literal:
+        """The literal of a NumPy array, a number, nested lists of numbers, or a Python tuple of such values.
+
+        Without `element_type`, NumPy values keep their dtype, and Python's become PRED, S32, F32 or C64.
+        Raises InvalidArgumentError if the type cannot hold an integer, or there is no such element type.
+        """
+        if isinstance(value, Literal):
+            return value
+        if isinstance(value, _tuple):
+            items = cast("tuple[Any, ...]", value)
+            return Literal.tuple(Literal.of(item, element_type) for item in items)
+        array = _as_array(value)
+        wanted = element_type or _natural_type(array, isinstance(value, np.ndarray | np.generic))
+        return Literal.array_of(_convert(array, wanted))
+
+    @staticmethod
+    def array_of(array: Array, shape: Shape | None = None) -> Literal:
+        """The literal of a NumPy array, copied if it can still change; of its row-major shape, or of `shape`.
+
+        Raises InvalidArgumentError if `shape` is no array shape of the same dtype and (bound) sizes.
+        """
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        shape = shape or Shape.of(array)
+        if not shape.is_array or array.shape != shape.dimensions or array.dtype != shape.dtype:
+            given = f"{array.dtype.name}{list(array.shape)}"
+            raise InvalidArgumentError(f"a NumPy array {given} cannot be a literal of shape {shape.brief}")
+        frozen = not array.flags.writeable and array.base is None
+        return _new(shape, array if frozen and array.flags.c_contiguous else np.array(array, order="C"))
+
+    @staticmethod
+    def tuple(elements: Iterable[Literal] = ()) -> Literal:
+        """The tuple of `elements`."""
+        parts = _tuple(elements)
+        return _new(Shape.tuple(part.shape for part in parts), None, parts)
+
+    @staticmethod
+    def token() -> Literal:
+        """The one value of a token."""
+        return _new(Shape.token(), None)
+
+    @staticmethod
+    def zeros(shape: Shape, elided: bool = False) -> Literal:
+        """All elements of array `shape` zero; `elided` marks them as unknown."""
+        return _new(shape, np.zeros(shape.dimensions, shape.dtype), elided=elided)
+
+    @staticmethod
+    def from_flat(shape: Shape, values: Array) -> Literal:
+        """The array literal of a vector that lists the elements in the order of `shape.layout`."""
+        if values.size != shape.size:
+            raise InvalidArgumentError(f"{values.size} elements for a literal of {shape.brief}")
+        order = _axis_order(shape)
+        stored = values.astype(shape.dtype, copy=False).reshape([shape.dimensions[axis] for axis in order])
+        return _new(shape, np.array(stored.transpose(np.argsort(order)), order="C"))
+
+    @staticmethod
+    def from_bytes(shape: Shape, data: bytes, packed: bool = False) -> Literal:
+        """The inverse of `to_bytes`. Raises InvalidArgumentError if `data` has another length."""
+        bits = shape.element_type.bits
+        narrow = bits in (1, 2, 4)
+        expected = shape.size * shape.element_type.byte_size
+        if narrow and packed:
+            expected = (shape.size * bits + 7) // 8
+        if len(data) != expected:
+            raise InvalidArgumentError(f"a literal of {shape.brief} takes {expected} bytes, not {len(data)}")
+        raw = np.frombuffer(data, np.uint8)
+        if narrow:
+            raw = _unpack(raw, bits)[: shape.size] if packed else raw & np.uint8((1 << bits) - 1)
+        elif shape.element_type is PRED:
+            raw = (raw != 0).view(np.uint8)
+        return Literal.from_flat(shape, _native(raw.copy().view(shape.dtype)))
+
+    # -- what it holds
+
+    @property
+    def array(self) -> Array:
+        """The elements of an array literal, read-only. Raises InvalidArgumentError for tuples and tokens."""
+        if self._array is None:
+            raise InvalidArgumentError(f"a literal of shape {self.shape.brief} has no array of elements")
+        return self._array
+
+    def flat(self) -> Array:
+        """The elements as a vector in the order of `shape.layout`: fastest-varying dimension first."""
+        return self.array.transpose(_axis_order(self.shape)).ravel()
+
+    def to_bytes(self, packed: bool = False) -> bytes:
+        """The elements, little-endian, in the order of `shape.layout`.
+
+        Elements of 1, 2 or 4 bits take a byte each, as in LiteralProto, with zeros above their own bits; `packed`
+        puts several into a byte, the first in the lowest bits. s4[3] of 1, 2, -3 gives 01 02 0d, packed 21 0d.
+        """
+        flat = self.flat()
+        bits = self.shape.element_type.bits
+        if bits in (1, 2, 4):
+            return (_pack(flat, bits) if packed else flat.view(np.uint8) & np.uint8((1 << bits) - 1)).tobytes()
+        return _native(flat).tobytes()
+
+    def to_text(self, shape: bool = False, layout: bool = False) -> str:
+        """The text inside `constant(...)`, on one line; with `shape`, every array is preceded by its shape.
+
+        Prints all elements, however many; an elided literal prints `{...}`. `parse_shaped_literal` reads the text
+        with shapes and `layout`, for `s32[1] {0}` might be a shape alone.
+        """
+        if self.shape.is_tuple:
+            return f"( {', '.join(element.to_text(shape, layout) for element in self.elements)} )"
+        if self.shape.is_token:
+            return "token"
+        text = "{...}" if self.is_elided else array_text(self.array, self.shape.element_type)
+        if not shape:
+            return text
+        sizes = f"({','.join(map(str, self.shape.dimensions))})" if self.shape.is_dynamic else ""
+        return f"{self.shape.to_text(layout)}{sizes} {text}"
+
+    def with_shape(self, shape: Shape) -> Literal:
+        """The same elements under a shape that differs in layouts only."""
+        if not self.shape.compatible(shape):
+            raise InvalidArgumentError(f"a literal of {self.shape.brief} cannot have the shape {shape.brief}")
+        parts = _tuple(part.with_shape(s) for part, s in zip(self.elements, shape.tuple_shapes, strict=True))
+        return _new(shape, self._array, parts, self.is_elided)
+
+    # -- Python's protocols
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Literal is immutable")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.array.dtype:
+            raise ValueError(f"a literal of {self.shape.brief} is no {np.dtype(dtype)} array without a copy")
+        return np.array(self.array, dtype=dtype) if copy else np.asarray(self.array, dtype=dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Literal):
+            return NotImplemented
+        if self.is_elided or other.is_elided or not self.shape.compatible(other.shape):
+            return False
+        if self._array is None or other._array is None:
+            return self.elements == other.elements
+        return _bits(self._array) == _bits(other._array)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            parts = self.elements if self._array is None else _bits(self._array)
+            _set(self, "_hash", id(self) if self.is_elided else hash((self.shape.brief, parts)))
+        return cast(int, self._hash)
+
+    def __repr__(self) -> str:
+        text = self.to_text() if not self.shape.is_array or self.shape.size <= 100 else "{...}"
+        return f"Literal({self.shape.brief} {text})"
+
+    def __reduce__(self) -> Any:
+        return _new, (self.shape, self._array, self.elements, self.is_elided)
+
+
+def _new(shape: Shape, array: Array | None, elements: Literals = (), elided: bool = False) -> Literal:
+    """A literal of fields known to fit; takes over `array`."""
+    literal = object.__new__(Literal)
+    if array is not None:
+        array.flags.writeable = False
+    _set(literal, "shape", shape)
+    _set(literal, "_array", array)
+    _set(literal, "elements", elements)
+    _set(literal, "is_elided", elided)
+    _set(literal, "_hash", None)
+    return literal
+
+
+# -- conversions from Python
+
+
+def _as_array(value: Any) -> Array:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{value!r} does not make an array: {error}") from error
+    if array.dtype == object:
+        raise InvalidArgumentError(f"{value!r} does not make an array of numbers")
+    return array
+
+
+def _natural_type(array: Array, is_numpy: bool) -> PrimitiveType:
+    if is_numpy:
+        return PrimitiveType.from_dtype(array.dtype)
+    by_kind = {"b": PRED, "i": S32, "u": S32, "f": F32, "c": C64}
+    if array.dtype.kind not in by_kind:
+        return PrimitiveType.from_dtype(array.dtype)
+    return by_kind[array.dtype.kind] if array.size else F32
+
+
+def _convert(array: Array, element_type: PrimitiveType) -> Array:
+    """`array` with elements of `element_type`; integers must survive it unchanged."""
+    if element_type.dtype is None:
+        raise InvalidArgumentError(f"{element_type} is not the element type of an array")
+    if array.dtype == element_type.dtype:
+        return array
+    if array.dtype.kind == "c" and not element_type.is_complex:
+        raise InvalidArgumentError(f"complex values do not fit in {element_type}")
+    with np.errstate(all="ignore"):
+        converted = array.astype(element_type.dtype)
+        if element_type.is_integral:
+            kept = (converted.astype(array.dtype) == array) & ((converted < 0) == (array < 0))
+            if not kept.all():
+                raise InvalidArgumentError(f"the value {array[~kept].ravel()[0]} does not fit in {element_type}")
+    return converted
+
+
+# -- bits and bytes
+
+
+def _bits(array: Array) -> bytes:
+    return array.tobytes()
+
+
+def _axis_order(shape: Shape) -> list[int]:
+    """Axes from slowest to fastest-varying in the layout."""
+    if shape.layout is None:
+        return list(range(shape.rank))
+    return list(reversed(shape.layout.minor_to_major))
+
+
+def _native(array: Array) -> Array:
+    """`array` between machine and little-endian order."""
+    return array if sys.byteorder == "little" else array.byteswap()
+
+
+def _pack(flat: Array, bits: int) -> Array:
+    per_byte = 8 // bits
+    padded = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
+    padded[: flat.size] = flat.view(np.uint8) & ((1 << bits) - 1)
+    shifted = padded.reshape(-1, per_byte) << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8)
+
+
+def _unpack(raw: Array, bits: int) -> Array:
+    """One byte per element, zero above the element's own bits, as ml_dtypes stores them."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)).ravel()

@@ -1,0 +1,471 @@
+"""Reads the text of constants: numbers, nested braces, tuples.
+
+Owns the grammar of literals and the rounding of decimal text to element types; knows nothing of instructions.
+Source: XLA's HLO parser (ParseLiteral), whose rules hold here with these differences, most of them so that every
+literal reads back from its own text:
+
+- `-0` in a floating-point literal is negative zero; XLA prints negative zero so, yet reads the integer 0.
+- The imaginary part of a complex number keeps its value beside a NaN.
+- An elided constant, `{...}`, is all zeros and marked as elided; XLA invents elements.
+- F8E8M0FNU rounds to the nearest number near 2**-127 as well.
+- `+1`, `.5` and hexadecimal floating-point numbers (`0x1.8p3`) are read.
+- `true` and `false` in a literal that is not PRED are an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NoReturn, cast
+
+import ml_dtypes
+import numpy as np
+
+from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, PrimitiveType
+from xlapy.base.errors import ParseError
+from xlapy.base.literal import Literal
+from xlapy.base.literal_text import MANTISSA_BITS, Array
+from xlapy.base.scanner import Scanner
+from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, scan_shape
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n\r]*", re.DOTALL)
+_TOKEN = re.compile(
+    r"[ \t\r\n,]*(?:(?P<mark>[{}()]|\.\.\.)"
+    r"|(?P<nan>-?nan)(?![\w.(])"
+    r"|(?P<payload>-?nan\(0x[0-9a-fA-F]+\))"
+    r"|(?P<infinity>-?inf)(?![\w.])"
+    r"|(?P<hexadecimal>[-+]?0x[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?(?:p[-+]?\d+)?)(?![\w.])"
+    r"|(?P<float>[-+]?(?:(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+))(?!\w|\.(?!\.\.))"
+    r"|(?P<integer>[-+]?\d+)(?!\w|\.(?!\.\.))"
+    r"|(?P<word>true|false|token)(?![\w.]))"
+)
+_BARE_TOKEN = re.compile(r"[ \t\r\n,]*token(?![\w.\[])")
+_SIZES = re.compile(r"\s*\([\d,\s]*\)")
+_END = re.compile(r"[ \t\r\n,]*")
+_KEEP_SKELETON = bytes(set(range(256)) - set(b"{},()"))
+_NUMBER_BYTES = b"0123456789+-.eEinfa{}(), \t\r\n"
+_BLANK_BRACES = bytes.maketrans(b"{}()", b"    ")
+_PLAIN_QUIET = -1  # stands for the payload of a NaN written without one
+
+
+def parse_literal(text: str, shape: Shape) -> Literal:
+    """The literal of `shape` that `text`, the inside of `constant(...)`, spells.
+
+    Arrays are nested braces, tuples parentheses, complex numbers `(1, 2)`; commas and comments between elements
+    are optional; `{...}` stands for elements left out, and gives zeros with `is_elided` set. A single number given
+    for an array sets its first element and leaves zeros, as in XLA. Raises ParseError, its offset counted in `text`.
+    """
+    return _Reader(text).read(shape)
+
+
+def parse_shaped_literal(text: str) -> Literal:
+    """The literal that follows its own shape, `f32[2]{0} {1, 2}`, or `(f32[] 1, s32[1]{0} {2})`. Raises ParseError.
+
+    A brace after the sizes of a shape opens a layout, as in XLA, so arrays of rank 1 and more must have one. The
+    sizes in parentheses that follow a dynamic shape are skipped: a literal holds all elements up to the bounds.
+    """
+    return _Reader(text).read(None)
+
+
+class _Reader:
+    """Reads one literal out of a text. Comments are blanked out, so that offsets stay those of the text."""
+
+    def __init__(self, text: str) -> None:
+        self.original = text
+        self.text = _COMMENT.sub(lambda c: " " * len(c.group()), text) if "/" in text else text
+        self.offset = 0
+
+    def read(self, shape: Shape | None) -> Literal:
+        literal = self.shaped() if shape is None else self.literal(shape)
+        end = _END.match(self.text, self.offset)
+        if end is not None and end.end() < len(self.text):
+            self.fail("unexpected text after the literal", end.end())
+        return literal
+
+    def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        raise ParseError.at(self.original, self.offset if offset is None else offset, message)
+
+    # -- structure
+
+    def literal(self, shape: Shape) -> Literal:
+        if shape.is_tuple:
+            return self.tuple(shape)
+        if shape.is_token:
+            self.accept("token")
+            return Literal.token()
+        if shape.buffer_shape is not None:
+            return self.literal(shape.buffer_shape)
+        if not shape.is_array:
+            self.fail(f"there are no literals of shape {shape.brief}")
+        return self.array(shape)
+
+    def shaped(self, depth: int = 1) -> Literal:
+        token = _BARE_TOKEN.match(self.text, self.offset)
+        if token is not None:
+            self.offset = token.end()
+            return Literal.token()
+        if not self.accept("("):
+            scanner = Scanner(self.text, self.offset)
+            shape = scan_shape(scanner)
+            self.offset = scanner.offset
+            sizes = _SIZES.match(self.text, self.offset) if shape.is_dynamic and shape.is_array else None
+            self.offset = sizes.end() if sizes else self.offset
+            return self.literal(shape)
+        if depth > MAX_TUPLE_DEPTH:
+            self.fail(f"tuples nest deeper than {MAX_TUPLE_DEPTH} levels")
+        elements: list[Literal] = []
+        while not self.accept(")"):
+            elements.append(self.shaped(depth + 1))
+        return Literal.tuple(elements)
+
+    def tuple(self, shape: Shape) -> Literal:
+        count = len(shape.tuple_shapes)
+        if not self.accept("("):
+            self.fail(f"expected '(' before the {count} elements of a tuple {shape.brief}")
+        elements = [self.literal(part) for part in shape.tuple_shapes]
+        if not self.accept(")"):
+            self.fail(f"expected ')' after the {count} elements of a tuple {shape.brief}")
+        return Literal.tuple(elements)
+
+    def accept(self, word: str) -> bool:
+        end = _END.match(self.text, self.offset)
+        start = self.offset if end is None else end.end()
+        self.offset = start
+        if not self.text.startswith(word, start):
+            return False
+        self.offset = start + len(word)
+        return True
+
+    def array(self, shape: Shape) -> Literal:
+        start = self.offset
+        end = self._closing_brace(shape)
+        if end is not None:
+            values = _read_plain(self.text[start:end], shape)
+            if values is not None:
+                self.offset = end
+                return Literal.array_of(values, shape)
+        return _ArrayReader(self, shape).read()
+
+    def _closing_brace(self, shape: Shape) -> int | None:
+        """Where the array's text ends, if it is a braced one: the rank-th brace of a closing run."""
+        if not shape.rank or not shape.size:
+            return None
+        match = re.compile(r"\}\s*" * shape.rank).search(self.text, self.offset)
+        return None if match is None else match.end()
+
+
+class _ArrayReader:
+    """Reads one array element by element, checking the braces, and says where anything is wrong."""
+
+    def __init__(self, reader: _Reader, shape: Shape) -> None:
+        self.reader = reader
+        self.shape = shape
+        self.type = shape.element_type
+        self.values: list[Any] = []
+        self.offsets: list[int] = []
+        self.payloads: list[tuple[int, bool, int]] = []  # (component index, negative, payload) of every NaN
+        self.seen = [0] * shape.rank
+        self.level = 0
+        self.elided = False
+
+    def read(self) -> Literal:
+        while True:
+            match = _TOKEN.match(self.reader.text, self.reader.offset)
+            if match is None:
+                self._fail_at_token()
+            self._token(match)
+            if self.level == 0:
+                break
+        if self.elided:
+            return Literal.zeros(self.shape, elided=True)
+        flat = np.zeros(self.shape.size, self.shape.dtype)
+        flat[: len(self.values)] = self._converted()
+        return Literal.array_of(flat.reshape(self.shape.dimensions), self.shape)
+
+    def _fail_at_token(self) -> NoReturn:
+        self.reader.accept("")  # moves past blanks
+        rest = self.reader.text[self.reader.offset : self.reader.offset + 20]
+        shown = repr(rest) if rest else "the end of the text"
+        self.reader.fail(f"expected a value of {self.shape.brief}, found {shown}")
+
+    def _token(self, match: re.Match[str]) -> None:
+        kind = match.lastgroup or ""
+        word = match.group(kind)
+        start = match.start(kind)
+        if word == "{":
+            self._open(start)
+        elif word == "}":
+            self._close(start)
+        elif word == "...":
+            self._elide(start)
+        elif word == "(":
+            self._complex(match.end(), start)
+            return
+        elif word == ")":
+            self.reader.fail("unexpected ')' in a literal", start)
+        else:
+            self._element(kind, word, start)
+        self.reader.offset = match.end()
+
+    def _open(self, start: int) -> None:
+        self.level += 1
+        if self.level > self.shape.rank:
+            self.reader.fail(f"{self.shape.brief} takes {self.shape.rank} levels of braces, but there are more", start)
+        if self.level > 1:
+            self._count(self.level - 2, start)
+
+    def _count(self, axis: int, start: int) -> None:
+        self.seen[axis] += 1
+        if self.seen[axis] > self.shape.dimensions[axis]:
+            self.reader.fail(
+                f"expected {self.shape.dimensions[axis]} elements along dimension {axis} of {self.shape.brief} "
+                f"in element {self._place(axis)}, but there are more",
+                start,
+            )
+
+    def _close(self, start: int) -> None:
+        if self.level == 0:
+            self.reader.fail("unexpected '}' in a literal", start)
+        self.level -= 1
+        seen, size = self.seen[self.level], self.shape.dimensions[self.level]
+        if seen != size:
+            self.reader.fail(
+                f"expected {size} elements along dimension {self.level} of {self.shape.brief} "
+                f"in element {self._place(self.level)}, but there are {seen}",
+                start,
+            )
+        self.seen[self.level] = 0
+
+    def _place(self, axis: int) -> str:
+        return f"[{','.join(str(seen - 1) for seen in self.seen[:axis])}]"
+
+    def _elide(self, start: int) -> None:
+        if self.level != 1:
+            self.reader.fail(f"'...' stands within one pair of braces, here it is within {self.level}", start)
+        self.seen[0] = self.shape.dimensions[0]
+        self.elided = True
+
+    def _complex(self, after: int, start: int) -> None:
+        if not self.type.is_complex:
+            self.reader.fail(
+                f"parentheses are for complex numbers, and this is an element of {self.shape.brief}", start
+            )
+        self._place_element(start)
+        real, imaginary = self._component(after), self._component(None)
+        if not self.reader.accept(")"):
+            self.reader.fail("expected ')' after a complex number")
+        self.values.append(complex(real, imaginary))
+        self.offsets.append(start)
+
+    def _component(self, after: int | None) -> float:
+        if after is not None:
+            self.reader.offset = after
+        match = _TOKEN.match(self.reader.text, self.reader.offset)
+        if match is None or match.lastgroup in ("mark", "word"):
+            self._fail_at_token()
+        kind = match.lastgroup or ""
+        self.reader.offset = match.end()
+        # The real part of the element being read is component 2 n, the imaginary part 2 n + 1.
+        index = 2 * len(self.values) + (after is None)
+        return self._float(kind, match.group(kind), match.start(kind), index)
+
+    def _element(self, kind: str, word: str, start: int) -> None:
+        self._place_element(start)
+        if self.type.is_complex:
+            self.reader.fail(f"an element of {self.shape.brief} is written (real, imaginary), not {word}", start)
+        if self.type.is_floating:
+            value: Any = self._float(kind, word, start, len(self.values))
+        elif kind == "word" and self.type is PRED and word != "token":
+            value = word == "true"
+        elif kind == "integer":
+            value = self._integer(word, start)
+        else:
+            self.reader.fail(f"expected an integer for an element of {self.shape.brief}, found {word}", start)
+        self.values.append(value)
+        self.offsets.append(start)
+
+    def _place_element(self, start: int) -> None:
+        rank = self.shape.rank
+        if self.level == rank:
+            if rank:
+                self._count(rank - 1, start)
+        elif self.level:  # a number outside all braces is the first element
+            self.reader.fail(f"an element of {self.shape.brief} needs {rank} levels of braces, not {self.level}", start)
+        elif not self.shape.size:
+            self.reader.fail(f"{self.shape.brief} has no elements, but there is one", start)
+
+    # -- numbers
+
+    def _integer(self, word: str, start: int) -> int:
+        # int() refuses thousands of digits; no such number is in range.
+        value = int(word) if len(word) <= 4096 else 2**64
+        if not -(2**63) <= value < 2**64:
+            self.reader.fail(f"the integer {word[:40]} does not fit in 64 bits", start)
+        if self.type is PRED:
+            return value != 0
+        bits = self.type.bits
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if self.type.is_signed else (0, (1 << bits) - 1)
+        if bits == 64:  # both spellings of the same 64 bits are fine
+            return value if low <= value <= high else value - (1 << 64) if value > high else value + (1 << 64)
+        if not low <= value <= high:
+            self._out_of_range(word, start, f"[{low}, {high}]")
+        return value
+
+    def _out_of_range(self, word: str, start: int, interval: str) -> NoReturn:
+        self.reader.fail(
+            f"the value {word} is out of range for {self.type} in a literal of {self.shape.brief}: {interval}",
+            start,
+        )
+
+    def _float(self, kind: str, word: str, start: int, index: int) -> float:
+        if kind in ("nan", "payload"):
+            return self._nan(word, start, index)
+        if kind == "hexadecimal":
+            return self._checked(_from_hexadecimal(word), word, start)
+        if kind not in ("float", "integer", "infinity"):
+            self.reader.fail(f"expected a number for an element of {self.shape.brief}, found {word}", start)
+        value = float(word)
+        if kind != "infinity":
+            self._checked(value, word, start)
+        return value
+
+    def _checked(self, value: float, word: str, start: int) -> float:
+        part = self.type.component_type
+        if math.isinf(value):
+            self._out_of_range(word, start, "it does not even fit in a 64-bit number")
+        with np.errstate(all="ignore"):
+            fits = np.isfinite(round_to(np.array([value]), part).astype(np.float64))[0]
+        if not fits:
+            self._out_of_range(word, start, _interval(part))
+        return value
+
+    def _nan(self, word: str, start: int, index: int) -> float:
+        payload = _PLAIN_QUIET
+        if "(" in word:
+            payload = int(word[word.index("(") + 1 : -1], 16)
+            bits = MANTISSA_BITS.get(self.type.component_type)
+            if bits is None:
+                self.reader.fail(f"NaN payload 0x{payload:x}: {self.type} has no NaN payloads", start)
+            if not 0 < payload < 1 << bits:
+                limits = f"0x1 to 0x{(1 << bits) - 1:x}"
+                self.reader.fail(f"NaN payload 0x{payload:x} is out of range for {self.type}: {limits}", start)
+        negative = word.startswith("-")
+        self.payloads.append((index, negative, payload))
+        return -math.nan if negative else math.nan
+
+    def _converted(self) -> Array:
+        """The values read, as elements of the type, with the bits of their NaNs."""
+        if not (self.type.is_floating or self.type.is_complex):
+            wide = np.uint64 if self.type.is_unsigned else np.int64
+            return np.array(self.values, wide).astype(self.shape.dtype)
+        part = self.type.component_type
+        if self.type.is_complex:
+            values = np.array(self.values, np.complex128).view(np.float64)
+        else:
+            values = np.array(self.values, np.float64)
+        flat = round_to(values, part)
+        bits = MANTISSA_BITS.get(part)
+        if bits is not None and self.payloads:
+            _write_payloads(flat, bits, self.payloads)
+        return flat.view(self.shape.dtype)
+
+
+def _write_payloads(flat: Array, mantissa: int, payloads: list[tuple[int, bool, int]]) -> None:
+    width = 8 * flat.itemsize
+    raw = flat.view(f"u{flat.itemsize}")
+    exponent = (1 << (width - 1)) - (1 << mantissa)
+    for index, negative, payload in payloads:
+        quiet = 1 << (mantissa - 1) if payload == _PLAIN_QUIET else payload
+        raw[index] = negative << (width - 1) | exponent | quiet
+
+
+def _from_hexadecimal(word: str) -> float:
+    try:
+        return float.fromhex(word)
+    except OverflowError:
+        return math.inf
+
+
+def _interval(element_type: PrimitiveType) -> str:
+    """The finite range of a floating-point type, for a message."""
+    info = cast(Any, ml_dtypes.finfo(element_type.dtype))
+    return f"[{float(info.min):g}, {float(info.max):g}]"
+
+
+def round_to(values: Array, element_type: PrimitiveType) -> Array:
+    """Float64 values as `element_type`, rounded as XLA rounds a constant: F16 and BF16 pass through F32.
+
+    The types of 8 bits and less are rounded once: F32 on the way is made odd where inexact, so that the second
+    rounding sees on which side of a tie the value was.
+    """
+    with np.errstate(all="ignore"):
+        if element_type in (F32, F64):
+            return values.astype(element_type.dtype)
+        single = values.astype(np.float32)
+        if element_type not in (F16, BF16):
+            exact = single.astype(np.float64)
+            inexact = (exact != values) & np.isfinite(single)
+            bits = single.view(np.uint32)
+            bits[inexact & (np.abs(exact) > np.abs(values))] -= 1
+            bits[inexact] |= 1
+            if element_type is F8E8M0FNU:
+                # The cast rounds up what lies just above the smallest number, 2**-127, its own printed text too.
+                single[(values > 0) & (values < 1.5 * 2.0**-127)] = 2.0**-127
+        return single.astype(element_type.dtype)
+
+
+# -- many plain numbers at once
+
+
+def _read_plain(text: str, shape: Shape) -> Array | None:
+    """The array, if `text` is plain: every number in its place between commas, none of them odd. Else None.
+
+    Whatever is refused here is read again element by element, so this only ever has to be right, never complete.
+    """
+    element_type = shape.element_type
+    try:
+        data = text.encode("ascii")
+    except UnicodeEncodeError:
+        return None
+    if element_type is PRED:
+        data = data.replace(b"true", b"1").replace(b"false", b"0")
+    if data.translate(None, _NUMBER_BYTES) or data.translate(None, _KEEP_SKELETON) != _skeleton(shape):
+        return None
+    parts = data.translate(_BLANK_BRACES).split(b",")
+    try:
+        if element_type.is_floating or element_type.is_complex:
+            flat = _plain_floats(parts, data, element_type)
+        else:
+            flat = _plain_integers(parts, element_type)
+    except (ValueError, OverflowError):
+        return None
+    return None if flat is None else flat.view(shape.dtype).reshape(shape.dimensions)
+
+
+def _skeleton(shape: Shape) -> bytes:
+    """Braces, parentheses and commas of the array's canonical text."""
+    text = b"(,)" if shape.element_type.is_complex else b""
+    for size in reversed(shape.dimensions):
+        text = b"{" + (text + b",") * (size - 1) + text + b"}"
+    return text
+
+
+def _plain_integers(parts: list[bytes], element_type: PrimitiveType) -> Array | None:
+    values = np.array(list(map(int, parts)), np.uint64 if element_type.name == "U64" else np.int64)
+    if element_type is PRED:
+        return values != 0
+    bits = element_type.bits
+    if bits < 64:
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if element_type.is_signed else (0, (1 << bits) - 1)
+        if int(values.min()) < low or int(values.max()) > high:
+            return None
+    return values.astype(element_type.dtype)
+
+
+def _plain_floats(parts: list[bytes], data: bytes, element_type: PrimitiveType) -> Array | None:
+    values = np.array(list(map(float, parts)), np.float64)
+    if np.isnan(values).any() or np.count_nonzero(np.isinf(values)) != data.count(b"inf"):
+        return None
+    flat = round_to(values, element_type.component_type)
+    overflowed = np.isfinite(values) & ~np.isfinite(flat.astype(np.float64))
+    return None if overflowed.any() else flat

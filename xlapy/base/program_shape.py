@@ -1,0 +1,91 @@
+"""The type of a computation: its parameters and its result.
+
+Owns `ProgramShape` and its text form; knows shapes, no computations.
+Source: xla_data.proto (ProgramShapeProto); text form as XLA prints it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.scanner import Scanner
+from xlapy.base.shape import Shape, scan_shape
+
+_NAME = re.compile(r"\(unknown\)|[^\s:,()]+")
+
+
+class ProgramShape:
+    """Parameter shapes, parameter names (empty where unknown) and the result shape; compared by value.
+
+    Names may be left out altogether. Raises ShapeError if there are names, but not one per parameter.
+    """
+
+    __slots__ = ("parameter_names", "parameters", "result")
+
+    def __init__(self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()) -> None:
+        self.parameters: tuple[Shape, ...] = tuple(parameters)
+        self.result: Shape = result
+        self.parameter_names: tuple[str, ...] = tuple(parameter_names) or ("",) * len(self.parameters)
+        if len(self.parameter_names) != len(self.parameters):
+            raise ShapeError(
+                f"a program shape of {len(self.parameters)} parameters cannot have "
+                f"{len(self.parameter_names)} parameter names"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> ProgramShape:
+        """Reads `(x: f32[2], y: f32[]) -> f32[2]`. Raises ParseError."""
+        scanner = Scanner(text)
+        program = scan_program_shape(scanner)
+        scanner.expect_end("program shape")
+        return program
+
+    def to_text(self, layout: bool = False) -> str:
+        """XLA's text `(x: f32[2], y: f32[]) -> f32[2]`; a missing name prints as `(unknown)`."""
+        pairs = zip(self.parameter_names, self.parameters, strict=True)
+        parameters = ", ".join(f"{name or '(unknown)'}: {shape.to_text(layout)}" for name, shape in pairs)
+        return f"({parameters}) -> {self.result.to_text(layout)}"
+
+    def compatible(self, other: ProgramShape) -> bool:
+        """Whether parameters and result are equal but for layouts; names do not matter."""
+        if len(self.parameters) != len(other.parameters) or not self.result.compatible(other.result):
+            return False
+        return all(a.compatible(b) for a, b in zip(self.parameters, other.parameters, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProgramShape):
+            return NotImplemented
+        return (
+            self.parameters == other.parameters
+            and self.result == other.result
+            and self.parameter_names == other.parameter_names
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.parameters, self.result, self.parameter_names))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"ProgramShape.parse({self.to_text(layout=True)!r})"
+
+
+def scan_program_shape(scanner: Scanner) -> ProgramShape:
+    """Reads a program shape at the scanner's place; leading `%` of parameter names is dropped."""
+    names: list[str] = []
+    shapes: list[Shape] = []
+    scanner.expect("(", "to start the parameters")
+    while not scanner.accept(")"):
+        if names:
+            scanner.expect(",", "or ')' after a parameter")
+        name = scanner.match(_NAME)
+        if name is None:
+            scanner.fail(f"expected a parameter name, found {scanner.shown()}")
+        scanner.expect(":", "after the parameter name")
+        names.append("" if name == "(unknown)" else name.lstrip("%"))
+        shapes.append(scan_shape(scanner))
+    scanner.expect("->", "before the result shape")
+    return ProgramShape(shapes, scan_shape(scanner), names)

@@ -1,0 +1,569 @@
+"""Shapes of values: arrays, tuples, tokens, opaque objects and buffers, and their text form.
+
+Owns `Shape` and its reader; knows element types and layouts, no values and no instructions.
+Source: docs/shapes.md of XLA; text form as XLA's parser and printer have it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from operator import index
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from xlapy.base.element_types import ALL_TYPES, BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
+from xlapy.base.errors import InvalidArgumentError, ShapeError
+from xlapy.base.layout import Layout, scan_layout
+from xlapy.base.scanner import Scanner
+
+MAX_TUPLE_DEPTH = 64
+"""Deepest nesting of tuples and buffers a shape may have."""
+
+UNBOUNDED = -(2**63)
+"""The size of a dimension printed `?`: dynamic, without an upper bound."""
+
+_INT64_MAX = 2**63 - 1
+_CACHE_LIMIT = 1 << 16  # entries of each cache below; a full cache is emptied, so that memory stays bounded
+
+
+class _DefaultLayout(Enum):
+    DEFAULT = "row-major"
+
+
+DEFAULT: Final = _DefaultLayout.DEFAULT
+"""Stands for the row-major layout of whatever rank the shape has."""
+
+_set = object.__setattr__
+_tuple = tuple  # inside the class, `tuple` is Shape.tuple; these aliases stand for the built-in
+Ints: TypeAlias = tuple[int, ...]
+Bools: TypeAlias = tuple[bool, ...]
+Shapes: TypeAlias = "tuple[Shape, ...]"
+Leaf: TypeAlias = "tuple[tuple[int, ...], Shape]"
+
+
+class Shape:
+    """An immutable shape, made with `array`, `scalar`, `tuple`, `token`, `opaque`, `buffer`, `of` or `parse`.
+
+    element_type: the type of the elements (TUPLE, TOKEN, OPAQUE_TYPE, BUFFER for what is no array).
+    dimensions: sizes in elements; of a dynamic dimension its bound, or UNBOUNDED.
+    dynamic_dimensions: one bool per dimension. layout: None when not chosen. tuple_shapes: the tuple's elements.
+    buffer_shape: the array shape a buffer holds. `==` compares everything, layouts too; `compatible` all but them.
+    """
+
+    __slots__ = (
+        "_brief", "_depth", "_hash", "_size", "_text", "buffer_shape", "dimensions", "dynamic_dimensions",
+        "element_type", "is_dynamic", "layout", "tuple_shapes",
+    )  # fmt: skip
+
+    element_type: PrimitiveType
+    dimensions: Ints
+    dynamic_dimensions: Bools
+    layout: Layout | None
+    tuple_shapes: Shapes
+    buffer_shape: Shape | None
+    is_dynamic: bool
+    _hash: int
+    _size: int
+    _depth: int
+    _brief: str | None
+    _text: str | None
+
+    def __init__(self) -> None:
+        raise InvalidArgumentError("make a Shape with Shape.array, scalar, tuple, token, opaque, buffer, of or parse")
+
+    # -- making shapes
+
+    @staticmethod
+    def array(
+        element_type: PrimitiveType,
+        dimensions: Iterable[int] = (),
+        dynamic_dimensions: Iterable[bool] | None = None,
+        layout: Layout | _DefaultLayout | None = DEFAULT,
+    ) -> Shape:
+        """The array shape; row-major unless `layout` says otherwise (None: no layout).
+
+        Raises ShapeError for negative or too large sizes, or a layout or dynamic flags of another rank.
+        """
+        sizes = tuple(dimensions)
+        flags = None if dynamic_dimensions is None else tuple(dynamic_dimensions)
+        key = (element_type, sizes, flags, layout)
+        found = _ARRAYS.get(key)
+        if found is None:
+            found = _make_array(element_type, sizes, flags, layout)
+            _remember(_ARRAYS, key, found)
+        return found
+
+    @staticmethod
+    def scalar(element_type: PrimitiveType) -> Shape:
+        """The rank-0 array of `element_type`."""
+        return Shape.array(element_type, ())
+
+    @staticmethod
+    def tuple(shapes: Iterable[Shape] = ()) -> Shape:
+        """The tuple of `shapes`. Raises ShapeError when nested deeper than MAX_TUPLE_DEPTH."""
+        elements = _tuple(shapes)
+        depth = 1 + max((shape._depth for shape in elements), default=0)
+        _check_depth(depth)
+        return _new(TUPLE, (), (), None, elements, None, depth=depth)
+
+    @staticmethod
+    def token() -> Shape:
+        """The shape of a token, which only orders side effects."""
+        return _TOKEN
+
+    @staticmethod
+    def opaque() -> Shape:
+        """The shape of an object only custom calls understand."""
+        return _OPAQUE
+
+    @staticmethod
+    def buffer(shape: Shape) -> Shape:
+        """The buffer holding array `shape`, printed `b(f32[2])`. Raises ShapeError if `shape` is no array."""
+        if not shape.is_array:
+            raise ShapeError(f"a buffer holds an array, not {shape.brief}")
+        return _new(BUFFER, (), (), None, (), shape, depth=1)
+
+    @staticmethod
+    def of(array: Any) -> Shape:
+        """The row-major shape of a NumPy array or scalar."""
+        values: np.ndarray[Any, Any] = np.asarray(array)
+        return Shape.array(PrimitiveType.from_dtype(values.dtype), values.shape)
+
+    @staticmethod
+    def parse(text: str) -> Shape:
+        """Reads any shape XLA prints, comments included; an absent layout is row-major. Raises ParseError."""
+        return shape_from_token(text)
+
+    # -- what it is
+
+    @property
+    def is_array(self) -> bool:
+        return self.element_type.is_array
+
+    @property
+    def is_tuple(self) -> bool:
+        return self.element_type is TUPLE
+
+    @property
+    def is_token(self) -> bool:
+        return self.element_type is TOKEN
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.element_type is OPAQUE_TYPE
+
+    @property
+    def is_buffer(self) -> bool:
+        return self.element_type is BUFFER
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether this is an array of rank 0."""
+        return not self.dimensions and self.element_type.is_array
+
+    @property
+    def is_static(self) -> bool:
+        """Whether no dimension, of no element either, is dynamic."""
+        return not self.is_dynamic
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions (0 for what is no array)."""
+        return len(self.dimensions)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of an array, dynamic dimensions at their bound. Raises ShapeError otherwise."""
+        if self._size < 0:
+            why = "has an unbounded dimension" if self.is_array else "is not an array"
+            raise ShapeError(f"{self.brief} {why}, so it has no element count")
+        return self._size
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the elements, unpacked unless the layout sets element_size_in_bits; a tuple sums its parts."""
+        if self.is_array:
+            bits = self.layout.element_size_in_bits if self.layout is not None else 0
+            return (self.size * bits + 7) // 8 if bits else self.size * self.element_type.byte_size
+        if self.buffer_shape is not None:
+            return self.buffer_shape.byte_size
+        return sum(shape.byte_size for shape in self.tuple_shapes)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements. Raises ShapeError if this is no array."""
+        dtype = self.element_type.dtype
+        if dtype is None:
+            raise ShapeError(f"{self.brief} is not an array, so it has no dtype")
+        return dtype
+
+    @property
+    def brief(self) -> str:
+        """The text without layouts, for messages."""
+        if self._brief is None:
+            _set(self, "_brief", _text_of(self, layout=False))
+        return cast(str, self._brief)
+
+    def to_text(self, layout: bool = True) -> str:
+        """XLA's text: `f32[<=10,3]{1,0}`, `(f32[2]{0}, token[])`; without layouts if `layout` is false."""
+        if not layout:
+            return self.brief
+        if self._text is None:
+            _set(self, "_text", _text_of(self, layout=True))
+        return cast(str, self._text)
+
+    # -- comparing
+
+    def compatible(self, other: Shape) -> bool:
+        """Equal but for layouts."""
+        if self is other:
+            return True
+        return (
+            self.element_type is other.element_type
+            and self.dimensions == other.dimensions
+            and self.dynamic_dimensions == other.dynamic_dimensions
+            and _parts_agree(self, other, Shape.compatible)
+        )
+
+    def compatible_ignoring_element_type(self, other: Shape) -> bool:
+        """Equal but for layouts and the element types of arrays."""
+        same_kind = (self.is_array and other.is_array) or self.element_type is other.element_type
+        return (
+            same_kind
+            and self.dimensions == other.dimensions
+            and self.dynamic_dimensions == other.dynamic_dimensions
+            and _parts_agree(self, other, Shape.compatible_ignoring_element_type)
+        )
+
+    # -- shapes from this one
+
+    def with_layout(self, layout: Layout | _DefaultLayout | None) -> Shape:
+        """This array shape with another layout (None: without)."""
+        self._must_be_array("layout")
+        return Shape.array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
+
+    def with_element_type(self, element_type: PrimitiveType) -> Shape:
+        """This array shape with other elements; the layout stays."""
+        self._must_be_array("element type")
+        return Shape.array(element_type, self.dimensions, self.dynamic_dimensions, self.layout)
+
+    def with_dimensions(self, dimensions: Iterable[int], dynamic_dimensions: Iterable[bool] | None = None) -> Shape:
+        """This array shape with other sizes, row-major; static unless `dynamic_dimensions` says otherwise."""
+        self._must_be_array("dimensions")
+        return Shape.array(self.element_type, dimensions, dynamic_dimensions)
+
+    def without_layout(self) -> Shape:
+        """The same shape with no layout on any array in it."""
+        return self._with_layouts(None)
+
+    def with_default_layout(self) -> Shape:
+        """The same shape with every array in it row-major and free of annotations."""
+        return self._with_layouts(DEFAULT)
+
+    def leaves(self) -> Iterator[Leaf]:
+        """(index path, shape) of everything in here that is no tuple, in order; ((), self) if this is none."""
+        pending: list[Leaf] = [((), self)]
+        while pending:
+            path, shape = pending.pop()
+            if shape.is_tuple:
+                last = len(shape.tuple_shapes) - 1
+                pending.extend(((*path, last - i), s) for i, s in enumerate(reversed(shape.tuple_shapes)))
+            else:
+                yield path, shape
+
+    def subshape(self, index_path: Iterable[int]) -> Shape:
+        """The element of nested tuples at `index_path`. Raises ShapeError when there is none."""
+        path, shape = _tuple(index_path), self
+        for position in path:
+            if not 0 <= position < len(shape.tuple_shapes):
+                raise ShapeError(f"{self.brief} has no element at tuple index {{{','.join(map(str, path))}}}")
+            shape = shape.tuple_shapes[position]
+        return shape
+
+    def _with_layouts(self, layout: _DefaultLayout | None) -> Shape:
+        if self.is_array:
+            return self.with_layout(layout)
+        if self.buffer_shape is not None:
+            return Shape.buffer(self.buffer_shape._with_layouts(layout))
+        if self.is_tuple:
+            return Shape.tuple(shape._with_layouts(layout) for shape in self.tuple_shapes)
+        return self
+
+    def _must_be_array(self, what: str) -> None:
+        if not self.is_array:
+            raise ShapeError(f"{self.brief} is not an array, so it can have no other {what}")
+
+    # -- Python's protocols
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Shape is immutable; use with_layout, with_element_type or with_dimensions")
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Shape):
+            return NotImplemented
+        return self._hash == other._hash and _fields(self) == _fields(other)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"Shape.parse({self.to_text()!r})"
+
+    def __reduce__(self) -> Any:
+        return _new, (*_fields(self), self._depth, self._size)
+
+    def __copy__(self) -> Shape:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Shape:
+        return self
+
+
+def _fields(shape: Shape) -> tuple[Any, ...]:
+    return (
+        shape.element_type, shape.dimensions, shape.dynamic_dimensions, shape.layout, shape.tuple_shapes,
+        shape.buffer_shape,
+    )  # fmt: skip
+
+
+def _new(
+    element_type: PrimitiveType,
+    dimensions: tuple[int, ...],
+    dynamic_dimensions: tuple[bool, ...],
+    layout: Layout | None,
+    tuple_shapes: tuple[Shape, ...],
+    buffer_shape: Shape | None,
+    depth: int = 0,
+    size: int = -1,
+) -> Shape:
+    """A shape of fields known to be good."""
+    shape = object.__new__(Shape)
+    dynamic = any(dynamic_dimensions) or any(s.is_dynamic for s in tuple_shapes)
+    _set(shape, "element_type", element_type)
+    _set(shape, "dimensions", dimensions)
+    _set(shape, "dynamic_dimensions", dynamic_dimensions)
+    _set(shape, "layout", layout)
+    _set(shape, "tuple_shapes", tuple_shapes)
+    _set(shape, "buffer_shape", buffer_shape)
+    _set(shape, "is_dynamic", dynamic or (buffer_shape is not None and buffer_shape.is_dynamic))
+    _set(shape, "_hash", hash(_fields(shape)))
+    _set(shape, "_depth", depth)
+    _set(shape, "_size", size)
+    _set(shape, "_brief", None)
+    _set(shape, "_text", None)
+    return shape
+
+
+def _remember(cache: dict[Any, Shape], key: object, shape: Shape) -> None:
+    if len(cache) >= _CACHE_LIMIT:
+        cache.clear()
+    cache[key] = shape
+
+
+_ARRAYS: dict[Any, Shape] = {}
+_TOKENS_OF_TEXT: dict[Any, Shape] = {}
+_TOKEN = _new(TOKEN, (), (), None, (), None)
+_OPAQUE = _new(OPAQUE_TYPE, (), (), None, (), None)
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_TUPLE_DEPTH:
+        raise ShapeError(f"tuples nest {depth} deep, and {MAX_TUPLE_DEPTH} is the most a shape may have")
+
+
+def _make_array(
+    element_type: PrimitiveType, sizes: Ints, flags: Bools | None, layout: Layout | _DefaultLayout | None
+) -> Shape:
+    if not element_type.is_array:
+        raise ShapeError(f"{element_type} is not the element type of an array")
+    try:
+        sizes = tuple([index(size) for size in sizes])
+    except TypeError as error:
+        raise ShapeError(f"{element_type}{list(sizes)}: dimension sizes must be integers") from error
+    dynamic = (False,) * len(sizes) if flags is None else tuple([bool(flag) for flag in flags])
+    if len(dynamic) != len(sizes):
+        raise ShapeError(f"{element_type}{list(sizes)}: {len(sizes)} dimensions, but {len(dynamic)} dynamic flags")
+    size = _element_count(element_type, sizes, dynamic)
+    chosen = Layout.default(len(sizes)) if isinstance(layout, _DefaultLayout) else layout
+    if chosen is not None and chosen.rank != len(sizes):
+        raise ShapeError(
+            f"{element_type}{list(sizes)}: the shape has {len(sizes)} dimensions, "
+            f"but its layout {chosen} orders {chosen.rank}"
+        )
+    return _new(element_type, sizes, dynamic, chosen, (), None, size=size)
+
+
+def _element_count(element_type: PrimitiveType, sizes: Ints, dynamic: Bools) -> int:
+    """The product of the sizes, or -1 if one is unbounded."""
+    unbounded = False
+    for number, (size, is_dynamic) in enumerate(zip(sizes, dynamic, strict=True)):
+        if size == UNBOUNDED and is_dynamic:
+            unbounded = True
+        elif not 0 <= size <= _INT64_MAX:
+            raise ShapeError(f"{element_type}{list(sizes)}: dimension {number} has the size {size}")
+    if unbounded:
+        return -1
+    count = math.prod(sizes)
+    if count * max(element_type.byte_size, 1) > _INT64_MAX:
+        raise ShapeError(
+            f"{element_type}{list(sizes)}: {count} elements of {element_type.byte_size} bytes "
+            f"do not fit in a 64-bit byte count"
+        )
+    return count
+
+
+def _parts_agree(left: Shape, right: Shape, agree: Callable[[Shape, Shape], bool]) -> bool:
+    """Whether the tuple elements and buffer contents of both shapes agree one by one."""
+    if len(left.tuple_shapes) != len(right.tuple_shapes):
+        return False
+    if left.buffer_shape is not None and right.buffer_shape is not None:
+        return agree(left.buffer_shape, right.buffer_shape)
+    return all(agree(a, b) for a, b in zip(left.tuple_shapes, right.tuple_shapes, strict=True))
+
+
+# -- text
+
+
+def _text_of(shape: Shape, layout: bool) -> str:
+    if shape.is_tuple:
+        parts = [
+            (f"/*index={i}*/" if i and i % 5 == 0 else "") + s.to_text(layout) for i, s in enumerate(shape.tuple_shapes)
+        ]
+        return f"({', '.join(parts)})"
+    if shape.buffer_shape is not None:
+        return f"b({shape.buffer_shape.to_text(layout)})"
+    sizes = ",".join(map(_size_text, shape.dimensions, shape.dynamic_dimensions))
+    # A scalar's layout prints only when it says more than {}.
+    shown = layout and shape.layout is not None and (shape.dimensions or not shape.layout.is_default)
+    return f"{shape.element_type.text}[{sizes}]{shape.layout if shown else ''}"
+
+
+def _size_text(size: int, dynamic: bool) -> str:
+    if not dynamic:
+        return str(size)
+    return "?" if size == UNBOUNDED else f"<={size}"
+
+
+_TYPE_WORDS = {t.text: t for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE_TYPE)}
+_TYPE_PATTERN = "|".join(sorted(_TYPE_WORDS, key=len, reverse=True))
+
+SHAPE_PATTERN: str = rf"(?:{_TYPE_PATTERN})\s*\[[\d,<=?\s]*\](?:\s*\{{\s*[\d:][^{{}}]*\}})?"
+"""Matches one shape that is no tuple and no buffer, with its layout: `f32[2,<=3]{1,0:T(8)}`, `token[]`.
+
+A brace opens a layout only when an integer or a colon follows, as in XLA. Put a word boundary before it.
+"""
+
+_PLAIN = re.compile(rf"({_TYPE_PATTERN})\[((?:\d+(?:,\d+)*)?)\](?:\{{(\d+(?:,\d+)*)\}})?")
+_TYPE = re.compile(rf"(?:{_TYPE_PATTERN})(?![\w.\-])")
+_LAYOUT_STARTS = re.compile(r"\{(?:[ \t\r\n]+|/\*.*?\*/)*[-\d:]", re.DOTALL)
+
+
+def shape_from_token(text: str) -> Shape:
+    """The shape that `text` spells, from a cache when it was read before. Raises ParseError."""
+    found = _TOKENS_OF_TEXT.get(text)
+    if found is None:
+        scanner = Scanner(text)
+        found = _plain_array(text) or scan_shape(scanner)
+        if scanner.offset:
+            scanner.expect_end("shape")
+        _remember(_TOKENS_OF_TEXT, text, found)
+    return found
+
+
+def scan_shape(scanner: Scanner) -> Shape:
+    """Reads the shape at the scanner's place and leaves the scanner behind it. Raises ParseError."""
+    return _scan_shape(scanner, 0)
+
+
+def _plain_array(text: str) -> Shape | None:
+    """The shape of `f32[2,3]{1,0}` and the like, without annotations, dynamic sizes or blanks; else None."""
+    match = _PLAIN.fullmatch(text)
+    if match is None or len(text) > 4096:
+        return None
+    word, sizes, order = match.groups()
+    try:
+        layout = DEFAULT if order is None else Layout([int(d) for d in order.split(",")])
+        return Shape.array(_TYPE_WORDS[word], [int(s) for s in sizes.split(",")] if sizes else (), None, layout)
+    except ShapeError:
+        return None  # the scanner says what is wrong and where, and reads tokens and opaque objects
+
+
+def _scan_shape(scanner: Scanner, depth: int) -> Shape:
+    start = scanner.skip()
+    if depth > MAX_TUPLE_DEPTH:
+        scanner.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
+    if scanner.match(_BUFFER):
+        inner = _scan_shape(scanner, depth + 1)
+        scanner.expect(")", "to end the buffer shape")
+        return _guard(scanner, start, lambda: Shape.buffer(inner))
+    if scanner.accept("("):
+        return _scan_tuple(scanner, depth, start)
+    word = scanner.match(_TYPE)
+    if word is None:
+        scanner.fail(f"expected a shape, found {scanner.shown()}")
+    return _scan_array(scanner, _TYPE_WORDS[word], start)
+
+
+_BUFFER = re.compile(r"b\s*\(")
+
+
+def _scan_tuple(scanner: Scanner, depth: int, start: int) -> Shape:
+    elements: list[Shape] = []
+    while not scanner.accept(")"):
+        if elements:
+            scanner.expect(",", "or ')' after a tuple element")
+        elements.append(_scan_shape(scanner, depth + 1))
+    return _guard(scanner, start, lambda: Shape.tuple(elements))
+
+
+def _scan_array(scanner: Scanner, element_type: PrimitiveType, start: int) -> Shape:
+    sizes, dynamic = _scan_sizes(scanner)
+    if not element_type.is_array:
+        if sizes:
+            scanner.fail(f"{element_type} takes no dimensions", start)
+        return _TOKEN if element_type is TOKEN else _OPAQUE
+    layout = scan_layout(scanner, len(sizes)) if _layout_follows(scanner) else DEFAULT
+    return _guard(scanner, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
+
+
+def _layout_follows(scanner: Scanner) -> bool:
+    """Whether the next brace opens a layout: an integer or a colon must follow it (else it is a body's)."""
+    return _LAYOUT_STARTS.match(scanner.text, scanner.skip()) is not None
+
+
+def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    scanner.expect("[", "after the element type")
+    while not scanner.accept("]"):
+        if sizes:
+            scanner.expect(",", "or ']' after a dimension size")
+        unbounded = scanner.accept("?")
+        bounded = not unbounded and scanner.accept("<=")
+        sizes.append(UNBOUNDED if unbounded else _scan_size(scanner))
+        dynamic.append(unbounded or bounded)
+    return sizes, dynamic
+
+
+def _scan_size(scanner: Scanner) -> int:
+    start = scanner.skip()
+    size = scanner.integer("a dimension size")
+    if size < 0:
+        scanner.fail(f"a dimension size must be >= 0, not {size}", start)
+    return size
+
+
+def _guard(scanner: Scanner, start: int, make: Callable[[], Shape]) -> Shape:
+    try:
+        return make()
+    except ShapeError as error:
+        scanner.fail(str(error), start)

@@ -1,0 +1,117 @@
+"""Control flow: calls, loops, branches, and the order of what has no data in common.
+
+Owns: the builder functions of `ops/control.py`. Source: Call, CompositeCall, While, Conditional, OptimizationBarrier,
+AfterAll, AddDependency of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from xlapy.base.element_types import PRED, S32
+from xlapy.builder.builder import XlaBuilder, append, fail
+from xlapy.builder.computation import XlaComputation
+from xlapy.builder.op import XlaOp
+from xlapy.ops.control import ADD_DEPENDENCY, AFTER_ALL, CALL, CONDITIONAL, OPT_BARRIER, WHILE, CallAttributes
+
+
+def call(builder: XlaBuilder, computation: XlaComputation, operands: Sequence[XlaOp]) -> XlaOp:
+    """The result of `computation` for the operands, which have the shapes of its parameters."""
+    return builder.append(CALL, operands, CallAttributes.make(), (computation,))
+
+
+def composite_call(
+    builder: XlaBuilder,
+    computation: XlaComputation,
+    operands: Sequence[XlaOp],
+    name: str,
+    attributes: str | None = None,
+    version: int | None = None,
+) -> XlaOp:
+    """A call that stands for the operation `name`, which `computation` is one way to compute.
+
+    `attributes` is the text of an MLIR dictionary (default `{}`), `version` that of the operation (default 0); they and
+    the name become the frontend attributes `composite.name`, `composite.attributes`, `composite.version`.
+    """
+    result = builder.append(CALL, operands, CallAttributes.make(is_composite=True), (computation,))
+    result.instruction.frontend_attributes = {
+        "composite.attributes": "{}" if attributes is None else attributes,
+        "composite.name": name,
+        "composite.version": str(version or 0),
+    }
+    return result
+
+
+def while_(condition: XlaComputation, body: XlaComputation, init: XlaOp) -> XlaOp:
+    """The last value of a loop: `init` first, then `body(value)` as long as `condition(value)` is true.
+
+    For a loop value of shape T: `condition` is T -> pred[], `body` T -> T, `init` and the result T. Several values make
+    a tuple. Raises BuilderError if the shapes do not fit.
+    """
+    return append(WHILE, (init,), computations=(condition, body))
+
+
+@overload
+def conditional(
+    predicate: XlaOp,
+    true_operand: XlaOp,
+    true_computation: XlaComputation,
+    false_operand: XlaOp,
+    false_computation: XlaComputation,
+) -> XlaOp: ...
+@overload
+def conditional(
+    branch_index: XlaOp, branch_computations: Sequence[XlaComputation], branch_operands: Sequence[XlaOp]
+) -> XlaOp: ...
+def conditional(*arguments: Any, **named: Any) -> XlaOp:
+    """The result of one of several computations, each of one parameter, all of one result shape.
+
+    With a scalar PRED `predicate`: `true_computation(true_operand)` or `false_computation(false_operand)`. With a scalar
+    S32 `branch_index` i: `branch_computations[i](branch_operands[i])`; an index out of range takes the last branch.
+    Only the chosen computation runs. Raises BuilderError if the shapes do not fit.
+    """
+    if len(arguments) + len(named) == 5:
+        return _conditional_on_predicate(*arguments, **named)
+    return _conditional_on_index(*arguments, **named)
+
+
+def _conditional_on_predicate(
+    predicate: XlaOp,
+    true_operand: XlaOp,
+    true_computation: XlaComputation,
+    false_operand: XlaOp,
+    false_computation: XlaComputation,
+) -> XlaOp:
+    if not predicate.shape.is_scalar or predicate.element_type is not PRED:
+        fail("conditional", f"on a predicate takes a scalar pred, given {predicate.shape.brief}")
+    operands = (predicate, true_operand, false_operand)
+    return append(CONDITIONAL, operands, computations=(true_computation, false_computation))
+
+
+def _conditional_on_index(
+    branch_index: XlaOp, branch_computations: Sequence[XlaComputation], branch_operands: Sequence[XlaOp]
+) -> XlaOp:
+    if not branch_index.shape.is_scalar or branch_index.element_type is not S32:
+        fail("conditional", f"on a branch index takes a scalar s32, given {branch_index.shape.brief}")
+    return append(CONDITIONAL, (branch_index, *branch_operands), computations=branch_computations)
+
+
+def optimization_barrier(operand: XlaOp) -> XlaOp:
+    """The operand, array or tuple, unchanged: no optimization moves computation across it."""
+    return append(OPT_BARRIER, (operand,))
+
+
+def after_all(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
+    """A token that is ready when all the given ones are. Raises BuilderError for operands that are no tokens."""
+    return builder.append(AFTER_ALL, tokens)
+
+
+def create_token(builder: XlaBuilder) -> XlaOp:
+    """A token that depends on nothing."""
+    return builder.append(AFTER_ALL)
+
+
+def add_dependency(operand: XlaOp, token: XlaOp) -> XlaOp:
+    """The operand, available only once the token is."""
+    return append(ADD_DEPENDENCY, (operand, token))

@@ -1,0 +1,280 @@
+"""Moving elements: broadcast, reshape, transpose, slices, padding, concatenation, dynamic sizes.
+
+Owns: the builder functions of `ops/movement.py`. Must not know: layouts, except that a bitcast may declare one.
+Source: Broadcast, BroadcastInDim, Reshape, DynamicReshape, Collapse, Transpose, Rev, ConcatInDim (Concatenate), Slice, Pad,
+DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
+
+Dimension numbers count from 0; lists of sizes and dimensions are integers. Every function raises `BuilderError` at the
+caller's line when its arguments do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+from xlapy.base.element_types import S32
+from xlapy.base.errors import ShapeError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.builder.broadcasting import as_ints, broadcast_in_dimensions, constant_of, constants_like
+from xlapy.builder.builder import XlaBuilder, append, builder_of
+from xlapy.builder.op import Operand, XlaOp
+from xlapy.ops import movement as defs
+from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.ops.elementwise import require_array
+from xlapy.ops.movement import (
+    BroadcastAttributes,
+    DimensionAttributes,
+    DimensionsAttributes,
+    DynamicSliceAttributes,
+    PadAttributes,
+    ReshapeAttributes,
+    ShuffleAttributes,
+    ShuffleMode,
+    SliceAttributes,
+)
+
+Index: TypeAlias = XlaOp | int
+"""A scalar integer XlaOp, or a Python integer, which becomes an s32 constant (or one of the other indices' type)."""
+
+
+# -- broadcast and reshape
+
+
+def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
+    """The operand repeated along new dimensions on the left: f32[3] by [4, 2] gives f32[4,2,3]."""
+    with builder_of("broadcast", (operand,)).building("broadcast"):
+        require_array("broadcast", operand.shape)
+        sizes = as_ints("broadcast_sizes", broadcast_sizes)
+        old = operand.shape
+        shape = old.with_dimensions((*sizes, *old.dimensions), (*[False] * len(sizes), *old.dynamic_dimensions))
+        dimensions = tuple(range(len(sizes), shape.rank))
+        return append(defs.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=dimensions), shape=shape)
+
+
+def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
+    """An array of sizes `out_dim_size` in which dimension `broadcast_dimensions[i]` is the operand's dimension i.
+
+    The operand's dimension has the size it becomes, or 1, which is repeated; `broadcast_dimensions` strictly increases.
+    """
+    with builder_of("broadcast_in_dim", (operand,)).building("broadcast_in_dim"):
+        require_array("broadcast_in_dim", operand.shape)
+        sizes = as_ints("out_dim_size", out_dim_size)
+        mapped = as_ints("broadcast_dimensions", broadcast_dimensions)
+        _check_broadcast(operand.shape, operand.shape.with_dimensions(sizes), mapped)
+        return broadcast_in_dimensions(operand, sizes, mapped)
+
+
+def _check_broadcast(operand: Shape, result: Shape, mapped: tuple[int, ...]) -> None:
+    given = f"{list(mapped)} for {operand.brief} to {result.brief}"
+    if len(mapped) != operand.rank:
+        raise ShapeError(f"needs one entry of broadcast_dimensions a dimension of the operand, given {given}")
+    for dimension, target in enumerate(mapped):
+        if not 0 <= target < result.rank:
+            raise ShapeError(f"broadcast_dimensions name dimension {target}, the result has rank {result.rank}, given {given}")
+        if dimension and mapped[dimension - 1] >= target:
+            raise ShapeError(f"broadcast_dimensions must be strictly increasing, given {given}")
+        size = operand.dimensions[dimension]
+        if size not in (1, result.dimensions[target]):
+            raise ShapeError(
+                f"operand dimension {dimension} has size {size}, result dimension {target} {result.dimensions[target]}; "
+                f"they must be equal, or the first 1; broadcast_dimensions {given}"
+            )
+
+
+def reshape(operand: XlaOp, dimensions: Sequence[int], inferred_dimension: int = -1) -> XlaOp:
+    """The same elements in row-major order under other sizes of the same product.
+
+    A dynamic dimension stays dynamic in the dimension it becomes; where it is split over several, that is
+    `inferred_dimension`, or the first of them larger than 1.
+    """
+    with builder_of("reshape", (operand,)).building("reshape"):
+        sizes = as_ints("dimensions", dimensions)
+        shape = defs.reshaped(operand.shape, sizes, inferred_dimension)
+        return append(defs.RESHAPE, (operand,), ReshapeAttributes.make(inferred_dimension=inferred_dimension), shape=shape)
+
+
+def reshape_with_inferred_dimension(operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int) -> XlaOp:
+    """`reshape` of a dynamic array that says which result dimension stays dynamic."""
+    return reshape(operand, new_sizes, inferred_dimension)
+
+
+def dynamic_reshape(
+    operand: XlaOp, dim_sizes: Sequence[XlaOp], new_size_bounds: Sequence[int], dims_are_dynamic: Sequence[bool]
+) -> XlaOp:
+    """A reshape to sizes known at run time: one scalar s32 a result dimension, with its bound and whether it varies."""
+    with builder_of("dynamic-reshape", (operand,)).building("dynamic-reshape"):
+        require_array("dynamic-reshape", operand.shape)
+        bounds = as_ints("new_size_bounds", new_size_bounds)
+        shape = operand.shape.with_dimensions(bounds, dims_are_dynamic)
+        return append(defs.DYNAMIC_RESHAPE, (operand, *dim_sizes), shape=shape)
+
+
+def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Consecutive ascending dimensions merged into one: f32[2,3,4,5] by [1, 2] gives f32[2,12,5]."""
+    with builder_of("collapse", (operand,)).building("collapse"):
+        merged = as_ints("dimensions", dimensions)
+        require_array("collapse", operand.shape)
+        for dimension in merged:
+            _check_dimension(operand.shape, dimension)
+        if len(merged) < 2:
+            return operand
+        first, last = merged[0], merged[-1]
+        if merged != tuple(range(first, last + 1)):
+            raise ShapeError(f"collapse takes consecutive ascending dimensions, given {list(merged)} of {operand.shape.brief}")
+        sizes = operand.shape.dimensions
+        return reshape(operand, (*sizes[:first], prod(sizes[first : last + 1]), *sizes[last + 1 :]))
+
+
+def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
+    """Dimension i of the result is dimension `permutation[i]` of the operand."""
+    with builder_of("transpose", (operand,)).building("transpose"):
+        attributes = DimensionsAttributes.make(dimensions=as_ints("permutation", permutation))
+        return append(defs.TRANSPOSE, (operand,), attributes)
+
+
+def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """The elements in reverse order along each of the dimensions."""
+    with builder_of("reverse", (operand,)).building("reverse"):
+        attributes = DimensionsAttributes.make(dimensions=as_ints("dimensions", dimensions))
+        return append(defs.REVERSE, (operand,), attributes)
+
+
+def shuffle_rotate(operand: XlaOp, dimensions: Sequence[int], shifts: Sequence[int]) -> XlaOp:
+    """Each of the dimensions rotated to the left by its shift."""
+    with builder_of("shuffle", (operand,)).building("shuffle"):
+        attributes = ShuffleAttributes.make(
+            dimensions=as_ints("dimensions", dimensions), mode=ShuffleMode.ROTATE, shifts=as_ints("shifts", shifts)
+        )
+        return append(defs.SHUFFLE, (operand,), attributes)
+
+
+def shuffle_permute(operand: XlaOp, dimensions: Sequence[int], indices: Literal) -> XlaOp:
+    """Each element read at the coordinates in `dimensions` that `indices` holds at its place."""
+    attributes = ShuffleAttributes.make(dimensions=tuple(dimensions), mode=ShuffleMode.PERMUTE, indices=indices)
+    return append(defs.SHUFFLE, (operand,), attributes)
+
+
+# -- concatenation, slices, padding
+
+
+def concat_in_dim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
+    """One or more arrays of equal sizes elsewhere joined along `dimension`."""
+    return builder.append(defs.CONCATENATE, operands, DimensionAttributes.make(dimension=dimension))
+
+
+def slice(
+    operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+) -> XlaOp:
+    """The elements from start (included) to limit (excluded) in steps of stride >= 1 (default 1), a triple a dimension."""
+    with builder_of("slice", (operand,)).building("slice"):
+        starts = as_ints("start_indices", start_indices)
+        steps = (1,) * len(starts) if strides is None else as_ints("strides", strides)
+        ranges = SliceRanges(starts, as_ints("limit_indices", limit_indices), steps)
+        return append(defs.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
+
+
+def slice_in_dim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
+    """A slice of dimension `dimno` that takes the others whole."""
+    with builder_of("slice", (operand,)).building("slice"):
+        _check_dimension(operand.shape, dimno)
+        limits = list(operand.shape.dimensions)
+        starts, strides = [0] * len(limits), [1] * len(limits)
+        starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
+        return slice(operand, starts, limits, strides)
+
+
+def pad(operand: XlaOp, padding_value: Operand, padding_config: PaddingConfig | Sequence[Sequence[int]]) -> XlaOp:
+    """The operand with a scalar put between its elements and at its edges.
+
+    `padding_config` gives (low, high) or (low, high, interior) per dimension: `interior` >= 0 values between neighbours
+    first, then `low` and `high` at the edges, which remove elements if negative.
+    """
+    builder = builder_of("pad", (operand,))
+    with builder.building("pad"):
+        attributes = PadAttributes.make(padding=_padding(padding_config))
+        return builder.append(defs.PAD, constants_like(builder, (operand, padding_value)), attributes)
+
+
+def _padding(config: PaddingConfig | Sequence[Sequence[int]]) -> PaddingConfig:
+    if isinstance(config, PaddingConfig):
+        return config
+    rows = [as_ints("padding_config", row) for row in config]
+    for row in rows:
+        if len(row) not in (2, 3):
+            raise ShapeError(f"padding_config takes (low, high) or (low, high, interior) per dimension, given {list(row)}")
+    return PaddingConfig(tuple([PaddingDimension(*row) for row in rows]))
+
+
+def pad_in_dim(operand: XlaOp, padding_value: Operand, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
+    """Edge padding of dimension `dimno` only."""
+    with builder_of("pad", (operand,)).building("pad"):
+        _check_dimension(operand.shape, dimno)
+        config = [(0, 0)] * operand.shape.rank
+        config[dimno] = (pad_lo, pad_hi)
+        return pad(operand, padding_value, config)
+
+
+def dynamic_slice(operand: XlaOp, start_indices: Sequence[Index], slice_sizes: Sequence[int]) -> XlaOp:
+    """A slice of fixed sizes at run-time positions, one scalar integer a dimension, all of one type.
+
+    Positions are clamped so that the slice lies inside the operand.
+    """
+    builder = builder_of("dynamic-slice", (operand,))
+    with builder.building("dynamic-slice"):
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=as_ints("slice_sizes", slice_sizes))
+        return builder.append(defs.DYNAMIC_SLICE, [operand, *_indices(builder, start_indices)], attributes)
+
+
+def dynamic_update_slice(operand: XlaOp, update: Operand, start_indices: Sequence[Index]) -> XlaOp:
+    """The operand with `update`, of the same rank, written at run-time positions, clamped so that it lies inside."""
+    builder = builder_of("dynamic-update-slice", (operand, update))
+    with builder.building("dynamic-update-slice"):
+        arrays = constants_like(builder, (operand, update))
+        return builder.append(defs.DYNAMIC_UPDATE_SLICE, [*arrays, *_indices(builder, start_indices)])
+
+
+def _indices(builder: XlaBuilder, start_indices: Sequence[Index]) -> list[XlaOp]:
+    element_type = next((i.element_type for i in start_indices if isinstance(i, XlaOp)), S32)
+    return [constant_of(builder, i, element_type) for i in start_indices]
+
+
+# -- copies
+
+
+def copy(operand: XlaOp) -> XlaOp:
+    """A copy, which matters only to who decides where values live."""
+    return append(defs.COPY, (operand,))
+
+
+def bitcast(operand: XlaOp, shape: Shape) -> XlaOp:
+    """The operand's memory read as another array shape of as many bytes, its layout included; for tools, not for users."""
+    return append(defs.BITCAST, (operand,), shape=shape)
+
+
+# -- sizes of dimensions
+
+
+def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
+    """The run-time size of a dimension as s32[]; of a static one, a constant."""
+    builder = builder_of("get-dimension-size", (operand,))
+    with builder.building("get-dimension-size"):
+        _check_dimension(operand.shape, dimension)
+        if operand.shape.dynamic_dimensions[dimension]:
+            return append(defs.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
+        return constant_of(builder, operand.shape.dimensions[dimension], S32)
+
+
+def set_dimension_size(operand: XlaOp, val: Operand, dimension: int) -> XlaOp:
+    """The operand with a dimension made dynamic: of run-time size `val` (s32[]), its old size the bound."""
+    builder = builder_of("set-dimension-size", (operand,))
+    with builder.building("set-dimension-size"):
+        size = constant_of(builder, val, S32)
+        return builder.append(defs.SET_DIMENSION_SIZE, (operand, size), DimensionAttributes.make(dimension=dimension))
+
+
+def _check_dimension(operand: Shape, dimension: int) -> None:
+    if not 0 <= dimension < operand.rank:
+        raise ShapeError(f"dimension {dimension} is no dimension of {operand.brief}, which has rank {operand.rank}")

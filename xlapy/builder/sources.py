@@ -1,0 +1,72 @@
+"""Values from nothing: parameters, constants, iota.
+
+Owns: the builder functions of `ops/sources.py`. Source: Parameter, ConstantLiteral, Iota of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.builder.broadcasting import constant_of
+from xlapy.builder.builder import XlaBuilder, fail
+from xlapy.builder.op import XlaOp
+from xlapy.ops.sources import IOTA, PARAMETER, IotaAttributes, ParameterAttributes
+
+
+def parameter(
+    builder: XlaBuilder,
+    parameter_number: int,
+    shape: Shape,
+    name: str = "",
+    replicated_at_leaf_buffers: Sequence[bool] | None = None,
+) -> XlaOp:
+    """Argument `parameter_number` (from 0, any order, without gaps at `build`) of the computation.
+
+    `shape` is any shape, its layout included; `name` defaults to `p<number>`. `replicated_at_leaf_buffers` says per
+    leaf of the shape whether all replicas pass the same value. Raises BuilderError if the number is taken or negative.
+    """
+    if not isinstance(shape, Shape):  # pyright: ignore[reportUnnecessaryIsInstance]
+        fail("parameter", f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one")
+    taken = builder.parameter_shape(parameter_number)
+    if taken is not None:
+        fail("parameter", f"number {parameter_number} is taken by {taken.brief}, given again with {shape.brief}")
+    replication = None if replicated_at_leaf_buffers is None else tuple(replicated_at_leaf_buffers)
+    attributes = ParameterAttributes.make(number=parameter_number, parameter_replication=replication)
+    return builder.append(PARAMETER, (), attributes, shape=shape, name=name or f"p{parameter_number}")
+
+
+def constant(builder: XlaBuilder, value: Any, element_type: PrimitiveType | None = None) -> XlaOp:
+    """The constant of a number, nested lists of numbers, a NumPy array, a tuple of such values or a Literal.
+
+    Without `element_type`, NumPy values keep their dtype and Python's become PRED, S32, F32 or C64. An array whose
+    elements are all the same bits becomes a scalar constant and a broadcast, as in XLA. Raises BuilderError if the type
+    cannot hold the value.
+    """
+    with builder.building("constant"):
+        return constant_of(builder, value, element_type)
+
+
+def constant_literal(builder: XlaBuilder, literal: Literal) -> XlaOp:
+    """The constant of a literal."""
+    return constant(builder, literal)
+
+
+@overload
+def iota(builder: XlaBuilder, shape: Shape, iota_dimension: int, /) -> XlaOp: ...
+@overload
+def iota(builder: XlaBuilder, type: PrimitiveType, size: int, /) -> XlaOp: ...
+def iota(builder: XlaBuilder, shape_or_type: Shape | PrimitiveType, number: int, /) -> XlaOp:
+    """0, 1, 2 ... along dimension `iota_dimension` of an array `shape`, or the vector of `size` elements of a type.
+
+    The elements are integers, floating-point or complex numbers; the shape is static. Raises BuilderError otherwise.
+    """
+    with builder.building("iota"):
+        vector = isinstance(shape_or_type, PrimitiveType)
+        shape = Shape.array(shape_or_type, (number,)) if isinstance(shape_or_type, PrimitiveType) else shape_or_type
+        if shape.is_dynamic:
+            fail("iota", f"makes arrays without dynamic dimensions, given {shape.brief}")
+        return builder.append(IOTA, (), IotaAttributes.make(iota_dimension=0 if vector else number), shape=shape)

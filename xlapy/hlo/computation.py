@@ -1,0 +1,93 @@
+"""A function in HLO: `Computation`, an ordered list of instructions with parameters and one root.
+
+Owns: the data of a computation. Changes go through `xlapy.hlo.edit`. Must not know: text, evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from xlapy.base.program_shape import ProgramShape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.registry import lookup
+
+if TYPE_CHECKING:
+    from xlapy.hlo.module import Module
+
+MAIN_THREAD = "main"
+
+
+class Computation:
+    """Instructions in an order in which every operand precedes its users, once verified.
+
+    `callers` are the instructions, anywhere in the module, that call this computation.
+    """
+
+    __slots__ = ("_callers", "_instructions", "_program_shape", "execution_thread", "module", "name", "parameters", "root")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.module: Module | None = None
+        self.root: Instruction | None = None
+        self.parameters: list[Instruction] = []
+        self.execution_thread = MAIN_THREAD
+        self._instructions: dict[Instruction, None] = {}
+        self._callers: dict[Instruction, None] = {}
+        self._program_shape: ProgramShape | None = None
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return tuple(self._instructions)
+
+    @property
+    def callers(self) -> tuple[Instruction, ...]:
+        return tuple(self._callers)
+
+    @property
+    def is_entry(self) -> bool:
+        return self.module is not None and self.module.entry is self
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        """Parameter shapes and names in parameter order, and the shape of the root."""
+        if self._program_shape is None:
+            root = self.root_instruction
+            parameters = self.parameters
+            self._program_shape = ProgramShape(
+                tuple(p.shape for p in parameters), root.shape, tuple(p.name for p in parameters)
+            )
+        return self._program_shape
+
+    @property
+    def root_instruction(self) -> Instruction:
+        """The root; ValueError if the computation is still being built and has none."""
+        if self.root is None:
+            raise ValueError(f"computation {self.name} has no root")
+        return self.root
+
+    def find(self, name: str) -> Instruction:
+        """The instruction of a name; KeyError if there is none."""
+        for instruction in self._instructions:
+            if instruction.name == name:
+                return instruction
+        raise KeyError(f"computation {self.name} has no instruction {name!r}")
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self._instructions)
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def __contains__(self, instruction: object) -> bool:
+        return instruction in self._instructions
+
+    def __repr__(self) -> str:
+        return f"<Computation {self.name}: {len(self)} instructions>"
+
+
+PARAMETER_NAME = "parameter"
+
+
+def is_parameter(instruction: Instruction) -> bool:
+    return instruction.op is lookup(PARAMETER_NAME)

@@ -1,0 +1,305 @@
+"""The only place that changes the edges of the IR: operands, users, control edges, calls, membership, roots.
+
+Every function keeps `users`, `callers`, `parameters` and names true. Must not know: what ops mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction, OpMetadata
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
+from xlapy.ops.registry import OpDef
+
+
+def add_computation(module: Module, name: str, *, entry: bool = False) -> Computation:
+    """A new, empty computation of the module, its name made unique."""
+    computation = Computation(module.computation_names.unique(name))
+    computation.module = module
+    module._computations[computation] = None
+    if entry:
+        module.entry = computation
+    return computation
+
+
+def adopt(module: Module, computation: Computation, *, entry: bool = False) -> None:
+    """Puts a computation that was built outside any module at the module's end.
+
+    Its name and those of its instructions are made unique, in order, as XLA does when it adds a computation.
+    """
+    computation.name = module.computation_names.unique(computation.name)
+    computation.module = module
+    unique = module.instruction_names.unique
+    for instruction in computation._instructions:
+        instruction.name = unique(instruction.name)
+    computation._program_shape = None
+    module._computations[computation] = None
+    if entry:
+        module.entry = computation
+
+
+def create(
+    computation: Computation,
+    op: OpDef,
+    operands: Sequence[Instruction] = (),
+    attributes: Attributes = NO_ATTRIBUTES,
+    computations: Sequence[Computation] = (),
+    *,
+    shape: Shape | None = None,
+    name: str | None = None,
+    metadata: OpMetadata | None = None,
+) -> Instruction:
+    """Appends a new instruction; without `shape` the op infers it (`ShapeError` if the operands are illegal)."""
+    shapes = [operand.shape for operand in operands]
+    programs = [called.program_shape for called in computations]
+    if shape is None:
+        shape = op.result_shape(shapes, attributes, programs)
+    if op.normalize is not None:
+        attributes = op.normalize(attributes, shapes, shape)
+    instruction = Instruction(op, shape, operands, attributes, computations, name or op.name, metadata)
+    append(computation, instruction)
+    return instruction
+
+
+def append(computation: Computation, instruction: Instruction) -> None:
+    """Puts a free instruction at the end of a computation and links its edges; its name is made unique in the module."""
+    if instruction.parent is not None:
+        raise InvalidArgumentError(f"{instruction.name} is already part of computation {instruction.parent.name}")
+    if computation.module is not None:
+        instruction.name = computation.module.instruction_names.unique(instruction.name)
+    link(computation, instruction)
+
+
+def link(computation: Computation, instruction: Instruction) -> None:
+    """`append` that keeps the instruction's name as it is (for readers that make names unique later)."""
+    instruction.parent = computation
+    computation._instructions[instruction] = None
+    for operand in instruction.operands:
+        _add_user(operand, instruction)
+    for called in instruction.computations:
+        called._callers[instruction] = None
+    if is_parameter(instruction):
+        _add_parameter(computation, instruction)
+
+
+def _add_parameter(computation: Computation, parameter: Instruction) -> None:
+    parameters = computation.parameters
+    parameters.append(parameter)
+    if len(parameters) > 1 and parameters[-2].attributes.number > parameter.attributes.number:
+        parameters.sort(key=lambda p: p.attributes.number)
+    computation._program_shape = None
+
+
+def _add_user(operand: Instruction, user: Instruction) -> None:
+    if operand._users is None:
+        operand._users = {}
+    operand._users[user] = None
+
+
+def set_root(computation: Computation, root: Instruction) -> None:
+    """Makes an instruction of the computation its root."""
+    if root not in computation:
+        raise InvalidArgumentError(f"{root.name} is not part of computation {computation.name}")
+    computation.root = root
+    computation._program_shape = None
+
+
+def set_shape(instruction: Instruction, shape: Shape) -> None:
+    """Declares another shape for an instruction."""
+    instruction.shape = shape
+    if instruction.parent is not None:
+        instruction.parent._program_shape = None
+
+
+def set_computations(instruction: Instruction, computations: Sequence[Computation]) -> None:
+    """Replaces the called computations of an instruction."""
+    for called in set(instruction.computations):
+        called._callers.pop(instruction, None)
+    instruction.computations = tuple(computations)
+    if instruction.parent is not None:
+        for called in computations:
+            called._callers[instruction] = None
+
+
+def set_operands(instruction: Instruction, operands: Sequence[Instruction]) -> None:
+    """Replaces all operands of an instruction."""
+    before = instruction.operands
+    instruction.operands = tuple(operands)
+    if instruction.parent is None:
+        return
+    for old in set(before) - set(operands):
+        if old._users:
+            old._users.pop(instruction, None)
+    for operand in operands:
+        _add_user(operand, instruction)
+
+
+def replace_operand(instruction: Instruction, index: int, operand: Instruction) -> None:
+    """Replaces one operand of an instruction."""
+    operands = list(instruction.operands)
+    operands[index] = operand
+    set_operands(instruction, operands)
+
+
+def replace_uses(instruction: Instruction, replacement: Instruction) -> None:
+    """Gives every user of an instruction, and the root if it is one, the replacement instead (layouts may differ)."""
+    if not instruction.shape.compatible(replacement.shape):
+        raise InvalidArgumentError(
+            f"cannot replace {instruction.name} of shape {instruction.shape.brief} "
+            f"by {replacement.name} of shape {replacement.shape.brief}"
+        )
+    for user in instruction.users:
+        if user is not replacement:
+            set_operands(user, [replacement if o is instruction else o for o in user.operands])
+    parent = instruction.parent
+    if parent is not None and parent.root is instruction:
+        set_root(parent, replacement)
+
+
+def add_control_edge(before: Instruction, after: Instruction) -> None:
+    """Orders two instructions of one computation without passing a value."""
+    if before.parent is not after.parent:
+        raise InvalidArgumentError(f"{before.name} and {after.name} are in different computations")
+    if before not in after._control_predecessors:
+        after._control_predecessors += (before,)
+        before._control_successors += (after,)
+
+
+def remove_control_edges(instruction: Instruction) -> None:
+    """Drops every control edge that an instruction is part of."""
+    for before in instruction._control_predecessors:
+        before._control_successors = tuple(i for i in before._control_successors if i is not instruction)
+    for after in instruction._control_successors:
+        after._control_predecessors = tuple(i for i in after._control_predecessors if i is not instruction)
+    instruction._control_predecessors = instruction._control_successors = ()
+
+
+def remove(instruction: Instruction) -> None:
+    """Takes an instruction without users or control edges out of its computation; parameters and the root stay."""
+    computation = instruction.parent
+    if computation is None or instruction.has_users or computation.root is instruction:
+        raise InvalidArgumentError(f"cannot remove {instruction.name}: it has users, is the root or is in no computation")
+    if is_parameter(instruction):
+        raise InvalidArgumentError(f"cannot remove parameter {instruction.name}: it is part of the signature")
+    if instruction._control_predecessors or instruction._control_successors:
+        raise InvalidArgumentError(f"cannot remove {instruction.name}: it has control edges")
+    set_operands(instruction, ())
+    set_computations(instruction, ())
+    del computation._instructions[instruction]
+    instruction.parent = None
+
+
+def remove_computation(computation: Computation) -> None:
+    """Takes a computation without callers out of its module; the entry stays."""
+    module = computation.module
+    if module is None or computation._callers or module.entry is computation:
+        raise InvalidArgumentError(f"cannot remove computation {computation.name}: it is called or is the entry")
+    for instruction in computation:
+        set_computations(instruction, ())
+    del module._computations[computation]
+    computation.module = None
+
+
+def reorder(computation: Computation, order: Iterable[Instruction]) -> None:
+    """Puts the instructions of a computation in a new order, which must hold each of them once."""
+    ordered = dict.fromkeys(order)
+    if ordered.keys() != computation._instructions.keys():
+        raise InvalidArgumentError(f"the new order does not hold each instruction of {computation.name} once")
+    computation._instructions = ordered
+
+
+def reorder_computations(module: Module, order: Iterable[Computation]) -> None:
+    """Puts the computations of a module in a new order, which must hold each of them once."""
+    ordered = dict.fromkeys(order)
+    if ordered.keys() != module._computations.keys():
+        raise InvalidArgumentError(f"the new order does not hold each computation of {module.name} once")
+    module._computations = ordered
+
+
+def clone_instruction(
+    instruction: Instruction,
+    into: Computation,
+    operands: Sequence[Instruction],
+    computations: Sequence[Computation] | None = None,
+) -> Instruction:
+    """Appends a copy with other operands (and called computations); annotations are kept, control edges are not."""
+    called = instruction.computations if computations is None else computations
+    copy = Instruction(
+        instruction.op, instruction.shape, operands, instruction.attributes, called, instruction.name, instruction.metadata
+    )
+    copy_annotations(instruction, copy)
+    append(into, copy)
+    return copy
+
+
+def copy_annotations(source: Instruction, target: Instruction) -> None:
+    """Copies sharding, frontend attributes, backend config and the like."""
+    target.sharding = source.sharding
+    target.frontend_attributes = source.frontend_attributes
+    target.backend_config = source.backend_config
+    target.original_value = source.original_value
+    target.statistics = source.statistics
+    target.result_accuracy = source.result_accuracy
+
+
+def clone_computation(
+    computation: Computation, into: Module, computations: Mapping[Computation, Computation] | None = None
+) -> Computation:
+    """Appends a copy of a computation to a module; calls go to `computations[callee]` where given, else to the callee."""
+    replaced = computations or {}
+    copy = add_computation(into, computation.name)
+    copy.execution_thread = computation.execution_thread
+    made: dict[Instruction, Instruction] = {}
+    for instruction in post_order(computation):
+        called = [replaced.get(c, c) for c in instruction.computations]
+        made[instruction] = clone_instruction(instruction, copy, [made[o] for o in instruction.operands], called)
+    for original, clone in made.items():
+        for before in original.control_predecessors:
+            add_control_edge(made[before], clone)
+    reorder(copy, [made[i] for i in computation])
+    set_root(copy, made[computation.root_instruction])
+    return copy
+
+
+def clone_module(module: Module) -> Module:
+    """A copy that shares nothing mutable with the original."""
+    from dataclasses import replace
+
+    from xlapy.hlo.traverse import computation_post_order
+
+    copy = Module(module.name)
+    copy.config = replace(module.config)
+    copy.stack_frames = module.stack_frames
+    made: dict[Computation, Computation] = {}
+    for computation in computation_post_order(module):
+        made[computation] = clone_computation(computation, copy, made)
+    reorder_computations(copy, [made[c] for c in module.computations])
+    copy.entry = made[module.entry_computation]
+    return copy
+
+
+def inline(call: Instruction) -> Instruction:
+    """Replaces a call (or fusion) by copies of the instructions of the computation it calls; returns the new root."""
+    computation = call.parent
+    if computation is None or len(call.computations) != 1:
+        raise InvalidArgumentError(f"{call.name} is not a call inside a computation")
+    callee = call.computations[0]
+    made: dict[Instruction, Instruction] = {}
+    for instruction in post_order(callee):
+        if is_parameter(instruction):
+            made[instruction] = call.operands[instruction.attributes.number]
+        else:
+            made[instruction] = clone_instruction(instruction, computation, [made[o] for o in instruction.operands])
+    for original in callee:
+        for before in original.control_predecessors:
+            add_control_edge(made[before], made[original])
+    result = made[callee.root_instruction]
+    replace_uses(call, result)
+    remove_control_edges(call)
+    remove(call)
+    return result

@@ -1,0 +1,162 @@
+"""One node of HLO: `Instruction`, and the metadata it carries.
+
+Owns: the data of an instruction. Edges (operands, users, control edges, called computations) are changed only by
+`xlapy.hlo.edit`. Must not know: text, evaluation, what any particular op means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xlapy.base.shape import Shape
+from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
+from xlapy.ops.registry import OpDef
+
+if TYPE_CHECKING:
+    from xlapy.hlo.computation import Computation
+    from xlapy.hlo.sharding import Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class OpMetadata:
+    """Where an instruction comes from: the framework's op, and the user's source line (1-based; 0 is unknown)."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+    source_end_line: int = 0
+    source_column: int = 0
+    source_end_column: int = 0
+    profile_type: tuple[int, ...] = ()
+    deduplicated_name: str = ""
+    scheduling_name: str = ""
+    stack_frame_id: int = 0
+    metadata_payload: str = ""
+    preserve_layout: bool = False
+
+
+_NO_INSTRUCTIONS: tuple[Any, ...] = ()
+
+
+class Instruction:
+    """An operation applied to operands; a vertex of a `Computation`.
+
+    `op` is the `OpDef`; `attributes` the op's frozen attribute object; `computations` the called computations in the
+    order of the op's roles. Attributes of the op are readable straight from the instruction
+    (`i.dimensions` is `i.attributes.dimensions`).
+    """
+
+    __slots__ = (
+        "_control_predecessors",
+        "_control_successors",
+        "_users",
+        "attributes",
+        "backend_config",
+        "computations",
+        "frontend_attributes",
+        "metadata",
+        "name",
+        "op",
+        "operands",
+        "original_value",
+        "parent",
+        "result_accuracy",
+        "shape",
+        "sharding",
+        "statistics",
+    )
+
+    def __init__(
+        self,
+        op: OpDef,
+        shape: Shape,
+        operands: Sequence[Instruction] = (),
+        attributes: Attributes = NO_ATTRIBUTES,
+        computations: Sequence[Computation] = (),
+        name: str = "",
+        metadata: OpMetadata | None = None,
+    ) -> None:
+        self.op = op
+        self.name = name
+        self.shape = shape
+        self.operands: tuple[Instruction, ...] = tuple(operands)
+        self.attributes: Any = attributes
+        self.computations: tuple[Computation, ...] = tuple(computations)
+        self.parent: Computation | None = None
+        self.metadata = metadata
+        self.sharding: Sharding | None = None
+        self.frontend_attributes: Mapping[str, str] | None = None
+        self.backend_config: str = ""
+        self.original_value: str = ""
+        self.statistics: str = ""
+        self.result_accuracy: str = ""
+        self._users: dict[Instruction, None] | None = None
+        self._control_predecessors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
+        self._control_successors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
+
+    @property
+    def users(self) -> tuple[Instruction, ...]:
+        """The instructions that read this one, each once, in the order in which they began to."""
+        return tuple(self._users) if self._users else ()
+
+    @property
+    def has_users(self) -> bool:
+        return bool(self._users)
+
+    @property
+    def control_predecessors(self) -> tuple[Instruction, ...]:
+        """Instructions that must run before this one without giving it a value."""
+        return self._control_predecessors
+
+    @property
+    def control_successors(self) -> tuple[Instruction, ...]:
+        return self._control_successors
+
+    @property
+    def operand_shapes(self) -> tuple[Shape, ...]:
+        return tuple([operand.shape for operand in self.operands])
+
+    @property
+    def is_root(self) -> bool:
+        return self.parent is not None and self.parent.root is self
+
+    def operand(self, index: int) -> Instruction:
+        return self.operands[index]
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for names that are no slot: attributes of the op, then roles of called computations.
+        attributes = object.__getattribute__(self, "attributes")
+        if not name.startswith("_") and hasattr(attributes, name):
+            return getattr(attributes, name)
+        op: OpDef = object.__getattribute__(self, "op")
+        raise AttributeError(f"{op.name} has no attribute {name!r}")
+
+    def computation(self, key: str) -> Computation:
+        """The called computation in a role by its key (`to_apply`, `condition`, `body`, `calls`, `select` ...)."""
+        for role, computation in zip(self.roles, self.computations, strict=False):
+            if role == key:
+                return computation
+        raise KeyError(f"{self.name} ({self.op.name}) calls no computation as {key!r}")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The role key of each called computation, in order (`many` roles repeat theirs)."""
+        roles = self.op.roles
+        if self.op.role_keys is not None:
+            roles = self.op.role_keys(self.operand_shapes, len(self.computations))
+        keys: list[str] = []
+        for role in roles:
+            keys.extend([role.key] * (len(self.computations) - len(keys) if role.many else 1))
+        return tuple(keys[: len(self.computations)])
+
+    @property
+    def to_apply(self) -> Computation:
+        """The scalar computation of a call, map, reduce, reduce-window, scatter or sort."""
+        return self.computation("to_apply")
+
+    def __repr__(self) -> str:
+        operands = ", ".join(operand.name for operand in self.operands)
+        return f"<{self.name} = {self.shape} {self.op.name}({operands})>"

@@ -1,0 +1,81 @@
+"""The text form of `OpMetadata`: `{op_type="add" op_name="jit(f)/add" source_file="f.py" source_line=3}`.
+
+Owns: reading it from a `Reader` and writing it as XLA does. Must not know: the parser, instructions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from xlapy.hlo.instruction import OpMetadata
+from xlapy.ops.attributes import INTEGERS, Kind, Reader, escape
+
+_STRINGS = frozenset(
+    ["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"]
+)
+_INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])
+_ORDER = (
+    "op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column",
+    "profile_type", "deduplicated_name", "scheduling_name", "stack_frame_id", "metadata_payload",
+)  # fmt: skip
+_SHOWN = ("op_type", "op_name", "source_file", "scheduling_name", "stack_frame_id", "metadata_payload")
+_KEY = re.compile(r"([a-z_]+)=")
+
+
+class MetadataKind(Kind[OpMetadata]):
+    """`{op_name="jit(f)/add" source_line=3}`; commas between the entries are accepted, not written."""
+
+    def read(self, reader: Reader) -> OpMetadata:
+        values: dict[str, Any] = {}
+        reader.expect("{")
+        while not reader.accept("}"):
+            reader.accept(",")
+            match = reader.match(_KEY)
+            if match is None:
+                reader.fail("expected an entry of metadata such as op_name=\"add\", or }")
+            if match[1] in values:
+                reader.fail(f"metadata entry {match[1]!r} is given twice")
+            values[match[1]] = self._entry(reader, match[1])
+        return OpMetadata(**values)
+
+    def write(self, value: OpMetadata) -> str:
+        return f"{{{metadata_text(value)}}}"
+
+    @staticmethod
+    def _entry(reader: Reader, key: str) -> Any:
+        if key in _STRINGS:
+            return reader.string()
+        if key in _INTEGERS:
+            number = reader.integer()
+            if not -(2**31) <= number < 2**31:
+                reader.fail(f"metadata entry {key} = {number} does not fit in 32 bits")
+            return number
+        if key == "profile_type":
+            return INTEGERS.read(reader)
+        reader.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_ORDER)}")
+
+
+def metadata_text(metadata: OpMetadata, *, only_op_name: bool = False) -> str:
+    """The entries that are set, in XLA's order, without the braces."""
+    if only_op_name:
+        return f'op_name="{escape(metadata.op_name)}"' if metadata.op_name else ""
+    parts: list[str] = []
+    for key in _ORDER:
+        value = getattr(metadata, key)
+        if not value:
+            continue
+        if isinstance(value, str):
+            value = f'"{value if key == "scheduling_name" else escape(value)}"'
+        elif isinstance(value, tuple):
+            value = INTEGERS.write(value)
+        parts.append(f"{key}={value}")
+    return " ".join(parts)
+
+
+def is_shown(metadata: OpMetadata) -> bool:
+    """Whether XLA prints the metadata of an instruction at all: a line number alone it does not."""
+    return any(getattr(metadata, key) for key in _SHOWN)
+
+
+METADATA = MetadataKind()

@@ -1,0 +1,140 @@
+"""A whole program in HLO: `Module`, its computations and its configuration.
+
+Owns: the data of a module, the names in it. Must not know: evaluation, what ops mean. Text and proto forms are offered
+as methods that load `xlapy.text` or `xlapy.proto` when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from xlapy.base.program_shape import ProgramShape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.names import NameUniquer
+
+ShapeIndex = tuple[int, ...]
+"""A path into nested tuples: () is the whole value, (1, 0) element 0 of element 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """An output that may or must live in a parameter's buffer."""
+
+    output_index: ShapeIndex
+    parameter_number: int
+    parameter_index: ShapeIndex
+    must: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BufferDonor:
+    """A parameter leaf whose buffer the program may use as it likes."""
+
+    parameter_number: int
+    parameter_index: ShapeIndex
+
+
+@dataclass(frozen=True, slots=True)
+class FileLocation:
+    """A place in a source file; ids are 1-based rows of the tables of `StackFrames`."""
+
+    file_name_id: int
+    function_name_id: int
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """A location and the frame that called it (0: none), both 1-based ids."""
+
+    file_location_id: int
+    parent_frame_id: int
+
+
+@dataclass(slots=True)
+class StackFrames:
+    """The tables that `OpMetadata.stack_frame_id` points into."""
+
+    file_names: list[str] = field(default_factory=list[str])
+    function_names: list[str] = field(default_factory=list[str])
+    file_locations: list[FileLocation] = field(default_factory=list[FileLocation])
+    frames: list[StackFrame] = field(default_factory=list[StackFrame])
+
+
+@dataclass(slots=True)
+class ModuleConfig:
+    """What HLO text gives in the `HloModule` line beside the name.
+
+    `other` keeps, in order, header attributes that only pass through (key -> the value's text).
+    """
+
+    entry_computation_layout: ProgramShape | None = None
+    is_scheduled: bool = False
+    replica_count: int = 1
+    num_partitions: int = 1
+    alias_passthrough_params: bool = False
+    allow_spmd_sharding_propagation_to_parameters: tuple[bool, ...] = (False,)
+    allow_spmd_sharding_propagation_to_output: tuple[bool, ...] = (False,)
+    input_output_alias: tuple[Alias, ...] = ()
+    buffer_donors: tuple[BufferDonor, ...] = ()
+    frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    other: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Module:
+    """A program: named computations, one of them the entry."""
+
+    __slots__ = ("_computations", "computation_names", "config", "entry", "instruction_names", "name", "stack_frames")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.config = ModuleConfig()
+        self.entry: Computation | None = None
+        self.stack_frames: StackFrames | None = None
+        self.computation_names = NameUniquer()
+        self.instruction_names = NameUniquer()
+        self._computations: dict[Computation, None] = {}
+
+    @property
+    def computations(self) -> tuple[Computation, ...]:
+        return tuple(self._computations)
+
+    @property
+    def entry_computation(self) -> Computation:
+        """The entry; ValueError if the module is still being built and has none."""
+        if self.entry is None:
+            raise ValueError(f"module {self.name} has no entry computation")
+        return self.entry
+
+    @property
+    def instruction_count(self) -> int:
+        return sum(len(computation) for computation in self._computations)
+
+    def instructions(self) -> Iterator[Instruction]:
+        """All instructions of all computations."""
+        for computation in self._computations:
+            yield from computation
+
+    def find(self, name: str) -> Computation:
+        """The computation of a name; KeyError if there is none."""
+        for computation in self._computations:
+            if computation.name == name:
+                return computation
+        raise KeyError(f"module {self.name} has no computation {name!r}")
+
+    def to_text(self, **options: bool) -> str:
+        """HLO text; options as in `xlapy.text.PrintOptions`."""
+        from xlapy.text import PrintOptions, print_module
+
+        return print_module(self, PrintOptions(**options))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name}: {len(self._computations)} computations, {self.instruction_count} instructions>"

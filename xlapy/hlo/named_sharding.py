@@ -1,0 +1,178 @@
+"""Shardings over named mesh axes: `{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], replicated={'z'}}`.
+
+Owns: `NamedSharding`, `DimensionSharding` and their text. Must not know: instructions. Meshes are `xlapy.ops.mesh`.
+Source: the named (mesh based) shardings of HLO text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from xlapy.base.errors import ShapeError
+from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.metadata import METADATA
+from xlapy.ops.attributes import Reader
+from xlapy.ops.mesh import AxisRef, Mesh, check_axes, read_axes, read_axis, read_mesh
+
+_WORD = re.compile(r"(replicated|unreduced|manual)\b(\s*=)?")
+_REDUCTION = re.compile(r"(?:sum|max|min)\b")
+_METADATA = re.compile(r",\s*metadata\s*=")
+_BRACE = re.compile(r"(?=\{)")
+_LIST = re.compile(r"\{(?=\s*[{}])")
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionSharding:
+    """The axes that cut one dimension, major first; an open one (`?`) may be cut further."""
+
+    axes: tuple[AxisRef, ...] = ()
+    is_closed: bool = True
+
+    def to_text(self, mesh: Mesh) -> str:
+        parts = [*(axis.to_text(mesh) for axis in self.axes), *([] if self.is_closed else ["?"])]
+        return f"{{{', '.join(parts)}}}"
+
+
+class NamedForm(Enum):
+    """How the text goes on after the mesh."""
+
+    DIMENSIONS = "dimensions"
+    REPLICATED = "replicated"
+    UNREDUCED = "unreduced"
+    MANUAL = "manual"
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSharding:
+    """One array's sharding over the axes of a mesh. `reduction` of unreduced axes is sum, max or min."""
+
+    mesh: Mesh
+    form: NamedForm = NamedForm.DIMENSIONS
+    dimensions: tuple[DimensionSharding, ...] = ()
+    replicated_axes: tuple[AxisRef, ...] = ()
+    unreduced_axes: tuple[AxisRef, ...] = ()
+    manual_axes: tuple[AxisRef, ...] = ()
+    reduction: str = "sum"
+    metadata: tuple[OpMetadata, ...] = ()
+
+    def to_text(self, metadata: bool = True) -> str:
+        """The text without the outer braces."""
+        parts = [self.mesh.to_text(), *self._form_texts()]
+        if metadata and self.metadata:
+            parts.append(f"metadata={{{', '.join(map(METADATA.write, self.metadata))}}}")
+        return ", ".join(parts)
+
+    def _form_texts(self) -> list[str]:
+        if self.form is NamedForm.DEVICE:
+            return []
+        reduction = "" if self.reduction == "sum" else self.reduction
+        if self.form is NamedForm.UNREDUCED:
+            axes = self._axes(self.unreduced_axes) if self.unreduced_axes else ""
+            return [f"unreduced{'=' if reduction or axes else ''}{reduction}{axes}"]
+        if self.form is not NamedForm.DIMENSIONS:
+            return [self.form.value]
+        parts = [f"[{', '.join(dimension.to_text(self.mesh) for dimension in self.dimensions)}]"]
+        for name, axes, prefix in (("replicated", self.replicated_axes, ""), ("unreduced", self.unreduced_axes, reduction),
+                                   ("manual", self.manual_axes, "")):  # fmt: skip
+            if axes:
+                parts.append(f"{name}={prefix}{self._axes(axes)}")
+        return parts
+
+    def _axes(self, axes: tuple[AxisRef, ...]) -> str:
+        return f"{{{', '.join(axis.to_text(self.mesh) for axis in axes)}}}"
+
+
+def read_named(reader: Reader) -> NamedSharding:
+    """Reads a named sharding from its mesh to its closing brace."""
+    mesh = read_mesh(reader)
+    if not mesh.axis_names and mesh.devices:
+        return NamedSharding(mesh, NamedForm.DEVICE, metadata=_read_end(reader))
+    reader.accept(",")
+    word = reader.match(_WORD)
+    if word is None:
+        return _read_dimensions(reader, mesh)
+    form = NamedForm(word[1])
+    reduction, axes = "sum", ()
+    if form is NamedForm.UNREDUCED and word[2]:
+        reduction, axes = _read_unreduced(reader, mesh)
+    return NamedSharding(mesh, form, unreduced_axes=axes, reduction=reduction, metadata=_read_end(reader))
+
+
+def _read_unreduced(reader: Reader, mesh: Mesh) -> tuple[str, tuple[AxisRef, ...]]:
+    match = reader.match(_REDUCTION)
+    if match is None:
+        return "sum", _read_checked(reader, mesh)
+    return match[0], _read_checked(reader, mesh) if reader.match(_BRACE) else ()
+
+
+def _read_checked(reader: Reader, mesh: Mesh) -> tuple[AxisRef, ...]:
+    axes = read_axes(reader, mesh)
+    try:
+        check_axes(axes, mesh)
+    except ShapeError as error:
+        reader.fail(str(error))
+    return axes
+
+
+def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
+    dimensions: list[DimensionSharding] = []
+    reader.expect("[")
+    while not reader.accept("]"):
+        if dimensions:
+            reader.expect(",")
+        dimensions.append(_read_dimension(reader, mesh))
+    axes: dict[str, tuple[AxisRef, ...]] = {}
+    reduction, metadata = "sum", ()
+    while not reader.accept("}"):
+        if reader.match(_METADATA):
+            metadata = read_metadata_list(reader)
+            continue
+        reader.expect(",")
+        word = reader.match(_WORD)
+        if word is None or not word[2]:
+            reader.fail("expected replicated=, unreduced=, manual= or metadata=")
+        if word[1] in axes:
+            reader.fail(f"{word[1]}= is given twice")
+        if word[1] == "unreduced":
+            reduction, axes[word[1]] = _read_unreduced(reader, mesh)
+        else:
+            axes[word[1]] = _read_checked(reader, mesh)
+    named = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
+    return NamedSharding(mesh, NamedForm.DIMENSIONS, tuple(dimensions), *named, reduction, metadata)
+
+
+def _read_dimension(reader: Reader, mesh: Mesh) -> DimensionSharding:
+    axes: list[AxisRef] = []
+    closed = True
+    reader.expect("{")
+    while not reader.accept("}"):
+        if axes or not closed:
+            reader.expect(",")
+        if not closed:
+            reader.fail("nothing may follow ? in a dimension's sharding")
+        if reader.accept("?"):
+            closed = False
+        else:
+            axes.append(read_axis(reader, mesh))
+    return DimensionSharding(tuple(axes), closed)
+
+
+def _read_end(reader: Reader) -> tuple[OpMetadata, ...]:
+    metadata = read_metadata_list(reader) if reader.match(_METADATA) else ()
+    reader.expect("}")
+    return metadata
+
+
+def read_metadata_list(reader: Reader) -> tuple[OpMetadata, ...]:
+    """Reads `{op_name="a"}` or `{{op_name="a"}, {op_name="b"}}`."""
+    if reader.match(_LIST) is None:
+        return (METADATA.read(reader),)
+    items: list[OpMetadata] = []
+    while not reader.accept("}"):
+        if items:
+            reader.expect(",")
+        items.append(METADATA.read(reader))
+    return tuple(items)

@@ -1,0 +1,267 @@
+"""How an instruction's result is split over devices: `Sharding`, in every form that HLO text has.
+
+Owns: the value, its canonical form and its text. Must not know: the parser, partitioning itself.
+Source: sharding attributes of HLO text (OpSharding, tile assignments V1 and V2, named meshes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.metadata import METADATA, metadata_text
+from xlapy.hlo.named_sharding import NamedSharding, read_metadata_list, read_named
+from xlapy.hlo.tiles import TileAssignment, read_tiles
+from xlapy.ops.attributes import Kind, Reader
+
+
+class ShardingKind(Enum):
+    """Which form a sharding has."""
+
+    REPLICATED = "replicated"
+    MANUAL = "manual"
+    UNKNOWN = "unknown"
+    UNREDUCED = "unreduced"
+    MAXIMAL = "maximal"
+    TILED = "tiled"
+    NAMED = "named"
+    TUPLE = "tuple"
+
+
+_WHOLE = {k.value: k for k in (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED)}
+_SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """One sharding; only the fields of its kind are set.
+
+    tiles: the devices of a TILED one; its last dimensions are subgroups of `subgroup_types`, or copies of the same
+    tile if `replicate_on_last_tile_dim`. device: of a MAXIMAL one. elements: of a TUPLE, one a leaf of the tuple shape.
+    shard_group: `("shard_as", 3)` or `("shard_like", 3)`.
+    """
+
+    kind: ShardingKind
+    device: int = 0
+    tiles: TileAssignment | None = None
+    subgroup_types: tuple[str, ...] = ()
+    replicate_on_last_tile_dim: bool = False
+    named: NamedSharding | None = None
+    elements: tuple[Sharding, ...] = ()
+    shard_group: tuple[str, int] | None = None
+    metadata: tuple[OpMetadata, ...] = ()
+
+    def for_shape(self, shape: Shape) -> Sharding:
+        """On a tuple shape, one sharding of an array means that sharding for every leaf."""
+        if not shape.is_tuple or self.kind is ShardingKind.TUPLE:
+            return self
+        return Sharding(ShardingKind.TUPLE, elements=(self,) * sum(1 for _ in shape.leaves()))
+
+    def to_text(self, metadata: bool = True) -> str:
+        """XLA's text, braces included; without metadata if `metadata` is false."""
+        if self.kind is ShardingKind.TUPLE:
+            return f"{{{_listed([element.to_text(metadata) for element in self.elements])}}}"
+        if self.named is not None:
+            return f"{{{self.named.to_text(metadata)}}}"
+        parts = [self._head()]
+        if self.replicate_on_last_tile_dim:
+            parts.append("last_tile_dim_replicate")
+        if self.subgroup_types:
+            parts.append(f"last_tile_dims={{{', '.join(self.subgroup_types)}}}")
+        if self.shard_group is not None:
+            parts.append(f"{self.shard_group[0]} {self.shard_group[1]}")
+        if metadata and self.metadata:
+            parts.append(f"metadata={{{self._metadata_text()}}}")
+        return f"{{{' '.join(parts)}}}"
+
+    def _head(self) -> str:
+        if self.tiles is not None:
+            return f"devices={self.tiles.to_text()}"
+        return f"maximal device={self.device}" if self.kind is ShardingKind.MAXIMAL else self.kind.value
+
+    def _metadata_text(self) -> str:
+        if len(self.metadata) == 1:
+            return metadata_text(self.metadata[0])
+        return ", ".join(map(METADATA.write, self.metadata))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def _listed(texts: list[str]) -> str:
+    """Joined by commas, every fifth one marked with its number."""
+    marked = [f"/*index={i}*/{text}" if i and i % 5 == 0 else text for i, text in enumerate(texts)]
+    return ", ".join(marked)
+
+
+def tiled(tiles: TileAssignment, subgroup_types: tuple[str, ...] = ()) -> Sharding:
+    """The canonical sharding of tiles whose last dimensions are subgroups of the given types.
+
+    Subgroups of one type only over untiled data become that type, dimensions of size 1 go, dimensions of the same type
+    merge, and types are ordered with `replicated` last, as XLA does.
+    """
+    if not subgroup_types:
+        return Sharding(ShardingKind.TILED, tiles=tiles)
+    data = len(tiles.dimensions) - len(subgroup_types)
+    first = subgroup_types[0]
+    if len(set(subgroup_types)) == 1 and math.prod(tiles.dimensions[:data]) == 1 and first in _WHOLE:
+        return Sharding(_WHOLE[first])
+    by_type: dict[str, list[int]] = {}
+    for place, kind in enumerate(subgroup_types, data):
+        if tiles.dimensions[place] != 1:
+            by_type.setdefault(kind, []).append(place)
+    if len(by_type) > 1 or sum(map(len, by_type.values())) != len(subgroup_types) or _repeated(by_type):
+        tiles, subgroup_types = _merge(tiles, data, by_type)
+    return _subgrouped(tiles, subgroup_types)
+
+
+def _repeated(by_type: dict[str, list[int]]) -> bool:
+    return any(len(places) > 1 for places in by_type.values())
+
+
+def _merge(tiles: TileAssignment, data: int, by_type: dict[str, list[int]]) -> tuple[TileAssignment, tuple[str, ...]]:
+    types = tuple(kind for kind in _SUBGROUP_ORDER if kind in by_type)
+    kept = [place for kind in types for place in by_type[kind]]
+    removed = [place for place in range(data, len(tiles.dimensions)) if place not in kept]
+    sizes = [math.prod(tiles.dimensions[place] for place in by_type[kind]) for kind in types]
+    moved = tiles.transpose([*range(data), *kept, *removed])
+    return moved.reshape([*tiles.dimensions[:data], *sizes]), types
+
+
+def _subgrouped(tiles: TileAssignment, types: tuple[str, ...]) -> Sharding:
+    if not types:
+        return Sharding(ShardingKind.TILED, tiles=tiles)
+    if types == ("replicated",):
+        return _partial(tiles)
+    if types == ("manual",) and tiles.size == tiles.dimensions[-1]:
+        return Sharding(ShardingKind.MANUAL)
+    if types[-1] == "replicated":
+        partial = _partial(tiles)
+        return dataclasses.replace(partial, replicate_on_last_tile_dim=False, subgroup_types=types)
+    return Sharding(ShardingKind.TILED, tiles=tiles, subgroup_types=types)
+
+
+def _partial(tiles: TileAssignment) -> Sharding:
+    """Tiles whose last dimension counts copies of the same tile."""
+    if len(tiles.dimensions) == 1 or tiles.dimensions[-1] == tiles.size:
+        return Sharding(ShardingKind.REPLICATED)
+    if tiles.dimensions[-1] == 1:
+        return Sharding(ShardingKind.TILED, tiles=tiles.reshape(tiles.dimensions[:-1]))
+    return Sharding(ShardingKind.TILED, tiles=tiles.sort_last(), replicate_on_last_tile_dim=True)
+
+
+_NAMED = re.compile(r"(?=(?:maximal_)?mesh\s*\[)")
+_ENTRY = re.compile(
+    r"(?P<word>replicated|manual|unknown|unreduced|maximal|last_tile_dim_replicate)\b"
+    r"|(?P<group>shard_as|shard_like)\s+(?P<id>-?\d+)|(?P<key>device|devices|metadata|last_tile_dims)\s*="
+)
+_TUPLE = re.compile(r"(?=\{|\})")
+
+
+class ShardingAttributeKind(Kind[Sharding]):
+    """`sharding={devices=[2,1]<=[2]}`, `sharding={{replicated}, {maximal device=0}}`"""
+
+    def read(self, reader: Reader) -> Sharding:
+        reader.expect("{")
+        if reader.match(_TUPLE) is None:
+            return _read_one(reader)
+        elements: list[Sharding] = []
+        while not reader.accept("}"):
+            if elements:
+                reader.expect(",")
+            reader.expect("{")
+            elements.append(_read_one(reader))
+        return Sharding(ShardingKind.TUPLE, elements=tuple(elements))
+
+    def write(self, value: Sharding) -> str:
+        return value.to_text()
+
+
+def _read_one(reader: Reader) -> Sharding:
+    """Reads one sharding behind its opening brace."""
+    if reader.match(_NAMED):
+        named = read_named(reader)
+        return Sharding(ShardingKind.NAMED, named=named)
+    entries = _Entries()
+    while not reader.accept("}"):
+        match = reader.match(_ENTRY)
+        if match is None:
+            reader.fail("expected replicated, manual, unknown, unreduced, maximal, device=, devices=, metadata=, "
+                        "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }")  # fmt: skip
+        entries.take(reader, match)
+    return entries.sharding(reader)
+
+
+class _Entries:
+    """What was read inside the braces of one sharding, in any order."""
+
+    def __init__(self) -> None:
+        self.words: set[str] = set()
+        self.device: int | None = None
+        self.tiles: TileAssignment | None = None
+        self.types: tuple[str, ...] = ()
+        self.group: tuple[str, int] | None = None
+        self.metadata: tuple[OpMetadata, ...] = ()
+
+    def take(self, reader: Reader, match: re.Match[str]) -> None:
+        if match["word"]:
+            self.words.add(match["word"])
+        elif match["group"]:
+            self.group = (match["group"], int(match["id"]))
+        elif match["key"] == "device":
+            self.device = reader.integer()
+        elif match["key"] == "devices":
+            self.tiles = read_tiles(reader)
+        elif match["key"] == "metadata":
+            self.metadata = read_metadata_list(reader)
+        else:
+            self.types = _read_types(reader)
+
+    def sharding(self, reader: Reader) -> Sharding:
+        try:
+            base = self._base(reader)
+        except ShapeError as error:
+            reader.fail(str(error))
+        return dataclasses.replace(base, shard_group=self.group, metadata=self.metadata)
+
+    def _base(self, reader: Reader) -> Sharding:
+        for word in ("replicated", "maximal", "manual", "unknown", "unreduced"):
+            if word not in self.words:
+                continue
+            if word == "maximal":
+                if self.device is None:
+                    reader.fail("a maximal sharding needs device=")
+                return Sharding(ShardingKind.MAXIMAL, device=self.device)
+            if self.device is not None or self.tiles is not None:
+                reader.fail(f"a {word} sharding takes no devices")
+            return Sharding(_WHOLE[word])
+        if self.tiles is None:
+            reader.fail("a sharding needs devices= or one of replicated, manual, unknown, unreduced and maximal")
+        types = ("replicated",) if "last_tile_dim_replicate" in self.words else self.types
+        if len(types) > len(self.tiles.dimensions):
+            reader.fail(f"{len(types)} subgroup types for {len(self.tiles.dimensions)} tile dimensions")
+        if isinstance(self.tiles.devices, tuple) and self.tiles.size < 2:
+            reader.fail("a tiled sharding needs more than one device")
+        return tiled(self.tiles, types)
+
+
+def _read_types(reader: Reader) -> tuple[str, ...]:
+    types: list[str] = []
+    reader.expect("{")
+    while not reader.accept("}"):
+        if types:
+            reader.expect(",")
+        word = reader.word()
+        if word not in _SUBGROUP_ORDER:
+            reader.fail(f"expected one of {', '.join(_SUBGROUP_ORDER)}; found {word!r}")
+        types.append(word)
+    return tuple(types)
+
+
+SHARDING = ShardingAttributeKind()

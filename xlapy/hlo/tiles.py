@@ -1,0 +1,135 @@
+"""Which device holds which tile: `devices=[2,4]<=[4,2]T(1,0)` and `devices=[2,2]0,2,1,3`.
+
+Owns: `TileAssignment`, its transposition and text. Must not know: what the tiles are for.
+Source: shardings of HLO text (a list of devices is tile assignment V1, the iota form V2).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.base.errors import ShapeError
+from xlapy.ops.attributes import Reader, split_integers
+from xlapy.ops.mesh import Iota, read_iota
+
+Ints = tuple[int, ...]
+Piece = tuple[int, int, int]
+"""A factor of a dimension of an iota: the dimension, minus its stride in it, its size; sorted in the order of ids."""
+
+_SQUARE = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
+_DEVICES = re.compile(r"-?\d+(?:\s*,\s*-?\d+)*(?!\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class TileAssignment:
+    """The device of every tile of an array cut into `dimensions` tiles, row-major: an `Iota` or a list.
+
+    Example: `[2,2]<=[2,2]T(1,0)` is devices 0, 2, 1, 3.
+    """
+
+    dimensions: Ints
+    devices: Iota | Ints
+
+    @staticmethod
+    def make(dimensions: Sequence[int], devices: Iota | Sequence[int] | None = None) -> TileAssignment:
+        """Over the devices 0..n-1 by default; `ShapeError` if tiles and devices differ in number."""
+        count = math.prod(dimensions)
+        chosen = Iota.make((count,)) if devices is None else devices if isinstance(devices, Iota) else tuple(devices)
+        given = chosen.size if isinstance(chosen, Iota) else len(chosen)
+        if given != count or count < 1:
+            raise ShapeError(f"[{','.join(map(str, dimensions))}] has {count} tiles, given {given} devices")
+        return TileAssignment(tuple(dimensions), chosen)
+
+    @property
+    def size(self) -> int:
+        """The number of tiles."""
+        return math.prod(self.dimensions)
+
+    def device_ids(self) -> Ints:
+        """The device of each tile, row-major."""
+        return self.devices.ids() if isinstance(self.devices, Iota) else self.devices
+
+    def reshape(self, dimensions: Sequence[int]) -> TileAssignment:
+        """The same devices in the same order under other tile counts with the same product."""
+        return TileAssignment(tuple(dimensions), self.devices)
+
+    def transpose(self, perm: Sequence[int]) -> TileAssignment:
+        """The tiles' dimensions in another order; an iota stays one where its factors allow it."""
+        sizes = tuple(self.dimensions[d] for d in perm)
+        parts = self._pieces()
+        if parts is not None:
+            return TileAssignment(sizes, _iota([piece for d in perm for piece in parts[d]]))
+        ids = self.device_ids()
+        strides = [math.prod(self.dimensions[d + 1 :]) for d in range(len(self.dimensions))]
+        ranges = [range(0, self.dimensions[d] * strides[d], strides[d]) for d in perm]
+        return TileAssignment(sizes, tuple(ids[sum(at)] for at in itertools.product(*ranges)))
+
+    def sort_last(self) -> TileAssignment:
+        """The devices of each group along the last dimension in ascending order."""
+        parts = self._pieces()
+        if parts is not None:
+            before = [piece for some in parts[:-1] for piece in some]
+            return TileAssignment(self.dimensions, _iota(before + sorted(parts[-1])))
+        ids, group = self.device_ids(), self.dimensions[-1]
+        rows = (sorted(ids[start : start + group]) for start in range(0, len(ids), group))
+        return TileAssignment(self.dimensions, tuple(itertools.chain.from_iterable(rows)))
+
+    def _pieces(self) -> list[list[Piece]] | None:
+        """The pieces of the iota that make up each tile dimension; None for a list, or if a piece spans two."""
+        if not isinstance(self.devices, Iota):
+            return None
+        pieces: list[list[Piece]] = [[] for _ in self.dimensions]
+        tile, left = 0, self.dimensions[0]
+        for dimension in self.devices.transpose_perm:
+            rest = self.devices.reshape_dims[dimension]
+            while rest > 1:
+                while left == 1:
+                    tile += 1
+                    left = self.dimensions[tile]
+                size = min(rest, left)
+                if rest % size or left % size:
+                    return None
+                rest //= size
+                left //= size
+                pieces[tile].append((dimension, -rest, size))
+        return pieces
+
+    def to_text(self) -> str:
+        """`[2,4]<=[8]` or `[2,2]0,2,1,3`."""
+        dimensions = f"[{','.join(map(str, self.dimensions))}]"
+        if isinstance(self.devices, Iota):
+            return f"{dimensions}<={self.devices.to_text()}"
+        return f"{dimensions}{','.join(map(str, self.devices))}"
+
+
+def _iota(pieces: list[Piece]) -> Iota:
+    """The iota that visits pieces in the given order."""
+    order = sorted(pieces)
+    return Iota.make([size for _, _, size in order] or [1], [order.index(piece) for piece in pieces])
+
+
+def read_tiles(reader: Reader) -> TileAssignment:
+    """Reads `[2,4]<=[4,2]T(1,0)` or `[2,2]0,2,1,3`."""
+    match = reader.match(_SQUARE)
+    if match is None:
+        reader.fail("expected tile counts such as [2,4]")
+    try:
+        return TileAssignment.make(split_integers(match[1]), _read_devices(reader))
+    except ShapeError as error:
+        reader.fail(str(error))
+
+
+def _read_devices(reader: Reader) -> Iota | Ints:
+    if reader.accept("<="):
+        iota = read_iota(reader)
+        if iota is None:
+            reader.fail("expected device counts such as [4,2]T(1,0)")
+        return iota
+    listed = reader.match(_DEVICES)
+    if listed is None:
+        reader.fail("expected a list of devices such as 0,1,2,3, or <=")
+    return split_integers(listed[0])

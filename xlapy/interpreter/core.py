@@ -1,0 +1,136 @@
+"""The reference interpreter: evaluates a computation instruction by instruction on NumPy arrays.
+
+Owns: the table of rules, the execution context, the order of evaluation and the release of dead values.
+Must not know: what any op means (that is `interpreter/<family>.py`), devices, how values reach it.
+
+A rule is `rule(context, instruction, values) -> value`. A value is a NumPy array of the instruction's element type in
+logical (row-major) order whatever the layout, a tuple of values, or `TOKEN`. Rules never write into their operands.
+Rules of elementwise ops read only element types from the instruction, never dimensions: they are also evaluated on
+whole arrays of scalars when a reducer, comparator or map body is applied (`interpreter/batched.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from xlapy.base.errors import ExecutionError
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.traverse import post_order
+from xlapy.ops.registry import Rules
+
+
+class Token:
+    """The value of a token: it orders effects and holds nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "TOKEN"
+
+
+TOKEN: Final = Token()
+
+Array = np.ndarray[Any, Any]
+Value = Any
+"""`Array`, a tuple of values, or `TOKEN`."""
+
+InterpreterRule = Callable[["Context", Instruction, Sequence[Value]], Value]
+Observer = Callable[[Instruction, Sequence[Value], Value], None]
+
+RULES: Rules[InterpreterRule] = Rules("interpreter")
+
+
+@dataclass(slots=True)
+class Step:
+    """One instruction of a plan: where its operands are found, and which values die after it."""
+
+    instruction: Instruction
+    rule: InterpreterRule
+    operands: tuple[int, ...]
+    result: int
+    dead: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """A computation made ready for evaluation: its steps in order, a slot for the value of each instruction."""
+
+    parameters: tuple[tuple[int, int], ...]
+    """Pairs (parameter number, slot)."""
+    steps: list[Step]
+    slots: int
+    root: int
+
+
+@dataclass(slots=True)
+class Context:
+    """What a rule may know beyond its operands: the device it runs on, who watches, whether to stop."""
+
+    replica_id: int = 0
+    partition_id: int = 0
+    observer: Observer | None = None
+    """Called after every instruction of every computation evaluated on its own (not of batched scalar ones)."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
+
+    def plan(self, computation: Computation) -> Plan:
+        found = self.plans.get(computation)
+        if found is None:
+            found = self.plans[computation] = make_plan(computation)
+        return found
+
+
+def make_plan(computation: Computation) -> Plan:
+    """Orders a computation and finds where each value is last used; `UnsupportedError` for an op without a rule."""
+    order = post_order(computation)
+    slot = {instruction: index for index, instruction in enumerate(order)}
+    root = slot[computation.root_instruction]
+    last_use = {operand: index for index, instruction in enumerate(order) for operand in instruction.operands}
+    steps: list[Step] = []
+    parameters: list[tuple[int, int]] = []
+    for index, instruction in enumerate(order):
+        if instruction.op.name == "parameter":
+            parameters.append((instruction.attributes.number, index))
+            continue
+        operands = tuple(slot[operand] for operand in instruction.operands)
+        dead = {slot[o] for o in instruction.operands if last_use[o] == index and slot[o] != root}
+        steps.append(Step(instruction, RULES.find(instruction.op), operands, index, tuple(dead)))
+    return Plan(tuple(parameters), steps, len(order), root)
+
+
+def evaluate_computation(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
+    """The value of the root for the given arguments, one a parameter.
+
+    Errors that a rule raises name the instruction; `ExecutionError` if the run was cancelled.
+    """
+    plan = context.plan(computation)
+    values: list[Value] = [None] * plan.slots
+    for number, slot in plan.parameters:
+        values[slot] = arguments[number]
+    observer = context.observer
+    if context.cancelled.is_set():
+        raise ExecutionError(f"execution cancelled in {computation.name}")
+    with np.errstate(all="ignore"):
+        for step in plan.steps:
+            operands = [values[i] for i in step.operands]
+            value = values[step.result] = _apply(step, context, operands)
+            if observer is not None:
+                observer(step.instruction, operands, value)
+            for dead in step.dead:
+                values[dead] = None
+    return values[plan.root]
+
+
+def _apply(step: Step, context: Context, operands: Sequence[Value]) -> Value:
+    instruction = step.instruction
+    try:
+        return step.rule(context, instruction, operands)
+    except MemoryError as error:
+        where = f"{instruction.name} ({instruction.op.name})"
+        raise ExecutionError(f"{where}: out of memory for a value of shape {instruction.shape.brief}") from error

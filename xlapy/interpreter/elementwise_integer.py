@@ -1,0 +1,213 @@
+"""Integer arithmetic of the elementwise operations: two's complement at any width, no traps.
+
+Owns the kernels on arrays of integers. A kernel receives arrays widened to a native NumPy type (1-, 2- and 4-bit elements
+become 8-bit ones of the same sign) and the true width in bits; its caller wraps the result back. Must not know: operations
+as objects, instructions, other element types.
+Source: "Element-wise binary arithmetic operations" and "Element-wise unary functions" of the specification; what happens
+in the corners (division by zero, shifts beyond the width, negative exponents) is XLA's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def widen(array: Array) -> Array:
+    """The same numbers in a native NumPy type: the array itself from 8 bits on, int8 or uint8 below."""
+    if array.dtype.kind in "iu":
+        return array
+    return array.astype(np.uint8 if array.dtype.name.startswith("u") else np.int8)
+
+
+def wrap(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Integers reduced modulo 2^bits into `dtype`."""
+    return array.astype(dtype)
+
+
+def width(dtype: np.dtype[Any]) -> int:
+    """Bits of an integer element: 4 for int4."""
+    return int(ml_dtypes.iinfo(dtype).bits)
+
+
+def is_signed(array: Array) -> bool:
+    return array.dtype.kind == "i"
+
+
+def unsigned(array: Array, bits: int) -> Array:
+    """The bit patterns, in an unsigned type of the same storage, zero above `bits`."""
+    pattern = array.view(f"u{array.itemsize}")
+    return pattern if bits == 8 * array.itemsize else pattern & pattern.dtype.type((1 << bits) - 1)
+
+
+def add(lhs: Array, rhs: Array, _: int) -> Array:
+    return lhs + rhs
+
+
+def subtract(lhs: Array, rhs: Array, _: int) -> Array:
+    return lhs - rhs
+
+
+def multiply(lhs: Array, rhs: Array, _: int) -> Array:
+    return lhs * rhs
+
+
+def negate(operand: Array, _: int) -> Array:
+    return np.negative(operand)
+
+
+def absolute(operand: Array, _: int) -> Array:
+    """|x|; the smallest number of the type stays as it is."""
+    return np.abs(operand)
+
+
+def sign(operand: Array, _: int) -> Array:
+    return np.sign(operand)
+
+
+def divide(lhs: Array, rhs: Array, _: int) -> Array:
+    """Truncating division: x / 0 is all ones, and MIN / -1 wraps to MIN."""
+    quotient, _remainder = _truncating_division(lhs, rhs)
+    return np.where(rhs == 0, np.invert(np.zeros((), lhs.dtype)), quotient)
+
+
+def remainder(lhs: Array, rhs: Array, _: int) -> Array:
+    """What truncating division leaves, with the sign of the dividend: x rem 0 is x, MIN rem -1 is 0."""
+    _quotient, rest = _truncating_division(lhs, rhs)
+    return np.where(rhs == 0, lhs, rest)
+
+
+def _truncating_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
+    """Quotient and remainder; those of a zero divisor are arbitrary."""
+    one = rhs.dtype.type(1)
+    safe = np.where(rhs == 0, one, rhs)
+    if not is_signed(lhs):
+        return lhs // safe, lhs % safe
+    by_minus_one = safe == -1
+    safe = np.where(by_minus_one, one, safe)
+    quotient = lhs // safe
+    rest = lhs - quotient * safe
+    upwards = (rest != 0) & ((rest < 0) != (lhs < 0))  # NumPy rounds down, XLA towards zero
+    quotient = np.where(upwards, quotient + one, quotient)
+    rest = np.where(upwards, rest - safe, rest)
+    return np.where(by_minus_one, np.negative(lhs), quotient), rest
+
+
+def power(base: Array, exponent: Array, bits: int) -> Array:
+    """Wrapping power; x^0 is 1, and a negative exponent gives the reciprocal rounded towards zero (1^-n = 1, 2^-1 = 0)."""
+    remaining = unsigned(exponent, bits)
+    result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), base.dtype)
+    square = base
+    for bit in range(bits):
+        odd = (remaining >> remaining.dtype.type(bit)) & remaining.dtype.type(1)
+        result = np.where(odd != 0, result * square, result)
+        square = square * square
+    if not is_signed(base):
+        return result
+    # (-1)^n by the lowest bit of n holds for negative n too, so for bases 1 and -1 the loop already has the answer
+    vanishes = (exponent < 0) & (base != 1) & (base != -1)
+    return np.where(vanishes, base.dtype.type(0), result)
+
+
+def maximum(lhs: Array, rhs: Array, _: int) -> Array:
+    return np.maximum(lhs, rhs)
+
+
+def minimum(lhs: Array, rhs: Array, _: int) -> Array:
+    return np.minimum(lhs, rhs)
+
+
+def multiply_high(lhs: Array, rhs: Array, bits: int) -> Array:
+    """The upper half of the product of two numbers of `bits` bits."""
+    if bits < 64:
+        wide = np.int64 if is_signed(lhs) else np.uint64
+        return (lhs.astype(wide) * rhs.astype(wide)) >> wide(bits)
+    a, b = lhs.view(np.uint64), rhs.view(np.uint64)
+    high = _multiply_high_64(a, b)
+    if not is_signed(lhs):
+        return high
+    # As unsigned numbers, negative operands stand 2^64 too high: each adds the other operand to the upper half.
+    zero = np.uint64(0)
+    return (high - np.where(lhs < 0, b, zero) - np.where(rhs < 0, a, zero)).view(np.int64)
+
+
+def _multiply_high_64(a: Array, b: Array) -> Array:
+    """By 32-bit halves: no sum below exceeds 64 bits."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
+    middle = a_high * b_low + ((a_low * b_low) >> half)
+    carry = (a_low * b_high + (middle & mask)) >> half
+    return a_high * b_high + (middle >> half) + carry
+
+
+def bitwise_and(lhs: Array, rhs: Array, _: int) -> Array:
+    return lhs & rhs
+
+
+def bitwise_or(lhs: Array, rhs: Array, _: int) -> Array:
+    return lhs | rhs
+
+
+def bitwise_xor(lhs: Array, rhs: Array, _: int) -> Array:
+    return lhs ^ rhs
+
+
+def bitwise_not(operand: Array, _: int) -> Array:
+    return np.invert(operand)
+
+
+def _amount(rhs: Array, bits: int) -> tuple[Array, Array]:
+    """A shift amount read as unsigned: where it lies within the width, and the amount made safe elsewhere."""
+    amount = unsigned(rhs, bits)
+    within = amount < bits
+    return within, np.where(within, amount, amount.dtype.type(0))
+
+
+def shift_left(lhs: Array, rhs: Array, bits: int) -> Array:
+    """Shifts by the width or more give 0."""
+    within, amount = _amount(rhs, bits)
+    pattern = unsigned(lhs, bits)
+    return np.where(within, pattern << amount, pattern.dtype.type(0))
+
+
+def shift_right_logical(lhs: Array, rhs: Array, bits: int) -> Array:
+    """Fills with zeros; shifts by the width or more give 0."""
+    within, amount = _amount(rhs, bits)
+    pattern = unsigned(lhs, bits)
+    return np.where(within, pattern >> amount, pattern.dtype.type(0))
+
+
+def shift_right_arithmetic(lhs: Array, rhs: Array, bits: int) -> Array:
+    """Fills with the top bit, of unsigned numbers too; shifts by the width or more give that bit everywhere."""
+    within, amount = _amount(rhs, bits)
+    signed = _as_signed(lhs, bits)
+    last = amount.dtype.type(bits - 1)
+    return signed >> np.where(within, amount, last).view(signed.dtype)
+
+
+def _as_signed(array: Array, bits: int) -> Array:
+    """The bit patterns read as two's complement numbers of `bits` bits."""
+    signed = array.view(f"i{array.itemsize}")
+    spare = 8 * array.itemsize - bits
+    if is_signed(array) or not spare:
+        return signed
+    shift = signed.dtype.type(spare)
+    return (signed << shift) >> shift
+
+
+def count_leading_zeros(operand: Array, bits: int) -> Array:
+    """Zeros above the highest set bit; the full width for 0."""
+    pattern = unsigned(operand, bits)
+    step = 1
+    while step < bits:
+        pattern = pattern | (pattern >> pattern.dtype.type(step))
+        step *= 2
+    return bits - np.bitwise_count(pattern).astype(np.int16)
+
+
+def population_count(operand: Array, bits: int) -> Array:
+    return np.bitwise_count(unsigned(operand, bits))

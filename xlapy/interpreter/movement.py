@@ -1,0 +1,189 @@
+"""Meaning of the operations that move elements and compute none.
+
+A result may be a view of an operand: rules never write into their operands, so views are safe.
+An index ends in `...` so that NumPy answers with an array for rank 0 too.
+Must not know: strides and padding of real buffers; of layouts only that a bitcast keeps the order of bytes in memory.
+Source: BroadcastInDim, Reshape, Transpose, Rev, Concatenate, Slice, Pad, DynamicSlice, DynamicUpdateSlice,
+GetDimensionSize of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy.base.element_types import PRED
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.ops import movement as ops
+from xlapy.ops.dimensions import PaddingDimension
+
+RULES.refuse("dynamic dimensions", ops.SET_DIMENSION_SIZE, ops.DYNAMIC_RESHAPE)
+
+
+@RULES.rule(ops.BROADCAST)
+def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Operand dimension `i` becomes result dimension `dimensions[i]`; the operand is repeated along all others."""
+    operand: Array = values[0]
+    dimensions = instruction.attributes.dimensions
+    in_order = operand.transpose(np.argsort(dimensions)) if dimensions else operand
+    kept = [size if d in dimensions else 1 for d, size in enumerate(instruction.shape.dimensions)]
+    return np.broadcast_to(in_order.reshape(kept), instruction.shape.dimensions)
+
+
+@RULES.rule(ops.RESHAPE)
+def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """The same elements in the same row-major order."""
+    return values[0].reshape(instruction.shape.dimensions)
+
+
+@RULES.rule(ops.TRANSPOSE)
+def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Result dimension `i` is operand dimension `dimensions[i]`."""
+    return values[0].transpose(instruction.attributes.dimensions)
+
+
+@RULES.rule(ops.REVERSE)
+def reverse(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Element `i` of each listed dimension goes to `size - 1 - i`."""
+    dimensions = instruction.attributes.dimensions
+    backwards = (slice(None, None, -1 if d in dimensions else 1) for d in range(values[0].ndim))
+    return values[0][(*backwards, ...)]
+
+
+@RULES.rule(ops.SHUFFLE)
+def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Rotates dimensions to the left, or reads each result element at the coordinates given for it (clamped)."""
+    operand: Array = values[0]
+    attributes = instruction.attributes
+    dimensions = attributes.dimensions
+    if not operand.size or not dimensions:
+        return operand
+    if attributes.mode is ops.ShuffleMode.ROTATE:
+        return np.roll(operand, [-shift for shift in attributes.shifts], dimensions)
+    indices = attributes.indices.array.astype(np.int64)
+    if len(dimensions) == 1:
+        indices = indices[..., np.newaxis]
+    places: list[Array] = list(np.ogrid[tuple(slice(size) for size in operand.shape)])
+    for number, dimension in enumerate(dimensions):
+        places[dimension] = np.clip(indices[..., number], 0, operand.shape[dimension] - 1)
+    return operand[tuple(places)]
+
+
+@RULES.rule(ops.CONCATENATE)
+def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """The operands one after the other along a dimension."""
+    return np.concatenate(values, instruction.attributes.dimension)
+
+
+@RULES.rule(ops.SLICE)
+def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """The elements at `start`, `start + stride`, ... before `limit` in each dimension."""
+    ranges = instruction.attributes.ranges
+    return values[0][(*map(slice, ranges.starts, ranges.limits, ranges.strides), ...)]
+
+
+@RULES.rule(ops.PAD)
+def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Puts `interior` padding values between neighbours, then adds (or, if negative, removes) the edges."""
+    operand, value = values
+    result = np.empty(instruction.shape.dimensions, operand.dtype)
+    result[...] = value
+    config = instruction.attributes.padding.dimensions
+    pairs = [_kept(*each) for each in zip(config, operand.shape, result.shape, strict=True)]
+    result[tuple(target for _, target in pairs)] = operand[tuple(source for source, _ in pairs)]
+    return result
+
+
+def _kept(entry: PaddingDimension, size: int, padded: int) -> tuple[slice, slice]:
+    """The operand elements that stay inside a padded dimension, and where they go.
+
+    Element `i` goes to `low + i * step`. Example: low -1, interior 1, size 3, high 0: of the positions -1, 1, 3 the
+    last two lie in 0..3, so elements 1 and 2 go to 1 and 3.
+    """
+    step = entry.interior + 1
+    first = max(0, -(entry.low // step))
+    last = min(size, -((entry.low - padded) // step))
+    if first >= last:
+        return slice(0), slice(0)
+    start = entry.low + first * step
+    return slice(first, last), slice(start, start + (last - first - 1) * step + 1, step)
+
+
+@RULES.rule(ops.DYNAMIC_SLICE)
+def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """The slice at the start indices, each clamped so that the slice lies inside the operand."""
+    operand, *indices = values
+    return operand[(*_window(operand.shape, indices, instruction.attributes.dynamic_slice_sizes), ...)]
+
+
+@RULES.rule(ops.DYNAMIC_UPDATE_SLICE)
+def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """The operand with the update in place of the slice at the start indices, clamped likewise."""
+    operand, update, *indices = values
+    result = operand.copy()
+    result[_window(operand.shape, indices, update.shape)] = update
+    return result
+
+
+def _window(whole: Sequence[int], indices: Sequence[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """Where a slice of the given sizes starts and ends; the indices are scalars, or one vector of them."""
+    starts = [int(index) for vector in indices for index in vector.ravel()]
+    clamped = [min(max(start, 0), total - size) for start, total, size in zip(starts, whole, sizes, strict=True)]
+    return tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))
+
+
+@RULES.rule(ops.COPY)
+def copy(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The operand: values have no layout, so nothing changes."""
+    return values[0]
+
+
+@RULES.rule(ops.BITCAST)
+def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Lists the elements in the order of the operand's layout and reads those bytes in the order of the result's.
+
+    Example: f32[2,3]{1,0} to f32[2,3]{0,1} takes [[a,b,c],[d,e,f]], in memory a b c d e f, to [[a,c,e],[b,d,f]].
+    """
+    source, result = instruction.operands[0].shape, instruction.shape
+    stored = values[0].transpose(_major_to_minor(source)).ravel()
+    order = _major_to_minor(result)
+    elements = _reinterpret(stored, source, result).reshape([result.dimensions[d] for d in order])
+    return elements.transpose(np.argsort(order)) if order else elements
+
+
+def _major_to_minor(shape: Shape) -> list[int]:
+    return list(range(shape.rank)) if shape.layout is None else list(reversed(shape.layout.minor_to_major))
+
+
+def _reinterpret(stored: Array, source: Shape, result: Shape) -> Array:
+    """The bytes of a vector as elements of the result's type."""
+    if source.element_type is result.element_type:
+        return stored
+    if _is_packed(source) or _is_packed(result):
+        data = Literal.array_of(stored).to_bytes()
+        return Literal.from_bytes(Shape.array(result.element_type, (result.size,)), data).array
+    if result.element_type is PRED:
+        return stored.view(np.uint8) != 0
+    return stored.view(result.dtype)
+
+
+def _is_packed(shape: Shape) -> bool:
+    """Whether several elements share a byte."""
+    return shape.layout is not None and 0 < shape.layout.element_size_in_bits < 8
+
+
+@RULES.rule(ops.GET_DIMENSION_SIZE)
+def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """The size of a static dimension, in s32."""
+    shape, dimension = instruction.operands[0].shape, instruction.attributes.dimension
+    if shape.dynamic_dimensions[dimension]:
+        raise UnsupportedError(
+            f"{instruction.name} (get-dimension-size): dimension {dimension} of {shape.brief} is dynamic, "
+            f"and the interpreter does not execute dynamic dimensions"
+        )
+    return np.array(shape.dimensions[dimension], np.int32)

@@ -1,0 +1,39 @@
+"""Meaning of the operations that make a value from nothing: constant and iota.
+
+Must not know: how arguments reach a computation; parameters are bound by the evaluation itself.
+Source: ConstantLiteral, Iota of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy.base.literal import Literal
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, TOKEN, Array, Context, Value
+from xlapy.ops import sources as ops
+
+RULES.refuse("its value is the argument that the caller passes", ops.PARAMETER)
+
+
+@RULES.rule(ops.CONSTANT)
+def constant(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The literal itself; its array is read-only."""
+    return _value(instruction.attributes.literal)
+
+
+def _value(literal: Literal) -> Value:
+    if literal.shape.is_tuple:
+        return tuple(_value(element) for element in literal.elements)
+    return TOKEN if literal.shape.is_token else literal.array
+
+
+@RULES.rule(ops.IOTA)
+def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Counts 0, 1, 2 ... along `iota_dimension`, equal in the other dimensions; integers wrap at their width."""
+    shape, dimension = instruction.shape, instruction.attributes.iota_dimension
+    counts = np.arange(shape.dimensions[dimension]).astype(shape.dtype)
+    column = counts.reshape([-1 if d == dimension else 1 for d in range(shape.rank)])
+    return np.broadcast_to(column, shape.dimensions)

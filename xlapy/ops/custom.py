@@ -1,0 +1,130 @@
+"""Definition of the operation that calls code outside of HLO.
+
+Owns: custom-call. Source: CustomCall of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.literal import Literal
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.ops.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
+from xlapy.ops.attributes import (
+    BOOL,
+    INTEGER,
+    LITERAL,
+    SHAPES,
+    STRING,
+    Attributes,
+    BracedKind,
+    EnumKind,
+    attribute,
+    attributes,
+)
+from xlapy.ops.dimensions import DIM_LABELS, PRECISION, WINDOW, ConvDimensions, Precision, Window
+from xlapy.ops.registry import Effect, OpDef, Role, at_least
+from xlapy.ops.requirements import agrees
+
+Programs = Sequence[ProgramShape]
+
+
+class PaddingType(Enum):
+    """A padding scheme handed on to the target."""
+
+    INVALID = "PADDING_INVALID"
+    VALID = "PADDING_VALID"
+    SAME = "PADDING_SAME"
+
+
+class CustomCallSchedule(Enum):
+    """Where a scheduler should put the call."""
+
+    NONE = "SCHEDULE_NONE"
+    LATEST = "SCHEDULE_LATEST"
+    EARLIEST = "SCHEDULE_EARLIEST"
+
+
+class CustomCallApiVersion(Enum):
+    """The calling convention of the target; UNSPECIFIED is illegal."""
+
+    UNSPECIFIED = "API_VERSION_UNSPECIFIED"
+    ORIGINAL = "API_VERSION_ORIGINAL"
+    STATUS_RETURNING = "API_VERSION_STATUS_RETURNING"
+    STATUS_RETURNING_UNIFIED = "API_VERSION_STATUS_RETURNING_UNIFIED"
+    TYPED_FFI = "API_VERSION_TYPED_FFI"
+
+
+@attributes
+class CustomCallAttributes(Attributes):
+    """`custom_call_target` names the code; the rest is handed on to it or constrains the compiler.
+
+    `operand_layout_constraints`: one shape with layout an operand, None if layouts are free.
+    """
+
+    window: Window | None = attribute(WINDOW, default=None)
+    dim_labels: ConvDimensions | None = attribute(DIM_LABELS, default=None)
+    feature_group_count: int = attribute(INTEGER, default=1)
+    batch_group_count: int = attribute(INTEGER, default=1)
+    operand_precision: tuple[Precision, ...] = attribute(BracedKind(PRECISION), default=())
+    padding_type: PaddingType = attribute(EnumKind(PaddingType), default=PaddingType.INVALID)
+    custom_call_target: str = attribute(STRING)
+    operand_layout_constraints: tuple[Shape, ...] | None = attribute(SHAPES, default=None)
+    custom_call_has_side_effect: bool = attribute(BOOL, default=False)
+    literal: Literal | None = attribute(LITERAL, default=None)
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
+    schedule: CustomCallSchedule = attribute(EnumKind(CustomCallSchedule), default=CustomCallSchedule.NONE)
+    api_version: CustomCallApiVersion = attribute(EnumKind(CustomCallApiVersion), default=CustomCallApiVersion.ORIGINAL)
+
+
+_UNCONSTRAINED_TARGETS = ("LayoutConstraint", "control_dep")
+"""Targets of XLA itself whose constraints are not about their operands."""
+
+
+def _custom_call(shape: Shape, operands: Sequence[Shape], attributes: CustomCallAttributes, programs: Programs) -> None:
+    if attributes.api_version is CustomCallApiVersion.UNSPECIFIED:
+        raise ShapeError("custom-call: api_version must not be API_VERSION_UNSPECIFIED")
+    constraints = attributes.operand_layout_constraints
+    if constraints is not None and attributes.custom_call_target not in _UNCONSTRAINED_TARGETS:
+        _check_constraints(shape, operands, constraints)
+    check_aliases("custom-call", attributes.output_to_operand_aliasing, shape, operands)
+
+
+def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:
+    if len(constraints) != len(operands):
+        raise ShapeError(f"custom-call has {len(operands)} operands, {len(constraints)} operand_layout_constraints")
+    if not _has_layout(shape):
+        raise ShapeError(f"custom-call with operand_layout_constraints needs a layout in its shape, declared {shape}")
+    for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
+        if not agrees(operand, constraint):
+            raise ShapeError(
+                f"custom-call: operand {number} is {operand.brief}, its layout constraint {constraint.brief}"
+            )
+        if not _has_layout(constraint):
+            raise ShapeError(f"custom-call: the layout constraint of operand {number} has no layout: {constraint}")
+
+
+def _has_layout(shape: Shape) -> bool:
+    return all(leaf.layout is not None for _, leaf in shape.leaves() if leaf.is_array)
+
+
+def _drop_default_precision(
+    attributes: CustomCallAttributes, operands: Sequence[Shape], result: Shape
+) -> CustomCallAttributes:
+    given = attributes.operand_precision
+    plain = bool(given) and all(p is Precision.DEFAULT for p in given)
+    return attributes.replace(operand_precision=()) if plain else attributes
+
+
+def _effect(attributes: CustomCallAttributes) -> Effect:
+    return Effect.SIDE_EFFECT if attributes.custom_call_has_side_effect else Effect.PURE
+
+
+CUSTOM_CALL = OpDef(
+    name="custom-call", family="custom", arity=at_least(0), attributes=CustomCallAttributes, check=_custom_call,
+    roles=(Role("called_computations", many=True, optional=True, aliases=("to_apply",)),),
+    normalize=_drop_default_precision, effect_rule=_effect,
+)  # fmt: skip

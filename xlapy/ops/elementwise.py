@@ -1,0 +1,365 @@
+"""Definitions of the elementwise operations: one result element from the operand elements at the same index.
+
+Owns: unary and binary arithmetic, comparison, selection, conversion and complex parts.
+Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison operations",
+Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, attribute, attributes
+from xlapy.ops.registry import OpDef, exactly
+
+TypeTest = Callable[[PrimitiveType], bool]
+Programs = Sequence[ProgramShape]
+
+
+def is_float_or_complex(t: PrimitiveType) -> bool:
+    return t.is_floating or t.is_complex
+
+
+def is_number(t: PrimitiveType) -> bool:
+    return t.is_integral or t.is_floating or t.is_complex
+
+
+def is_real_number(t: PrimitiveType) -> bool:
+    return t.is_integral or t.is_floating
+
+
+def is_signed_number(t: PrimitiveType) -> bool:
+    return t.is_signed or t.is_floating or t.is_complex
+
+
+def is_integral(t: PrimitiveType) -> bool:
+    return t.is_integral
+
+
+def is_logical(t: PrimitiveType) -> bool:
+    """Integers (bitwise) and PRED (logical)."""
+    return t.is_integral or t is PRED
+
+
+def is_floating(t: PrimitiveType) -> bool:
+    return t.is_floating
+
+
+def is_array_type(t: PrimitiveType) -> bool:
+    return t.is_array
+
+
+def require_array(name: str, operand: Shape, what: str = "operand") -> None:
+    if not operand.is_array:
+        raise ShapeError(f"{name} takes arrays, {what} is {operand.brief}")
+
+
+def require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> None:
+    require_array(name, operand)
+    if not test(operand.element_type):
+        raise ShapeError(f"{name} takes {allowed} elements, operand is {operand.brief}")
+
+
+# Unary
+
+
+def _unary(name: str, test: TypeTest, allowed: str) -> OpDef:
+    """An op whose result has the shape and type of its operand."""
+
+    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+        require_type(name, operands[0], test, allowed)
+        return operands[0]
+
+    return OpDef(name=name, family="elementwise", arity=exactly(1), infer=infer, elementwise=True)
+
+
+def _unary_to(name: str, test: TypeTest, allowed: str, result: Callable[[PrimitiveType], PrimitiveType]) -> OpDef:
+    """An op whose result has the dimensions of its operand and another element type."""
+
+    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+        require_type(name, operands[0], test, allowed)
+        return operands[0].with_element_type(result(operands[0].element_type))
+
+    return OpDef(name=name, family="elementwise", arity=exactly(1), infer=infer, elementwise=True)
+
+
+def _component(t: PrimitiveType) -> PrimitiveType:
+    return t.component_type if t.is_complex else t
+
+
+_FLOATING = (is_floating, "floating-point")
+_ANALYTIC = (is_float_or_complex, "floating-point or complex")
+_SIGNED = (is_signed_number, "signed, floating-point or complex")
+
+ABS = _unary_to("abs", *_SIGNED, _component)
+ACOS = _unary("acos", *_ANALYTIC)
+ACOSH = _unary("acosh", *_ANALYTIC)
+ASIN = _unary("asin", *_ANALYTIC)
+ASINH = _unary("asinh", *_ANALYTIC)
+ATANH = _unary("atanh", *_ANALYTIC)
+CBRT = _unary("cbrt", *_FLOATING)
+CEIL = _unary("ceil", *_FLOATING)
+COSINE = _unary("cosine", *_ANALYTIC)
+COSH = _unary("cosh", *_ANALYTIC)
+COUNT_LEADING_ZEROS = _unary("count-leading-zeros", is_integral, "integer")
+ERF = _unary("erf", *_FLOATING)
+EXPONENTIAL = _unary("exponential", *_ANALYTIC)
+EXPONENTIAL_MINUS_ONE = _unary("exponential-minus-one", *_ANALYTIC)
+FLOOR = _unary("floor", *_FLOATING)
+IMAG = _unary_to("imag", *_ANALYTIC, _component)
+IS_FINITE = _unary_to("is-finite", *_FLOATING, lambda _: PRED)
+LOG = _unary("log", *_ANALYTIC)
+LOG_PLUS_ONE = _unary("log-plus-one", *_ANALYTIC)
+LOGISTIC = _unary("logistic", *_ANALYTIC)
+NEGATE = _unary("negate", is_number, "integer, floating-point or complex")
+NOT = _unary("not", is_logical, "integer or pred")
+POPCNT = _unary("popcnt", is_integral, "integer")
+REAL = _unary_to("real", *_ANALYTIC, _component)
+ROUND_NEAREST_AFZ = _unary("round-nearest-afz", *_FLOATING)
+ROUND_NEAREST_EVEN = _unary("round-nearest-even", *_FLOATING)
+RSQRT = _unary("rsqrt", *_ANALYTIC)
+SIGN = _unary("sign", *_SIGNED)
+SINE = _unary("sine", *_ANALYTIC)
+SINH = _unary("sinh", *_ANALYTIC)
+SQRT = _unary("sqrt", *_ANALYTIC)
+TAN = _unary("tan", *_ANALYTIC)
+TANH = _unary("tanh", *_ANALYTIC)
+
+
+# Binary
+
+
+def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
+    """The common shape of two operands of equal type and dimensions; a dimension dynamic in either is dynamic."""
+    if lhs is rhs and lhs.is_array:
+        return lhs
+    require_array(name, lhs, "lhs")
+    require_array(name, rhs, "rhs")
+    if lhs.element_type is not rhs.element_type:
+        raise ShapeError(f"{name} takes operands of one element type, given {lhs.brief} and {rhs.brief}; convert one of them")
+    if lhs.dimensions != rhs.dimensions:
+        raise ShapeError(f"{name} takes operands of equal dimensions, given {lhs.brief} and {rhs.brief}; broadcast one of them")
+    if lhs.dynamic_dimensions == rhs.dynamic_dimensions:
+        return lhs
+    dynamic = tuple(a or b for a, b in zip(lhs.dynamic_dimensions, rhs.dynamic_dimensions, strict=True))
+    return Shape.array(lhs.element_type, lhs.dimensions, dynamic)
+
+
+def _binary(name: str, test: TypeTest, allowed: str, *, commutative: bool = False) -> OpDef:
+    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+        shape = merge_operands(name, operands[0], operands[1])
+        if not test(shape.element_type):
+            raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.brief}")
+        return shape
+
+    return OpDef(
+        name=name, family="elementwise", arity=exactly(2), infer=infer, elementwise=True, commutative=commutative
+    )
+
+
+_ARITHMETIC = (is_number, "integer, floating-point or complex")
+_LOGICAL = (is_logical, "integer or pred")
+_ANY = (is_array_type, "array")
+_INTEGRAL = (is_integral, "integer")
+
+ADD = _binary("add", *_ANY, commutative=True)
+AND = _binary("and", *_LOGICAL, commutative=True)
+ATAN2 = _binary("atan2", *_ANALYTIC)
+DIVIDE = _binary("divide", *_ARITHMETIC)
+MAXIMUM = _binary("maximum", *_ANY, commutative=True)
+MINIMUM = _binary("minimum", *_ANY, commutative=True)
+MULHI = _binary("mulhi", *_INTEGRAL, commutative=True)
+MULTIPLY = _binary("multiply", *_ANY, commutative=True)
+OR = _binary("or", *_LOGICAL, commutative=True)
+POWER = _binary("power", *_ARITHMETIC)
+REMAINDER = _binary("remainder", is_real_number, "integer or floating-point")
+SHIFT_LEFT = _binary("shift-left", *_INTEGRAL)
+SHIFT_RIGHT_ARITHMETIC = _binary("shift-right-arithmetic", *_INTEGRAL)
+SHIFT_RIGHT_LOGICAL = _binary("shift-right-logical", *_INTEGRAL)
+SUBTRACT = _binary("subtract", *_ARITHMETIC)
+XOR = _binary("xor", *_LOGICAL, commutative=True)
+
+
+def _infer_complex(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    shape = merge_operands("complex", operands[0], operands[1])
+    result = {F32: C64, F64: C128}.get(shape.element_type)
+    if result is None:
+        raise ShapeError(f"complex takes f32 or f64 parts, given {shape.brief}")
+    return shape.with_element_type(result)
+
+
+COMPLEX = OpDef(name="complex", family="elementwise", arity=exactly(2), infer=_infer_complex, elementwise=True)
+
+
+# Comparison
+
+
+class ComparisonDirection(Enum):
+    EQ = "EQ"
+    NE = "NE"
+    GE = "GE"
+    GT = "GT"
+    LE = "LE"
+    LT = "LT"
+
+
+class ComparisonType(Enum):
+    """The order compared by: FLOAT is IEEE's partial order, TOTALORDER puts -NaN < -inf < -0 < +0 < inf < NaN."""
+
+    FLOAT = "FLOAT"
+    TOTALORDER = "TOTALORDER"
+    SIGNED = "SIGNED"
+    UNSIGNED = "UNSIGNED"
+
+
+def default_comparison_type(t: PrimitiveType) -> ComparisonType:
+    if t.is_floating or t.is_complex:
+        return ComparisonType.FLOAT
+    return ComparisonType.SIGNED if t.is_signed else ComparisonType.UNSIGNED
+
+
+@attributes
+class CompareAttributes(Attributes):
+    """`type` is None when it is the default of the operands' element type."""
+
+    direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection))
+    type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None)
+
+
+def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: Programs) -> Shape:
+    shape = merge_operands("compare", operands[0], operands[1])
+    t = shape.element_type
+    if t.is_complex and attrs.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
+        raise ShapeError(f"compare of complex operands {shape.brief} takes EQ or NE, not {attrs.direction.value}")
+    if attrs.type not in (None, default_comparison_type(t), ComparisonType.TOTALORDER if t.is_floating else None):
+        raise ShapeError(f"compare of {shape.brief} cannot use the order {attrs.type.value}")
+    return shape.with_element_type(PRED)
+
+
+def _normalize_compare(attrs: CompareAttributes, operands: Sequence[Shape], _: Shape) -> CompareAttributes:
+    if attrs.type is not None and operands and attrs.type is default_comparison_type(operands[0].element_type):
+        return CompareAttributes.make(direction=attrs.direction, type=None)
+    return attrs
+
+
+COMPARE = OpDef(
+    name="compare",
+    family="elementwise",
+    arity=exactly(2),
+    attributes=CompareAttributes,
+    infer=_infer_compare,
+    normalize=_normalize_compare,
+    elementwise=True,
+)
+
+
+# Ternary
+
+
+def _infer_clamp(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    """`min` and `max` are scalars or have the operand's dimensions."""
+    low, operand, high = operands
+    for what, bound in (("min", low), ("max", high)):
+        require_array("clamp", bound, what)
+        require_array("clamp", operand)
+        if bound.element_type is not operand.element_type:
+            raise ShapeError(f"clamp takes one element type, {what} is {bound.brief} and operand {operand.brief}")
+        if bound.rank and bound.dimensions != operand.dimensions:
+            raise ShapeError(f"clamp takes {what} as a scalar or like the operand {operand.brief}, given {bound.brief}")
+    if operand.element_type.is_complex:
+        raise ShapeError(f"clamp takes ordered elements, operand is {operand.brief}")
+    return operand
+
+
+def _infer_select(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    """The predicate is a scalar or has the dimensions of the values."""
+    predicate, on_true, on_false = operands
+    require_array("select", predicate, "predicate")
+    if predicate.element_type is not PRED:
+        raise ShapeError(f"select takes a pred predicate, given {predicate.brief}")
+    shape = merge_operands("select", on_true, on_false)
+    if predicate.rank and predicate.dimensions != shape.dimensions:
+        raise ShapeError(f"select takes a predicate that is a scalar or like the values {shape.brief}, given {predicate.brief}")
+    return shape
+
+
+CLAMP = OpDef(name="clamp", family="elementwise", arity=exactly(3), infer=_infer_clamp, elementwise=True)
+SELECT = OpDef(name="select", family="elementwise", arity=exactly(3), infer=_infer_select, elementwise=True)
+
+
+# Conversion
+
+
+def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    operand = operands[0]
+    require_array("convert", operand)
+    if not shape.is_array or shape.dimensions != operand.dimensions:
+        raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
+    if operand.element_type.is_complex and not shape.element_type.is_complex:
+        raise ShapeError(f"convert of complex {operand.brief} to {shape.brief} loses the imaginary part; take real() first")
+
+
+def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    operand = operands[0]
+    require_array("bitcast-convert", operand)
+    if not shape.is_array:
+        raise ShapeError(f"bitcast-convert makes an array, declared {shape.brief}")
+    if operand.element_type.is_complex != shape.element_type.is_complex:
+        raise ShapeError(f"bitcast-convert between real and complex is refused: {operand.brief} to {shape.brief}")
+    expected = bitcast_convert_dimensions(operand, shape.element_type)
+    if shape.dimensions != expected:
+        dims = ",".join(map(str, expected))
+        raise ShapeError(
+            f"bitcast-convert of {operand.brief} to {shape.element_type} has dimensions [{dims}], declared {shape.brief}"
+        )
+
+
+def bitcast_convert_dimensions(operand: Shape, target: PrimitiveType) -> tuple[int, ...]:
+    """Result dimensions: narrowing appends one of size B/B', widening consumes a last one of size B'/B."""
+    have, want = operand.element_type.bits, target.bits
+    if have == want:
+        return operand.dimensions
+    if have > want:
+        if have % want:
+            raise ShapeError(f"bitcast-convert of {operand.brief}: {have} bits are no multiple of the {want} of {target}")
+        return (*operand.dimensions, have // want)
+    if want % have or not operand.rank or operand.dimensions[-1] != want // have:
+        raise ShapeError(
+            f"bitcast-convert of {operand.brief} to {target} needs a last dimension of size {want}/{have} bits"
+        )
+    return operand.dimensions[:-1]
+
+
+CONVERT = OpDef(name="convert", family="elementwise", arity=exactly(1), check=_check_convert, elementwise=True)
+BITCAST_CONVERT = OpDef(name="bitcast-convert", family="elementwise", arity=exactly(1), check=_check_bitcast_convert)
+
+
+@attributes
+class ReducePrecisionAttributes(Attributes):
+    exponent_bits: int = attribute(INTEGER)
+    mantissa_bits: int = attribute(INTEGER)
+
+
+def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: Programs) -> Shape:
+    require_type("reduce-precision", operands[0], *_FLOATING)
+    if attrs.exponent_bits < 1:
+        raise ShapeError(f"reduce-precision needs exponent_bits >= 1, given {attrs.exponent_bits}")
+    if attrs.mantissa_bits < 0:
+        raise ShapeError(f"reduce-precision needs mantissa_bits >= 0, given {attrs.mantissa_bits}")
+    return operands[0]
+
+
+REDUCE_PRECISION = OpDef(
+    name="reduce-precision",
+    family="elementwise",
+    arity=exactly(1),
+    attributes=ReducePrecisionAttributes,
+    infer=_infer_reduce_precision,
+    elementwise=True,
+)

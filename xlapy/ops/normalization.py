@@ -1,0 +1,97 @@
+"""Definitions of batch normalization: training, inference and gradient.
+
+Owns: batch-norm-training, batch-norm-inference, batch-norm-grad.
+Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.ops.attributes import FLOAT, INTEGER, Attributes, attribute, attributes
+from xlapy.ops.registry import OpDef, exactly
+from xlapy.ops.requirements import require_arrays, require_dimension, same_size
+
+Programs = Sequence[ProgramShape]
+
+
+@attributes
+class BatchNormAttributes(Attributes):
+    """`epsilon` is added to the variance; `feature_index` is the dimension that is not reduced."""
+
+    epsilon: float = attribute(FLOAT)
+    feature_index: int = attribute(INTEGER)
+
+
+def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], feature_index: int) -> Shape:
+    """Checks the operand and, by name and operand number, the vectors of one value a feature; returns their shape.
+
+    Element types may differ among floating-point types, as in XLA.
+    """
+    require_arrays(name, operands)
+    operand = operands[0]
+    require_dimension(name, "feature_index", feature_index, operand)
+    if not operand.element_type.is_floating:
+        raise ShapeError(f"{name} takes floating-point elements, operand is {operand.brief}")
+    features = operand.dimensions[feature_index]
+    for what, number in vectors.items():
+        vector = operands[number]
+        if vector.rank != 1:
+            raise ShapeError(f"{name}: {what} must have rank 1, it is {vector.brief}")
+        if not vector.element_type.is_floating:
+            raise ShapeError(
+                f"{name}: {what} must be floating-point as operand {operand.brief} is, it is {vector.brief}"
+            )
+        if not same_size(vector.dimensions[0], features):
+            raise ShapeError(
+                f"{name}: {what} {vector.brief} must have one value for each of the {features} features "
+                f"of operand {operand.brief}"
+            )
+    return Shape.array(operand.element_type, (features,), (operand.dynamic_dimensions[feature_index],))
+
+
+def _training(operands: Sequence[Shape], attributes: BatchNormAttributes, programs: Programs) -> Shape:
+    vectors = {"scale": 1, "offset": 2}
+    feature = _check("batch-norm-training", operands, vectors, attributes.feature_index)
+    return Shape.tuple((operands[0], feature, feature))
+
+
+def _inference(operands: Sequence[Shape], attributes: BatchNormAttributes, programs: Programs) -> Shape:
+    vectors = {"scale": 1, "offset": 2, "mean": 3, "variance": 4}
+    _check("batch-norm-inference", operands, vectors, attributes.feature_index)
+    return operands[0]
+
+
+def _grad(operands: Sequence[Shape], attributes: BatchNormAttributes, programs: Programs) -> Shape:
+    vectors = {"scale": 1, "mean": 2, "variance": 3}
+    feature = _check("batch-norm-grad", operands, vectors, attributes.feature_index)
+    operand, gradient = operands[0], operands[4]
+    if not gradient.element_type.is_floating:
+        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, it is {gradient.brief}")
+    if operand.rank != gradient.rank or not all(map(same_size, operand.dimensions, gradient.dimensions)):
+        raise ShapeError(
+            f"batch-norm-grad: grad_output {gradient.brief} must have the dimensions of operand {operand.brief}"
+        )
+    return Shape.tuple((operand, feature, feature))
+
+
+BATCH_NORM_TRAINING = OpDef(
+    name="batch-norm-training",
+    family="normalization",
+    arity=exactly(3),
+    attributes=BatchNormAttributes,
+    infer=_training,
+)
+BATCH_NORM_INFERENCE = OpDef(
+    name="batch-norm-inference",
+    family="normalization",
+    arity=exactly(5),
+    attributes=BatchNormAttributes,
+    infer=_inference,
+)
+BATCH_NORM_GRAD = OpDef(
+    name="batch-norm-grad", family="normalization", arity=exactly(5), attributes=BatchNormAttributes, infer=_grad
+)

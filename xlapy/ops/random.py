@@ -1,0 +1,144 @@
+"""Definitions of the operations that make or use random bits.
+
+Owns: rng, rng-bit-generator, rng-get-and-update-state, stochastic-convert.
+Source: RngUniform, RngNormal, RngBitGenerator, RngGetAndUpdateState, StochasticConvert of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from xlapy.base.element_types import PRED, U64
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, NoAttributes, attribute, attributes
+from xlapy.ops.registry import Effect, OpDef, exactly
+from xlapy.ops.requirements import agrees, require_arrays, require_shape
+
+Programs = Sequence[ProgramShape]
+
+
+class RandomDistribution(Enum):
+    """UNIFORM draws from [operand 0, operand 1); NORMAL has mean operand 0 and standard deviation operand 1."""
+
+    UNIFORM = "rng_uniform"
+    NORMAL = "rng_normal"
+
+
+@attributes
+class RngAttributes(Attributes):
+    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution))
+
+
+def _rng(shape: Shape, operands: Sequence[Shape], attributes: RngAttributes, programs: Programs) -> None:
+    element = shape.element_type
+    for number, operand in enumerate(operands):
+        if not operand.is_scalar or operand.element_type is not element:
+            raise ShapeError(f"rng of {shape.brief} takes {element}[] as operand {number}, given {operand.brief}")
+    if not shape.is_array:
+        raise ShapeError(f"rng makes an array, declared {shape.brief}")
+    if attributes.distribution is RandomDistribution.NORMAL and not element.is_floating:
+        raise ShapeError(f"rng with rng_normal makes floating-point elements, declared {shape.brief}")
+    if not (element.is_floating or element.is_integral or element is PRED):
+        raise ShapeError(f"rng with rng_uniform makes floating-point, integer or pred elements, declared {shape.brief}")
+
+
+RNG = OpDef(
+    name="rng", family="random", arity=exactly(2), attributes=RngAttributes, check=_rng, effect=Effect.SIDE_EFFECT
+)
+
+
+class RandomAlgorithm(Enum):
+    """DEFAULT is the back end's choice (Philox here, as in XLA:CPU)."""
+
+    DEFAULT = "rng_default"
+    THREE_FRY = "rng_three_fry"
+    PHILOX = "rng_philox"
+
+
+@attributes
+class RngBitGeneratorAttributes(Attributes):
+    algorithm: RandomAlgorithm = attribute(EnumKind(RandomAlgorithm))
+
+
+_STATE_WORDS = {RandomAlgorithm.THREE_FRY: (2,), RandomAlgorithm.PHILOX: (2, 3)}
+
+
+def _rng_bit_generator(
+    shape: Shape, operands: Sequence[Shape], attributes: RngBitGeneratorAttributes, programs: Programs
+) -> None:
+    """The result is (new state, bits), or only the bits."""
+    require_arrays("rng-bit-generator", operands)
+    (state,) = operands
+    _check_state(state, attributes.algorithm)
+    bits = shape
+    if shape.is_tuple:
+        if len(shape.tuple_shapes) != 2:
+            raise ShapeError(f"rng-bit-generator has shape (state, bits), declared {shape.brief}")
+        if not agrees(shape.tuple_shapes[0], state):
+            raise ShapeError(
+                f"rng-bit-generator takes state {state.brief} and returns it in {shape.brief}: "
+                "both states must have one shape"
+            )
+        bits = shape.tuple_shapes[1]
+    if not bits.is_array:
+        raise ShapeError(f"rng-bit-generator makes an array of bits, declared {shape.brief}")
+
+
+def _check_state(state: Shape, algorithm: RandomAlgorithm) -> None:
+    words = _STATE_WORDS.get(algorithm)
+    if words is None:
+        return
+    if state.element_type is not U64 or state.rank != 1 or state.dimensions[0] not in words:
+        allowed = " or ".join(f"u64[{count}]" for count in words)
+        raise ShapeError(f"rng-bit-generator with {algorithm.value} takes a state of {allowed}, given {state.brief}")
+
+
+RNG_BIT_GENERATOR = OpDef(
+    name="rng-bit-generator", family="random", arity=exactly(1), attributes=RngBitGeneratorAttributes,
+    check=_rng_bit_generator,
+)  # fmt: skip
+
+
+@attributes
+class RngGetAndUpdateStateAttributes(Attributes):
+    """`delta`: how far the hidden 128-bit state moves on, in steps."""
+
+    delta: int = attribute(INTEGER)
+
+
+def _rng_state(operands: Sequence[Shape], attributes: RngGetAndUpdateStateAttributes, programs: Programs) -> Shape:
+    return Shape.array(U64, (2,))
+
+
+RNG_GET_AND_UPDATE_STATE = OpDef(
+    name="rng-get-and-update-state", family="random", arity=exactly(0), attributes=RngGetAndUpdateStateAttributes,
+    infer=_rng_state, effect=Effect.SIDE_EFFECT,
+)  # fmt: skip
+
+
+def _stochastic_convert(shape: Shape, operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> None:
+    require_arrays("stochastic-convert", operands)
+    operand, random = operands
+    if not operand.element_type.is_floating:
+        raise ShapeError(f"stochastic-convert takes floating-point elements, operand is {operand.brief}")
+    if not random.element_type.is_unsigned:
+        raise ShapeError(f"stochastic-convert takes unsigned random numbers, operand 1 is {random.brief}")
+    if operand.element_type.bits != random.element_type.bits:
+        raise ShapeError(
+            f"stochastic-convert: random numbers {random.brief} must have the width of operand {operand.brief}"
+        )
+    if not agrees(operand.with_element_type(random.element_type), random):
+        raise ShapeError(
+            f"stochastic-convert: random numbers {random.brief} must have the dimensions of operand {operand.brief}"
+        )
+    if not shape.is_array:
+        raise ShapeError(f"stochastic-convert makes an array, declared {shape.brief}")
+    require_shape("stochastic-convert", shape, operand.with_element_type(shape.element_type))
+
+
+STOCHASTIC_CONVERT = OpDef(
+    name="stochastic-convert", family="random", arity=exactly(2), check=_stochastic_convert, elementwise=True
+)

@@ -1,0 +1,278 @@
+"""Definitions of the operations that combine elements by a computation of scalars.
+
+Owns: reduce, reduce-window, select-and-scatter, map, scan.
+Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.element_types import PRED
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.ops.attributes import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
+from xlapy.ops.dimensions import WINDOW, Window
+from xlapy.ops.registry import OpDef, Role, at_least, exactly
+from xlapy.ops.requirements import agrees, require_arrays, require_dimension, require_programs
+
+Programs = Sequence[ProgramShape]
+
+
+def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], program: ProgramShape) -> None:
+    """A reducer takes N accumulators, then N values, and returns the N accumulators; all of them scalars."""
+    count = len(values)
+    if len(program.parameters) != 2 * count:
+        raise ShapeError(f"{name}: the reducer takes {2 * count} parameters for {count} arrays, it is {program.to_text()}")
+    results = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    if len(results) != count:
+        raise ShapeError(f"{name}: the reducer returns {count} scalars, it is {program.to_text()}")
+    for i, (value, init, result) in enumerate(zip(values, inits, results, strict=True)):
+        if not result.is_scalar:
+            raise ShapeError(f"{name}: result {i} of the reducer must be a scalar, it is {result.brief}")
+        if not agrees(result, init):
+            raise ShapeError(f"{name}: accumulator {i} is {result.brief}, the initial value {init.brief}")
+        expected = Shape.scalar(value.element_type)
+        for what, number in (("accumulator", i), ("value", count + i)):
+            parameter = program.parameters[number]
+            if not agrees(parameter, expected if what == "value" else result):
+                raise ShapeError(
+                    f"{name}: the reducer's parameter {number} ({what} {i}) is {parameter.brief}, "
+                    f"the {'operand' if what == 'value' else 'result'} {i} is {(value if what == 'value' else result).brief}"
+                )
+        if result.element_type is not value.element_type:
+            raise ShapeError(f"{name}: accumulator {i} is {result.brief}, its operand {value.brief} has another element type")
+
+
+def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
+    """Arrays and initial values; the arrays must have the same dimensions."""
+    require_arrays(name, operands)
+    values, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+    for i, value in enumerate(values):
+        if value.dimensions != values[0].dimensions:
+            raise ShapeError(f"{name}: operand {i} is {value.brief}, operand 0 is {values[0].brief}; dimensions must be equal")
+    return values, inits
+
+
+# Reduce
+
+
+@attributes
+class ReduceAttributes(Attributes):
+    dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+
+
+def _infer_reduce(operands: Sequence[Shape], attrs: ReduceAttributes, programs: Programs) -> Shape:
+    require_programs("reduce", programs, 1)
+    values, inits = _split("reduce", operands)
+    for dimension in attrs.dimensions:
+        require_dimension("reduce", "dimension", dimension, values[0])
+    if len(set(attrs.dimensions)) != len(attrs.dimensions):
+        raise ShapeError(f"reduce: dimensions {list(attrs.dimensions)} repeat one")
+    check_reducer("reduce", values, inits, programs[0])
+    kept = [d for d in range(values[0].rank) if d not in attrs.dimensions]
+    results = [_keep(value, kept) for value in values]
+    return Shape.tuple(results) if programs[0].result.is_tuple else results[0]
+
+
+def _keep(shape: Shape, kept: Sequence[int]) -> Shape:
+    dimensions = tuple(shape.dimensions[d] for d in kept)
+    return Shape.array(shape.element_type, dimensions, tuple(shape.dynamic_dimensions[d] for d in kept))
+
+
+REDUCE = OpDef(
+    name="reduce",
+    family="reduction",
+    arity=at_least(2, multiple=2),
+    attributes=ReduceAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_reduce,
+)
+
+
+# Windows
+
+
+@attributes
+class WindowAttributes(Attributes):
+    """`window` is empty for operands of rank 0."""
+
+    window: Window = attribute(WINDOW, default=Window())
+
+
+def window_output(name: str, base: Shape, window: Window) -> Shape:
+    """The shape of all window positions over an array, its element type kept."""
+    if len(window.dimensions) != base.rank:
+        raise ShapeError(f"{name}: the window has {len(window.dimensions)} dimensions, operand {base.brief} has {base.rank}")
+    try:
+        window.check()
+    except ShapeError as error:
+        raise ShapeError(f"{name}: {error}") from None
+    return Shape.array(base.element_type, window.output_sizes(base.dimensions), base.dynamic_dimensions)
+
+
+def _infer_reduce_window(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
+    require_programs("reduce-window", programs, 1)
+    values, inits = _split("reduce-window", operands)
+    check_reducer("reduce-window", values, inits, programs[0])
+    results = [window_output("reduce-window", value, attrs.window) for value in values]
+    return Shape.tuple(results) if programs[0].result.is_tuple else results[0]
+
+
+REDUCE_WINDOW = OpDef(
+    name="reduce-window",
+    family="reduction",
+    arity=at_least(2, multiple=2),
+    attributes=WindowAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_reduce_window,
+)
+
+
+def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
+    name = "select-and-scatter"
+    require_programs(name, programs, 2)
+    require_arrays(name, operands)
+    operand, source, init = operands
+    select, scatter = programs
+    element = Shape.scalar(operand.element_type)
+    if len(select.parameters) != 2 or not all(agrees(p, element) for p in select.parameters):
+        raise ShapeError(f"{name}: select takes two {element.brief}, it is {select.to_text()}")
+    if not agrees(select.result, Shape.scalar(PRED)):
+        raise ShapeError(f"{name}: select returns pred[], it is {select.to_text()}")
+    check_reducer(name, [source], [init], scatter)
+    positions = window_output(name, operand, attrs.window)
+    if not agrees(source, positions):
+        raise ShapeError(f"{name}: the source is {source.brief}, the window takes {positions.brief} positions over {operand.brief}")
+    return operand
+
+
+SELECT_AND_SCATTER = OpDef(
+    name="select-and-scatter",
+    family="reduction",
+    arity=exactly(3),
+    attributes=WindowAttributes,
+    roles=(Role("select"), Role("scatter")),
+    infer=_infer_select_and_scatter,
+)
+
+
+# Map
+
+
+@attributes
+class MapAttributes(Attributes):
+    """`dimensions` are all dimensions of the operands in order; text may leave them out."""
+
+    dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+
+
+def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Programs) -> Shape:
+    require_programs("map", programs, 1)
+    require_arrays("map", operands)
+    first, (program,) = operands[0], programs
+    for i, operand in enumerate(operands):
+        if operand.dimensions != first.dimensions:
+            raise ShapeError(f"map: operand {i} is {operand.brief}, operand 0 is {first.brief}; dimensions must be equal")
+    if attrs.dimensions != tuple(range(first.rank)):
+        raise ShapeError(f"map: dimensions must be 0 to rank-1 of {first.brief}, given {list(attrs.dimensions)}")
+    if len(program.parameters) != len(operands):
+        raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
+    for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
+        if not agrees(parameter, Shape.scalar(operand.element_type)):
+            raise ShapeError(f"map: parameter {i} of the computation is {parameter.brief}, operand {i} is {operand.brief}")
+    if not program.result.is_scalar:
+        raise ShapeError(f"map: the computation must return a scalar, it is {program.to_text()}")
+    return Shape.array(program.result.element_type, first.dimensions, first.dynamic_dimensions)
+
+
+def _normalize_map(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) -> MapAttributes:
+    """Text may leave the dimensions out; then they are all of them."""
+    if attrs.dimensions or not operands:
+        return attrs
+    return MapAttributes.make(dimensions=tuple(range(operands[0].rank)))
+
+
+MAP = OpDef(
+    name="map",
+    family="reduction",
+    arity=at_least(1),
+    attributes=MapAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_map,
+    normalize=_normalize_map,
+)
+
+
+# Scan
+
+
+@attributes
+class ScanAttributes(Attributes):
+    """`is_associative` is None when unspecified."""
+
+    dimensions: tuple[int, ...] = attribute(INTEGERS)
+    num_carries: int = attribute(INTEGER)
+    is_reverse: bool = attribute(BOOL, default=False)
+    is_associative: bool | None = attribute(BOOL, default=None)
+
+
+def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> None:
+    """Operands are inputs then carries, results outputs then carries; the body sees slices of inputs and outputs."""
+    require_programs("scan", programs, 1)
+    require_arrays("scan", operands)
+    (program,) = programs
+    results = shape.tuple_shapes if shape.is_tuple else (shape,)
+    roots = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    _check_scan_counts(operands, results, attrs, program, roots)
+    dimension, carries = attrs.dimensions[0], attrs.num_carries
+    inputs, outputs = len(operands) - carries, len(results) - carries
+    size = (*operands[:inputs], *results[:outputs])[0].dimensions[dimension : dimension + 1]
+    for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
+        expected = _scan_slice(operand, dimension, size, f"operand {i}") if i < inputs else operand
+        if not agrees(parameter, expected):
+            raise ShapeError(f"scan: parameter {i} of the body is {parameter.brief}, operand {i} gives {expected.brief}")
+    for i, (result, root) in enumerate(zip(results, roots, strict=True)):
+        expected = _scan_slice(result, dimension, size, f"result {i}") if i < outputs else result
+        if not agrees(root, expected):
+            raise ShapeError(f"scan: result {i} of the body is {root.brief}, result {i} needs {expected.brief}")
+    for i in range(carries):
+        if not agrees(program.parameters[inputs + i], roots[outputs + i]):
+            raise ShapeError(
+                f"scan: carry {i} enters the body as {program.parameters[inputs + i].brief} "
+                f"and leaves it as {roots[outputs + i].brief}"
+            )
+
+
+def _check_scan_counts(
+    operands: Sequence[Shape], results: Sequence[Shape], attrs: ScanAttributes, program: ProgramShape, roots: Sequence[Shape]
+) -> None:
+    carries = attrs.num_carries
+    if len(attrs.dimensions) != 1:
+        raise ShapeError(f"scan runs along exactly one dimension, given {list(attrs.dimensions)}")
+    if not 0 <= carries <= min(len(operands), len(results)):
+        raise ShapeError(f"scan has {carries} carries, but {len(operands)} operands and {len(results)} results")
+    if len(operands) == carries == len(results):
+        raise ShapeError("scan needs an input or an output beside its carries")
+    if len(program.parameters) != len(operands) or len(roots) != len(results):
+        raise ShapeError(
+            f"scan has {len(operands)} operands and {len(results)} results, its body is {program.to_text()}"
+        )
+
+
+def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) -> Shape:
+    require_dimension("scan", f"dimension of {what}", dimension, shape)
+    if shape.dimensions[dimension : dimension + 1] != size:
+        raise ShapeError(f"scan: {what} is {shape.brief}, dimension {dimension} must have size {size[0] if size else 0}")
+    return _keep(shape, [d for d in range(shape.rank) if d != dimension])
+
+
+SCAN = OpDef(
+    name="scan",
+    family="reduction",
+    arity=at_least(1),
+    attributes=ScanAttributes,
+    roles=(Role("to_apply"),),
+    check=_check_scan,
+)

@@ -1,0 +1,70 @@
+"""Checks that shape rules of several families share.
+
+Owns: agreement of shapes as XLA judges it between operands and parameters; tests of one operand. Must not know: any op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+
+
+def agrees(a: Shape, b: Shape) -> bool:
+    """Equal but for layouts and dynamic flags: XLA lets `f32[<=4]` and `f32[4]` stand for each other."""
+    if a is b or a.compatible(b):
+        return True
+    return (
+        a.element_type is b.element_type
+        and a.dimensions == b.dimensions
+        and len(a.tuple_shapes) == len(b.tuple_shapes)
+        and all(agrees(x, y) for x, y in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
+        and (a.buffer_shape is None or (b.buffer_shape is not None and agrees(a.buffer_shape, b.buffer_shape)))
+    )
+
+
+def is_prefix(prefix: Shape, shape: Shape) -> bool:
+    """Whether tuples of `prefix` hold the first elements of those of `shape` (an empty tuple begins anything)."""
+    if agrees(prefix, shape) or (prefix.is_tuple and not prefix.tuple_shapes):
+        return True
+    if not (prefix.is_tuple and shape.is_tuple) or len(prefix.tuple_shapes) > len(shape.tuple_shapes):
+        return False
+    return all(is_prefix(p, s) for p, s in zip(prefix.tuple_shapes, shape.tuple_shapes, strict=False))
+
+
+def same_size(a: int, b: int) -> bool:
+    """Whether two dimension sizes can be equal: an unbounded size fits any."""
+    return a == b or a < 0 or b < 0
+
+
+def require_arrays(name: str, operands: Sequence[Shape]) -> None:
+    for number, operand in enumerate(operands):
+        if not operand.is_array:
+            raise ShapeError(f"{name} takes arrays, operand {number} is {operand.brief}")
+
+
+def require_token(name: str, operands: Sequence[Shape], number: int) -> None:
+    if not operands[number].is_token:
+        raise ShapeError(f"{name} takes a token as operand {number}, given {operands[number].brief}")
+
+
+def require_shape(name: str, declared: Shape, expected: Shape) -> None:
+    if not agrees(declared, expected):
+        raise ShapeError(f"{name} has shape {expected.brief}, declared {declared.brief}")
+
+
+def require_dimension(name: str, what: str, dimension: int, operand: Shape) -> None:
+    if not 0 <= dimension < operand.rank:
+        raise ShapeError(f"{name}: {what} {dimension} is out of bounds for {operand.brief} of rank {operand.rank}")
+
+
+def require_programs(name: str, programs: Sequence[ProgramShape], count: int) -> None:
+    if len(programs) != count:
+        raise ShapeError(f"{name} calls {count} computation{'' if count == 1 else 's'}, given {len(programs)}")
+
+
+def one_or_tuple(shapes: Sequence[Shape]) -> Shape:
+    """The result shape of an op that treats its operands one by one: a bare shape for one, else a tuple."""
+    return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)

@@ -1,0 +1,7 @@
+"""Running programs: clients, executables, buffers, platforms."""
+
+from xlapy.runtime.backend import Backend, Program, load_backend, platform_names
+from xlapy.runtime.buffer import Buffer
+from xlapy.runtime.client import Client, Executable
+
+__all__ = ["Backend", "Buffer", "Client", "Executable", "Program", "load_backend", "platform_names"]

@@ -1,0 +1,114 @@
+"""Checks and converts what a user passes to a program, and wraps what comes back.
+
+Owns: the rules by which arrays, scalars, lists, tuples and buffers become values of parameters.
+Must not know: how a program runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.interpreter import TOKEN
+from xlapy.runtime.backend import Value
+from xlapy.runtime.buffer import Buffer
+
+
+def check_arguments(program: ProgramShape, arguments: Sequence[Any]) -> list[Value]:
+    """One value a parameter; `InvalidArgumentError` names the parameter that does not fit, and both shapes."""
+    if len(arguments) != len(program.parameters):
+        raise InvalidArgumentError(
+            f"the program takes {len(program.parameters)} arguments, given {len(arguments)}: {program.to_text()}"
+        )
+    return [
+        _value(shape, argument, f"parameter {number} ({name})" if name else f"parameter {number}")
+        for number, (shape, argument, name) in enumerate(
+            zip(program.parameters, arguments, _names(program), strict=True)
+        )
+    ]
+
+
+def _names(program: ProgramShape) -> Sequence[str]:
+    return program.parameter_names or [""] * len(program.parameters)
+
+
+def _value(shape: Shape, argument: Any, where: str) -> Value:
+    if shape.is_tuple:
+        return _tuple_value(shape, argument, where)
+    if shape.is_token:
+        return TOKEN
+    if not shape.is_array:
+        raise InvalidArgumentError(f"{where} has shape {shape.brief}, which cannot be passed in")
+    return _array_value(shape, argument, where)
+
+
+def _tuple_value(shape: Shape, argument: Any, where: str) -> Value:
+    if not isinstance(argument, list | tuple) or len(argument) != len(shape.tuple_shapes):
+        given = f"{len(argument)} elements" if isinstance(argument, list | tuple) else type(argument).__name__
+        raise InvalidArgumentError(f"{where} takes a tuple of {len(shape.tuple_shapes)} elements, given {given}")
+    pairs = zip(shape.tuple_shapes, argument, strict=True)
+    return tuple(_value(element, item, f"{where} element {i}") for i, (element, item) in enumerate(pairs))
+
+
+def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any]:
+    dtype = shape.dtype
+    if isinstance(argument, bool | int | float | complex | list):
+        array = _from_python(argument, dtype, where)
+    else:
+        array = _from_array(argument, where)
+    if array.shape != shape.dimensions or array.dtype != dtype:
+        given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+        hint = f"; convert it with .astype({dtype.name!r})" if array.shape == shape.dimensions else ""
+        raise InvalidArgumentError(f"{where} takes {shape.brief} ({dtype.name}), given {given}{hint}")
+    return array
+
+
+def _from_python(argument: Any, dtype: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
+    """Python numbers have no element type of their own and take the parameter's, if the value fits."""
+    try:
+        array = np.asarray(argument)
+        with np.errstate(all="ignore"):
+            converted = array.astype(dtype)
+        exact = array.dtype.kind in "fc" or dtype.kind in "fcV" or bool(np.array_equal(converted.astype(array.dtype), array))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{where}: {error}") from error
+    if array.dtype.kind in "fc" and dtype.kind in "iub":
+        raise InvalidArgumentError(f"{where} takes {dtype.name}, given the {array.dtype.name} value {argument!r}")
+    if not exact:
+        raise InvalidArgumentError(f"{where}: {argument!r} does not fit {dtype.name}")
+    return converted
+
+
+def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
+    if isinstance(argument, np.ndarray):
+        return argument
+    if isinstance(argument, Buffer):
+        return argument.array
+    if hasattr(argument, "__array__") or isinstance(argument, np.generic):
+        return np.asarray(argument)
+    if hasattr(argument, "__dlpack__"):
+        return np.from_dlpack(argument)
+    raise InvalidArgumentError(f"{where} takes an array, given {type(argument).__name__}")
+
+
+def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
+    """Buffers in the result's structure; memory shared with an argument is copied, so that results stay what they are."""
+    if isinstance(value, tuple):
+        return tuple(wrap_result(element, arguments) for element in value)
+    if not isinstance(value, np.ndarray):
+        return value
+    if any(np.may_share_memory(value, leaf) for argument in arguments for leaf in leaves(argument)):
+        value = value.copy()
+    return Buffer(value)
+
+
+def leaves(value: Value) -> list[np.ndarray[Any, Any]]:
+    """The arrays in a value, tuples flattened in order."""
+    if isinstance(value, tuple):
+        return [leaf for element in value for leaf in leaves(element)]
+    return [value] if isinstance(value, np.ndarray) else []

@@ -1,0 +1,63 @@
+"""What a platform must offer to run programs: the `Backend` protocol, and the table of platforms.
+
+Owns: the protocol and the registry. Must not know: any particular back end beyond how to load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+
+Value = Any
+"""A NumPy array, a tuple of values, or a token, as the interpreter defines them."""
+
+Observer = Callable[[Instruction, Sequence[Value], Value], None]
+"""Called after each instruction with the instruction, its operand values and its value."""
+
+
+class Program(Protocol):
+    """A module made ready to run on one platform."""
+
+    def execute(self, arguments: Sequence[Value], observer: Observer | None = None) -> Value:
+        """Runs the entry computation on values that fit its parameters; returns the root's value."""
+        ...
+
+
+class Backend(Protocol):
+    """One platform."""
+
+    name: str
+
+    def compile(self, module: Module) -> Program:
+        """Makes a verified module ready to run; raises `UnsupportedError` for what the platform cannot do."""
+        ...
+
+
+def _interpreter() -> Backend:
+    from xlapy.runtime.interpreter_backend import InterpreterBackend
+
+    return InterpreterBackend()
+
+
+PLATFORMS: dict[str, Callable[[], Backend]] = {"interpreter": _interpreter}
+"""Loaders of the built-in platforms; packages add theirs through the `xlapy.backends` entry-point group."""
+
+
+def platform_names() -> list[str]:
+    """Every platform that `load_backend` knows."""
+    return sorted({*PLATFORMS, *(entry.name for entry in entry_points(group="xlapy.backends"))})
+
+
+def load_backend(platform: str) -> Backend:
+    """The back end of a platform; `InvalidArgumentError` naming the known ones if there is none."""
+    if platform in PLATFORMS:
+        return PLATFORMS[platform]()
+    for entry in entry_points(group="xlapy.backends"):
+        if entry.name == platform:
+            return entry.load()()
+    raise InvalidArgumentError(f"unknown platform {platform!r}; known platforms: {', '.join(platform_names())}")

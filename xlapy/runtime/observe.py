@@ -1,0 +1,65 @@
+"""Observers of a run: tracing values, and finding the first instruction that makes a NaN.
+
+Owns: these two. Must not know: which back end runs the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import ExecutionError
+from xlapy.hlo.instruction import Instruction
+from xlapy.runtime.arguments import leaves
+from xlapy.runtime.backend import Observer, Value
+
+
+def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
+    """Writes each instruction with its value; with `pattern`, only those whose name it matches (a regular expression)."""
+    matches = re.compile(pattern)
+
+    def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
+        if matches.search(instruction.name):
+            write(f"{instruction.name} = {instruction.shape} {instruction.op.name} -> {describe(value)}")
+
+    return observe
+
+
+def describe(value: Value) -> str:
+    """A value on one line, long arrays shortened."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(describe, value))})"
+    if isinstance(value, np.ndarray):
+        return " ".join(np.array2string(value, threshold=8, edgeitems=3, precision=6).split())
+    return str(value)
+
+
+def check_nans(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+    """Raises `ExecutionError` at an instruction whose value has a NaN though none of its operands has."""
+    if _has_nan(value) and not any(map(_has_nan, operands)):
+        source = instruction.metadata
+        line = f" at {source.source_file}:{source.source_line}" if source and source.source_file else ""
+        where = f"{instruction.name} ({instruction.op.name}){line}"
+        given = "; ".join(f"operand {i} = {describe(o)}" for i, o in enumerate(operands))
+        raise ExecutionError(f"{where} is the first to make a NaN: {describe(value)}; {given or 'it has no operands'}")
+
+
+def _has_nan(value: Value) -> bool:
+    return any(_is_inexact(leaf) and bool(np.isnan(leaf).any()) for leaf in leaves(value))
+
+
+def _is_inexact(array: np.ndarray[Any, Any]) -> bool:
+    return array.dtype.kind in "fcV"
+
+
+def both(*observers: Observer) -> Observer:
+    """One observer that calls several in turn."""
+
+    def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        for observer in observers:
+            observer(instruction, operands, value)
+
+    return observe

@@ -1,0 +1,301 @@
+"""How equal two results must be: the one table of tolerances, by class of operation and element type.
+
+Owns the table, the distance in units in the last place and the message of a failed comparison; knows no
+instructions, backends or peers. A change of the table needs a measured reason.
+
+Distances are measured against the expected value as given: an expected array wider than the element type
+(float64 for an f32 result) is not rounded first, so that "4 ULP from the float64 result" means just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xlapy.testing.random_values import is_integer
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What one rule allows.
+
+    ulps: units in the last place of the expected value, by dtype name; `narrow_ulps` serves types not named
+    there.
+    signed_zero: -0 and +0 differ. sums: the bound is 2 eps sqrt(terms) magnitude instead of ULPs.
+    relative: the bound is this many eps of |expected| plus the array's largest finite |expected|, instead of
+    ULPs.
+    """
+
+    ulps: tuple[tuple[str, float], ...] = ()
+    narrow_ulps: float = 0.0
+    signed_zero: bool = False
+    sums: bool = False
+    relative: float = 0.0
+
+    def ulps_of(self, dtype: np.dtype[Any]) -> float:
+        return dict(self.ulps).get(dtype.name, self.narrow_ulps)
+
+
+# Integers and booleans are compared exactly by every rule.
+TOLERANCES: dict[str, Tolerance] = {
+    # movement, comparison, bit operations: the same bits, but any NaN equals any NaN
+    "bits": Tolerance(signed_zero=True),
+    # correctly rounded operations, and those that choose one of their operands
+    "exact": Tolerance(),
+    # functions: types narrower than f32 are computed in f32 and rounded once
+    "elementwise": Tolerance((("float32", 4.0), ("float64", 4.0), ("complex64", 8.0), ("complex128", 8.0)), 1.0),
+    # sums and dots in any order
+    "accumulation": Tolerance(sums=True),
+    # a whole program compared with another implementation of it
+    "program": Tolerance(relative=2048.0),
+}
+
+_OPERATIONS_OF_RULE: dict[str, str] = {
+    "bits": """
+        bitcast bitcast-convert broadcast concatenate constant copy dynamic-slice dynamic-update-slice gather
+        get-tuple-element iota pad parameter reshape reverse slice transpose tuple select sort compare
+        is-finite and or xor not negate abs real imag complex shift-left shift-right-arithmetic
+        shift-right-logical popcnt
+        count-leading-zeros all-gather all-to-all collective-permute collective-broadcast opt-barrier""",
+    "exact": """
+        add subtract multiply divide remainder sqrt floor ceil round-nearest-afz round-nearest-even maximum
+        minimum
+        clamp sign convert reduce-precision""",
+    "accumulation": """
+        dot convolution reduce reduce-window scatter select-and-scatter ragged-dot all-reduce reduce-scatter
+        batch-norm-training batch-norm-inference batch-norm-grad fft cholesky triangular-solve""",
+}
+RULE_OF_OPERATION: dict[str, str] = {
+    name: rule for rule, names in _OPERATIONS_OF_RULE.items() for name in names.split()
+}
+
+
+def rule_of_operation(opcode: str, dtype: Any) -> str:
+    """The rule for one operation on operands of `dtype`; complex products and quotients are not exact."""
+    if np.dtype(dtype).kind == "c" and opcode in ("abs", "multiply", "divide", "sqrt", "sign"):
+        return "elementwise"
+    return RULE_OF_OPERATION.get(opcode, "elementwise")
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    element_type: Any = None,
+    rule: str = "elementwise",
+    *,
+    terms: int = 1,
+    magnitude: Any = None,
+    flush_denormals: bool = False,
+    where: str = "result",
+) -> None:
+    """Raises AssertionError unless `actual` equals `expected` by `rule` (a key of TOLERANCES).
+
+    Tuples are compared leaf by leaf; None stands for a token. `element_type` (a dtype) defaults to that of
+    `actual` and must equal it. `terms` and `magnitude` (the sum of absolute terms, broadcastable to the
+    result; default |expected|) bound sums. `flush_denormals` reads numbers below the smallest normal as 0 on
+    both sides. NaN equals NaN.
+    """
+    if isinstance(expected, tuple | list):
+        if not isinstance(actual, tuple | list) or len(actual) != len(expected):
+            raise AssertionError(f"{where}: expected a tuple of {len(expected)}, got {_describe(actual)}")
+        for index, (left, right) in enumerate(zip(actual, expected, strict=True)):
+            assert_close(
+                left, right, None, rule, terms=terms, magnitude=magnitude, flush_denormals=flush_denormals,
+                where=f"{where}[{index}]",
+            )  # fmt: skip
+        return
+    if actual is None or expected is None:
+        if actual is not expected:
+            raise AssertionError(f"{where}: expected {_describe(expected)}, got {_describe(actual)}")
+        return
+    left, right = np.asarray(actual), np.asarray(expected)
+    dtype = left.dtype if element_type is None else np.dtype(element_type)
+    if left.dtype != dtype or left.shape != right.shape:
+        expectation = f"{dtype.name}{list(right.shape)}"
+        raise AssertionError(f"{where}: expected {expectation}, got {left.dtype.name}{list(left.shape)}")
+    _assert_arrays(left, right, dtype, rule, _bound_of_sum(dtype, terms, magnitude, right), flush_denormals, where)
+
+
+def ulp_distance(actual: Any, expected: Any, dtype: Any, flush_denormals: bool = False) -> Array:
+    """|actual - expected| in units in the last place of `expected` in the real floating type `dtype`, as
+    float64.
+
+    NaN against NaN is 0, against a number inf. An infinity counts as the next number after the largest finite
+    one.
+    """
+    target = np.dtype(dtype)
+    got, want = _clip_infinite(_widened(actual), target), _clip_infinite(_widened(expected), target)
+    distance = _plain_distance(got, want, target)
+    if flush_denormals:
+        distance = np.minimum(distance, _plain_distance(_flushed(got, target), _flushed(want, target), target))
+    return distance.astype(np.float64)
+
+
+def _assert_arrays(
+    actual: Array, expected: Array, dtype: np.dtype[Any], rule: str, bound: Array, flush: bool, where: str
+) -> None:
+    tolerance = TOLERANCES[rule]
+    if dtype == np.bool_ or is_integer(dtype):
+        bad, note, measure = _integers(actual) != _integers(expected), "equal", None
+    elif tolerance.sums or tolerance.relative:
+        limit = bound if tolerance.sums else _relative_bound(tolerance.relative, dtype, expected)
+        bad, measure = _outside(actual, expected, dtype, limit, flush)
+        note = f"within {np.max(limit, initial=0.0):.3g} of each other"
+    elif dtype.kind == "c" and tolerance.ulps_of(dtype):
+        limit = tolerance.ulps_of(dtype) * _epsilon(dtype) * np.abs(_finite(expected))
+        bad, measure = _outside(actual, expected, dtype, limit + float(_finfo(dtype).smallest_subnormal), flush)
+        note = f"within {tolerance.ulps_of(dtype):g} eps of |expected|"
+    else:
+        measure = _worst_part(actual, expected, dtype, flush)
+        bad = measure > tolerance.ulps_of(dtype)
+        note = f"within {tolerance.ulps_of(dtype):g} ULP"
+        if tolerance.signed_zero:
+            bad |= _zero_signs_differ(actual, expected, dtype, flush)
+            note = "the same bits"
+    if np.any(bad):
+        raise AssertionError(_message(actual, expected, dtype, np.asarray(bad), measure, f"{rule!r}: {note}", where))
+
+
+def _message(
+    actual: Array,
+    expected: Array,
+    dtype: np.dtype[Any],
+    bad: Array,
+    measure: Array | None,
+    rule: str,
+    where: str,
+) -> str:
+    places = np.argwhere(bad)
+    lines = [
+        f"{where}: {dtype.name}{list(actual.shape)}: {len(places)} of {actual.size} elements break the rule {rule}"
+    ]
+
+    def entry(what: str, index: tuple[int, ...]) -> str:
+        text = f"  {what} at {list(index)}: actual {actual[index]!s}, expected {expected[index]!s}"
+        real = dtype != np.bool_ and not is_integer(dtype) and dtype.kind != "c"
+        if real:
+            return f"{text}, {float(ulp_distance(actual[index], expected[index], dtype)):.6g} ULP"
+        return text if measure is None else f"{text}, distance {float(measure[index]):.6g}"
+
+    lines.append(entry("first", tuple(int(i) for i in places[0])))
+    if measure is not None and len(places) > 1:
+        worst = np.unravel_index(int(np.argmax(np.where(bad, measure, -1.0))), bad.shape)
+        lines.append(entry("worst", tuple(int(i) for i in worst)))
+    return "\n".join(lines)
+
+
+def _outside(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, flush: bool) -> tuple[Array, Array]:
+    """Where |actual - expected| exceeds `limit` in absolute terms; NaN and infinities must agree exactly."""
+    got, want = _widened(actual), _widened(expected)
+    with np.errstate(all="ignore"):
+        distance = np.abs(got - want).astype(np.float64)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+    if not flush:
+        return distance > limit, distance
+    return distance > np.asarray(limit) + 2 * float(_finfo(dtype).smallest_normal), distance
+
+
+def _worst_part(actual: Array, expected: Array, dtype: np.dtype[Any], flush: bool) -> Array:
+    parts = [ulp_distance(left, right, part, flush) for left, right, part in _parts(actual, expected, dtype)]
+    return np.maximum.reduce(parts)
+
+
+def _parts(actual: Array, expected: Array, dtype: np.dtype[Any]) -> Iterator[tuple[Array, Array, np.dtype[Any]]]:
+    """The real arrays of a pair: itself, or real and imaginary parts with their element type."""
+    if dtype.kind != "c":
+        yield actual, expected, dtype
+        return
+    part = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
+    yield actual.real, expected.real, part
+    yield actual.imag, expected.imag, part
+
+
+def _zero_signs_differ(actual: Array, expected: Array, dtype: np.dtype[Any], flush: bool) -> Array:
+    bad = np.zeros(actual.shape, bool)
+    for left, right, part in _parts(actual, expected, dtype):
+        got, want = _widened(left), _widened(right)
+        if flush:
+            got, want = _flushed(got, part), _flushed(want, part)
+        bad |= (got == 0) & (want == 0) & (np.signbit(got) != np.signbit(want))
+    return bad
+
+
+def _plain_distance(got: Array, want: Array, dtype: np.dtype[Any]) -> Array:
+    finfo = _finfo(dtype)
+    _, exponents = np.frexp(np.where(np.isfinite(want), want, 1))
+    smallest = int(np.frexp(float(finfo.smallest_normal))[1])
+    # frexp's mantissa lies in [0.5, 1), so the leading bit of a number has the weight 2^(exponent - 1)
+    ulp = np.ldexp(np.ones_like(want), np.maximum(exponents, smallest) - 1 - int(finfo.nmant))
+    with np.errstate(all="ignore"):
+        distance = np.abs(got - want) / ulp
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def _clip_infinite(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Infinities, and wider values beyond the range, become the power of two after the largest finite number.
+
+    f64 results keep a range of their own only where the platform's long double is wider.
+    """
+    edge = np.ldexp(values.dtype.type(1), int(np.frexp(float(_finfo(dtype).max))[1]))
+    return np.clip(values, -edge, edge)
+
+
+def _flushed(values: Array, dtype: np.dtype[Any]) -> Array:
+    return np.where(
+        np.abs(values) < float(_finfo(dtype).smallest_normal),
+        np.copysign(values.dtype.type(0), values),
+        values,
+    )
+
+
+def _widened(values: Any) -> Array:
+    """Values in a type that holds them exactly with room for differences: float64, longdouble for float64 and wider."""
+    array = np.asarray(values)
+    if array.dtype.kind == "c":
+        return array.astype(np.clongdouble)
+    return array.astype(np.longdouble if array.dtype in (np.float64, np.longdouble) else np.float64)
+
+
+def _relative_bound(factor: float, dtype: np.dtype[Any], expected: Array) -> Array:
+    size = np.abs(_finite(expected))
+    return factor * _epsilon(dtype) * (size + np.max(size, initial=0.0))
+
+
+def _bound_of_sum(dtype: np.dtype[Any], terms: int, magnitude: Any, expected: Array) -> Array:
+    if dtype == np.bool_ or is_integer(dtype):
+        return np.zeros(())
+    size = np.abs(_finite(expected if magnitude is None else np.asarray(magnitude)))
+    return 2.0 * _epsilon(dtype) * float(np.sqrt(max(terms, 1))) * size
+
+
+def _finite(values: Array) -> Array:
+    wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+    return np.where(np.isfinite(wide), wide, 0.0)
+
+
+def _integers(values: Array) -> Array:
+    """Integers of any width (those of ml_dtypes have no comparisons with NumPy's) as Python-exact 64-bit numbers."""
+    unsigned = values.dtype.name.startswith("uint")
+    return values if values.dtype.kind == "b" else values.astype(np.uint64 if unsigned else np.int64)
+
+
+def _finfo(dtype: np.dtype[Any]) -> Any:
+    return ml_dtypes.finfo(dtype)
+
+
+def _epsilon(dtype: np.dtype[Any]) -> float:
+    return float(_finfo(dtype).eps)
+
+
+def _describe(value: Any) -> str:
+    if value is None:
+        return "a token"
+    return f"a tuple of {len(value)}" if isinstance(value, tuple | list) else f"{np.asarray(value).dtype.name} array"

@@ -1,0 +1,130 @@
+"""Random test inputs of every element type, with the values that break programs mixed in.
+
+Owns nothing but the drawing of arrays; knows no shapes, instructions or tolerances. The caller brings the
+generator, so equal seeds give equal arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+_SPECIAL_SHARE = 8  # one element in eight is a special value
+
+
+def random_array(
+    dimensions: Sequence[int],
+    dtype: Any,
+    rng: np.random.Generator,
+    special: bool = True,
+    denormals: bool = False,
+) -> np.ndarray[Any, Any]:
+    """An array of `dimensions` and `dtype` (any NumPy or ml_dtypes element type of XLA).
+
+    `special=False`: finite values of moderate size (floats from the normal distribution, integers within
+    +-100 or the range of a narrower type). `special=True`: floats over many magnitudes and integers over the
+    whole range, one element in eight (at least one, if there is any) replaced by NaN, an infinity, a zero of
+    either sign, the largest and smallest normal numbers, or an integer extreme. `denormals=True` adds
+    denormals to the specials; they are apart because XLA:CPU flushes them.
+    """
+    target = np.dtype(dtype)
+    shape = tuple(dimensions)
+    if target == np.bool_:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if target.kind == "c":
+        part = np.dtype(np.float32 if target == np.complex64 else np.float64)
+        real, imag = (random_array(shape, part, rng, special, denormals) for _ in range(2))
+        return _complex_array(real, imag, target)
+    if is_integer(target):
+        return _random_integers(shape, target, rng, special)
+    return _random_floats(shape, target, rng, special, denormals)
+
+
+def special_values(dtype: Any, denormals: bool = False) -> np.ndarray[Any, Any]:
+    """The special values of an integer or floating element type, as a vector of it, without duplicates."""
+    target = np.dtype(dtype)
+    if is_integer(target):
+        low, high = _limits(target)
+        return np.array(sorted({low, low + 1, -1 if low < 0 else 0, 0, 1, high - 1, high}), dtype=object).astype(target)
+    finfo = ml_dtypes.finfo(target)
+    normal, largest = float(finfo.smallest_normal), float(finfo.max)
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        normal,
+        -normal,
+        largest,
+        -largest,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+    ]
+    if denormals:
+        values += [float(finfo.smallest_subnormal), -float(finfo.smallest_subnormal), normal / 2]
+    with np.errstate(all="ignore"):
+        return np.array(values, np.float64).astype(target)
+
+
+def is_integer(dtype: Any) -> bool:
+    """Whether `dtype` is an integer element type, those of ml_dtypes included; bool is none."""
+    target = np.dtype(dtype)
+    return target.kind in "iu" or target.name.startswith(("int", "uint"))
+
+
+def _limits(target: np.dtype[Any]) -> tuple[int, int]:
+    info: Any = ml_dtypes.iinfo(target)
+    return int(info.min), int(info.max)
+
+
+def _random_integers(
+    shape: tuple[int, ...], target: np.dtype[Any], rng: np.random.Generator, special: bool
+) -> np.ndarray[Any, Any]:
+    low, high = _limits(target)
+    if not special:
+        return rng.integers(max(low, -100), min(high, 100), shape, endpoint=True).astype(target)
+    wide = np.uint64 if low == 0 else np.int64
+    values = rng.integers(low, high, shape, dtype=wide, endpoint=True).astype(target)
+    small = rng.integers(max(low, -4), min(high, 4), shape, endpoint=True).astype(target)
+    return _sprinkle(np.where(rng.random(shape) < 0.5, values, small), special_values(target), rng)
+
+
+def _random_floats(
+    shape: tuple[int, ...], target: np.dtype[Any], rng: np.random.Generator, special: bool, denormals: bool
+) -> np.ndarray[Any, Any]:
+    values = rng.standard_normal(shape)
+    if special:
+        exponents = rng.integers(-8, 9, shape)
+        values = np.ldexp(values, np.where(rng.random(shape) < 0.5, exponents, 0))
+    finfo = ml_dtypes.finfo(target)
+    values = np.clip(values, float(finfo.min), float(finfo.max))
+    if not denormals:
+        values = np.where(np.abs(values) < float(finfo.smallest_normal), float(finfo.smallest_normal), values)
+    with np.errstate(all="ignore"):
+        array = np.asarray(values.astype(target))
+    return _sprinkle(array, special_values(target, denormals), rng) if special else array
+
+
+def _sprinkle(
+    array: np.ndarray[Any, Any], specials: np.ndarray[Any, Any], rng: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    """Replaces a share of the elements by special values drawn at random."""
+    flat = np.array(array).reshape(-1)
+    count = min(flat.size, max(1, flat.size // _SPECIAL_SHARE))
+    places = rng.choice(flat.size, count, replace=False) if flat.size else np.zeros(0, np.int64)
+    flat[places] = specials[rng.integers(0, specials.size, count)]
+    return flat.reshape(np.shape(array))
+
+
+def _complex_array(
+    real: np.ndarray[Any, Any], imag: np.ndarray[Any, Any], target: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """Assembles the parts without arithmetic, which would turn an infinite part into NaN."""
+    result = np.empty(real.shape, target)
+    result.real = real
+    result.imag = imag
+    return result

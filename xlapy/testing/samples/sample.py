@@ -1,0 +1,37 @@
+"""A sample: one small, legal HLO module, and the road to all of them.
+
+Samples feed the round-trip, verifier, fuzzing and differential tests. Must not know: what the tests do with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+
+FAMILIES = (
+    "elementwise", "sources", "movement", "contraction", "convolution", "reduction", "indexing", "sorting", "control",
+    "tuples", "collectives", "transfer", "random", "linalg", "normalization", "custom",
+)  # fmt: skip
+"""The families of operations; each has a module of samples, and a file in the folder of every consumer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A named HLO module; `note` says what is particular about it."""
+
+    name: str
+    text: str
+    note: str = ""
+
+
+def samples_of(family: str) -> list[Sample]:
+    """The samples of one family."""
+    module = import_module(f"xlapy.testing.samples.{family}")
+    return list(module.SAMPLES)
+
+
+def all_samples() -> Iterator[Sample]:
+    """Every sample, family by family; a family is loaded when its turn comes."""
+    for family in FAMILIES:
+        yield from samples_of(family)
