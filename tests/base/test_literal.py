@@ -73,7 +73,8 @@ def test_of_with_an_element_type():
         (1, TUPLE, "tuple is not the element type of an array"),
         (2**70, None, "does not make an array of numbers"),
         ([[1], [1, 2]], None, "does not make an array"),
-        ("text", None, "no element type has the dtype"),
+        ("text", None, "does not make an array of numbers"),
+        ("3", S32, "does not make an array of numbers"),
     ],
 )
 def test_of_refuses(value, element_type, message):

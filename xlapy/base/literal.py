@@ -224,7 +224,7 @@ def _as_array(value: Any) -> Array:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{value!r} does not make an array: {error}") from error
-    if array.dtype == object:
+    if array.dtype.kind in "OUSMm":  # objects, text, dates
         raise InvalidArgumentError(f"{value!r} does not make an array of numbers")
     return array
 

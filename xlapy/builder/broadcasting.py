@@ -12,6 +12,7 @@ f32[1,2] -> f32[2] -> f32[4,2].
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import index
 
 import numpy as np
@@ -59,14 +60,15 @@ def _repeated_scalar(literal: Literal) -> Literal | None:
         return None
     elements = literal.array.reshape(-1)
     rows = elements.view(np.uint8).reshape(elements.size, -1)
-    return Literal.array_of(elements[0].reshape(())) if bool((rows == rows[0]).all()) else None
+    return Literal.array_of(elements[:1].reshape(())) if bool((rows == rows[0]).all()) else None
 
 
-def constants_like(builder: XlaBuilder, values: Sequence[Operand]) -> list[XlaOp]:
+def constants_like(builder: XlaBuilder, *values: Operand) -> list[XlaOp]:
     """The values with those that are not XlaOps made constants of the element type of the first that is one."""
-    reference = next(value for value in values if isinstance(value, XlaOp))
-    if all(isinstance(value, XlaOp) for value in values):
-        return [value for value in values if isinstance(value, XlaOp)]
+    given = [value for value in values if isinstance(value, XlaOp)]
+    if len(given) == len(values):
+        return given
+    reference = given[0]
     if not reference.shape.is_array:
         raise ShapeError(f"takes arrays beside plain values, operand {reference.name} is {reference.shape.brief}")
     return [constant_of(builder, value, reference.element_type) for value in values]
@@ -75,13 +77,16 @@ def constants_like(builder: XlaBuilder, values: Sequence[Operand]) -> list[XlaOp
 # -- two operands of an elementwise op
 
 
-def broadcast_operands(name: str, lhs: XlaOp, rhs: XlaOp, broadcast_dimensions: Sequence[int]) -> tuple[XlaOp, XlaOp]:
-    """Both operands with the dimensions of the result of a binary op.
+def broadcast_operands(
+    name: str, operands: Sequence[XlaOp], broadcast_dimensions: Sequence[int]
+) -> tuple[XlaOp, XlaOp]:
+    """The two operands with the dimensions of the result of a binary op.
 
     Equal ranks: `broadcast_dimensions` is empty or the identity. Different ranks: it maps each dimension of the operand
     of lower rank to one of the other, strictly increasing; a scalar needs none. Matched dimensions are equal, or one
     of them is 1. Raises ShapeError otherwise.
     """
+    lhs, rhs = operands
     if lhs.shape is rhs.shape and not broadcast_dimensions and lhs.shape.is_array:
         return lhs, rhs
     mapped = as_ints("broadcast_dimensions", broadcast_dimensions)
@@ -108,30 +113,28 @@ def _merge_equal_ranks(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: 
             f"{name} of operands of equal rank, {lhs.brief} and {rhs.brief}, takes no broadcast_dimensions "
             f"(or the identity), given {list(broadcast_dimensions)}"
         )
-    sizes: list[int] = []
-    for dimension, (a, b) in enumerate(zip(lhs.dimensions, rhs.dimensions, strict=True)):
-        if a != b and a != 1 and b != 1:
-            raise ShapeError(
-                f"{name} of {lhs.brief} and {rhs.brief}: dimension {dimension} has sizes {a} and {b}; "
-                "they must be equal, or one of them 1"
-            )
-        sizes.append(b if a == 1 else a)
-    return tuple(sizes)
+    return tuple([_merge_dimension(name, lhs, d, rhs, d) for d in range(lhs.rank)])
 
 
 def _merge_different_ranks(name: str, lower: Shape, higher: Shape, broadcast_dimensions: Ints) -> Ints:
     _check_mapping(name, lower, higher, broadcast_dimensions)
     sizes = list(higher.dimensions)
-    for dimension, (target, size) in enumerate(zip(broadcast_dimensions, lower.dimensions, strict=True)):
-        matched = sizes[target]
-        if size != matched and size != 1 and matched != 1:
-            raise ShapeError(
-                f"{name}: dimension {dimension} of {lower.brief} has size {size} and is mapped to dimension {target} "
-                f"of {higher.brief}, of size {matched}; they must be equal, or one of them 1"
-            )
-        _check_dynamic(name, lower, dimension, higher, target)
-        sizes[target] = size if matched == 1 else matched
+    for dimension, target in enumerate(broadcast_dimensions):
+        sizes[target] = _merge_dimension(name, lower, dimension, higher, target)
     return tuple(sizes)
+
+
+def _merge_dimension(name: str, left: Shape, i: int, right: Shape, j: int) -> int:
+    """The size of the result where dimension i of one operand meets dimension j of the other."""
+    a, b = left.dimensions[i], right.dimensions[j]
+    if a == b:
+        return a
+    where = f"{name}: dimension {i} of {left.brief} has size {a} and meets dimension {j} of {right.brief}, of size {b}"
+    if a != 1 and b != 1:
+        raise ShapeError(f"{where}; they must be equal, or one of them 1")
+    if (left if a == 1 else right).dynamic_dimensions[i if a == 1 else j]:
+        raise ShapeError(f"{where}; a dimension of size 1 is repeated only if it is static")
+    return b if a == 1 else a
 
 
 def _check_mapping(name: str, lower: Shape, higher: Shape, broadcast_dimensions: Ints) -> None:
@@ -149,24 +152,13 @@ def _check_mapping(name: str, lower: Shape, higher: Shape, broadcast_dimensions:
     for dimension in given:
         if not 0 <= dimension < higher.rank:
             raise ShapeError(
-                f"{name}: broadcast_dimensions {given} name dimension {dimension}, but {higher.brief} has rank {higher.rank}"
+                f"{name}: broadcast_dimensions {given} name dimension {dimension}, "
+                f"but {higher.brief} has rank {higher.rank}"
             )
-    if any(a >= b for a, b in zip(given, given[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(given)):
         raise ShapeError(
-            f"{name}: broadcast_dimensions must be strictly increasing, given {given} for {lower.brief} onto {higher.brief}"
-        )
-
-
-def _check_dynamic(name: str, lower: Shape, dimension: int, higher: Shape, target: int) -> None:
-    """A dynamic dimension may meet a static one of its bound, or of size 1."""
-    sizes = lower.dimensions[dimension], higher.dimensions[target]
-    flags = lower.dynamic_dimensions[dimension], higher.dynamic_dimensions[target]
-    if flags[0] == flags[1] or sizes[0] == sizes[1]:
-        return
-    if not any(size == 1 and not dynamic for size, dynamic in zip(sizes, flags, strict=True)):
-        raise ShapeError(
-            f"{name}: dimension {dimension} of {lower.brief} and dimension {target} of {higher.brief} "
-            "must both be dynamic or both static"
+            f"{name}: broadcast_dimensions must be strictly increasing, "
+            f"given {given} for {lower.brief} onto {higher.brief}"
         )
 
 

@@ -23,7 +23,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
+from xlapy.ops.attributes import Attributes
 from xlapy.ops.registry import OpDef
 
 
@@ -85,6 +85,8 @@ class XlaBuilder:
         result = self._root("build", root)
         self._check_parameters("build")
         edit.set_root(self._computation, result)
+        program = self._computation.program_shape
+        self._module.config.entry_computation_layout = ProgramShape(program.parameters, program.result)
         self._finished = True
         return XlaComputation(self._module)
 
@@ -94,7 +96,7 @@ class XlaBuilder:
         self,
         op: OpDef,
         operands: Sequence[XlaOp] = (),
-        attributes: Attributes = NO_ATTRIBUTES,
+        attributes: Attributes | None = None,
         computations: Sequence[XlaComputation] = (),
         *,
         shape: Shape | None = None,
@@ -102,7 +104,8 @@ class XlaBuilder:
     ) -> XlaOp:
         """Appends one instruction, with the user's line as its metadata.
 
-        Without `shape` the op infers it; a declared shape is judged by the op's rule. Called computations are copied
+        `attributes` default to the op's own defaults. Without `shape` the op infers it; a declared one is judged by the
+        op's rule. Called computations are copied
         into the builder's module, each once. Raises BuilderError, as `OperandError` if the op refuses the operands.
         """
         self._check_open(op.name)
@@ -110,6 +113,7 @@ class XlaBuilder:
             self._check_owned(op.name, operand)
         for computation in computations:
             _check_computation(op.name, computation)
+        attributes = op.attributes.make() if attributes is None else attributes
         result = _judged(op, operands, attributes, computations, shape)
         inputs = [operand.instruction for operand in operands]
         called = [self._import(computation) for computation in computations]
@@ -128,7 +132,7 @@ class XlaBuilder:
     def building(self, name: str) -> Transaction:
         """`with builder.building("add"):` around a call of several steps: all of them happen, or none.
 
-        A ShapeError or InvalidArgumentError raised inside leaves as a BuilderError at the user's line, in the name given.
+        A ShapeError or InvalidArgumentError raised inside leaves as a BuilderError at the user's line.
         """
         return Transaction(self, name)
 
@@ -148,7 +152,7 @@ class XlaBuilder:
 
     def _check_owned(self, name: str, operand: XlaOp) -> None:
         if not isinstance(operand, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]
-            fail(name, f"takes XlaOp operands, given {type(operand).__name__} {operand!r}; ops.constant makes one of a value")
+            fail(name, f"takes XlaOps, given {type(operand).__name__} {operand!r}; ops.constant makes one of a value")
         if operand.builder is not self:
             fail(
                 name,
@@ -230,7 +234,7 @@ def _judged(
 def append(
     op: OpDef,
     operands: Sequence[XlaOp],
-    attributes: Attributes = NO_ATTRIBUTES,
+    attributes: Attributes | None = None,
     computations: Sequence[XlaComputation] = (),
     *,
     shape: Shape | None = None,
@@ -241,11 +245,11 @@ def append(
 
 def builder_of(name: str, operands: Sequence[object]) -> XlaBuilder:
     """The builder of the first XlaOp among operands that may be plain values too; `BuilderError` if there is none."""
-    for operand in operands:
-        if isinstance(operand, XlaOp):
-            return operand.builder
-    given = ", ".join(type(operand).__name__ for operand in operands) or "nothing"
-    fail(name, f"needs an XlaOp among its operands, given {given}")
+    found = next((operand for operand in operands if isinstance(operand, XlaOp)), None)
+    if found is None:
+        given = ", ".join(type(operand).__name__ for operand in operands) or "nothing"
+        fail(name, f"needs an XlaOp among its operands, given {given}")
+    return found.builder
 
 
 def fail(name: str, message: str) -> NoReturn:

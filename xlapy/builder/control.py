@@ -18,7 +18,7 @@ from xlapy.ops.control import ADD_DEPENDENCY, AFTER_ALL, CALL, CONDITIONAL, OPT_
 
 def call(builder: XlaBuilder, computation: XlaComputation, operands: Sequence[XlaOp]) -> XlaOp:
     """The result of `computation` for the operands, which have the shapes of its parameters."""
-    return builder.append(CALL, operands, CallAttributes.make(), (computation,))
+    return builder.append(CALL, operands, computations=(computation,))
 
 
 def composite_call(
@@ -67,9 +67,9 @@ def conditional(
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """The result of one of several computations, each of one parameter, all of one result shape.
 
-    With a scalar PRED `predicate`: `true_computation(true_operand)` or `false_computation(false_operand)`. With a scalar
-    S32 `branch_index` i: `branch_computations[i](branch_operands[i])`; an index out of range takes the last branch.
-    Only the chosen computation runs. Raises BuilderError if the shapes do not fit.
+    With a scalar PRED `predicate`: `true_computation(true_operand)` or `false_computation(false_operand)`. With a
+    scalar S32 `branch_index` i: `branch_computations[i](branch_operands[i])`; an index out of range takes the last
+    branch. Only the chosen computation runs. Raises BuilderError if the shapes do not fit.
     """
     if len(arguments) + len(named) == 5:
         return _conditional_on_predicate(*arguments, **named)
@@ -104,6 +104,9 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 
 def after_all(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
     """A token that is ready when all the given ones are. Raises BuilderError for operands that are no tokens."""
+    for number, token in enumerate(tokens):
+        if not token.shape.is_token:
+            fail("after-all", f"takes tokens, operand {number} is {token.shape.brief}")
     return builder.append(AFTER_ALL, tokens)
 
 

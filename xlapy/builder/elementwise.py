@@ -1,14 +1,14 @@
 """Elementwise operations: arithmetic, comparison, selection, conversion.
 
 Owns: the builder functions of `ops/elementwise.py`. Must not know: how instructions are stored.
-Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison operations",
-Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex, Conj of the specification.
+Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
+operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex, Conj of the specification.
 
 Operands are arrays: XlaOps, or plain values (Python numbers, NumPy arrays, Literals), which become constants of the
 other operand's element type; at least one must be an XlaOp. Binary functions broadcast as `builder/broadcasting.py`
-says: scalars always, equal ranks along dimensions of size 1, different ranks by `broadcast_dimensions`, which gives for
-each dimension of the operand of lower rank the dimension of the other that it matches. Both element types must be the same.
-Every function raises `BuilderError` at the caller's line when the operands do not fit.
+says: scalars always, equal ranks along dimensions of size 1, different ranks by `broadcast_dimensions`, which gives
+for each dimension of the operand of lower rank the dimension of the other that it matches. The element types of both
+are the same. Every function raises `BuilderError` at the caller's line when the operands do not fit.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from typing import Any, TypeAlias
 
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
-from xlapy.base.shape import Shape
 from xlapy.builder import tuples
 from xlapy.builder.broadcasting import broadcast_operands, broadcast_scalar, constant_of, constants_like
 from xlapy.builder.builder import append, builder_of
 from xlapy.builder.op import Operand, XlaOp
 from xlapy.ops import elementwise as defs
-from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
 from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
 from xlapy.ops.registry import OpDef
 
@@ -39,13 +37,11 @@ def element_type_of(value: ElementType) -> PrimitiveType:
     return PrimitiveType.from_text(value) if isinstance(value, str) else PrimitiveType.from_dtype(value)
 
 
-def _binary(
-    op: OpDef, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int], attributes: Attributes = NO_ATTRIBUTES
-) -> XlaOp:
+def _binary(op: OpDef, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int]) -> XlaOp:
     builder = builder_of(op.name, (lhs, rhs))
     with builder.building(op.name):
-        left, right = broadcast_operands(op.name, *constants_like(builder, (lhs, rhs)), broadcast_dimensions)
-        return builder.append(op, (left, right), attributes)
+        left, right = broadcast_operands(op.name, constants_like(builder, lhs, rhs), broadcast_dimensions)
+        return builder.append(op, (left, right))
 
 
 # -- unary
@@ -339,9 +335,10 @@ def compare(
     builder = builder_of("compare", (lhs, rhs))
     with builder.building("compare"):
         attributes = CompareAttributes.make(
-            direction=_member(ComparisonDirection, direction), type=None if type is None else _member(ComparisonType, type)
+            direction=_member(ComparisonDirection, direction),
+            type=None if type is None else _member(ComparisonType, type),
         )
-        left, right = broadcast_operands("compare", *constants_like(builder, (lhs, rhs)), broadcast_dimensions)
+        left, right = broadcast_operands("compare", constants_like(builder, lhs, rhs), broadcast_dimensions)
         return builder.append(defs.COMPARE, (left, right), attributes)
 
 
@@ -429,7 +426,7 @@ def clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
     """min(max(operand, min), max) of ordered elements; a scalar beside arrays is broadcast, other shapes are equal."""
     builder = builder_of("clamp", (min, operand, max))
     with builder.building("clamp"):
-        return builder.append(defs.CLAMP, _broadcast_scalars(constants_like(builder, (min, operand, max))))
+        return builder.append(defs.CLAMP, _broadcast_scalars(constants_like(builder, min, operand, max)))
 
 
 def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
@@ -441,7 +438,7 @@ def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
     with builder.building("select"):
         predicate = constant_of(builder, pred, PRED)
         if isinstance(on_true, XlaOp) or isinstance(on_false, XlaOp):
-            values = constants_like(builder, (on_true, on_false))
+            values = constants_like(builder, on_true, on_false)
         else:
             values = [constant_of(builder, on_true), constant_of(builder, on_false)]
         if values[0].shape.is_tuple:
@@ -481,7 +478,8 @@ def convert_element_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
         target = element_type_of(new_element_type)
         if operand.element_type.is_complex and not target.is_complex:
             operand = real(operand)
-        return append(defs.CONVERT, (operand,), shape=_with_element_type("convert", operand.shape, target))
+        defs.require_array("convert", operand.shape)
+        return append(defs.CONVERT, (operand,), shape=operand.shape.with_element_type(target))
 
 
 def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp:
@@ -492,20 +490,14 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
     """
     with builder_of("bitcast-convert", (operand,)).building("bitcast-convert"):
         target = element_type_of(new_element_type)
-        shape = _with_element_type("bitcast-convert", operand.shape, target)
-        dimensions = defs.bitcast_convert_dimensions(operand.shape, target)
-        if dimensions != shape.dimensions:
-            dynamic = (*shape.dynamic_dimensions, False)[: len(dimensions)]
-            shape = shape.with_dimensions(dimensions, dynamic)
+        defs.require_array("bitcast-convert", operand.shape)
+        if not target.is_array:
+            raise ShapeError(f"bitcast-convert makes an array, given the element type {target}")
+        shape = defs.bitcast_convert_shape(operand.shape, target)
         return append(defs.BITCAST_CONVERT, (operand,), shape=shape)
 
 
-def _with_element_type(name: str, shape: Shape, target: PrimitiveType) -> Shape:
-    defs.require_array(name, shape)
-    return shape.with_element_type(target)
-
-
 def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
-    """Floating-point elements rounded to a format of `exponent_bits` >= 1 and `mantissa_bits` >= 0, in their own type."""
+    """Floating-point elements, in their own type, rounded to `exponent_bits` >= 1 and `mantissa_bits` >= 0."""
     attributes = ReducePrecisionAttributes.make(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
     return append(defs.REDUCE_PRECISION, (operand,), attributes)

@@ -1,8 +1,8 @@
 """Moving elements: broadcast, reshape, transpose, slices, padding, concatenation, dynamic sizes.
 
 Owns: the builder functions of `ops/movement.py`. Must not know: layouts, except that a bitcast may declare one.
-Source: Broadcast, BroadcastInDim, Reshape, DynamicReshape, Collapse, Transpose, Rev, ConcatInDim (Concatenate), Slice, Pad,
-DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
+Source: Broadcast, BroadcastInDim, Reshape, DynamicReshape, Collapse, Transpose, Rev, ConcatInDim (Concatenate), Slice,
+Pad, DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
 
 Dimension numbers count from 0; lists of sizes and dimensions are integers. Every function raises `BuilderError` at the
 caller's line when its arguments do not fit.
@@ -73,14 +73,14 @@ def _check_broadcast(operand: Shape, result: Shape, mapped: tuple[int, ...]) -> 
         raise ShapeError(f"needs one entry of broadcast_dimensions a dimension of the operand, given {given}")
     for dimension, target in enumerate(mapped):
         if not 0 <= target < result.rank:
-            raise ShapeError(f"broadcast_dimensions name dimension {target}, the result has rank {result.rank}, given {given}")
+            raise ShapeError(f"dimension {target} is no dimension of the result, given broadcast_dimensions {given}")
         if dimension and mapped[dimension - 1] >= target:
             raise ShapeError(f"broadcast_dimensions must be strictly increasing, given {given}")
         size = operand.dimensions[dimension]
         if size not in (1, result.dimensions[target]):
             raise ShapeError(
-                f"operand dimension {dimension} has size {size}, result dimension {target} {result.dimensions[target]}; "
-                f"they must be equal, or the first 1; broadcast_dimensions {given}"
+                f"operand dimension {dimension} has size {size} and result dimension {target} "
+                f"{result.dimensions[target]}; they must be equal, or the first 1; broadcast_dimensions {given}"
             )
 
 
@@ -93,7 +93,8 @@ def reshape(operand: XlaOp, dimensions: Sequence[int], inferred_dimension: int =
     with builder_of("reshape", (operand,)).building("reshape"):
         sizes = as_ints("dimensions", dimensions)
         shape = defs.reshaped(operand.shape, sizes, inferred_dimension)
-        return append(defs.RESHAPE, (operand,), ReshapeAttributes.make(inferred_dimension=inferred_dimension), shape=shape)
+        attributes = ReshapeAttributes.make(inferred_dimension=inferred_dimension)
+        return append(defs.RESHAPE, (operand,), attributes, shape=shape)
 
 
 def reshape_with_inferred_dimension(operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int) -> XlaOp:
@@ -123,7 +124,8 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
             return operand
         first, last = merged[0], merged[-1]
         if merged != tuple(range(first, last + 1)):
-            raise ShapeError(f"collapse takes consecutive ascending dimensions, given {list(merged)} of {operand.shape.brief}")
+            given = f"{list(merged)} of {operand.shape.brief}"
+            raise ShapeError(f"collapse takes consecutive ascending dimensions, given {given}")
         sizes = operand.shape.dimensions
         return reshape(operand, (*sizes[:first], prod(sizes[first : last + 1]), *sizes[last + 1 :]))
 
@@ -168,7 +170,7 @@ def concat_in_dim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int
 def slice(
     operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> XlaOp:
-    """The elements from start (included) to limit (excluded) in steps of stride >= 1 (default 1), a triple a dimension."""
+    """Per dimension the elements from start (included) to limit (excluded) in steps of stride >= 1 (default 1)."""
     with builder_of("slice", (operand,)).building("slice"):
         starts = as_ints("start_indices", start_indices)
         steps = (1,) * len(starts) if strides is None else as_ints("strides", strides)
@@ -195,7 +197,7 @@ def pad(operand: XlaOp, padding_value: Operand, padding_config: PaddingConfig | 
     builder = builder_of("pad", (operand,))
     with builder.building("pad"):
         attributes = PadAttributes.make(padding=_padding(padding_config))
-        return builder.append(defs.PAD, constants_like(builder, (operand, padding_value)), attributes)
+        return builder.append(defs.PAD, constants_like(builder, operand, padding_value), attributes)
 
 
 def _padding(config: PaddingConfig | Sequence[Sequence[int]]) -> PaddingConfig:
@@ -204,7 +206,7 @@ def _padding(config: PaddingConfig | Sequence[Sequence[int]]) -> PaddingConfig:
     rows = [as_ints("padding_config", row) for row in config]
     for row in rows:
         if len(row) not in (2, 3):
-            raise ShapeError(f"padding_config takes (low, high) or (low, high, interior) per dimension, given {list(row)}")
+            raise ShapeError(f"padding_config takes (low, high) or (low, high, interior), given {list(row)}")
     return PaddingConfig(tuple([PaddingDimension(*row) for row in rows]))
 
 
@@ -232,7 +234,7 @@ def dynamic_update_slice(operand: XlaOp, update: Operand, start_indices: Sequenc
     """The operand with `update`, of the same rank, written at run-time positions, clamped so that it lies inside."""
     builder = builder_of("dynamic-update-slice", (operand, update))
     with builder.building("dynamic-update-slice"):
-        arrays = constants_like(builder, (operand, update))
+        arrays = constants_like(builder, operand, update)
         return builder.append(defs.DYNAMIC_UPDATE_SLICE, [*arrays, *_indices(builder, start_indices)])
 
 
@@ -250,7 +252,7 @@ def copy(operand: XlaOp) -> XlaOp:
 
 
 def bitcast(operand: XlaOp, shape: Shape) -> XlaOp:
-    """The operand's memory read as another array shape of as many bytes, its layout included; for tools, not for users."""
+    """The operand's memory read as another array shape of as many bytes, its layout included; for tools."""
     return append(defs.BITCAST, (operand,), shape=shape)
 
 

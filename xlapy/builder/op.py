@@ -201,9 +201,8 @@ class XlaOp:
         self._unknown("NumPy array; build the computation and run it")
 
     def _unknown(self, what: str) -> NoReturn:
-        raise BuilderError(
-            located(f"{self.instruction.name} {self.shape.brief} has no value before the program runs, so it has no {what}")
-        )
+        who = f"{self.instruction.name} {self.shape.brief}"
+        raise BuilderError(located(f"{who} has no value before the program runs, so it has no {what}"))
 
     # -- parts and conversions
 

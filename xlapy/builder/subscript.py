@@ -92,10 +92,12 @@ def _range(item: Any, shape: Shape, dimension: int) -> _Range:
 
 
 def _slice_range(item: slice, size: int) -> _Range:
+    if any(isinstance(bound, XlaOp) for bound in (item.start, item.stop, item.step)):
+        raise ShapeError("the bounds of a slice are integers; ops.dynamic_slice takes a run-time position")
     try:
         start, stop, step = item.indices(size)
     except (TypeError, ValueError) as error:
-        raise ShapeError(f"{item!r}: {error}; a run-time position takes ops.dynamic_slice") from None
+        raise ShapeError(f"{item!r}: {error}") from None
     count = len(range(start, stop, step))
     if not count:
         return _Range(0, 0)

@@ -13,7 +13,7 @@ from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 
 
 def tuple(builder: XlaBuilder, elements: Iterable[XlaOp]) -> XlaOp:
-    """The tuple of any number of values of any shape (other tuples and tokens too). Raises BuilderError for foreign ops."""
+    """The tuple of any number of values of any shape, other tuples and tokens included."""
     return builder.append(TUPLE, [*elements])
 
 

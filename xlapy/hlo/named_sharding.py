@@ -16,6 +16,8 @@ from xlapy.hlo.metadata import METADATA
 from xlapy.ops.attributes import Reader
 from xlapy.ops.mesh import AxisRef, Mesh, check_axes, read_axes, read_axis, read_mesh
 
+Axes = tuple[AxisRef, ...]
+
 _WORD = re.compile(r"(replicated|unreduced|manual)\b(\s*=)?")
 _REDUCTION = re.compile(r"(?:sum|max|min)\b")
 _METADATA = re.compile(r",\s*metadata\s*=")
@@ -140,8 +142,21 @@ def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
             reduction, axes[word[1]] = _read_unreduced(reader, mesh)
         else:
             axes[word[1]] = _read_checked(reader, mesh)
-    named = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
-    return NamedSharding(mesh, NamedForm.DIMENSIONS, tuple(dimensions), *named, reduction, metadata)
+    named = [axes.get(word, ()) for word in ("replicated", "unreduced", "manual")]
+    form = NamedForm.DIMENSIONS if dimensions else _short_form(mesh, *named)
+    if form is not NamedForm.DIMENSIONS:
+        return NamedSharding(mesh, form, reduction=reduction, metadata=metadata)
+    return NamedSharding(mesh, form, tuple(dimensions), *named, reduction, metadata)
+
+
+def _short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
+    """Without dimensions, no axes at all mean replicated, and all of them say one thing about everything."""
+    every = tuple(AxisRef(number) for number in range(len(mesh.axis_names)))
+    if not (replicated or unreduced or manual):
+        return NamedForm.REPLICATED
+    if unreduced == every and not (replicated or manual):
+        return NamedForm.UNREDUCED
+    return NamedForm.MANUAL if manual == every and not (replicated or unreduced) else NamedForm.DIMENSIONS
 
 
 def _read_dimension(reader: Reader, mesh: Mesh) -> DimensionSharding:

@@ -9,7 +9,7 @@ import re
 
 _SUFFIX = re.compile(r"(.+)\.(-?[0-9]+)", re.DOTALL)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.\-]")
-_TYPE_NAMES = frozenset(
+TYPE_NAMES = frozenset(
     "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128 token opaque opaque_type "
     "f8e5m2 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f4e2m1fn f8e8m0fnu f6e3m2fn f6e2m3fn".split()
 )
@@ -26,7 +26,7 @@ def sanitize(name: str) -> str:
         return "name"
     if not (clean[0].isalpha() or clean[0] == "_"):
         clean = "_" + clean[1:]
-    if clean in _TYPE_NAMES:
+    if clean in TYPE_NAMES:
         return clean + "_"
     if clean.startswith("__") and not clean.startswith("__xla_"):
         return "a" + clean[1:]

@@ -61,7 +61,8 @@ class Sharding:
         """On a tuple shape, one sharding of an array means that sharding for every leaf."""
         if not shape.is_tuple or self.kind is ShardingKind.TUPLE:
             return self
-        return Sharding(ShardingKind.TUPLE, elements=(self,) * sum(1 for _ in shape.leaves()))
+        leaves = sum(1 for _ in shape.leaves())  # an empty tuple counts as one leaf
+        return Sharding(ShardingKind.TUPLE, elements=(self,) * max(leaves, 1))
 
     def to_text(self, metadata: bool = True) -> str:
         """XLA's text, braces included; without metadata if `metadata` is false."""

@@ -70,8 +70,12 @@ def find_call_cycle(module: Module) -> list[Computation]:
 
 
 def called_computations(computation: Computation) -> list[Computation]:
-    """The computations called by the instructions, each once, in the order of the calls."""
-    return list(dict.fromkeys(called for instruction in computation for called in instruction.computations))
+    """The computations called by the instructions, each once, in the order in which XLA visits the calls."""
+    found: dict[Computation, None] = {}
+    for instruction in computation:
+        if instruction.computations:
+            found.update(dict.fromkeys(_calls(instruction)))
+    return list(found)
 
 
 def _cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
@@ -99,7 +103,7 @@ def _cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
 
 
 def computation_post_order(module: Module) -> list[Computation]:
-    """Every computation after those it calls, in the order in which XLA prints a module."""
+    """Every computation after those it calls; nearly the order in which XLA prints a module (see `print_order`)."""
     called = {callee for computation in module.computations for callee in called_computations(computation)}
     order: dict[Computation, None] = {}
     for root in module.computations:
@@ -123,3 +127,50 @@ def _visit_computation(root: Computation, order: dict[Computation, None]) -> Non
         else:
             entered.add(current)
             stack.extend(c for c in reversed(called_computations(current)) if c not in order and c not in entered)
+
+
+def print_order(module: Module) -> list[Computation]:
+    """The computations in the order in which XLA prints them.
+
+    XLA takes note of a computation when it meets the first call, not when it visits it: one that is called both by a
+    caller and by another callee of that caller may come after the latter.
+    """
+    called = {callee for computation in module.computations for callee in called_computations(computation)}
+    order: dict[Computation, None] = {}
+    for root in module.computations:
+        if root not in called:
+            _append_callees(root, order)
+            order[root] = None
+    for left_over in module.computations:  # part of a call cycle, which the verifier refuses
+        order.setdefault(left_over)
+    return list(order)
+
+
+def _append_callees(root: Computation, order: dict[Computation, None]) -> None:
+    noticed: set[Computation] = set()
+    for instruction in root:
+        stack = _notice(instruction, noticed)
+        while stack:
+            computation, remaining = stack[-1]
+            following = next(remaining, None)
+            if following is None:
+                stack.pop()
+                order.setdefault(computation)
+            else:
+                stack.extend(_notice(following, noticed))
+
+
+def _notice(instruction: Instruction, noticed: set[Computation]) -> list[tuple[Computation, Iterator[Instruction]]]:
+    """The callees of an instruction that were not met before, the first of them last."""
+    found: list[tuple[Computation, Iterator[Instruction]]] = []
+    for callee in reversed(_calls(instruction)):
+        if callee not in noticed:
+            noticed.add(callee)
+            found.append((callee, iter(callee)))
+    return found
+
+
+def _calls(instruction: Instruction) -> tuple[Computation, ...]:
+    """The callees in XLA's order: it keeps the body of a loop before its condition, although it prints it behind."""
+    called = instruction.computations
+    return called[::-1] if instruction.op.name == "while" else called

@@ -1,5 +1,49 @@
-"""The reference interpreter: the meaning of every operation, on NumPy arrays."""
+"""The reference interpreter: the meaning of every operation, on NumPy arrays.
 
+Importing it registers the rules of all families.
+"""
+
+from xlapy.interpreter import (
+    collectives,
+    contraction,
+    control,
+    convolution,
+    custom,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    normalization,
+    random,
+    reduction,
+    sorting,
+    sources,
+    transfer,
+    tuples,
+)
 from xlapy.interpreter.core import RULES, TOKEN, Context, Plan, evaluate_computation, make_plan
 
-__all__ = ["RULES", "TOKEN", "Context", "Plan", "evaluate_computation", "make_plan"]
+__all__ = [
+    "Context",
+    "Plan",
+    "RULES",
+    "TOKEN",
+    "collectives",
+    "contraction",
+    "control",
+    "convolution",
+    "custom",
+    "elementwise",
+    "evaluate_computation",
+    "indexing",
+    "linalg",
+    "make_plan",
+    "movement",
+    "normalization",
+    "random",
+    "reduction",
+    "sorting",
+    "sources",
+    "transfer",
+    "tuples",
+]

@@ -8,16 +8,18 @@ Must not know: which op applies the computation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from xlapy import ops
+from xlapy.base.errors import ExecutionError
+from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.traverse import ancestors
 from xlapy.interpreter.core import Array, Context, Value, evaluate_computation
+from xlapy.interpreter.elementwise_conversion import bitcast_array
 from xlapy.ops.registry import OpDef
 
 BatchedRule = Callable[[Context, Instruction, Sequence[Value]], Value]
@@ -30,13 +32,18 @@ def apply_scalars(context: Context, computation: Computation, arguments: Sequenc
     (a tuple of such arrays if the root is a tuple), of the root's element type.
     """
     shape = np.broadcast_shapes(*(argument.shape for argument in arguments))
-    if not _is_scalar_program(computation):
+    applies = context.batchable.get(computation)
+    if applies is None:
+        applies = context.batchable[computation] = _is_batchable(computation)
+    if not applies:
         return _apply_one_by_one(context, computation, arguments, shape)
     with np.errstate(all="ignore"):
         return _spread(_evaluate(context, computation, arguments), shape)
 
 
 def _evaluate(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
+    if context.cancelled.is_set():
+        raise ExecutionError(f"execution cancelled in {computation.name}")
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:
@@ -57,25 +64,31 @@ def monoid(computation: Computation) -> OpDef | None:
     return root.op if set(root.operands) == set(computation.parameters) else None
 
 
-def _is_scalar_program(computation: Computation) -> bool:
-    """Whether everything the root depends on is a scalar or a tuple of scalars, in called computations too."""
-    for instruction in ancestors([computation.root_instruction]):
+def _is_batchable(computation: Computation) -> bool:
+    """Whether each instruction, in called computations too, makes scalars and has a rule that serves many instances."""
+    for instruction in computation:
         if any(leaf.rank for _, leaf in instruction.shape.leaves()):
             return False
-        if not all(_is_scalar_program(called) for called in instruction.computations):
+        if not (instruction.op.elementwise or instruction.op in _SHARED or instruction.op in _RULES):
+            return False
+        if not all(_is_batchable(called) for called in instruction.computations):
             return False
     return True
 
 
-def _apply_one_by_one(context: Context, computation: Computation, arguments: Sequence[Array], shape: tuple[int, ...]) -> Value:
-    """The rare computation with arrays inside: no whole-array form exists for it, so each instance runs on its own."""
+def _apply_one_by_one(
+    context: Context, computation: Computation, arguments: Sequence[Array], shape: tuple[int, ...]
+) -> Value:
+    """The rare computation with arrays, random numbers or effects inside: each instance runs on its own, in order."""
     columns = [np.broadcast_to(argument, shape).reshape(-1) for argument in arguments]
-    count = columns[0].size if columns else 1
-    rows = [evaluate_computation(context, computation, [column[i : i + 1].reshape(()) for column in columns]) for i in range(count)]
+    rows = [
+        evaluate_computation(context, computation, [column[i : i + 1].reshape(()) for column in columns])
+        for i in range(math.prod(shape))
+    ]
     return _stack(rows, computation.root_instruction.shape, shape)
 
 
-def _stack(rows: list[Value], declared: Any, shape: tuple[int, ...]) -> Value:
+def _stack(rows: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
     if declared.is_tuple:
         return tuple(_stack([row[i] for row in rows], element, shape) for i, element in enumerate(declared.tuple_shapes))
     return np.array(rows, dtype=declared.dtype).reshape(shape)
@@ -118,6 +131,10 @@ def _put(target: Value, chosen: Array, value: Value) -> Value:
 # Ops whose rule on single values would not do
 
 
+def _bitcast(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return bitcast_array(values[0], instruction.shape.element_type)
+
+
 def _identity(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
     return values[0]
 
@@ -129,16 +146,18 @@ def _call(context: Context, instruction: Instruction, values: Sequence[Value]) -
 def _conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Each branch runs on the instances that take it; an index out of range takes the last."""
     shape = _shape_of(values)
-    selector = np.broadcast_to(values[0], shape)
     branches = instruction.computations
+    last = len(branches) - 1
+    selector = values[0]
     if selector.dtype == np.bool_:
         index = np.where(selector, 0, 1)
     else:
-        index = np.where((selector < 0) | (selector >= len(branches)), len(branches) - 1, selector)
+        index = np.where((selector < 0) | (selector > last), last, selector)
+    index = np.broadcast_to(index, shape)
     result: Value = None
     for number, branch in enumerate(branches):
         chosen = index == number
-        if chosen.any() or (number == len(branches) - 1 and result is None):
+        if chosen.any() or (number == last and result is None):
             argument = _take(_spread(values[1 + number], shape), chosen)
             result = _put(result, chosen, _spread(_evaluate(context, branch, [argument]), (int(chosen.sum()),)))
     return result
@@ -159,13 +178,21 @@ def _while(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 
 _RULES: dict[OpDef, BatchedRule] = {
+    ops.BITCAST: _bitcast,
+    ops.BITCAST_CONVERT: _bitcast,
     ops.BROADCAST: _identity,
-    ops.RESHAPE: _identity,
-    ops.TRANSPOSE: _identity,
-    ops.COPY: _identity,
     ops.CALL: _call,
+    ops.CONDITIONAL: _conditional,
+    ops.COPY: _identity,
     ops.FUSION: _call,
     ops.MAP: _call,
-    ops.CONDITIONAL: _conditional,
+    ops.RESHAPE: _identity,
+    ops.TRANSPOSE: _identity,
     ops.WHILE: _while,
 }
+
+_SHARED: frozenset[OpDef] = frozenset({
+    ops.ADD_DEPENDENCY, ops.AFTER_ALL, ops.CONSTANT, ops.DOMAIN, ops.GET_TUPLE_ELEMENT, ops.OPT_BARRIER, ops.PARAMETER,
+    ops.PARTITION_ID, ops.REPLICA_ID, ops.TUPLE,
+})  # fmt: skip
+"""Ops beside the elementwise ones whose ordinary rule serves many instances as well as one."""

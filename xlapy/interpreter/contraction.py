@@ -1,7 +1,7 @@
 """The meaning of the contractions: dot, ragged-dot and scaled-dot.
 
 Source: Dot, DotGeneral, ScaledDot of the specification; `chlo.ragged_dot` of StableHLO. The arithmetic of sums is
-`interpreter/accumulation.py`.
+`interpreter/products.py`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlapy.base.element_types import BF16
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.accumulation import Accumulator
 from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.products import Accumulator
 from xlapy.ops.contraction import (
-    DOT, RAGGED_DOT, SCALED_DOT, ContractionAttributes, RaggedDotAttributes, RaggedMode, ragged_mode,
+    DOT,
+    RAGGED_DOT,
+    SCALED_DOT,
+    ContractionAttributes,
+    RaggedDotAttributes,
+    RaggedMode,
+    group_prefix,
+    ragged_mode,
 )  # fmt: skip
 
 
-def _accumulator(instruction: Instruction) -> Accumulator:
-    lhs, rhs = instruction.operands[0].shape, instruction.operands[1].shape
-    return Accumulator.of(lhs.element_type, rhs.element_type, instruction.shape.element_type)
+def _accumulator(instruction: Instruction, operands: int = 2) -> Accumulator:
+    """The arithmetic of an instruction that multiplies its first `operands` operands."""
+    types = [operand.shape.element_type for operand in instruction.operands[:operands]]
+    return Accumulator.of(types, instruction.shape.element_type)
 
 
 def _sizes(operand: Array, dimensions: Sequence[int]) -> tuple[int, ...]:
@@ -31,15 +40,14 @@ def _sizes(operand: Array, dimensions: Sequence[int]) -> tuple[int, ...]:
 def _contract(accumulator: Accumulator, lhs: Array, rhs: Array, attrs: ContractionAttributes) -> Array:
     """Sums of products of widened operands, of dimensions batch, lhs free, rhs free."""
     lhs_free, rhs_free = attrs.lhs_free_dims(lhs.ndim), attrs.rhs_free_dims(rhs.ndim)
-    batch = _sizes(lhs, attrs.lhs_batch_dims)
-    terms = math.prod(_sizes(lhs, attrs.lhs_contracting_dims))
-    rows, columns = _sizes(lhs, lhs_free), _sizes(rhs, rhs_free)
+    batch, rows, columns = _sizes(lhs, attrs.lhs_batch_dims), _sizes(lhs, lhs_free), _sizes(rhs, rhs_free)
+    count, terms = math.prod(batch), math.prod(_sizes(lhs, attrs.lhs_contracting_dims))
     left = lhs.transpose(*attrs.lhs_batch_dims, *lhs_free, *attrs.lhs_contracting_dims)
     right = rhs.transpose(*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims, *rhs_free)
     sums = accumulator.matmul(
-        left.reshape(math.prod(batch), math.prod(rows), terms), right.reshape(math.prod(batch), terms, math.prod(columns))
+        left.reshape(count, math.prod(rows), terms), right.reshape(count, terms, math.prod(columns))
     )
-    return sums.reshape(*batch, *rows, *columns)
+    return sums.reshape((*batch, *rows, *columns))
 
 
 @RULES.rule(DOT)
@@ -53,22 +61,24 @@ def _dot(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array
 # Scaled dot
 
 
-def _scaled(operand: Array, scale: Array) -> Array:
-    """Each element times the scale of its block; a scale of a single element where the operand has more means none."""
-    if scale.ndim != operand.ndim or (scale.dtype.name == "bfloat16" and scale.size == 1 and operand.size != 1):
-        return operand.astype(np.float64)
-    factors = scale.astype(np.float64)
+def _scaled(accumulator: Accumulator, operand: Array, scale: Array) -> Array:
+    """Each element times the scale of its block; one bf16 scale for a larger bf16 operand means that it has none."""
+    product = accumulator.widen(operand)
+    unscaled = scale.size == 1 and operand.size != 1 and scale.dtype == operand.dtype == BF16.dtype
+    if unscaled or scale.ndim != operand.ndim:
+        return product
+    factors = accumulator.widen(scale)
     for dimension, size in enumerate(operand.shape):
         factors = np.repeat(factors, size // scale.shape[dimension], axis=dimension)
-    return operand.astype(np.float64) * factors
+    return product * factors
 
 
 @RULES.rule(SCALED_DOT)
 def _scaled_dot(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
     lhs, rhs, lhs_scale, rhs_scale = values
-    accumulator = _accumulator(instruction)
-    sums = _contract(accumulator, _scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale), instruction.attributes)
-    return accumulator.narrow(sums)
+    accumulator = _accumulator(instruction, 4)
+    left, right = _scaled(accumulator, lhs, lhs_scale), _scaled(accumulator, rhs, rhs_scale)
+    return accumulator.narrow(_contract(accumulator, left, right, instruction.attributes))
 
 
 # Ragged dot
@@ -83,26 +93,71 @@ def _groups(group_sizes: Array, size: int) -> Array:
     return np.sum(ends[..., None, :] <= np.arange(size)[:, None], axis=-1)
 
 
-def _spread_groups(groups: Array, own: Sequence[int], result: Sequence[int]) -> Array:
-    """`groups`, whose dimensions are those of lhs listed last in `own`, as an array that broadcasts over `result`."""
-    named = list(own)[len(own) - groups.ndim :]
-    sizes = dict(zip(named, groups.shape, strict=True))
-    ordered = groups.transpose(sorted(range(groups.ndim), key=lambda i: list(result).index(named[i])))
-    return ordered.reshape([sizes.get(d, 1) for d in result])
+def _aligned(groups: Array, attrs: RaggedDotAttributes, rank: int, dimensions: Sequence[int]) -> Array:
+    """`groups` shaped to broadcast over an array with these dimensions of lhs, which has `rank` (-1: none of its)."""
+    own = (*group_prefix(attrs, rank), *attrs.lhs_ragged_dims)[-groups.ndim :]
+    sizes = dict(zip(own, groups.shape, strict=True))
+    order = sorted(range(groups.ndim), key=lambda i: dimensions.index(own[i]))
+    return groups.transpose(order).reshape([sizes.get(d, 1) for d in dimensions])
 
 
 @RULES.rule(RAGGED_DOT)
 def _ragged_dot(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """Indices of the ragged dimension beyond the last group contribute nothing."""
     attrs: RaggedDotAttributes = instruction.attributes
     accumulator = _accumulator(instruction)
     lhs, rhs = accumulator.widen(values[0]), accumulator.widen(values[1])
-    groups = _groups(values[2], lhs.shape[attrs.lhs_ragged_dims[0]])
-    count = values[2].shape[-1]
-    match ragged_mode(attrs):
-        case RaggedMode.FREE:
-            sums = _ragged_free(accumulator, lhs, rhs, groups, attrs)
-        case RaggedMode.CONTRACTING:
-            sums = _ragged_contracting(accumulator, lhs, rhs, groups, count, attrs)
-        case RaggedMode.BATCH:
-            sums = _ragged_batch(accumulator, lhs, rhs, groups < count, attrs)
-    return accumulator.narrow(sums)
+    group_sizes = values[2]
+    groups = _groups(group_sizes, lhs.shape[attrs.lhs_ragged_dims[0]])
+    evaluate = {
+        RaggedMode.FREE: _ragged_free,
+        RaggedMode.CONTRACTING: _ragged_contracting,
+        RaggedMode.BATCH: _ragged_batch,
+    }[ragged_mode(attrs)]
+    count = group_sizes.shape[-1]
+    if count == 0:
+        return np.zeros(instruction.shape.dimensions, instruction.shape.dtype)
+    return accumulator.narrow(evaluate(accumulator, lhs, rhs, groups, count, attrs))
+
+
+def _result_dimensions(lhs: Array, attrs: ContractionAttributes, count: int) -> list[int]:
+    """For each of `count` result dimensions the dimension of lhs it comes from, or -1."""
+    own = [*attrs.lhs_batch_dims, *attrs.lhs_free_dims(lhs.ndim)]
+    return own + [-1] * (count - len(own))
+
+
+def _ragged_free(
+    accumulator: Accumulator, lhs: Array, rhs: Array, groups: Array, count: int, attrs: RaggedDotAttributes
+) -> Array:
+    """`[b,m,k] [g,b,k,n] -> [b,m,n]`: each row of lhs meets the rhs of its own group."""
+    (group_dim,) = attrs.rhs_group_dims
+    axis = lhs.ndim - len(attrs.lhs_contracting_dims) + attrs.rhs_free_dims(rhs.ndim).index(group_dim)
+    parts = [_contract(accumulator, lhs, rhs.take([g], group_dim), attrs).squeeze(axis) for g in range(count)]
+    owner = _aligned(groups, attrs, lhs.ndim, _result_dimensions(lhs, attrs, parts[0].ndim))
+    zero = accumulator.dtype.type(0)
+    return np.select([owner == g for g in range(count)], parts, zero)
+
+
+def _ragged_contracting(
+    accumulator: Accumulator, lhs: Array, rhs: Array, groups: Array, count: int, attrs: RaggedDotAttributes
+) -> Array:
+    """`[b,m,k] [b,k,n] -> [g,b,m,n]`: each group sums over its own part of the contracting dimension."""
+    pairs = dict(zip(attrs.rhs_batch_dims, attrs.lhs_batch_dims, strict=True))
+    pairs |= dict(zip(attrs.rhs_contracting_dims, attrs.lhs_contracting_dims, strict=True))
+    left = _aligned(groups, attrs, lhs.ndim, range(lhs.ndim))
+    right = _aligned(groups, attrs, lhs.ndim, [pairs.get(d, -1) for d in range(rhs.ndim)])
+    zero = accumulator.dtype.type(0)
+    parts = [
+        _contract(accumulator, np.where(left == group, lhs, zero), np.where(right == group, rhs, zero), attrs)
+        for group in range(count)
+    ]
+    return np.stack(parts)
+
+
+def _ragged_batch(
+    accumulator: Accumulator, lhs: Array, rhs: Array, groups: Array, count: int, attrs: RaggedDotAttributes
+) -> Array:
+    """`[b,m,k] [b,k,n] -> [b,m,n]`: batches that no group covers give zeros."""
+    sums = _contract(accumulator, lhs, rhs, attrs)
+    owner = _aligned(groups, attrs, lhs.ndim, _result_dimensions(lhs, attrs, sums.ndim))
+    return np.where(owner < count, sums, accumulator.dtype.type(0))

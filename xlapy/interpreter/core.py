@@ -78,6 +78,8 @@ class Context:
     """Called after every instruction of every computation evaluated on its own (not of batched scalar ones)."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
+    batchable: dict[Computation, bool] = field(default_factory=dict[Computation, bool])
+    """Whether a scalar computation can be evaluated on whole arrays (kept by `interpreter/batched.py`)."""
 
     def plan(self, computation: Computation) -> Plan:
         found = self.plans.get(computation)

@@ -1,17 +1,16 @@
 """Integer arithmetic of the elementwise operations: two's complement at any width, no traps.
 
-Owns the kernels on arrays of integers. A kernel receives arrays widened to a native NumPy type (1-, 2- and 4-bit elements
-become 8-bit ones of the same sign) and the true width in bits; its caller wraps the result back. Must not know: operations
-as objects, instructions, other element types.
-Source: "Element-wise binary arithmetic operations" and "Element-wise unary functions" of the specification; what happens
-in the corners (division by zero, shifts beyond the width, negative exponents) is XLA's.
+Owns the kernels on arrays of integers. A kernel receives arrays widened to a native NumPy type (1-, 2- and 4-bit
+elements become 8-bit ones of the same sign) and the true width in bits; its caller wraps the result back. Must not
+know: operations as objects, instructions, other element types.
+Source: "Element-wise binary arithmetic operations" and "Element-wise unary functions" of the specification; what
+happens in the corners (division by zero, shifts beyond the width, negative exponents) is XLA's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 Array = np.ndarray[Any, Any]
@@ -27,11 +26,6 @@ def widen(array: Array) -> Array:
 def wrap(array: Array, dtype: np.dtype[Any]) -> Array:
     """Integers reduced modulo 2^bits into `dtype`."""
     return array.astype(dtype)
-
-
-def width(dtype: np.dtype[Any]) -> int:
-    """Bits of an integer element: 4 for int4."""
-    return int(ml_dtypes.iinfo(dtype).bits)
 
 
 def is_signed(array: Array) -> bool:
@@ -98,7 +92,7 @@ def _truncating_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
 
 
 def power(base: Array, exponent: Array, bits: int) -> Array:
-    """Wrapping power; x^0 is 1, and a negative exponent gives the reciprocal rounded towards zero (1^-n = 1, 2^-1 = 0)."""
+    """Wrapping power; x^0 is 1, and a negative exponent rounds the reciprocal towards zero: 1^-n = 1, 2^-1 = 0."""
     remaining = unsigned(exponent, bits)
     result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), base.dtype)
     square = base

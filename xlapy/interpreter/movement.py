@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy.base.element_types import PRED
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -26,7 +25,7 @@ RULES.refuse("dynamic dimensions", ops.SET_DIMENSION_SIZE, ops.DYNAMIC_RESHAPE)
 
 
 @RULES.rule(ops.BROADCAST)
-def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operand dimension `i` becomes result dimension `dimensions[i]`; the operand is repeated along all others."""
     operand: Array = values[0]
     dimensions = instruction.attributes.dimensions
@@ -36,19 +35,19 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
 
 
 @RULES.rule(ops.RESHAPE)
-def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The same elements in the same row-major order."""
     return values[0].reshape(instruction.shape.dimensions)
 
 
 @RULES.rule(ops.TRANSPOSE)
-def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Result dimension `i` is operand dimension `dimensions[i]`."""
     return values[0].transpose(instruction.attributes.dimensions)
 
 
 @RULES.rule(ops.REVERSE)
-def reverse(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def reverse(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Element `i` of each listed dimension goes to `size - 1 - i`."""
     dimensions = instruction.attributes.dimensions
     backwards = (slice(None, None, -1 if d in dimensions else 1) for d in range(values[0].ndim))
@@ -56,7 +55,7 @@ def reverse(context: Context, instruction: Instruction, values: Sequence[Value])
 
 
 @RULES.rule(ops.SHUFFLE)
-def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Rotates dimensions to the left, or reads each result element at the coordinates given for it (clamped)."""
     operand: Array = values[0]
     attributes = instruction.attributes
@@ -75,20 +74,20 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
 
 
 @RULES.rule(ops.CONCATENATE)
-def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands one after the other along a dimension."""
     return np.concatenate(values, instruction.attributes.dimension)
 
 
 @RULES.rule(ops.SLICE)
-def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements at `start`, `start + stride`, ... before `limit` in each dimension."""
     ranges = instruction.attributes.ranges
     return values[0][(*map(slice, ranges.starts, ranges.limits, ranges.strides), ...)]
 
 
 @RULES.rule(ops.PAD)
-def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Puts `interior` padding values between neighbours, then adds (or, if negative, removes) the edges."""
     operand, value = values
     result = np.empty(instruction.shape.dimensions, operand.dtype)
@@ -115,14 +114,14 @@ def _kept(entry: PaddingDimension, size: int, padded: int) -> tuple[slice, slice
 
 
 @RULES.rule(ops.DYNAMIC_SLICE)
-def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The slice at the start indices, each clamped so that the slice lies inside the operand."""
     operand, *indices = values
     return operand[(*_window(operand.shape, indices, instruction.attributes.dynamic_slice_sizes), ...)]
 
 
 @RULES.rule(ops.DYNAMIC_UPDATE_SLICE)
-def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand with the update in place of the slice at the start indices, clamped likewise."""
     operand, update, *indices = values
     result = operand.copy()
@@ -144,7 +143,7 @@ def copy(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
 
 @RULES.rule(ops.BITCAST)
-def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Lists the elements in the order of the operand's layout and reads those bytes in the order of the result's.
 
     Example: f32[2,3]{1,0} to f32[2,3]{0,1} takes [[a,b,c],[d,e,f]], in memory a b c d e f, to [[a,c,e],[b,d,f]].
@@ -164,12 +163,9 @@ def _reinterpret(stored: Array, source: Shape, result: Shape) -> Array:
     """The bytes of a vector as elements of the result's type."""
     if source.element_type is result.element_type:
         return stored
-    if _is_packed(source) or _is_packed(result):
-        data = Literal.array_of(stored).to_bytes()
-        return Literal.from_bytes(Shape.array(result.element_type, (result.size,)), data).array
-    if result.element_type is PRED:
-        return stored.view(np.uint8) != 0
-    return stored.view(result.dtype)
+    data = Literal.array_of(stored).to_bytes(packed=_is_packed(source))
+    elements = Shape.array(result.element_type, (result.size,))
+    return Literal.from_bytes(elements, data, packed=_is_packed(result)).array
 
 
 def _is_packed(shape: Shape) -> bool:
@@ -178,7 +174,7 @@ def _is_packed(shape: Shape) -> bool:
 
 
 @RULES.rule(ops.GET_DIMENSION_SIZE)
-def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The size of a static dimension, in s32."""
     shape, dimension = instruction.operands[0].shape, instruction.attributes.dimension
     if shape.dynamic_dimensions[dimension]:

@@ -1,6 +1,6 @@
-"""Meaning of the operations that make a value from nothing: constant and iota.
+"""Meaning of the operations that make a value from nothing: parameter, constant and iota.
 
-Must not know: how arguments reach a computation; parameters are bound by the evaluation itself.
+Must not know: how arguments reach a computation.
 Source: ConstantLiteral, Iota of the specification.
 """
 
@@ -12,10 +12,14 @@ import numpy as np
 
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import RULES, TOKEN, Array, Context, Value
+from xlapy.interpreter.core import RULES, TOKEN, Context, Value
 from xlapy.ops import sources as ops
 
-RULES.refuse("its value is the argument that the caller passes", ops.PARAMETER)
+
+@RULES.rule(ops.PARAMETER)
+def parameter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The argument of its number, which evaluation puts in place before the first step: there is nothing to compute."""
+    raise AssertionError(f"{instruction.name}: evaluation binds parameters")
 
 
 @RULES.rule(ops.CONSTANT)
@@ -31,7 +35,7 @@ def _value(literal: Literal) -> Value:
 
 
 @RULES.rule(ops.IOTA)
-def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Counts 0, 1, 2 ... along `iota_dimension`, equal in the other dimensions; integers wrap at their width."""
     shape, dimension = instruction.shape, instruction.attributes.iota_dimension
     counts = np.arange(shape.dimensions[dimension]).astype(shape.dtype)

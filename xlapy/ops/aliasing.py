@@ -44,16 +44,33 @@ class OutputAliasKind(Kind[OutputAlias]):
 OUTPUT_ALIASES = BracedKind(OutputAliasKind(), ", ")
 
 
-def check_aliases(name: str, aliases: Sequence[OutputAlias], result: Shape, operands: Sequence[Shape]) -> None:
-    """`ShapeError` unless each alias names an operand, and both its parts exist and have one shape."""
+def check_aliases(
+    name: str,
+    aliases: Sequence[OutputAlias],
+    result: Shape,
+    operands: Sequence[Shape],
+    buffers_are_arrays: bool = False,
+) -> None:
+    """`ShapeError` unless each alias names an operand, and both its parts exist and have one shape.
+
+    With `buffers_are_arrays` `b(f32[2])` and `f32[2]` are one shape.
+    """
     for alias in aliases:
         text = OUTPUT_ALIASES.item.write(alias)
         if not 0 <= alias.operand < len(operands):
             raise ShapeError(f"{name}: alias {text} names operand {alias.operand}, there are {len(operands)}")
         output = _part(name, text, result, alias.output_index)
         operand = _part(name, text, operands[alias.operand], alias.operand_index)
+        if buffers_are_arrays:
+            output, operand = _without_buffers(output), _without_buffers(operand)
         if not agrees(output, operand):
             raise ShapeError(f"{name}: alias {text} pairs output {output.brief} with operand {operand.brief}")
+
+
+def _without_buffers(shape: Shape) -> Shape:
+    if shape.is_tuple:
+        return Shape.tuple(map(_without_buffers, shape.tuple_shapes))
+    return shape.buffer_shape or shape
 
 
 def _part(name: str, text: str, shape: Shape, index: tuple[int, ...]) -> Shape:

@@ -197,13 +197,14 @@ class WordKind(Kind[str]):
 class EnumKind(Kind[E], Generic[E]):
     """A word of a fixed set; the enum members' values are the words of HLO text."""
 
-    def __init__(self, enum: type[E]) -> None:
+    def __init__(self, enum: type[E], ignore_case: bool = False) -> None:
         self.enum = enum
+        self.ignore_case = ignore_case
         self.members: Mapping[str, E] = {member.value: member for member in enum}
 
     def read(self, reader: Reader) -> E:
         word = reader.word()
-        member = self.members.get(word)
+        member = self.members.get(word.lower() if self.ignore_case else word)
         if member is None:
             reader.fail(f"expected one of {', '.join(self.members)}; found {word!r}")
         return member
@@ -223,13 +224,13 @@ class ShapeKind(Kind[Shape]):
 
 
 class LiteralKind(Kind[Literal]):
-    """A literal that gives its own shape: `literal=s32[2] {1, 2}`"""
+    """A literal that gives its own shape: `literal=s32[2]{0} {1, 2}`"""
 
     def read(self, reader: Reader) -> Literal:
         return reader.literal(None)
 
     def write(self, value: Literal) -> str:
-        return value.to_text(shape=True)
+        return value.to_text(shape=True, layout=True)
 
 
 class BracedKind(Kind[tuple[T, ...]], Generic[T]):
@@ -355,11 +356,9 @@ def attributes(cls: A) -> A:
 
 
 def _field(field: dataclasses.Field[Any]) -> Field:
-    metadata = field.metadata
-    key = metadata["key"] or field.name
-    return Field(
-        field.name, key, metadata["kind"], field.default, metadata["always"], metadata["aliases"], metadata["after_roles"]
-    )
+    given = dict(field.metadata)
+    key = given.pop("key") or field.name
+    return Field(name=field.name, key=key, default=field.default, **given)
 
 
 def _cached_hash(compute: Callable[[Any], int]) -> Callable[[Any], int]:

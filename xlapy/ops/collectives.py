@@ -436,7 +436,7 @@ COLLECTIVE_BROADCAST = OpDef(
 
 @attributes
 class CollectivePermuteAttributes(Attributes):
-    """Pairs (source, target); with `slice_sizes` slices of a buffer go into another: operands input, output, offsets."""
+    """Pairs (source, target); with `slice_sizes` slices of a buffer go into another: input, output, their offsets."""
 
     channel_id: int | None = attribute(INTEGER, default=None)
     source_target_pairs: IntegerLists = attribute(INTEGER_LISTS)

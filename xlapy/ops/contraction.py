@@ -11,8 +11,23 @@ from enum import Enum
 from typing import TypeVar
 
 from xlapy.base.element_types import (
-    BF16, F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E3M4, F8E4M3, F8E4M3B11FNUZ, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ,
-    F8E8M0FNU, F16, F32, F64, PRED, PrimitiveType,
+    BF16,
+    F4E2M1FN,
+    F6E2M3FN,
+    F6E3M2FN,
+    F8E3M4,
+    F8E4M3,
+    F8E4M3B11FNUZ,
+    F8E4M3FN,
+    F8E4M3FNUZ,
+    F8E5M2,
+    F8E5M2FNUZ,
+    F8E8M0FNU,
+    F16,
+    F32,
+    F64,
+    PRED,
+    PrimitiveType,
 )  # fmt: skip
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
@@ -59,7 +74,7 @@ def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
 
 
 class Algorithm(Enum):
-    """How a contraction computes: the types operands are rounded to and sums are kept in; `x3` counts partial products."""
+    """How a contraction computes: types that operands are rounded to and sums kept in; `x3` counts partial products."""
 
     UNSET = "unset"
     DOT_ANY_F8_ANY_F8_F32 = "dot_any_f8_any_f8_f32"
@@ -114,7 +129,7 @@ class DotAttributes(ContractionAttributes):
 
 @attributes
 class RaggedDotAttributes(ContractionAttributes):
-    """`lhs_ragged_dims` is the one dimension of lhs cut into groups, `rhs_group_dims` the one of rhs that lists them."""
+    """`lhs_ragged_dims`: the one dimension of lhs cut into groups. `rhs_group_dims`: the one of rhs that lists them."""
 
     lhs_ragged_dims: tuple[int, ...] = attribute(INTEGERS, default=())
     rhs_group_dims: tuple[int, ...] = attribute(INTEGERS, default=())
@@ -139,8 +154,8 @@ def _check_side(name: str, side: str, operand: Shape, batch: Sequence[int], cont
     named = [*batch, *contracting]
     if len(set(named)) < len(named):
         raise ShapeError(
-            f"{name}: {side} dimensions must be distinct, given batch {list(batch)} and contracting {list(contracting)} "
-            f"of {operand.brief}"
+            f"{name}: {side} dimensions must be distinct, given batch {list(batch)} "
+            f"and contracting {list(contracting)} of {operand.brief}"
         )
 
 
@@ -179,9 +194,7 @@ def _dimensions(operand: Shape, which: Sequence[int]) -> Dimensions:
 def _contracted(lhs: Shape, rhs: Shape, attrs: ContractionAttributes, groups: Sequence[int] = ()) -> Dimensions:
     """Result dimensions: batch, free ones of lhs, free ones of rhs without `groups`."""
     rhs_free = [d for d in attrs.rhs_free_dims(rhs.rank) if d not in groups]
-    return [
-        *_dimensions(lhs, attrs.lhs_batch_dims), *_dimensions(lhs, attrs.lhs_free_dims(lhs.rank)), *_dimensions(rhs, rhs_free)
-    ]  # fmt: skip
+    return _dimensions(lhs, (*attrs.lhs_batch_dims, *attrs.lhs_free_dims(lhs.rank))) + _dimensions(rhs, rhs_free)
 
 
 def result_of(operands: Sequence[Shape], dimensions: Dimensions, element_type: PrimitiveType | None) -> Shape:
@@ -269,7 +282,9 @@ def _check_group_sizes(lhs: Shape, group_sizes: Shape, attrs: RaggedDotAttribute
     if group_sizes.rank == 1 or (group_sizes.rank == len(prefix) + 1 and group_sizes.dimensions[:-1] == prefix):
         return
     wanted = ",".join([*map(str, prefix), "g"])
-    raise ShapeError(f"ragged-dot takes group sizes of dimensions [g] or [{wanted}] for lhs {lhs.brief}, given {group_sizes.brief}")
+    raise ShapeError(
+        f"ragged-dot takes group sizes of dimensions [g] or [{wanted}] for lhs {lhs.brief}, given {group_sizes.brief}"
+    )
 
 
 def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
@@ -277,15 +292,20 @@ def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) ->
     groups, mode = attrs.rhs_group_dims, ragged_mode(attrs)
     wanted = 1 if mode is RaggedMode.FREE else 0
     if len(groups) != wanted:
-        raise ShapeError(f"ragged-dot with a {mode.value} ragged dimension takes {wanted} rhs group dimensions, given {list(groups)}")
+        raise ShapeError(
+            f"ragged-dot with a {mode.value} ragged dimension takes {wanted} rhs group dimensions, given {list(groups)}"
+        )
     for group in groups:
         require_dimension("ragged-dot", "rhs group dimension", group, rhs)
         if group in (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims):
-            raise ShapeError(f"ragged-dot: rhs group dimension {group} of {rhs.brief} is a batch or contracting dimension too")
+            raise ShapeError(
+                f"ragged-dot: rhs group dimension {group} of {rhs.brief} is a batch or contracting dimension too"
+            )
         count, size = group_sizes.dimensions[-1], rhs.dimensions[group]
         if count != size and UNBOUNDED not in (count, size):
             raise ShapeError(
-                f"ragged-dot has {count} groups ({group_sizes.brief}), rhs dimension {group} of {rhs.brief} lists {size}"
+                f"ragged-dot has {count} groups ({group_sizes.brief}), "
+                f"rhs dimension {group} of {rhs.brief} lists {size}"
             )
 
 
@@ -337,9 +357,12 @@ def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[
     if _is_unscaled(operand, scale):
         return
     if scale.rank != operand.rank:
-        raise ShapeError(f"scaled-dot takes a {side} scale of the rank of its operand {operand.brief}, given {scale.brief}")
+        raise ShapeError(f"scaled-dot takes a {side} scale of the rank of {operand.brief}, given {scale.brief}")
     if len(contracting) != 1:
-        raise ShapeError(f"scaled-dot contracts one dimension of a scaled operand, given {side} {list(contracting)} of {operand.brief}")
+        raise ShapeError(
+            f"scaled-dot contracts one dimension of a scaled operand, given "
+            f"{side} {list(contracting)} of {operand.brief}"
+        )
     for dimension, (size, blocks) in enumerate(zip(operand.dimensions, scale.dimensions, strict=True)):
         if blocks == 0 or size % blocks:
             raise ShapeError(

@@ -323,7 +323,8 @@ def _async_start(shape: Shape, operands: Sequence[Shape], attributes: AsyncStart
             f"async-start has result {result.brief}, the called computation returns {programs[0].result.brief}"
         )
     whole = Shape.tuple((parameters, programs[0].result, *shape.tuple_shapes[2:]))
-    check_aliases("async-start", attributes.output_to_operand_aliasing, whole, programs[0].parameters)
+    aliases = attributes.output_to_operand_aliasing
+    check_aliases("async-start", aliases, whole, programs[0].parameters, buffers_are_arrays=True)
 
 
 ASYNC_START = OpDef(
@@ -362,7 +363,15 @@ def _async_done(operands: Sequence[Shape], attributes: NoAttributes, programs: P
     return operands[0].tuple_shapes[1]
 
 
+def _check_async_done(shape: Shape, operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> None:
+    """An async instruction whose operands are not all bound yet may show less of the result."""
+    result = _async_done(operands, attributes, programs)
+    if not is_prefix(result, shape):
+        raise ShapeError(f"async-done: operand 0 {operands[0].brief} has result {result.brief}, declared {shape.brief}")
+
+
 ASYNC_DONE = OpDef(
-    name="async-done", family="control", arity=exactly(1), infer=_async_done, effect=Effect.ORDERED,
+    name="async-done", family="control", arity=exactly(1), infer=_async_done,
+    check=_check_async_done, effect=Effect.ORDERED,
     obsolete=_INHERITED, async_role=AsyncRole.DONE,
 )  # fmt: skip

@@ -16,10 +16,21 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, Kind, Reader, attribute, attributes
 from xlapy.ops.contraction import (
-    ALGORITHM, PRECISIONS, Algorithm, check_element_type, result_of, stated_precision,
+    ALGORITHM,
+    PRECISIONS,
+    Algorithm,
+    check_element_type,
+    result_of,
+    stated_precision,
 )  # fmt: skip
 from xlapy.ops.dimensions import (
-    DIM_LABELS, WINDOW, ConvDimensions, Precision, Window, WindowDimension, dilated,
+    DIM_LABELS,
+    WINDOW,
+    ConvDimensions,
+    Precision,
+    Window,
+    WindowDimension,
+    dilated,
 )  # fmt: skip
 from xlapy.ops.registry import OpDef, exactly
 from xlapy.ops.requirements import require_shape
@@ -119,7 +130,9 @@ def _require_convolution_operand(side: str, operand: Shape, rank: int) -> None:
     if not operand.is_array:
         raise ShapeError(f"convolution takes arrays, {side} is {operand.brief}")
     if operand.rank != rank:
-        raise ShapeError(f"convolution with {rank - 2} spatial dimensions takes {side} of rank {rank}, given {operand.brief}")
+        raise ShapeError(
+            f"convolution with {rank - 2} spatial dimensions takes {side} of rank {rank}, given {operand.brief}"
+        )
 
 
 def _dense_kernel(operand: Shape) -> Shape:
@@ -140,7 +153,9 @@ def _check_labels(numbers: ConvDimensions, window: Window) -> None:
         ("window", len(window.dimensions)),
     ):
         if count != spatial:
-            raise ShapeError(f"convolution has {spatial} input spatial dimensions ({numbers.to_text()}), its {what} has {count}")
+            raise ShapeError(
+                f"convolution has {spatial} input spatial dimensions ({numbers.to_text()}), its {what} has {count}"
+            )
     for what, named in _named_dimensions(numbers).items():
         if sorted(named) != list(range(spatial + 2)):
             raise ShapeError(
@@ -202,7 +217,10 @@ def _check_features(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> Non
 
 
 def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
-    attrs.window.check()
+    try:
+        attrs.window.check()
+    except ShapeError as error:
+        raise ShapeError(f"convolution: {error}") from None
     sizes = tuple(rhs.dimensions[d] for d in attrs.dim_labels.kernel_spatial_dimensions)
     if sizes != attrs.window.sizes:
         raise ShapeError(
@@ -211,14 +229,14 @@ def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
         )
 
 
-def output_size(window: WindowDimension, base: int) -> int:
-    """How many positions the window takes over `base` elements; padding may remove elements, but no more than there are."""
+def _output_size(window: WindowDimension, base: int) -> int:
+    """How many positions the window takes over `base` elements, of which padding may not remove more than there are."""
     if base == UNBOUNDED:
         return UNBOUNDED
     extent = dilated(base, window.base_dilation)
     if extent + window.padding_low + window.padding_high < 0:
         raise ShapeError(
-            f"padding {window.padding_low}_{window.padding_high} removes more than the {extent} elements "
+            f"convolution: padding {window.padding_low}_{window.padding_high} removes more than the {extent} elements "
             f"of a base area of {base} with dilation {window.base_dilation}"
         )
     return window.output_size(base)
@@ -258,7 +276,7 @@ def _output_dimensions(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> 
     )  # fmt: skip
     for out, base, kernel, window in spatial:
         dynamic = lhs.dynamic_dimensions[base] or rhs.dynamic_dimensions[kernel]
-        places[out] = (output_size(window, lhs.dimensions[base]), dynamic)
+        places[out] = (_output_size(window, lhs.dimensions[base]), dynamic)
     return [places[dimension] for dimension in range(lhs.rank)]
 
 

@@ -83,6 +83,9 @@ class CustomCallAttributes(Attributes):
 _UNCONSTRAINED_TARGETS = ("LayoutConstraint", "control_dep")
 """Targets of XLA itself whose constraints are not about their operands."""
 
+_PINNING_TARGETS = ("Pin", "Unpin")
+"""Targets of XLA itself that make a buffer of an array and the reverse, in place."""
+
 
 def _custom_call(shape: Shape, operands: Sequence[Shape], attributes: CustomCallAttributes, programs: Programs) -> None:
     if attributes.api_version is CustomCallApiVersion.UNSPECIFIED:
@@ -90,7 +93,8 @@ def _custom_call(shape: Shape, operands: Sequence[Shape], attributes: CustomCall
     constraints = attributes.operand_layout_constraints
     if constraints is not None and attributes.custom_call_target not in _UNCONSTRAINED_TARGETS:
         _check_constraints(shape, operands, constraints)
-    check_aliases("custom-call", attributes.output_to_operand_aliasing, shape, operands)
+    pins = attributes.custom_call_target in _PINNING_TARGETS
+    check_aliases("custom-call", attributes.output_to_operand_aliasing, shape, operands, buffers_are_arrays=pins)
 
 
 def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:

@@ -1,8 +1,8 @@
 """Definitions of the elementwise operations: one result element from the operand elements at the same index.
 
 Owns: unary and binary arithmetic, comparison, selection, conversion and complex parts.
-Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison operations",
-Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex of the specification.
+Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
+operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex of the specification.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ def is_array_type(t: PrimitiveType) -> bool:
     return t.is_array
 
 
+def is_ordered(t: PrimitiveType) -> bool:
+    return t.is_array and not t.is_complex
+
+
 def require_array(name: str, operand: Shape, what: str = "operand") -> None:
     if not operand.is_array:
         raise ShapeError(f"{name} takes arrays, {what} is {operand.brief}")
@@ -102,6 +106,7 @@ ACOS = _unary("acos", *_ANALYTIC)
 ACOSH = _unary("acosh", *_ANALYTIC)
 ASIN = _unary("asin", *_ANALYTIC)
 ASINH = _unary("asinh", *_ANALYTIC)
+ATAN = _unary("atan", *_ANALYTIC)
 ATANH = _unary("atanh", *_ANALYTIC)
 CBRT = _unary("cbrt", *_FLOATING)
 CEIL = _unary("ceil", *_FLOATING)
@@ -141,14 +146,20 @@ def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
         return lhs
     require_array(name, lhs, "lhs")
     require_array(name, rhs, "rhs")
+    given = f"given {lhs.brief} and {rhs.brief}"
     if lhs.element_type is not rhs.element_type:
-        raise ShapeError(f"{name} takes operands of one element type, given {lhs.brief} and {rhs.brief}; convert one of them")
+        raise ShapeError(f"{name} takes operands of one element type, {given}; convert one of them")
     if lhs.dimensions != rhs.dimensions:
-        raise ShapeError(f"{name} takes operands of equal dimensions, given {lhs.brief} and {rhs.brief}; broadcast one of them")
-    if lhs.dynamic_dimensions == rhs.dynamic_dimensions:
-        return lhs
-    dynamic = tuple(a or b for a, b in zip(lhs.dynamic_dimensions, rhs.dynamic_dimensions, strict=True))
-    return Shape.array(lhs.element_type, lhs.dimensions, dynamic)
+        raise ShapeError(f"{name} takes operands of equal dimensions, {given}; broadcast one of them")
+    return _merge_dynamic(lhs, rhs)
+
+
+def _merge_dynamic(shape: Shape, other: Shape) -> Shape:
+    """The shape with those dimensions dynamic too that are so in another of equal sizes."""
+    if shape.dynamic_dimensions == other.dynamic_dimensions:
+        return shape
+    dynamic = tuple(a or b for a, b in zip(shape.dynamic_dimensions, other.dynamic_dimensions, strict=True))
+    return Shape.array(shape.element_type, shape.dimensions, dynamic)
 
 
 def _binary(name: str, test: TypeTest, allowed: str, *, commutative: bool = False) -> OpDef:
@@ -166,14 +177,15 @@ def _binary(name: str, test: TypeTest, allowed: str, *, commutative: bool = Fals
 _ARITHMETIC = (is_number, "integer, floating-point or complex")
 _LOGICAL = (is_logical, "integer or pred")
 _ANY = (is_array_type, "array")
+_ORDERED = (is_ordered, "pred, integer or floating-point")
 _INTEGRAL = (is_integral, "integer")
 
 ADD = _binary("add", *_ANY, commutative=True)
 AND = _binary("and", *_LOGICAL, commutative=True)
 ATAN2 = _binary("atan2", *_ANALYTIC)
 DIVIDE = _binary("divide", *_ARITHMETIC)
-MAXIMUM = _binary("maximum", *_ANY, commutative=True)
-MINIMUM = _binary("minimum", *_ANY, commutative=True)
+MAXIMUM = _binary("maximum", *_ORDERED, commutative=True)
+MINIMUM = _binary("minimum", *_ORDERED, commutative=True)
 MULHI = _binary("mulhi", *_INTEGRAL, commutative=True)
 MULTIPLY = _binary("multiply", *_ANY, commutative=True)
 OR = _binary("or", *_LOGICAL, commutative=True)
@@ -237,9 +249,17 @@ def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: Progr
     t = shape.element_type
     if t.is_complex and attrs.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
         raise ShapeError(f"compare of complex operands {shape.brief} takes EQ or NE, not {attrs.direction.value}")
-    if attrs.type not in (None, default_comparison_type(t), ComparisonType.TOTALORDER if t.is_floating else None):
-        raise ShapeError(f"compare of {shape.brief} cannot use the order {attrs.type.value}")
+    _check_order(shape, attrs.type)
     return shape.with_element_type(PRED)
+
+
+def _check_order(shape: Shape, order: ComparisonType | None) -> None:
+    allowed = [default_comparison_type(shape.element_type)]
+    if shape.element_type.is_floating:
+        allowed.append(ComparisonType.TOTALORDER)
+    if order is not None and order not in allowed:
+        names = " or ".join(each.value for each in allowed)
+        raise ShapeError(f"compare of {shape.brief} takes the order {names}, not {order.value}")
 
 
 def _normalize_compare(attrs: CompareAttributes, operands: Sequence[Shape], _: Shape) -> CompareAttributes:
@@ -285,8 +305,10 @@ def _infer_select(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
         raise ShapeError(f"select takes a pred predicate, given {predicate.brief}")
     shape = merge_operands("select", on_true, on_false)
     if predicate.rank and predicate.dimensions != shape.dimensions:
-        raise ShapeError(f"select takes a predicate that is a scalar or like the values {shape.brief}, given {predicate.brief}")
-    return shape
+        raise ShapeError(
+            f"select takes a predicate that is a scalar or like the values {shape.brief}, given {predicate.brief}"
+        )
+    return _merge_dynamic(shape, predicate) if predicate.is_dynamic else shape
 
 
 CLAMP = OpDef(name="clamp", family="elementwise", arity=exactly(3), infer=_infer_clamp, elementwise=True)
@@ -299,10 +321,12 @@ SELECT = OpDef(name="select", family="elementwise", arity=exactly(3), infer=_inf
 def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
     operand = operands[0]
     require_array("convert", operand)
-    if not shape.is_array or shape.dimensions != operand.dimensions:
+    if not shape.is_array or not shape.compatible_ignoring_element_type(operand):
         raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
     if operand.element_type.is_complex and not shape.element_type.is_complex:
-        raise ShapeError(f"convert of complex {operand.brief} to {shape.brief} loses the imaginary part; take real() first")
+        raise ShapeError(
+            f"convert of complex {operand.brief} to {shape.brief} loses the imaginary part; take real() first"
+        )
 
 
 def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
@@ -312,28 +336,32 @@ def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: 
         raise ShapeError(f"bitcast-convert makes an array, declared {shape.brief}")
     if operand.element_type.is_complex != shape.element_type.is_complex:
         raise ShapeError(f"bitcast-convert between real and complex is refused: {operand.brief} to {shape.brief}")
-    expected = bitcast_convert_dimensions(operand, shape.element_type)
-    if shape.dimensions != expected:
-        dims = ",".join(map(str, expected))
-        raise ShapeError(
-            f"bitcast-convert of {operand.brief} to {shape.element_type} has dimensions [{dims}], declared {shape.brief}"
-        )
+    expected = bitcast_convert_shape(operand, shape.element_type)
+    if not shape.compatible(expected):
+        raise ShapeError(f"bitcast-convert of {operand.brief} makes {expected.brief}, declared {shape.brief}")
 
 
-def bitcast_convert_dimensions(operand: Shape, target: PrimitiveType) -> tuple[int, ...]:
-    """Result dimensions: narrowing appends one of size B/B', widening consumes a last one of size B'/B."""
+def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
+    """Narrowing from B to B' bits appends a dimension of size B/B', widening consumes a last one of size B'/B.
+
+    s32[4] as s8 is s8[4,4]; s8[4,4] as s16 is refused, as its last dimension would have to be 2.
+    """
     have, want = operand.element_type.bits, target.bits
-    if have == want:
-        return operand.dimensions
-    if have > want:
-        if have % want:
-            raise ShapeError(f"bitcast-convert of {operand.brief}: {have} bits are no multiple of the {want} of {target}")
-        return (*operand.dimensions, have // want)
-    if want % have or not operand.rank or operand.dimensions[-1] != want // have:
+    if max(have, want) % min(have, want):
         raise ShapeError(
-            f"bitcast-convert of {operand.brief} to {target} needs a last dimension of size {want}/{have} bits"
+            f"bitcast-convert of {operand.brief} to {target} needs widths that divide, {have} and {want} bits do not"
         )
-    return operand.dimensions[:-1]
+    if have == want:
+        return operand.with_element_type(target)
+    if have > want:
+        dynamic = (*operand.dynamic_dimensions, False)
+        return Shape.array(target, (*operand.dimensions, have // want), dynamic)
+    if not operand.rank or operand.dimensions[-1] != want // have:
+        raise ShapeError(
+            f"bitcast-convert of {operand.brief} to {target} needs a last dimension of {want // have}: "
+            f"{want} bits are made of {have} each"
+        )
+    return Shape.array(target, operand.dimensions[:-1], operand.dynamic_dimensions[:-1])
 
 
 CONVERT = OpDef(name="convert", family="elementwise", arity=exactly(1), check=_check_convert, elementwise=True)

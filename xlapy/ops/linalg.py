@@ -131,12 +131,16 @@ def _fft(operands: Sequence[Shape], attributes: FftAttributes, programs: Program
 
 
 def _check_lengths(operand: Shape, kind: FftType, length: tuple[int, ...]) -> None:
-    """Innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one."""
+    """Innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.
+
+    A complex transform of length 0 fits any dimension (all its results are 0), one of any length a dimension of size 0.
+    """
     last = operand.rank - 1
     for dimension, size in enumerate(length, operand.rank - len(length)):
         wanted = size // 2 + 1 if kind is FftType.IRFFT and dimension == last else size
         given = operand.dimensions[dimension]
-        if not (same_size(given, wanted) or given == size == 0):
+        zeros = (given == size == 0) if kind in (FftType.RFFT, FftType.IRFFT) else 0 in (given, size)
+        if not (zeros or same_size(given, wanted)):
             raise ShapeError(
                 f"fft {kind.value} with fft_length {list(length)}: "
                 f"dimension {dimension} of {operand.brief} must be {wanted}"

@@ -279,9 +279,10 @@ def read_axis(reader: Reader, mesh: Mesh) -> AxisRef:
 def _axis_number(reader: Reader, name: str, mesh: Mesh) -> int:
     if name in mesh.axis_names:
         return mesh.axis_names.index(name)
-    if name.isdigit() and len(name) < 10 and int(name) < len(mesh.axis_names):
-        return int(name)
-    reader.fail(f"{name!r} is no axis of {mesh.to_text()}")
+    number = int(name) if name.isdigit() and len(name) < 10 else len(mesh.axis_names)
+    if number >= len(mesh.axis_names):
+        reader.fail(f"{name!r} is no axis of {mesh.to_text()}")
+    return number
 
 
 def _join(values: Sequence[int]) -> str:

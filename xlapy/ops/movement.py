@@ -229,7 +229,13 @@ def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: 
             f"transpose takes a permutation of the dimensions of {operand.brief}, given {list(permutation)}"
         )
     dynamic = [operand.dynamic_dimensions[d] for d in permutation]
-    return operand.with_dimensions([operand.dimensions[d] for d in permutation], dynamic)
+    sizes = [operand.dimensions[d] for d in permutation]
+    if operand.layout is None or operand.layout.tiles:
+        return operand.with_dimensions(sizes, dynamic)
+    # XLA lets the layout follow the dimensions, so that the elements stay where they are.
+    minor_to_major = [permutation.index(d) for d in operand.layout.minor_to_major]
+    layout = operand.layout.replace(minor_to_major=minor_to_major)
+    return Shape.array(operand.element_type, sizes, dynamic, layout)
 
 
 def _infer_reverse(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:

@@ -14,7 +14,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, NoAttributes, attribute, attributes
-from xlapy.ops.registry import Effect, OpDef, exactly
+from xlapy.ops.registry import Effect, OpDef, at_least, exactly
 from xlapy.ops.requirements import agrees, require_arrays, require_shape
 
 Programs = Sequence[ProgramShape]
@@ -29,11 +29,13 @@ class RandomDistribution(Enum):
 
 @attributes
 class RngAttributes(Attributes):
-    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution))
+    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution, ignore_case=True))
 
 
 def _rng(shape: Shape, operands: Sequence[Shape], attributes: RngAttributes, programs: Programs) -> None:
     element = shape.element_type
+    if len(operands) != 2:
+        raise ShapeError(f"rng takes 2 operands, given {len(operands)}")
     for number, operand in enumerate(operands):
         if not operand.is_scalar or operand.element_type is not element:
             raise ShapeError(f"rng of {shape.brief} takes {element}[] as operand {number}, given {operand.brief}")
@@ -46,7 +48,7 @@ def _rng(shape: Shape, operands: Sequence[Shape], attributes: RngAttributes, pro
 
 
 RNG = OpDef(
-    name="rng", family="random", arity=exactly(2), attributes=RngAttributes, check=_rng, effect=Effect.SIDE_EFFECT
+    name="rng", family="random", arity=at_least(0), attributes=RngAttributes, check=_rng, effect=Effect.SIDE_EFFECT
 )
 
 
@@ -60,7 +62,7 @@ class RandomAlgorithm(Enum):
 
 @attributes
 class RngBitGeneratorAttributes(Attributes):
-    algorithm: RandomAlgorithm = attribute(EnumKind(RandomAlgorithm))
+    algorithm: RandomAlgorithm = attribute(EnumKind(RandomAlgorithm, ignore_case=True))
 
 
 _STATE_WORDS = {RandomAlgorithm.THREE_FRY: (2,), RandomAlgorithm.PHILOX: (2, 3)}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xlapy.base.element_types import PRED
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import Shape
+from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.ops.attributes import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.ops.dimensions import WINDOW, Window
 from xlapy.ops.registry import OpDef, Role, at_least, exactly
@@ -29,20 +29,21 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
     if len(results) != count:
         raise ShapeError(f"{name}: the reducer returns {count} scalars, it is {program.to_text()}")
     for i, (value, init, result) in enumerate(zip(values, inits, results, strict=True)):
+        accumulator, element = program.parameters[i], program.parameters[count + i]
         if not result.is_scalar:
             raise ShapeError(f"{name}: result {i} of the reducer must be a scalar, it is {result.brief}")
+        if not agrees(accumulator, result):
+            raise ShapeError(
+                f"{name}: the reducer's parameter {i} (accumulator {i}) is {accumulator.brief}, its result {i} is {result.brief}"
+            )
         if not agrees(result, init):
-            raise ShapeError(f"{name}: accumulator {i} is {result.brief}, the initial value {init.brief}")
-        expected = Shape.scalar(value.element_type)
-        for what, number in (("accumulator", i), ("value", count + i)):
-            parameter = program.parameters[number]
-            if not agrees(parameter, expected if what == "value" else result):
-                raise ShapeError(
-                    f"{name}: the reducer's parameter {number} ({what} {i}) is {parameter.brief}, "
-                    f"the {'operand' if what == 'value' else 'result'} {i} is {(value if what == 'value' else result).brief}"
-                )
+            raise ShapeError(f"{name}: the reducer's result {i} is {result.brief}, initial value {i} is {init.brief}")
+        if not agrees(element, Shape.scalar(value.element_type)):
+            raise ShapeError(
+                f"{name}: the reducer's parameter {count + i} (value {i}) is {element.brief}, operand {i} is {value.brief}"
+            )
         if result.element_type is not value.element_type:
-            raise ShapeError(f"{name}: accumulator {i} is {result.brief}, its operand {value.brief} has another element type")
+            raise ShapeError(f"{name}: the reducer's result {i} is {result.brief}, operand {i} is {value.brief}")
 
 
 def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -109,7 +110,9 @@ def window_output(name: str, base: Shape, window: Window) -> Shape:
         window.check()
     except ShapeError as error:
         raise ShapeError(f"{name}: {error}") from None
-    return Shape.array(base.element_type, window.output_sizes(base.dimensions), base.dynamic_dimensions)
+    pairs = zip(base.dimensions, window.dimensions, strict=True)
+    sizes = tuple([size if size == UNBOUNDED else d.output_size(size) for size, d in pairs])
+    return Shape.array(base.element_type, sizes, base.dynamic_dimensions)
 
 
 def _infer_reduce_window(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
@@ -171,12 +174,9 @@ class MapAttributes(Attributes):
 def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Programs) -> Shape:
     require_programs("map", programs, 1)
     require_arrays("map", operands)
-    first, (program,) = operands[0], programs
-    for i, operand in enumerate(operands):
-        if operand.dimensions != first.dimensions:
-            raise ShapeError(f"map: operand {i} is {operand.brief}, operand 0 is {first.brief}; dimensions must be equal")
-    if attrs.dimensions != tuple(range(first.rank)):
-        raise ShapeError(f"map: dimensions must be 0 to rank-1 of {first.brief}, given {list(attrs.dimensions)}")
+    mapped, (program,) = _mapped_operand(operands), programs
+    if attrs.dimensions != tuple(range(mapped.rank)):
+        raise ShapeError(f"map: dimensions must be 0 to rank-1 of {mapped.brief}, given {list(attrs.dimensions)}")
     if len(program.parameters) != len(operands):
         raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
@@ -184,14 +184,28 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
             raise ShapeError(f"map: parameter {i} of the computation is {parameter.brief}, operand {i} is {operand.brief}")
     if not program.result.is_scalar:
         raise ShapeError(f"map: the computation must return a scalar, it is {program.to_text()}")
-    return Shape.array(program.result.element_type, first.dimensions, first.dynamic_dimensions)
+    return Shape.array(program.result.element_type, mapped.dimensions, mapped.dynamic_dimensions)
+
+
+def _mapped_operand(operands: Sequence[Shape]) -> Shape:
+    """The operand with the dimensions of the result; beside it stand arrays like it, and scalars of its element type."""
+    mapped = operands[0]
+    for i, operand in enumerate(operands):
+        if operand.dimensions == mapped.dimensions:
+            continue
+        if operand.element_type is not mapped.element_type or (operand.rank and mapped.rank):
+            raise ShapeError(
+                f"map: operand {i} is {operand.brief}, an operand before it {mapped.brief}; dimensions must be equal"
+            )
+        mapped = mapped if mapped.rank else operand
+    return mapped
 
 
 def _normalize_map(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) -> MapAttributes:
     """Text may leave the dimensions out; then they are all of them."""
     if attrs.dimensions or not operands:
         return attrs
-    return MapAttributes.make(dimensions=tuple(range(operands[0].rank)))
+    return MapAttributes.make(dimensions=tuple(range(max(operand.rank for operand in operands))))
 
 
 MAP = OpDef(
@@ -210,18 +224,51 @@ MAP = OpDef(
 
 @attributes
 class ScanAttributes(Attributes):
-    """`is_associative` is None when unspecified."""
+    """`is_associative` is None when unspecified, which text cannot say: without the key it is false."""
 
     dimensions: tuple[int, ...] = attribute(INTEGERS)
     num_carries: int = attribute(INTEGER)
     is_reverse: bool = attribute(BOOL, default=False)
-    is_associative: bool | None = attribute(BOOL, default=None)
+    is_associative: bool | None = attribute(BOOL, default=False, always=True)
+
+
+def scan_shape(
+    operands: Sequence[Shape], attrs: ScanAttributes, program: ProgramShape, size: int | None = None
+) -> Shape:
+    """The body's result with the dimension scanned along added to its outputs, of the size given or that of the inputs."""
+    carries = attrs.num_carries
+    if size is None:
+        if len(attrs.dimensions) != 1 or len(operands) <= carries:
+            raise ShapeError("scan without inputs along one dimension has no size to infer; give the dimension's size")
+        require_dimension("scan", "dimension of operand 0", attrs.dimensions[0], operands[0])
+        size = operands[0].dimensions[attrs.dimensions[0]]
+    roots = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    outputs = len(roots) - carries
+    results = [_with_dimension(s, attrs.dimensions[0], size) if i < outputs else s for i, s in enumerate(roots)]
+    return Shape.tuple(results) if program.result.is_tuple else results[0]
+
+
+def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
+    if not shape.is_array or not 0 <= dimension <= shape.rank:
+        raise ShapeError(f"scan: the body's output {shape.brief} cannot have dimension {dimension} added")
+    sizes, dynamic = list(shape.dimensions), list(shape.dynamic_dimensions)
+    sizes.insert(dimension, size)
+    dynamic.insert(dimension, False)
+    return Shape.array(shape.element_type, tuple(sizes), tuple(dynamic))
+
+
+def _infer_scan(operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> Shape:
+    require_programs("scan", programs, 1)
+    require_arrays("scan", operands[: len(operands) - attrs.num_carries])
+    shape = scan_shape(operands, attrs, programs[0])
+    _check_scan(shape, operands, attrs, programs)
+    return shape
 
 
 def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> None:
     """Operands are inputs then carries, results outputs then carries; the body sees slices of inputs and outputs."""
     require_programs("scan", programs, 1)
-    require_arrays("scan", operands)
+    require_arrays("scan", operands[: len(operands) - attrs.num_carries])
     (program,) = programs
     results = shape.tuple_shapes if shape.is_tuple else (shape,)
     roots = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
@@ -274,5 +321,6 @@ SCAN = OpDef(
     arity=at_least(1),
     attributes=ScanAttributes,
     roles=(Role("to_apply"),),
+    infer=_infer_scan,
     check=_check_scan,
 )

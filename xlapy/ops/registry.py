@@ -110,7 +110,7 @@ class OpDef:
     check: CheckRule | None = None
     roles: tuple[Role, ...] = ()
     role_keys: Callable[[Sequence[Shape], int], tuple[Role, ...]] | None = None
-    """For ops whose roles depend on operand shapes (conditional): (operand shapes, computation count) -> roles to print."""
+    """For ops whose roles depend on operand shapes (conditional): (operand shapes, computation count) -> roles."""
     inline: str | None = None
     """The attribute written where operands stand: the number of `parameter(0)`, the literal of `constant({1, 2})`."""
     normalize: NormalizeRule | None = None

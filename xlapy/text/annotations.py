@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import METADATA
 from xlapy.hlo.sharding import SHARDING
 from xlapy.ops.attributes import FLOAT, escape
@@ -22,6 +22,12 @@ _INDEX = re.compile(r"\{\s*(\d*(?:\s*,\s*\d+)*)\s*\}")
 _CACHE_LIMIT = 1 << 14
 _METADATA: dict[str, OpMetadata] = {}
 _SHARDINGS: dict[str, Any] = {}
+
+
+def annotate(instruction: Instruction, notes: Mapping[str, Any]) -> None:
+    """Puts annotations into their slots; a sharding takes the form that the shape asks for."""
+    for slot, value in notes.items():
+        setattr(instruction, slot, value.for_shape(instruction.shape) if slot == "sharding" else value)
 
 
 def read_metadata(reader: TextReader) -> OpMetadata:

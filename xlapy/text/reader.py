@@ -27,7 +27,7 @@ SHAPE_TOKEN = rf"\b{SHAPE_PATTERN}"
 _BLANKS = re.compile(BLANK)
 _INTEGER = re.compile(r"-?\d+")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-_NAME = re.compile(rf"%?({NAME})", re.ASCII)
+_NAME = re.compile(rf"%?({NAME}):?", re.ASCII)
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|' r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _SHAPE = re.compile(SHAPE_TOKEN)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|)", re.DOTALL)
@@ -38,6 +38,7 @@ _SIMPLE_ESCAPES = {
 _JSON_MARK = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}"]', re.DOTALL)
 _BRACKET = re.compile(r"/\*(?s:.*?)\*/|//[^\r\n]*|[(){}]")
 _SCALAR = re.compile(r"[-+\w.]+(?:\(0x[0-9a-fA-F]+\))?")
+_ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 _CACHE_LIMIT = 1 << 14
 _SCALARS: dict[tuple[str, Shape], Literal] = {}
 
@@ -113,7 +114,7 @@ class TextReader:
         return found[0]
 
     def name(self, what: str) -> str:
-        """A name with or without `%`; `what` says whose, for the error."""
+        """A name with or without `%` in front or `:` behind; `what` says whose, for the error."""
         found = self.match(_NAME)
         if found is None:
             self.fail(f"expected the name of {what}, found {self.shown()}")
@@ -168,6 +169,8 @@ class TextReader:
         start = self.skip()
         if shape is None:
             return self._shaped_literal(start)
+        if shape.is_tuple and self.match(_ELIDED):
+            return _elided(shape)
         end = self._literal_end(shape.brief)
         token = self.text[start:end]
         if len(token) > 40:
@@ -211,6 +214,13 @@ class TextReader:
             self.fail_at(start + error.offset, error.message)
         except ShapeError as error:
             self.fail_at(start, str(error))
+
+
+def _elided(shape: Shape) -> Literal:
+    """The literal that `{...}` stands for: its elements were left out and are zeros."""
+    if shape.is_tuple:
+        return Literal.tuple(_elided(part) for part in shape.tuple_shapes)
+    return Literal.token() if shape.is_token else Literal.zeros(shape, elided=True)
 
 
 def json_end(text: str, position: int) -> int | None:

@@ -15,6 +15,9 @@ FAMILIES = (
 )  # fmt: skip
 """The families of operations; each has a module of samples, and a file in the folder of every consumer."""
 
+NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
+"""The note of samples that the pinned jaxlib cannot read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

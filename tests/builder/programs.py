@@ -1,0 +1,45 @@
+"""Runs built computations on the reference interpreter and lists their instructions."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base import Shape
+from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
+from xlapy.interpreter import evaluate_computation
+from xlapy.interpreter.core import Context
+
+for _family in ("contraction", "control", "elementwise", "elementwise_conversion", "movement", "sources", "tuples"):
+    import_module(f"xlapy.interpreter.{_family}")  # registers the rules
+
+
+def parameters(*shapes: str) -> list[XlaOp]:
+    """Parameters of a fresh builder, named p0, p1 ..."""
+    builder = XlaBuilder("test")
+    return [ops.parameter(builder, number, Shape.parse(text)) for number, text in enumerate(shapes)]
+
+
+def run(computation: XlaComputation, *arguments: Any) -> Any:
+    """The value of the computation for the arguments."""
+    return evaluate_computation(Context(), computation.module.entry_computation, arguments)
+
+
+def evaluate(op: XlaOp, *arguments: Any) -> Any:
+    """Builds with `op` as root and runs it."""
+    return run(op.builder.build(op), *[np.asarray(a) if not isinstance(a, tuple) else a for a in arguments])
+
+
+def opcodes(op: XlaOp) -> list[str]:
+    """The ops of the builder so far, parameters aside."""
+    assert op.instruction.parent is not None
+    return [i.op.name for i in op.instruction.parent if i.op is not ops.PARAMETER]
+
+
+def listing(computation: XlaComputation) -> str:
+    """The HLO text of the computations alone: no header, layouts, source lines or percent signs."""
+    text = computation.as_hlo_text(print_metadata=False, print_percent=False, include_layout_in_shapes=False)
+    return text.split("\n\n", 1)[1].strip()

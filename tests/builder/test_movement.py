@@ -1,0 +1,293 @@
+"""The movement builder functions: instructions, shapes, values, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.builder.programs import evaluate, listing, opcodes, parameters
+from xlapy import ops
+from xlapy.base import U16, Shape, ShapeError
+from xlapy.base.errors import BuilderError
+from xlapy.base.literal import Literal
+from xlapy.builder import XlaBuilder
+from xlapy.ops.dimensions import PaddingConfig, PaddingDimension
+
+A = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+class TestBroadcast:
+    def test_new_dimensions_on_the_left(self) -> None:
+        (x,) = parameters("f32[3]")
+        result = ops.broadcast(x, [4, 2])
+        assert result.instruction.dimensions == (2,)
+        value = evaluate(result, np.float32([1, 2, 3]))
+        np.testing.assert_array_equal(value, np.broadcast_to(np.float32([1, 2, 3]), (4, 2, 3)))
+
+    def test_dynamic_dimension_is_kept(self) -> None:
+        (x,) = parameters("f32[<=3]")
+        assert ops.broadcast(x, [2]).shape.brief == "f32[2,<=3]"
+
+    def test_refused(self) -> None:
+        x, t = parameters("f32[3]", "(f32[3])")
+        with pytest.raises(ShapeError, match="size -1"):
+            ops.broadcast(x, [-1])
+        with pytest.raises(ShapeError, match=r"broadcast takes arrays, operand is \(f32\[3\]\)"):
+            ops.broadcast(t, [2])
+        with pytest.raises(BuilderError, match="broadcast_sizes takes a list of integers, given 3"):
+            ops.broadcast(x, 3)  # type: ignore[arg-type]
+
+
+class TestBroadcastInDim:
+    def test_the_example_of_the_specification(self) -> None:
+        """A vector onto rows and onto columns."""
+        (x,) = parameters("f32[2]")
+        rows, columns = ops.broadcast_in_dim(x, [2, 2], [0]), ops.broadcast_in_dim(x, [2, 2], [1])
+        value = evaluate(ops.tuple(x.builder, [rows, columns]), np.float32([1, 2]))
+        assert [v.tolist() for v in value] == [[[1, 1], [2, 2]], [[1, 2], [1, 2]]]
+        assert opcodes(x) == ["broadcast", "broadcast", "tuple"]
+
+    def test_size_one_is_expanded(self) -> None:
+        (x,) = parameters("f32[1,3]")
+        result = ops.broadcast_in_dim(x, [2, 4, 3], [1, 2])
+        assert opcodes(result) == ["broadcast", "reshape", "broadcast"]
+        value = evaluate(result, np.float32([[1, 2, 3]]))
+        np.testing.assert_array_equal(value, np.broadcast_to(np.float32([1, 2, 3]), (2, 4, 3)))
+
+    def test_scalar(self) -> None:
+        (x,) = parameters("f32[]")
+        assert evaluate(ops.broadcast_in_dim(x, [2], []), np.float32(7)).tolist() == [7, 7]
+
+    @pytest.mark.parametrize(
+        ("sizes", "dimensions", "message"),
+        [
+            ([2, 3], [0], r"needs one entry of broadcast_dimensions a dimension of the operand, given \[0\] for f32\[2,3\]"),
+            ([2, 3], [0, 2], "dimension 2 is no dimension of the result"),
+            ([3, 2], [1, 0], "broadcast_dimensions must be strictly increasing"),
+            ([2, 4], [0, 1], "operand dimension 1 has size 3 and result dimension 1 4"),
+            ([1, 3], [0, 1], "operand dimension 0 has size 2 and result dimension 0 1"),
+        ],
+    )
+    def test_refused(self, sizes: list[int], dimensions: list[int], message: str) -> None:
+        (x,) = parameters("f32[2,3]")
+        with pytest.raises(ShapeError, match=f"broadcast_in_dim: {message}"):
+            ops.broadcast_in_dim(x, sizes, dimensions)
+
+
+class TestReshape:
+    def test_value(self) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        np.testing.assert_array_equal(evaluate(ops.reshape(x, (np.int64(6), 4)), A), A.reshape(6, 4))
+
+    def test_other_size(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        with pytest.raises(ShapeError, match=r"reshape keeps the number of elements: operand f32\[2,3\] has 6, .* has 8"):
+            ops.reshape(x, [2, 4])
+
+    def test_dynamic(self) -> None:
+        (x,) = parameters("f32[<=6]")
+        assert ops.reshape(x, [2, 3]).shape.brief == "f32[<=2,3]"
+        result = ops.reshape_with_inferred_dimension(x, [2, 3], 1)
+        assert result.shape.brief == "f32[2,<=3]"
+        assert result.instruction.inferred_dimension == 1
+
+    def test_dynamic_reshape(self) -> None:
+        x, n = parameters("f32[6]", "s32[]")
+        result = ops.dynamic_reshape(x, [n, n], [2, 3], [True, False])
+        assert result.shape.brief == "f32[<=2,3]"
+        with pytest.raises(ShapeError, match="takes one size operand a dimension"):
+            ops.dynamic_reshape(x, [n], [2, 3], [True, False])
+
+    def test_collapse(self) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        assert ops.collapse(x, [1, 2]).shape.brief == "f32[2,12]"
+        assert ops.collapse(x, [0, 1]).shape.brief == "f32[6,4]"
+        assert ops.collapse(x, [0, 1, 2]).shape.brief == "f32[24]"
+        assert ops.collapse(x, [1]) is x
+
+    @pytest.mark.parametrize("dimensions", [[0, 2], [1, 0], [0, 0]])
+    def test_collapse_of_dimensions_apart(self, dimensions: list[int]) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        with pytest.raises(ShapeError, match=r"collapse takes consecutive ascending dimensions, given .* of f32\[2,3,4\]"):
+            ops.collapse(x, dimensions)
+
+    def test_collapse_of_no_dimension(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        with pytest.raises(ShapeError, match=r"collapse: dimension 2 is no dimension of f32\[2,3\]"):
+            ops.collapse(x, [1, 2])
+
+
+class TestPermuting:
+    def test_transpose(self) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        np.testing.assert_array_equal(evaluate(ops.transpose(x, [2, 0, 1]), A), A.transpose(2, 0, 1))
+        with pytest.raises(ShapeError, match=r"takes a permutation of the dimensions of f32\[2,3,4\], given \[0, 1\]"):
+            ops.transpose(parameters("f32[2,3,4]")[0], [0, 1])
+
+    def test_rev(self) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        np.testing.assert_array_equal(evaluate(ops.rev(x, [0, 2]), A), A[::-1, :, ::-1])
+        with pytest.raises(ShapeError, match="reverse: .*3 is no dimension of"):
+            ops.rev(parameters("f32[2,3,4]")[0], [3])
+
+    def test_shuffle(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        assert ops.shuffle_rotate(x, [1], [2]).instruction.shifts == (2,)
+        indices = Literal.of(np.int32([[0, 2, 1]]))
+        assert ops.shuffle_permute(x, [1], indices).shape.brief == "f32[2,3]"
+        with pytest.raises(ShapeError, match="shuffle of mode rotate takes one shift a dimension"):
+            ops.shuffle_rotate(x, [1], [])
+
+
+class TestConcat:
+    def test_value(self) -> None:
+        x, y = parameters("f32[2,1]", "f32[2,2]")
+        result = ops.concat_in_dim(x.builder, [x, y, x], 1)
+        value = evaluate(result, np.float32([[1], [2]]), np.float32([[3, 4], [5, 6]]))
+        assert value.tolist() == [[1, 3, 4, 1], [2, 5, 6, 2]]
+
+    def test_refused(self) -> None:
+        x, y, s = parameters("f32[2,1]", "f32[3,2]", "f32[]")
+        with pytest.raises(ShapeError, match=r"differ only in dimension 1, operand 0 is f32\[2,1\] and operand 1 f32\[3,2\]"):
+            ops.concat_in_dim(x.builder, [x, y], 1)
+        with pytest.raises(ShapeError, match="concatenate takes at least 1 operands, given 0"):
+            ops.concat_in_dim(x.builder, [], 0)
+        with pytest.raises(ShapeError, match="concatenate: .*0 is no dimension of f32"):
+            ops.concat_in_dim(x.builder, [s, s], 0)
+
+
+class TestSlice:
+    def test_value(self) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        result = ops.slice(x, [0, 1, 0], [2, 3, 4], [1, 1, 3])
+        np.testing.assert_array_equal(evaluate(result, A), A[0:2, 1:3, 0:4:3])
+
+    def test_strides_default_to_one(self) -> None:
+        (x,) = parameters("f32[4]")
+        assert ops.slice(x, [1], [1]).shape.brief == "f32[0]"
+
+    def test_in_dim(self) -> None:
+        (x,) = parameters("f32[2,3,4]")
+        np.testing.assert_array_equal(evaluate(ops.slice_in_dim(x, 1, 4, 2, 2), A), A[:, :, 1:4:2])
+        with pytest.raises(ShapeError, match="slice: dimension -1 is no dimension"):
+            ops.slice_in_dim(parameters("f32[2]")[0], 0, 1, 1, -1)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (([-1], [2]), "start -1 is negative"),
+            (([0], [5]), "limit 5 is beyond the size 4"),
+            (([3], [2]), "start 3 is beyond the limit 2"),
+            (([0], [2], [0]), "stride must be at least 1, given 0"),
+            (([0, 0], [1, 1]), "slice takes one range a dimension"),
+            ((["a"], [2]), r"start_indices takes a list of integers, given \['a'\]"),
+        ],
+    )
+    def test_refused(self, arguments: tuple[list[int], ...], message: str) -> None:
+        (x,) = parameters("f32[4]")
+        with pytest.raises(ShapeError, match=message):
+            ops.slice(x, *arguments)
+
+
+class TestPad:
+    @pytest.mark.parametrize("config", [[(0, 0), (1, 2, 1)], PaddingConfig((PaddingDimension(0, 0), PaddingDimension(1, 2, 1)))])
+    def test_value(self, config: PaddingConfig | list[tuple[int, ...]]) -> None:
+        (x,) = parameters("f32[1,2]")
+        assert evaluate(ops.pad(x, 9, config), np.float32([[1, 2]])).tolist() == [[9, 1, 9, 2, 9, 9]]
+
+    def test_in_dim(self) -> None:
+        x, v = parameters("f32[1,3]", "f32[]")
+        result = ops.pad_in_dim(x, v, 1, 1, -1)
+        assert evaluate(result, np.float32([[1, 2, 3]]), np.float32(0)).tolist() == [[0, 1, 2]]
+        with pytest.raises(ShapeError, match="pad: dimension 2 is no dimension"):
+            ops.pad_in_dim(*parameters("f32[1,3]", "f32[]"), 2, 1, 1)
+
+    def test_refused(self) -> None:
+        x, v = parameters("f32[3]", "f32[3]")
+        with pytest.raises(ShapeError, match=r"pad takes a scalar padding value, given f32\[3\]"):
+            ops.pad(x, v, [(1, 1)])
+        with pytest.raises(ShapeError, match=r"takes \(low, high\) or \(low, high, interior\), given \[1\]"):
+            ops.pad(x, 0, [(1,)])
+        with pytest.raises(ShapeError, match="interior padding -1 is negative"):
+            ops.pad(x, 0, [(1, 1, -1)])
+        assert opcodes(x) == []
+
+
+class TestDynamicSlices:
+    def test_slice(self) -> None:
+        x, i = parameters("f32[2,3,4]", "s32[]")
+        result = ops.dynamic_slice(x, [0, i, i], [2, 1, 2])
+        np.testing.assert_array_equal(evaluate(result, A, np.int32(2)), A[:, 2:3, 2:4])
+
+    def test_plain_indices_take_the_type_of_the_others(self) -> None:
+        x, i = parameters("f32[2,3]", "u16[]")
+        result = ops.dynamic_slice(x, [0, i], [1, 1])
+        assert [o.shape.element_type for o in result.instruction.operands[1:]] == [U16, U16]
+
+    def test_update(self) -> None:
+        x, u = parameters("f32[4]", "f32[2]")
+        result = ops.dynamic_update_slice(x, u, [9])
+        assert evaluate(result, np.float32([1, 2, 3, 4]), np.float32([7, 8])).tolist() == [1, 2, 7, 8]
+
+    def test_update_by_a_plain_value(self) -> None:
+        (x,) = parameters("f32[4]")
+        assert evaluate(ops.dynamic_update_slice(x, [5], [1]), np.zeros(4, np.float32)).tolist() == [0, 5, 0, 0]
+
+    def test_refused(self) -> None:
+        x, i, j = parameters("f32[4,4]", "s32[]", "s64[]")
+        with pytest.raises(ShapeError, match="takes one start index a dimension of"):
+            ops.dynamic_slice(x, [i], [1, 1])
+        with pytest.raises(ShapeError, match="takes start indices of one type"):
+            ops.dynamic_slice(x, [i, j], [1, 1])
+        with pytest.raises(ShapeError, match="dynamic-slice size 5 of dimension 0"):
+            ops.dynamic_slice(x, [i, i], [5, 1])
+        with pytest.raises(ShapeError, match="the update .* is larger than the operand"):
+            ops.dynamic_update_slice(x, ops.pad(x, 0, [(1, 0), (0, 0)]), [i, i])
+
+
+class TestCopies:
+    def test_copy(self) -> None:
+        (x,) = parameters("f32[2]")
+        assert opcodes(ops.copy(x)) == ["copy"]
+
+    def test_bitcast(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        assert ops.bitcast(x, Shape.parse("f32[3,2]{0,1}")).shape.to_text() == "f32[3,2]{0,1}"
+        with pytest.raises(ShapeError, match="bitcast keeps the number of bytes"):
+            ops.bitcast(x, Shape.parse("f32[7]"))
+
+
+class TestDimensionSizes:
+    def test_of_a_dynamic_dimension(self) -> None:
+        x, n = parameters("f32[4,3]", "s32[]")
+        dynamic = ops.set_dimension_size(x, n, 0)
+        assert dynamic.shape.brief == "f32[<=4,3]"
+        assert ops.get_dimension_size(dynamic, 0).instruction.op is ops.GET_DIMENSION_SIZE
+        assert ops.set_dimension_size(x, 2, 1).shape.brief == "f32[4,<=3]"
+
+    def test_of_a_static_dimension_is_a_constant(self) -> None:
+        (x,) = parameters("f32[4,3]")
+        assert evaluate(ops.get_dimension_size(x, 1), np.zeros((4, 3), np.float32)) == 3
+        assert opcodes(x) == ["constant"]
+
+    def test_refused(self) -> None:
+        x, n = parameters("f32[4,3]", "f32[]")
+        with pytest.raises(ShapeError, match=r"takes a size of shape s32\[\], given f32\[\]"):
+            ops.set_dimension_size(x, n, 0)
+        with pytest.raises(ShapeError, match=r"get-dimension-size: dimension 2 is no dimension of f32\[4,3\]"):
+            ops.get_dimension_size(x, 2)
+
+
+def test_text() -> None:
+    builder = XlaBuilder("moves")
+    x = ops.parameter(builder, 0, Shape.parse("f32[2,3]"), "x")
+    ops.pad(ops.transpose(x, [1, 0])[::2], 0.5, [(1, 0, 0), (0, -1, 0)])
+    assert listing(builder.build()) == (
+        "ENTRY moves (x: f32[2,3]) -> f32[3,1] {\n"
+        "  x = f32[2,3] parameter(0)\n"
+        "  transpose = f32[3,2] transpose(x), dimensions={1,0}\n"
+        "  slice = f32[2,2] slice(transpose), slice={[0:3:2], [0:2:1]}\n"
+        "  constant = f32[] constant(0.5)\n"
+        "  ROOT pad = f32[3,1] pad(slice, constant), padding=1_0x0_-1\n"
+        "}"
+    )

@@ -1,0 +1,118 @@
+"""Every operation is known to every consumer: by a rule, or by a stated reason why there is none."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from xlapy import ops
+from xlapy.interpreter import RULES as INTERPRETER
+from xlapy.ops.registry import REGISTRY, OpDef
+from xlapy.testing.samples import FAMILIES, samples_of
+from xlapy.text import parse_hlo
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "xlapy"
+
+_NAMES = """
+abs acos acosh add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done
+all-reduce-start all-to-all and asin asinh async-done async-start async-update atan atan2 atanh
+batch-norm-grad batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast call cbrt ceil cholesky clamp
+collective-broadcast collective-permute collective-permute-done collective-permute-start collective-reduce compare
+complex concatenate conditional constant convert convolution copy copy-done copy-start cosh cosine count-leading-zeros
+custom-call divide domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf exponential exponential-minus-one
+fft floor fusion gather get-dimension-size get-tuple-element imag infeed iota is-finite log log-plus-one logistic map
+maximum minimum mulhi multiply negate not opt-barrier or outfeed pad parameter partition-id popcnt power
+ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision reduce-scatter reduce-window remainder
+replica-id reshape reverse rng rng-bit-generator rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt
+scaled-dot scan scatter select select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic
+shift-right-logical shuffle sign sine sinh slice sort sqrt stochastic-convert subtract tan tanh topk transpose
+triangular-solve tuple while xor
+"""
+OPCODES = frozenset(_NAMES.split())
+
+_HALVES = "half of an asynchronous operation, which a pass splits in two"
+NOT_BUILT: dict[str, str] = {
+    **dict.fromkeys(("all-gather-start", "all-gather-done", "all-reduce-start", "all-reduce-done"), _HALVES),
+    **dict.fromkeys(("collective-permute-start", "collective-permute-done", "copy-start", "copy-done"), _HALVES),
+    **dict.fromkeys(("async-start", "async-update", "async-done"), _HALVES),
+    "domain": "marks where sharding changes, placed by passes",
+    "fusion": "made of other operations by the fusion pass",
+    "rng-get-and-update-state": "what the expansion of rng draws its state with",
+}
+"""Operations that no builder function makes, and why."""
+
+every_family = pytest.mark.parametrize("family", FAMILIES)
+every_op = pytest.mark.parametrize("op", sorted(REGISTRY.values(), key=lambda op: op.name), ids=lambda op: op.name)
+
+
+def test_exactly_the_operations_of_xla_are_defined():
+    assert len(OPCODES) == 136
+    assert REGISTRY.keys() == OPCODES
+
+
+def test_the_families_are_those_of_the_definitions():
+    assert {op.family for op in REGISTRY.values()} == set(FAMILIES)
+
+
+@every_op
+def test_a_definition_stands_in_the_file_of_its_family(op: OpDef):
+    module = import_module(f"xlapy.ops.{op.family}")
+    assert getattr(module, op.constant_name) is op
+    assert getattr(ops, op.constant_name) is op
+
+
+@every_family
+def test_every_consumer_has_a_file_of_each_family(family: str):
+    files = [f"xlapy/{folder}/{family}.py" for folder in ("ops", "builder", "interpreter", "testing/samples")]
+    files += [f"tests/{folder}/test_{family}.py" for folder in ("ops", "builder", "interpreter")]
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+@every_op
+def test_the_interpreter_has_a_rule_or_says_why_not(op: OpDef):
+    import_module(f"xlapy.interpreter.{op.family}")
+    reason = INTERPRETER.refusals.get(op, "")
+    assert op in INTERPRETER or len(reason) > 5
+    if op in INTERPRETER:
+        file = Path(inspect.getfile(INTERPRETER.find(op))).name
+        assert file.startswith(op.family), f"the rule of {op.name} stands in {file}"
+
+
+def mentioned_constants(file: Path) -> set[str]:
+    """The names in capitals that a file uses, imports aside."""
+    nodes = ast.walk(ast.parse(file.read_text()))
+    names = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in nodes)
+    return {name for name in names if name.isupper()}
+
+
+@pytest.fixture(scope="module")
+def built() -> set[str]:
+    files = (PACKAGE / "builder").glob("*.py")
+    return {name for file in files for name in mentioned_constants(file)}
+
+
+@every_op
+def test_a_builder_function_makes_it_or_a_reason_is_given(op: OpDef, built: set[str]):
+    if op.constant_name in built:
+        assert op.name not in NOT_BUILT, "a builder function makes it: remove the reason"
+    else:
+        assert NOT_BUILT.get(op.name), f"{op.name} has no builder function"
+
+
+def test_the_reasons_speak_of_operations():
+    assert NOT_BUILT.keys() - REGISTRY.keys() == set()
+
+
+@every_family
+def test_each_operation_occurs_in_the_samples_of_its_family(family: str):
+    wanted = {op for op in REGISTRY.values() if op.family == family}
+    found: Counter[OpDef] = Counter()
+    for sample in samples_of(family):
+        found.update(instruction.op for instruction in parse_hlo(sample.text).instructions())
+    assert sorted(op.name for op in wanted - found.keys()) == []

@@ -1,0 +1,86 @@
+"""Every sample is legal: it parses, verifies, prints as jaxlib prints it, and runs on the interpreter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import peer
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.module import Module
+from xlapy.hlo.verify import verify
+from xlapy.interpreter import RULES, TOKEN
+from xlapy.runtime.interpreter_backend import InterpreterBackend
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.samples import NEWER_THAN_JAXLIB, Sample, all_samples
+from xlapy.text import parse_hlo
+
+SAMPLES = list(all_samples())
+
+every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+
+
+def test_names_are_unique():
+    counts = Counter(sample.name for sample in SAMPLES)
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+@every_sample
+def test_it_parses_verifies_and_prints_what_it_reads(sample: Sample):
+    module = parse_hlo(sample.text)
+    verify(module)
+    printed = module.to_text(print_large_constants=True)
+    again = parse_hlo(printed)
+    verify(again)
+    assert again.to_text(print_large_constants=True) == printed
+
+
+@every_sample
+def test_jaxlib_prints_it_likewise(sample: Sample):
+    if sample.note == NEWER_THAN_JAXLIB:
+        assert not peer.accepts(sample.text)
+        return
+    module = parse_hlo(sample.text)
+    assert module.to_text() == peer.parse_and_print(sample.text)
+    whole = {"print_large_constants": True}
+    assert module.to_text(**whole) == peer.parse_and_print(sample.text, **whole)
+
+
+@every_sample
+def test_it_runs_on_the_interpreter(sample: Sample):
+    module = parse_hlo(sample.text)
+    reasons = reasons_not_to_run(module)
+    if reasons:
+        with pytest.raises(UnsupportedError):
+            run(module)
+    else:
+        assert_conforms(run(module), module.entry_computation.root_instruction.shape)
+
+
+def reasons_not_to_run(module: Module) -> list[str]:
+    """Operations that the interpreter refuses, and dynamic dimensions."""
+    instructions = list(module.instructions())
+    refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
+    return refused + [i.shape.brief for i in instructions if i.shape.is_dynamic]
+
+
+def run(module: Module) -> Any:
+    arguments = random_arguments([p.shape for p in module.entry_computation.parameters], seed=1)
+    return InterpreterBackend().compile(module).execute(arguments)
+
+
+def assert_conforms(value: Any, shape: Shape) -> None:
+    """A value has the structure, sizes and element types that its shape declares."""
+    if shape.is_tuple:
+        assert isinstance(value, tuple)
+        for part, part_shape in zip(value, shape.tuple_shapes, strict=True):
+            assert_conforms(part, part_shape)
+    elif shape.is_array:
+        assert isinstance(value, np.ndarray)
+        assert (value.shape, value.dtype) == (shape.dimensions, shape.dtype)
+    else:
+        assert value is TOKEN

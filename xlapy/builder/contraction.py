@@ -1,0 +1,167 @@
+"""Contractions: dot and its general, ragged and scaled forms.
+
+Owns: the builder functions of `ops/contraction.py`, and the values that describe a contraction to them. Must not know:
+how products are summed. Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification.
+
+`preferred_element_type` is the element type of the result and the hint to accumulate in it (a PrimitiveType, its text
+or a NumPy dtype); by default the more precise of the operands' types. Complex operands have a complex result. Every
+function raises `BuilderError` at the caller's line when the operands do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.builder.broadcasting import as_ints, constants_like
+from xlapy.builder.builder import append, builder_of
+from xlapy.builder.elementwise import ElementType, element_type_of
+from xlapy.builder.op import Operand, XlaOp
+from xlapy.ops.attributes import Attributes
+from xlapy.ops.contraction import (
+    DOT,
+    RAGGED_DOT,
+    SCALED_DOT,
+    Algorithm,
+    DotAttributes,
+    RaggedDotAttributes,
+)  # fmt: skip
+from xlapy.ops.dimensions import Precision
+from xlapy.ops.registry import OpDef
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionConfig:
+    """How exact a contraction must be: one precision an operand (none: the default), or an algorithm by name."""
+
+    operand_precision: tuple[Precision, ...] = ()
+    algorithm: Algorithm = Algorithm.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class DotDimensionNumbers:
+    """Which dimensions are summed over (contracting) and which are kept side by side (batch), pair by pair."""
+
+    lhs_contracting_dimensions: Sequence[int] = ()
+    rhs_contracting_dimensions: Sequence[int] = ()
+    lhs_batch_dimensions: Sequence[int] = ()
+    rhs_batch_dimensions: Sequence[int] = ()
+
+    def attributes(self) -> dict[str, tuple[int, ...]]:
+        """The values under the names of HLO."""
+        return {
+            "lhs_batch_dims": as_ints("lhs_batch_dimensions", self.lhs_batch_dimensions),
+            "lhs_contracting_dims": as_ints("lhs_contracting_dimensions", self.lhs_contracting_dimensions),
+            "rhs_batch_dims": as_ints("rhs_batch_dimensions", self.rhs_batch_dimensions),
+            "rhs_contracting_dims": as_ints("rhs_contracting_dimensions", self.rhs_contracting_dimensions),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedDotDimensionNumbers:
+    """Those of a dot, the one dimension of lhs that is cut into groups, and the one of rhs that lists the groups."""
+
+    dot_dimension_numbers: DotDimensionNumbers = field(default_factory=DotDimensionNumbers)
+    lhs_ragged_dimensions: Sequence[int] = ()
+    rhs_group_dimensions: Sequence[int] = ()
+
+
+def append_typed(
+    op: OpDef, operands: Sequence[XlaOp], attributes: Attributes, preferred_element_type: ElementType | None
+) -> XlaOp:
+    """Appends an op that infers its shape up to the element type, which may be chosen."""
+    if preferred_element_type is None:
+        return append(op, operands, attributes)
+    shape = op.result_shape([operand.shape for operand in operands], attributes)
+    return append(op, operands, attributes, shape=shape.with_element_type(element_type_of(preferred_element_type)))
+
+
+def _precision(config: PrecisionConfig | None) -> dict[str, Any]:
+    chosen = config or PrecisionConfig()
+    return {"operand_precision": tuple(chosen.operand_precision), "algorithm": chosen.algorithm}
+
+
+def dot(
+    lhs: Operand,
+    rhs: Operand,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: ElementType | None = None,
+) -> XlaOp:
+    """The product of vectors and matrices: sums over dimension 1 of lhs (0 of a vector) and dimension 0 of rhs.
+
+    `[n] x [n] -> []`, `[m,k] x [k] -> [m]`, `[m,k] x [k,n] -> [m,n]`. Operands of higher rank are contracted likewise.
+    """
+    builder = builder_of("dot", (lhs, rhs))
+    with builder.building("dot"):
+        left, right = constants_like(builder, lhs, rhs)
+        numbers = DotDimensionNumbers((0 if left.shape.rank == 1 else 1,), (0,))
+        return dot_general(left, right, numbers, precision_config, preferred_element_type)
+
+
+def dot_general(
+    lhs: Operand,
+    rhs: Operand,
+    dimension_numbers: DotDimensionNumbers,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: ElementType | None = None,
+) -> XlaOp:
+    """Sums of products over pairs of contracting dimensions, for each index of the pairs of batch dimensions.
+
+    Paired dimensions have equal sizes. The result's dimensions are the batch dimensions, the other dimensions of lhs,
+    the other dimensions of rhs: `[b,m,k] x [b,k,n] -> [b,m,n]`.
+    """
+    builder = builder_of("dot", (lhs, rhs))
+    with builder.building("dot"):
+        attributes = DotAttributes.make(**dimension_numbers.attributes(), **_precision(precision_config))
+        return append_typed(DOT, constants_like(builder, lhs, rhs), attributes, preferred_element_type)
+
+
+def scaled_dot(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    lhs_scale: XlaOp,
+    rhs_scale: XlaOp,
+    dimension_number: DotDimensionNumbers,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: ElementType | None = None,
+) -> XlaOp:
+    """`dot_general` of operands in which every block of elements has its own factor.
+
+    A scale has the rank of its operand, and its sizes divide the operand's: f8e8m0fnu[4,1] scales rows of 32 elements
+    of f8e4m3fn[4,32]. A bf16 scale of one element for a larger bf16 operand stands for no scale.
+    """
+    operands = (lhs, rhs, lhs_scale, rhs_scale)
+    with builder_of("scaled-dot", operands).building("scaled-dot"):
+        attributes = DotAttributes.make(**dimension_number.attributes(), **_precision(precision_config))
+        return append_typed(SCALED_DOT, operands, attributes, preferred_element_type)
+
+
+def ragged_dot(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    group_sizes: XlaOp,
+    dimension_numbers: RaggedDotDimensionNumbers,
+    precision_config: PrecisionConfig | None = None,
+    preferred_element_type: ElementType | None = None,
+) -> XlaOp:
+    """A dot in which one dimension of lhs is cut into consecutive groups of the given sizes (integers).
+
+    If that dimension is a free one, each group meets its own part of rhs: `[b,m,k] x [g,b,k,n] -> [b,m,n]`; if it is
+    contracted, each group gives a result of its own: `[b,m,k] x [b,k,n] -> [g,b,m,n]`; if it is a batch dimension,
+    batches beyond the last group are zero. Group sizes are `[g]`, or list the groups for each index of the batch and
+    of the dimensions of the ragged one's kind before it. A PrecisionConfig may not name an algorithm.
+    """
+    operands = (lhs, rhs, group_sizes)
+    with builder_of("ragged-dot", operands).building("ragged-dot"):
+        precision = _precision(precision_config)
+        if precision.pop("algorithm") is not Algorithm.UNSET:
+            raise InvalidArgumentError(f"ragged-dot takes no algorithm, given {precision_config}")
+        attributes = RaggedDotAttributes.make(
+            **dimension_numbers.dot_dimension_numbers.attributes(),
+            lhs_ragged_dims=as_ints("lhs_ragged_dimensions", dimension_numbers.lhs_ragged_dimensions),
+            rhs_group_dims=as_ints("rhs_group_dimensions", dimension_numbers.rhs_group_dimensions),
+            **precision,
+        )
+        return append_typed(RAGGED_DOT, operands, attributes, preferred_element_type)

@@ -1,0 +1,102 @@
+"""Meaning of the operations that call computations or order others.
+
+Must not know: whole-array application of scalar computations, which `interpreter/batched.py` does.
+Source: Call, While, Conditional, OptimizationBarrier, AfterAll, AddDependency, AsyncStart, AsyncUpdate, AsyncDone,
+Fusion, Domain of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, TOKEN, Context, Value, evaluate_computation
+from xlapy.ops import control as ops
+
+
+@RULES.rule(ops.CALL, ops.FUSION)
+def call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The called computation of the operands."""
+    return evaluate_computation(context, instruction.computations[0], values)
+
+
+@RULES.rule(ops.WHILE)
+def while_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The body again and again, as long as the condition of the current value is true."""
+    condition, body = instruction.computations
+    state = values[0]
+    while bool(evaluate_computation(context, condition, [state])):
+        state = evaluate_computation(context, body, [state])
+    return state
+
+
+@RULES.rule(ops.CONDITIONAL)
+def conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The branch chosen by operand 0 of its own operand; true is the first, an index out of range the last branch."""
+    branches = instruction.computations
+    index = values[0]
+    number = int(not index) if index.dtype == np.bool_ else int(index)
+    if not 0 <= number < len(branches):
+        number = len(branches) - 1
+    return evaluate_computation(context, branches[number], [values[1 + number]])
+
+
+@RULES.rule(ops.OPT_BARRIER, ops.ADD_DEPENDENCY, ops.DOMAIN)
+def pass_on(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Operand 0: the order of evaluation already is that of the operands."""
+    return values[0]
+
+
+@RULES.rule(ops.AFTER_ALL)
+def after_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A token, once all operands are there."""
+    return TOKEN
+
+
+# Asynchronous execution happens at once, as soon as the last operand is bound: (bound operands, result, contexts...)
+
+
+@RULES.rule(ops.ASYNC_START)
+def async_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Binds the operands to the first parameters of the called computation."""
+    return _bind(context, instruction.computations[0], tuple(values), instruction.shape)
+
+
+@RULES.rule(ops.ASYNC_UPDATE)
+def async_update(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Binds further operands, if any."""
+    before, *added = values
+    if not added:
+        return before
+    return _bind(context, _called(instruction), (*before[0], *added), instruction.shape)
+
+
+@RULES.rule(ops.ASYNC_DONE)
+def async_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The result of the called computation."""
+    return values[0][1]
+
+
+def _called(instruction: Instruction) -> Computation:
+    """The computation that the async-start at the head of a chain calls."""
+    while instruction.op is not ops.ASYNC_START:
+        instruction = instruction.operands[0]
+    return instruction.computations[0]
+
+
+def _bind(context: Context, computation: Computation, operands: tuple[Value, ...], shape: Shape) -> Value:
+    """The value of an async instruction; the result stands there only when every parameter is bound."""
+    complete = len(operands) == len(computation.parameters)
+    result = evaluate_computation(context, computation, operands) if complete else None
+    return (operands, result, *map(_placeholder, shape.tuple_shapes[2:]))
+
+
+def _placeholder(shape: Shape) -> Value:
+    """A value for a context, which means nothing here."""
+    if shape.is_tuple:
+        return tuple(map(_placeholder, shape.tuple_shapes))
+    return np.zeros(shape.dimensions, shape.dtype) if shape.is_array else TOKEN

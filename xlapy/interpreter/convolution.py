@@ -1,0 +1,106 @@
+"""The meaning of the convolution.
+
+Source: Conv and its general forms in the specification. The arithmetic of sums is `interpreter/products.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.products import Accumulator
+from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
+from xlapy.ops.dimensions import ConvDimensions, WindowDimension
+
+
+@RULES.rule(CONVOLUTION)
+def _convolution(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+    """For each offset in the window, adds the products of what lies there with the kernel's elements at that offset.
+
+    Padding and holes of dilation are skipped, not multiplied by zero: an infinite kernel element makes no NaN there.
+    """
+    attrs: ConvolutionAttributes = instruction.attributes
+    if attrs.sparsity_config != SparsityConfig():
+        raise UnsupportedError(f"{instruction.name} (convolution): the interpreter does not execute sparse operands")
+    accumulator = Accumulator.of([o.shape.element_type for o in instruction.operands], instruction.shape.element_type)
+    base = _grouped_input(accumulator.widen(values[0]), attrs)
+    kernel = _grouped_kernel(accumulator.widen(values[1]), attrs)
+    numbers = attrs.dim_labels
+    positions = [instruction.shape.dimensions[d] for d in numbers.output_spatial_dimensions]
+    return accumulator.narrow(_ungrouped_output(_slide(accumulator, base, kernel, positions, attrs), numbers))
+
+
+def _grouped_input(lhs: Array, attrs: ConvolutionAttributes) -> Array:
+    """lhs as `[group, batch, *spatial, feature]`, batch or feature being that of one group."""
+    n = attrs.dim_labels
+    plain = lhs.transpose(n.input_batch_dimension, *n.input_spatial_dimensions, n.input_feature_dimension)
+    batch, *spatial, feature = plain.shape
+    if attrs.batch_group_count > 1:
+        return plain.reshape(attrs.batch_group_count, batch // attrs.batch_group_count, *spatial, feature)
+    count = attrs.feature_group_count
+    return np.moveaxis(plain.reshape(batch, *spatial, count, feature // count), -2, 0)
+
+
+def _grouped_kernel(rhs: Array, attrs: ConvolutionAttributes) -> Array:
+    """rhs as `[*spatial, group, input feature, output feature]`, its elements in the order the window meets them."""
+    n = attrs.dim_labels
+    plain = rhs.transpose(
+        *n.kernel_spatial_dimensions, n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
+    )
+    reversed_axes = tuple(axis for axis, d in enumerate(attrs.window.dimensions) if d.window_reversal)
+    *spatial, inputs, outputs = plain.shape
+    count = attrs.feature_group_count * attrs.batch_group_count
+    grouped = np.flip(plain, reversed_axes).reshape(*spatial, inputs, count, outputs // count)
+    return np.swapaxes(grouped, -3, -2)
+
+
+def _ungrouped_output(output: Array, n: ConvDimensions) -> Array:
+    """`[group, batch, *spatial, feature]` in the order of the output labels, features of a group side by side."""
+    merged = np.moveaxis(output, 0, -2)
+    merged = merged.reshape(*merged.shape[:-2], merged.shape[-2] * merged.shape[-1])
+    places = (n.output_batch_dimension, *n.output_spatial_dimensions, n.output_feature_dimension)
+    return merged.transpose(np.argsort(places))
+
+
+def _slide(
+    accumulator: Accumulator, base: Array, kernel: Array, positions: Sequence[int], attrs: ConvolutionAttributes
+) -> Array:
+    """Sums `[group, batch, *positions, output feature]` over all window offsets and input features."""
+    groups, batch, *spatial, features = base.shape
+    outputs = kernel.shape[-1]
+    sums = np.zeros((groups, batch, *positions, outputs), accumulator.dtype)
+    reach = [
+        [_reach(d, offset, size, count) for offset in range(d.size)]
+        for d, size, count in zip(attrs.window.dimensions, spatial, positions, strict=True)
+    ]
+    for offset in product(*(range(size) for size in attrs.window.sizes)):
+        meetings = [reach[axis][k] for axis, k in enumerate(offset)]
+        patch = base[:, :, *(source for _, source in meetings)]
+        rows = accumulator.matmul(patch.reshape(groups, math.prod(patch.shape[1:-1]), features), kernel[offset])
+        sums[:, :, *(target for target, _ in meetings)] += rows.reshape(*patch.shape[:-1], outputs)
+    return sums
+
+
+def _reach(window: WindowDimension, offset: int, size: int, positions: int) -> tuple[slice, slice]:
+    """The window positions at which this offset meets an element of the base area, and the elements it meets.
+
+    Example: 3 elements padded by 1_1 under a window of 3; its offset 0 meets elements 0, 1 at positions 1, 2.
+    """
+    at = np.arange(positions) * window.stride + offset * window.window_dilation - window.padding_low
+    met = (at % window.base_dilation == 0) & (at >= 0) & (at < size * window.base_dilation)
+    targets = np.flatnonzero(met)
+    return _progression(targets), _progression(at[targets] // window.base_dilation)
+
+
+def _progression(indices: Array) -> slice:
+    """Evenly spaced, increasing indices as a slice."""
+    if not indices.size:
+        return slice(0, 0)
+    step = int(indices[1] - indices[0]) if indices.size > 1 else 1
+    return slice(int(indices[0]), int(indices[-1]) + 1, step)

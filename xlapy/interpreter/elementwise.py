@@ -1,0 +1,227 @@
+"""The meaning of the elementwise operations: which kernel an operation uses for which kind of element.
+
+Owns: the choice by element type, and the precision in which narrow types are computed; the kernels are in the
+modules elementwise_integer, elementwise_float and elementwise_complex, conversions in elementwise_conversion.
+Must not know: dimensions. Operands broadcast as NumPy's do, because scalar computations are evaluated on whole
+arrays.
+Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
+operations", Clamp, Select and Complex of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import elementwise_complex as complexes
+from xlapy.interpreter import elementwise_float as floats
+from xlapy.interpreter import elementwise_integer as integers
+from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
+from xlapy.interpreter.elementwise_conversion import round_to, widen_float
+from xlapy.ops import elementwise as ops
+from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.ops.registry import OpDef
+
+Kernel = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The functions that compute one operation, by kind of element; None where the operation refuses the kind.
+
+    logical: on PRED. integral: on native integers and the width in bits. exact: on float32 or float64, for results that
+    rounding once more does not spoil. function: on float64, whatever the type. complex_valued: on complex128.
+    """
+
+    logical: Kernel | None = None
+    integral: Kernel | None = None
+    exact: Kernel | None = None
+    function: Kernel | None = None
+    complex_valued: Kernel | None = None
+
+    def apply(self, name: str, operands: Sequence[Array]) -> Array:
+        """The result for operands of one element type; `UnsupportedError` if there is no kernel for it."""
+        dtype = operands[0].dtype
+        element_type = PrimitiveType.from_dtype(dtype)
+        if element_type is PRED and self.logical:
+            return np.asarray(self.logical(*operands))
+        if element_type.is_integral and self.integral:
+            wide = self.integral(*map(integers.widen, operands), element_type.bits)
+            return integers.wrap(np.asarray(wide), dtype)
+        if element_type.is_complex and self.complex_valued:
+            return _rounded_complex(self.complex_valued(*[o.astype(np.complex128) for o in operands]), dtype)
+        if element_type.is_floating and self.exact:
+            return _rounded(self.exact(*map(widen_float, operands)), dtype)
+        if element_type.is_floating and self.function:
+            return _rounded(self.function(*[o.astype(np.float64) for o in operands]), dtype)
+        raise UnsupportedError(f"{name}: no meaning for elements of {element_type}")
+
+
+def _rounded(result: Any, dtype: np.dtype[Any]) -> Array:
+    array = np.asarray(result)
+    return array if array.dtype == np.bool_ else round_to(array, dtype)
+
+
+def _rounded_complex(result: Any, dtype: np.dtype[Any]) -> Array:
+    """complex128 or, from abs, float64 results in the type of the operands' width."""
+    array = np.asarray(result)
+    if dtype == np.complex128:
+        return array
+    return array.astype(np.complex64 if array.dtype.kind == "c" else np.float32)
+
+
+def _rule(kernels: Kernels) -> InterpreterRule:
+    def evaluate(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+        return kernels.apply(f"{instruction.name} ({instruction.op.name})", values)
+
+    return evaluate
+
+
+def _analytic(real: Kernel, complex_valued: Kernel | None = None) -> Kernels:
+    """A function of real and complex numbers; without `complex_valued`, NumPy's serves both."""
+    return Kernels(function=real, complex_valued=complex_valued or real)
+
+
+KERNELS: Final[Mapping[OpDef, Kernels]] = {
+    ops.ABS: Kernels(integral=integers.absolute, exact=np.abs, complex_valued=complexes.absolute),
+    ops.ACOS: _analytic(np.arccos),
+    ops.ACOSH: _analytic(np.arccosh),
+    ops.ADD: Kernels(np.logical_or, integers.add, np.add, None, np.add),
+    ops.AND: Kernels(np.logical_and, integers.bitwise_and),
+    ops.ASIN: _analytic(np.arcsin),
+    ops.ASINH: _analytic(np.arcsinh),
+    ops.ATAN: _analytic(np.arctan),
+    ops.ATAN2: _analytic(np.arctan2, complexes.arc_tangent_2),
+    ops.ATANH: _analytic(np.arctanh),
+    ops.CBRT: Kernels(function=np.cbrt),
+    ops.CEIL: Kernels(exact=np.ceil),
+    ops.COSH: _analytic(np.cosh),
+    ops.COSINE: _analytic(np.cos, complexes.cosine),
+    ops.COUNT_LEADING_ZEROS: Kernels(integral=integers.count_leading_zeros),
+    ops.DIVIDE: Kernels(integral=integers.divide, exact=np.divide, complex_valued=complexes.divide),
+    ops.ERF: Kernels(function=floats.error_function),
+    ops.EXPONENTIAL: _analytic(np.exp, complexes.exponential),
+    ops.EXPONENTIAL_MINUS_ONE: _analytic(np.expm1, complexes.exponential_minus_one),
+    ops.FLOOR: Kernels(exact=np.floor),
+    ops.IS_FINITE: Kernels(exact=np.isfinite),
+    ops.LOG: _analytic(np.log, complexes.logarithm),
+    ops.LOGISTIC: _analytic(floats.logistic, complexes.logistic),
+    ops.LOG_PLUS_ONE: _analytic(np.log1p, complexes.logarithm_plus_one),
+    ops.MAXIMUM: Kernels(np.logical_or, integers.maximum, floats.maximum),
+    ops.MINIMUM: Kernels(np.logical_and, integers.minimum, floats.minimum),
+    ops.MULHI: Kernels(integral=integers.multiply_high),
+    ops.MULTIPLY: Kernels(np.logical_and, integers.multiply, np.multiply, None, np.multiply),
+    ops.NEGATE: Kernels(integral=integers.negate, exact=np.negative, complex_valued=np.negative),
+    ops.NOT: Kernels(np.logical_not, integers.bitwise_not),
+    ops.OR: Kernels(np.logical_or, integers.bitwise_or),
+    ops.POPCNT: Kernels(integral=integers.population_count),
+    ops.POWER: Kernels(integral=integers.power, function=np.power, complex_valued=complexes.power),
+    ops.REMAINDER: Kernels(integral=integers.remainder, exact=np.fmod),
+    ops.ROUND_NEAREST_AFZ: Kernels(exact=floats.round_half_away),
+    ops.ROUND_NEAREST_EVEN: Kernels(exact=np.rint),
+    ops.RSQRT: _analytic(floats.reciprocal_square_root, complexes.reciprocal_square_root),
+    ops.SHIFT_LEFT: Kernels(integral=integers.shift_left),
+    ops.SHIFT_RIGHT_ARITHMETIC: Kernels(integral=integers.shift_right_arithmetic),
+    ops.SHIFT_RIGHT_LOGICAL: Kernels(integral=integers.shift_right_logical),
+    ops.SIGN: Kernels(integral=integers.sign, exact=floats.sign, complex_valued=complexes.sign),
+    ops.SINE: _analytic(np.sin, complexes.sine),
+    ops.SINH: _analytic(np.sinh),
+    ops.SQRT: Kernels(exact=np.sqrt, complex_valued=complexes.square_root),
+    ops.SUBTRACT: Kernels(integral=integers.subtract, exact=np.subtract, complex_valued=np.subtract),
+    ops.TAN: _analytic(np.tan, complexes.tangent),
+    ops.TANH: _analytic(np.tanh, complexes.hyperbolic_tangent),
+    ops.XOR: Kernels(np.logical_xor, integers.bitwise_xor),
+}
+"""Every operation whose operands share one element type and whose result follows from their numbers alone."""
+
+for _op, _kernels in KERNELS.items():
+    RULES.rule(_op)(_rule(_kernels))
+
+
+# Parts of complex numbers
+
+
+@RULES.rule(ops.REAL)
+def real(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    """The real part; a real number is its own."""
+    (operand,) = values
+    return np.array(operand.real) if operand.dtype.kind == "c" else operand
+
+
+@RULES.rule(ops.IMAG)
+def imag(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    """The imaginary part: 0 of a real number, in a type that has a zero (f8e8m0fnu gives NaN)."""
+    (operand,) = values
+    if operand.dtype.kind == "c":
+        return np.array(operand.imag)
+    return np.zeros(operand.shape, np.float32).astype(operand.dtype)
+
+
+@RULES.rule(ops.COMPLEX)
+def complex_of_parts(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    return complexes.compose(*values)
+
+
+# Comparison and choice
+
+_COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
+    ComparisonDirection.EQ: np.equal,
+    ComparisonDirection.NE: np.not_equal,
+    ComparisonDirection.GE: np.greater_equal,
+    ComparisonDirection.GT: np.greater,
+    ComparisonDirection.LE: np.less_equal,
+    ComparisonDirection.LT: np.less,
+}
+
+
+@RULES.rule(ops.COMPARE)
+def compare(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Numbers by value, false before true; in the total order of a floating-point type by `total_order_key`."""
+    key = total_order_key if instruction.type is ComparisonType.TOTALORDER else _comparable
+    return np.asarray(_COMPARISONS[instruction.direction](*map(key, values)))
+
+
+def _comparable(array: Array) -> Array:
+    """The same numbers in a type that NumPy compares."""
+    element_type = PrimitiveType.from_dtype(array.dtype)
+    if element_type.is_floating:
+        return widen_float(array)
+    return integers.widen(array) if element_type.is_integral else array
+
+
+def total_order_key(array: Array) -> Array:
+    """Integers in the total order of floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+
+    Bits of a float are sign and magnitude; a negative number's magnitude is flipped to make them two's complement.
+    Narrow types are moved to the top of their storage, where the sign of an integer is. The one NaN of a type
+    without -0 has the bits of -0, and is the least, as in XLA.
+    """
+    element_type = PrimitiveType.from_dtype(array.dtype)
+    bits = array.view(f"u{array.itemsize}")
+    if element_type is F8E8M0FNU:
+        return bits
+    spare = bits.dtype.type(8 * array.itemsize - element_type.bits)
+    signed = (bits << spare).view(f"i{array.itemsize}")
+    key = np.where(signed < 0, signed ^ np.iinfo(signed.dtype).max, signed)
+    if element_type.name.endswith("FNUZ"):
+        return np.where(signed == np.iinfo(signed.dtype).min, np.iinfo(np.int16).min, key.astype(np.int16))
+    return key
+
+
+@RULES.rule(ops.CLAMP)
+def clamp(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    """min(max(x, low), high): high where low > high, NaN where any of the three is."""
+    low, operand, high = values
+    raised = KERNELS[ops.MAXIMUM].apply("clamp", (low, operand))
+    return KERNELS[ops.MINIMUM].apply("clamp", (high, raised))
+
+
+@RULES.rule(ops.SELECT)
+def select(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    return np.where(*values)

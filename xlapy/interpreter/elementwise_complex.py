@@ -1,0 +1,187 @@
+"""Complex functions of the elementwise operations, on arrays of complex128.
+
+Owns the kernels where XLA's infinities, NaNs and branch cuts are not NumPy's (which are those of C99, Annex G):
+XLA works on real and imaginary parts by formulas, so that an infinite part beside a NaN is usually lost. The sign
+of a zero part is unspecified wherever XLA itself is not consistent. Functions absent here (acos, sinh ...) are
+NumPy's.
+Must not know: operations, instructions, narrower types.
+Source: "Element-wise unary functions" and "Element-wise binary arithmetic operations" of the specification.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+UNDEFINED = complex(np.nan, np.nan)
+
+
+def compose(real: Any, imaginary: Any) -> Array:
+    """The complex array of two parts, without arithmetic, which would turn an infinite part into NaN."""
+    shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
+    single = np.asarray(real).dtype == np.float32
+    result = np.empty(shape, np.complex64 if single else np.complex128)
+    result.real = real
+    result.imag = imaginary
+    return result
+
+
+def _has_nan(operand: Array) -> Array:
+    return np.isnan(operand.real) | np.isnan(operand.imag)
+
+
+def _upper_cut(operand: Array) -> Array:
+    """The operand with -0 imaginary parts made +0, for functions that take the cut from above."""
+    return compose(operand.real, np.where(operand.imag == 0, 0.0, operand.imag))
+
+
+def absolute(operand: Array) -> Array:
+    """|z|; NaN if a part is, beside an infinity too."""
+    return np.where(_has_nan(operand), np.nan, np.hypot(operand.real, operand.imag))
+
+
+def sign(operand: Array) -> Array:
+    """z / |z| by parts: an infinite part gives NaN. 0 for 0."""
+    size = absolute(operand)
+    return np.where(size == 0, operand, compose(operand.real / size, operand.imag / size))
+
+
+def divide(lhs: Array, rhs: Array) -> Array:
+    """Smith's method, and where it yields nothing, the limits for a zero or an infinite operand."""
+    quotient = _smith(lhs, rhs)
+    finite_left = np.isfinite(lhs.real) & np.isfinite(lhs.imag)
+    finite_right = np.isfinite(rhs.real) & np.isfinite(rhs.imag)
+    infinite_left = np.isinf(lhs.real) | np.isinf(lhs.imag)
+    infinite_right = np.isinf(rhs.real) | np.isinf(rhs.imag)
+    by_zero = (rhs == 0) & ~(np.isnan(lhs.real) & np.isnan(lhs.imag))
+    pole = np.copysign(np.inf, rhs.real)
+    limit = np.where(finite_left & infinite_right, _parts_of_quotient(lhs, _unit_box(rhs), 0.0), quotient)
+    limit = np.where(infinite_left & finite_right, _parts_of_quotient(_unit_box(lhs), rhs, np.inf), limit)
+    limit = np.where(by_zero, compose(pole * lhs.real, pole * lhs.imag), limit)
+    return np.where(np.isnan(quotient.real) & np.isnan(quotient.imag), limit, quotient)
+
+
+def _smith(lhs: Array, rhs: Array) -> Array:
+    """Division that scales by the larger part of the divisor, so that no square overflows."""
+    steep = np.abs(rhs.real) < np.abs(rhs.imag)
+    large, small = np.where(steep, rhs.imag, rhs.real), np.where(steep, rhs.real, rhs.imag)
+    ratio = small / large
+    scale = large + small * ratio
+    real = np.where(steep, lhs.real * ratio + lhs.imag, lhs.real + lhs.imag * ratio)
+    imaginary = np.where(steep, lhs.imag * ratio - lhs.real, lhs.imag - lhs.real * ratio)
+    return compose(real / scale, imaginary / scale)
+
+
+def _unit_box(operand: Array) -> Array:
+    """Infinite parts become 1 and the others 0, signs kept: the direction of an infinity."""
+    real, imaginary = np.isinf(operand.real).astype(float), np.isinf(operand.imag).astype(float)
+    return compose(np.copysign(real, operand.real), np.copysign(imaginary, operand.imag))
+
+
+def _parts_of_quotient(lhs: Array, rhs: Array, scale: float) -> Array:
+    """`scale` times lhs times the conjugate of rhs, part by part."""
+    return compose(
+        scale * (lhs.real * rhs.real + lhs.imag * rhs.imag), scale * (lhs.imag * rhs.real - lhs.real * rhs.imag)
+    )
+
+
+def exponential(operand: Array) -> Array:
+    """e^z; real for a zero imaginary part, and finite where only e^real overflows."""
+    real, imaginary = operand.real, operand.imag
+    overflows = np.isposinf(np.exp(real))
+    half = np.exp(np.where(overflows, real / 2, real))
+    rest = np.where(overflows, half, 1.0)
+    sine = np.where(imaginary == 0, 0.0, half * np.sin(imaginary) * rest)
+    return compose(half * np.cos(imaginary) * rest, sine)
+
+
+def exponential_minus_one(operand: Array) -> Array:
+    """e^z - 1, accurate near 0; real for a zero imaginary part."""
+    real, imaginary = operand.real, operand.imag
+    growth = np.expm1(real)
+    cosine_minus_one = 0.0 - 2 * np.sin(imaginary / 2) ** 2
+    sine = np.where(imaginary == 0, 0.0, np.exp(real) * np.sin(imaginary))
+    return compose(growth * np.cos(imaginary) + cosine_minus_one, sine)
+
+
+def logarithm(operand: Array) -> Array:
+    return np.where(_has_nan(operand), UNDEFINED, np.log(operand))
+
+
+def logarithm_plus_one(operand: Array) -> Array:
+    """log(1 + z), accurate near 0."""
+    real, imaginary = operand.real, operand.imag
+    near = (np.abs(real) < 0.5) & (np.abs(imaginary) < 0.5)
+    square = np.where(near, real * (2 + real) + imaginary * imaginary, 0.0)
+    size = np.where(near, np.log1p(square) / 2, np.log(np.hypot(1 + real, imaginary)))
+    return np.where(_has_nan(operand), UNDEFINED, compose(size, np.arctan2(imaginary, 1 + real)))
+
+
+def logistic(operand: Array) -> Array:
+    return divide(np.ones_like(operand), 1 + exponential(-operand))
+
+
+def square_root(operand: Array) -> Array:
+    """The root in the right half plane; on the negative axis the upper one, whatever the sign of the zero."""
+    return np.where(_has_nan(operand), UNDEFINED, np.sqrt(_upper_cut(operand)))
+
+
+def reciprocal_square_root(operand: Array) -> Array:
+    """1 / sqrt(z); inf + i nan at 0, and 0 wherever a part is infinite. The cut follows the sign of the zero."""
+    root: Array = np.sqrt(operand)
+    size = np.hypot(root.real, root.imag)
+    result = compose(root.real / size / size, -root.imag / size / size)
+    vanishing = compose(np.copysign(0.0, operand.real), np.copysign(0.0, -operand.imag))
+    result = np.where(np.isinf(operand.real) | np.isinf(operand.imag), vanishing, result)
+    return np.where(operand == 0, complex(np.inf, np.nan), result)
+
+
+def cosine(operand: Array) -> Array:
+    real, imaginary = operand.real, operand.imag
+    return compose(np.cos(real) * np.cosh(imaginary), -(np.sin(real) * np.sinh(imaginary)))
+
+
+def sine(operand: Array) -> Array:
+    real, imaginary = operand.real, operand.imag
+    return compose(np.sin(real) * np.cosh(imaginary), np.cos(real) * np.sinh(imaginary))
+
+
+def hyperbolic_tangent(operand: Array) -> Array:
+    """tanh z; undefined for a finite real part beside an infinite or NaN imaginary one."""
+    undefined = ~np.isfinite(operand.imag) & ~np.isinf(operand.real)
+    return np.where(undefined, UNDEFINED, np.tanh(_upper_cut(operand)))
+
+
+def tangent(operand: Array) -> Array:
+    """tan z = -i tanh(i z)"""
+    rotated = hyperbolic_tangent(compose(-operand.imag, operand.real))
+    return compose(rotated.imag, -rotated.real)
+
+
+def power(base: Array, exponent: Array) -> Array:
+    """base^exponent by polar form; z^0 = 1^z = 1, 0^c = 0 for c > 0, and inf^c is inf or 0 for real c.
+
+    Errors of the polar form grow with the exponent, so it is taken in the widest type there is.
+    """
+    c, d = exponent.real.astype(np.longdouble), exponent.imag.astype(np.longdouble)
+    size = absolute(base.astype(np.clongdouble))
+    angle = np.arctan2(base.imag.astype(np.longdouble), base.real)
+    scale = np.power(size, c) * np.exp(-d * angle)
+    turn = c * angle + d * np.log(size)
+    result = compose(scale * np.cos(turn), scale * np.sin(turn))
+    real_exponent = d == 0
+    positive_infinity = np.isposinf(base.real) & (base.imag == 0)
+    result = np.where((size == 0) & real_exponent & (c > 0), 0.0, result)
+    result = np.where(positive_infinity & real_exponent & (c > 0), complex(np.inf, 0), result)
+    result = np.where(positive_infinity & real_exponent & (c < 0), 0.0, result)
+    return np.where((exponent == 0) | (base == 1), 1.0, result)
+
+
+def arc_tangent_2(lhs: Array, rhs: Array) -> Array:
+    """-i log((x + i y) / sqrt(x^2 + y^2)) for y = lhs, x = rhs."""
+    rotated = compose(rhs.real - lhs.imag, rhs.imag + lhs.real)
+    direction = logarithm(divide(rotated, square_root(lhs * lhs + rhs * rhs)))
+    return compose(direction.imag, -direction.real)

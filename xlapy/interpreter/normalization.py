@@ -1,0 +1,16 @@
+"""Batch normalization: not evaluated yet; each says what it waits for.
+
+Owns: nothing but these refusals. Must not know: text, builders.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.interpreter.core import RULES
+
+RULES.refuse(
+    "needs batch normalization",
+    ops.BATCH_NORM_GRAD,
+    ops.BATCH_NORM_INFERENCE,
+    ops.BATCH_NORM_TRAINING,
+)

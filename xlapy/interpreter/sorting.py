@@ -1,0 +1,126 @@
+"""Meaning of sort and topk.
+
+Sorts are stable whether that is asked for or not. Must not know: promises and hints.
+Source: Sort, TopK of the specification.
+
+A comparator that compares by keys (`interpreter/sort_keys.py`) is replaced by a sort of the keys. Any other is evaluated
+on whole arrays by a merge sort: all merges of all rows run together, so that n elements a row take about log2(n)^2 / 2
+evaluations, of half the elements each. A comparator that is no strict weak order still gives a permutation: which one is not
+specified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.batched import apply_scalars
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.sort_keys import comparator_keys, integer_key
+from xlapy.ops import sorting as ops
+
+Precedes = Callable[[Array, Array], Array]
+"""(places, places) -> pred: whether the element at a place comes before that at the other by the comparator."""
+
+
+@RULES.rule(ops.SORT)
+def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The operands, permuted together along a dimension so that the comparator holds of no later and earlier element."""
+    dimension = instruction.attributes.dimension
+    moved: list[Array] = [np.moveaxis(value, dimension, -1) for value in values]
+    shape = moved[0].shape
+    rows = [array.reshape(prod(shape[:-1]), shape[-1]) for array in moved]
+    order = _stable_order(context, instruction.to_apply, rows)
+    taken = [np.take_along_axis(array, order, axis=1).reshape(shape) for array in rows]
+    results = [np.moveaxis(array, -1, dimension) for array in taken]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@RULES.rule(ops.TOPK)
+def topk(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The first k elements of each row in descending (or ascending) order, and where they were.
+
+    Floating-point numbers are in the total order: NaN is largest, -0 less than +0. Equal elements keep their order.
+    """
+    (operand,) = values
+    attrs = instruction.attributes
+    key = integer_key(operand)
+    order = np.argsort(~key if attrs.largest else key, axis=-1, kind="stable")[..., : attrs.k]
+    return np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
+
+
+def _stable_order(context: Context, comparator: Computation, rows: Sequence[Array]) -> Array:
+    """For [rows, length] operands the index in each row of the element that comes first, second, ..."""
+    if rows[0].shape[1] < 2 or not rows[0].size:
+        return np.broadcast_to(np.arange(rows[0].shape[1]), rows[0].shape)
+    keys = comparator_keys(context, comparator, rows)
+    if keys is None:
+        return _merge_order(context, comparator, rows)
+    if not keys:
+        return np.broadcast_to(np.arange(rows[0].shape[1]), rows[0].shape)
+    return np.lexsort([np.broadcast_to(key, rows[0].shape) for key in reversed(keys)], axis=-1)
+
+
+def _merge_order(context: Context, comparator: Computation, rows: Sequence[Array]) -> Array:
+    """The order by merge sort: runs of 1, 2, 4, ... elements are merged in pairs."""
+    count, length = rows[0].shape
+    order = np.arange(count * length)
+    elements = [array.reshape(-1) if used else None for array, used in zip(rows, _used(comparator), strict=True)]
+    width = 1
+    while width < length:
+        current = [None if array is None else array[order] for array in elements]
+        source = _merge_runs(_comparison(context, comparator, current, rows), count, length, width)
+        order = order[source]
+        width *= 2
+    return order.reshape(count, length) - np.arange(count)[:, np.newaxis] * length
+
+
+def _used(comparator: Computation) -> list[bool]:
+    """Whether the comparator reads each operand; those it does not read need not be moved while sorting."""
+    read = [parameter.has_users or parameter.is_root for parameter in comparator.parameters]
+    return [left or right for left, right in zip(read[::2], read[1::2], strict=True)]
+
+
+def _comparison(
+    context: Context, comparator: Computation, current: Sequence[Array | None], rows: Sequence[Array]
+) -> Precedes:
+    def precedes(left: Array, right: Array) -> Array:
+        arguments: list[Array] = []
+        for array, row in zip(current, rows, strict=True):
+            unread = np.zeros((), row.dtype)
+            arguments += [unread, unread] if array is None else [array[left], array[right]]
+        return np.broadcast_to(apply_scalars(context, comparator, arguments), left.shape)
+
+    return precedes
+
+
+def _merge_runs(precedes: Precedes, count: int, length: int, width: int) -> Array:
+    """Merges neighbouring runs of `width` elements in every row: for each place, the place its element comes from.
+
+    An element of a left run moves behind as many elements of its right run as precede it, found by binary search. The
+    elements of the right runs fill the other places in their order.
+    """
+    row, place = np.divmod(np.arange(count * length), length)
+    is_left = (place // width) % 2 == 0
+    left, right = np.flatnonzero(is_left), np.flatnonzero(~is_left)
+    start = left - place[left] % width
+    end_of_row = (row[left] + 1) * length
+    middle = np.minimum(start + width, end_of_row)
+    low, high = middle, np.minimum(start + 2 * width, end_of_row)
+    for _ in range(width.bit_length()):
+        probe = (low + high) // 2
+        is_open = low < high
+        before = precedes(np.where(is_open, probe, left), left)
+        low, high = np.where(is_open & before, probe + 1, low), np.where(is_open & ~before, probe, high)
+    low = np.maximum.accumulate(low)  # already ascending, unless the comparator contradicts itself
+    target = left + (low - middle)
+    source = np.empty(count * length, np.int64)
+    is_free = np.ones(count * length, np.bool_)
+    is_free[target] = False
+    source[target] = left
+    source[is_free] = right
+    return source

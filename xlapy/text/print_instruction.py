@@ -1,0 +1,286 @@
+"""Writes one instruction as XLA prints it: `%add.1 = f32[2]{0} add(%a, %b), metadata={...}`.
+
+Owns: names, shapes, operands, attributes, annotations and their order. Must not know: any particular op, except the
+few that XLA's printer itself treats apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.literal import Literal
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction, OpMetadata
+from xlapy.hlo.metadata import is_shown, metadata_text
+from xlapy.ops.attributes import LITERAL, Field, NoAttributes
+from xlapy.ops.registry import AsyncRole, OpDef, Role
+from xlapy.text.annotations import config_text, frontend_attributes_text
+from xlapy.text.options import PrintOptions, SubcomputationMode
+from xlapy.text.parse_async import ASYNC_OPS, ASYNC_START, has_short_form, wrapped_computation
+
+BodyText = Callable[[Computation, int], str]
+
+_SEQUENTIAL = frozenset(["call", "conditional", "while"])
+_NAMED_CALLS_IN_FULL = frozenset(["reduce-scatter", "scan"])
+"""Ops whose `to_apply` XLA writes as `calls` when it prints bodies in full."""
+_CONFIGS = frozenset(["infeed_config", "outfeed_config"])
+_MOST_COMPACT_OPERANDS = 4
+_MOST_ELEMENTS = 10
+_MOST_ESSENTIAL_ELEMENTS = 500_000
+
+
+def shortened(name: str, options: PrintOptions) -> str:
+    """The name, without its numeric suffix if numbers are not printed."""
+    return name if options.print_ids else name.partition(".")[0]
+
+
+class InstructionWriter:
+    """Writes the instructions of one computation; canonical names are counted over it.
+
+    `body_text(computation, indent)` gives the text of a called computation that prints in full.
+    """
+
+    def __init__(self, options: PrintOptions, is_nested: bool, indent: int, body_text: BodyText) -> None:
+        self.options = options
+        self.is_nested = is_nested
+        self.indent = indent
+        self.body_text = body_text
+        self.layouts = options.include_layout_in_shapes
+        self.percent = "%" if options.print_percent else ""
+        self.is_plain = options.print_ids and not options.canonicalize_instruction_names
+        self.canonical: dict[Instruction, str] = {}
+
+    def text(self, instruction: Instruction) -> str:
+        """The instruction without ROOT and without a line break."""
+        options = self.options
+        op = instruction.op
+        opcode = op.name
+        if op.async_role is not AsyncRole.NONE and options.syntax_sugar_async_ops:
+            opcode = self._async_name(instruction)
+        if self.is_plain:
+            name = f"{self.percent}{instruction.name} = "
+        elif not options.canonicalize_instruction_names:
+            name = f"{self._name(instruction.name)} = "
+        else:
+            name = f"{self._canonical(instruction)} = " if self.is_nested else ""
+        shape = f"{instruction.shape.to_text(self.layouts)} " if options.print_result_shape else ""
+        inside = self._operands(instruction) if op.inline is None else self._inline(instruction)
+        return f"{name}{shape}{opcode}({inside}){self._attributes(instruction)}{self._annotations(instruction)}"
+
+    def _async_name(self, instruction: Instruction) -> str:
+        computation = wrapped_computation(instruction)
+        if computation is None or instruction.op.name not in ASYNC_OPS or not has_short_form(computation):
+            return instruction.op.name
+        return f"{computation.root_instruction.op.name}{instruction.op.name.removeprefix('async')}"
+
+    # -- names and operands
+
+    def _name(self, name: str) -> str:
+        return f"{self.percent}{shortened(name, self.options)}"
+
+    def _canonical(self, instruction: Instruction) -> str:
+        found = self.canonical.get(instruction)
+        if found is None:
+            found = self.canonical[instruction] = f"tmp_{len(self.canonical)}"
+        return found
+
+    def _operands(self, instruction: Instruction) -> str:
+        operands = instruction.operands
+        options = self.options
+        if self.is_plain and options.print_operand_names and not (options.print_operand_shape or options.compact_gte):
+            texts = [self.percent + operand.name for operand in operands]
+        else:
+            texts = [self._operand(operand) for operand in operands]
+        interval = options.print_operand_index_annotation_interval
+        if interval and len(texts) > interval:
+            texts[interval::interval] = [f"/*index={i}*/{texts[i]}" for i in range(interval, len(texts), interval)]
+        if options.compact_operands and len(texts) > _MOST_COMPACT_OPERANDS:
+            texts[_MOST_COMPACT_OPERANDS:] = [f"...(+{len(texts) - _MOST_COMPACT_OPERANDS})"]
+        return ", ".join(texts)
+
+    def _operand(self, operand: Instruction) -> str:
+        options = self.options
+        shape = operand.shape.to_text(self.layouts) if options.print_operand_shape else ""
+        shown = self.is_nested if options.canonicalize_instruction_names else options.print_operand_names
+        if not shown:
+            return shape
+        suffix = ""
+        if options.compact_gte:
+            while operand.op.name == "get-tuple-element":
+                suffix = f"#{operand.attributes.index}{suffix}"
+                operand = operand.operands[0]
+        name = self._canonical(operand) if options.canonicalize_instruction_names else self._name(operand.name)
+        return f"{shape}{' ' if shape else ''}{name}{suffix}"
+
+    def _inline(self, instruction: Instruction) -> str:
+        """What stands in place of operands: a parameter's number, a constant's literal."""
+        op = instruction.op
+        field = next(f for f in op.attributes.fields if f.name == op.inline)
+        value = getattr(instruction.attributes, field.name)
+        if field.kind is LITERAL:
+            return self._literal(value)
+        return field.kind.write(value) if self.options.print_parameter_number else ""
+
+    def _literal(self, literal: Literal) -> str:
+        if self.options.print_only_essential_constants:
+            return _essential(literal)
+        shape = literal.shape
+        if self.options.print_large_constants or (shape.is_array and shape.size <= _MOST_ELEMENTS):
+            return literal.to_text()
+        return "{...}"
+
+    # -- attributes
+
+    def _attributes(self, instruction: Instruction, wrapper: Instruction | None = None) -> str:
+        """`, key=value` of the op, called computations, and annotations that count as attributes.
+
+        What an async-start around the instruction (`wrapper`) shows itself is not shown twice.
+        """
+        options = self.options
+        op = instruction.op
+        parts: list[str] = []
+        late: list[str] = []
+        if op.attributes is not NoAttributes:
+            self._fields(instruction, parts, late)
+        if instruction.computations:
+            self._called(instruction, parts)
+        parts += late
+        if instruction.sharding is not None:
+            parts.append(f", sharding={instruction.sharding.to_text(options.print_metadata)}")
+        frontend = instruction.frontend_attributes if wrapper is None or not wrapper.frontend_attributes else None
+        if options.print_frontend_attributes and frontend:
+            parts.append(f", frontend_attributes={frontend_attributes_text(frontend)}")
+        if options.print_control_dependencies and instruction.control_predecessors:
+            names = ", ".join(self._name(before.name) for before in instruction.control_predecessors)
+            parts.append(f", control-predecessors={{{names}}}")
+        if instruction.statistics and (wrapper is None or not wrapper.statistics):
+            parts.append(f", statistics={{{instruction.statistics}}}")
+        if instruction.result_accuracy:
+            parts.append(f", result_accuracy={{{instruction.result_accuracy}}}")
+        return "".join(parts)
+
+    def _fields(self, instruction: Instruction, parts: list[str], late: list[str]) -> None:
+        op = instruction.op
+        attributes = instruction.attributes
+        for field in op.attributes.fields:
+            if field.name == op.inline or self._is_off(field):
+                continue
+            value = getattr(attributes, field.name)
+            if field.written(value):
+                target = late if field.after_roles else parts
+                target.append(f", {field.key}={field.kind.write(value)}")
+            if field.key == "async_execution_thread":
+                self._wrapped_attributes(instruction, parts)
+
+    def _is_off(self, field: Field) -> bool:
+        options = self.options
+        return (
+            not (options.print_extra_attributes or field.after_roles)
+            or (field.key == "channel_id" and not options.print_channel_id)
+            or (field.key in _CONFIGS and not options.print_infeed_outfeed_config)
+            or (field.key == "parameter_replication" and not options.print_ids)
+        )
+
+    def _wrapped_attributes(self, start: Instruction, parts: list[str]) -> None:
+        """The short form of an async-start shows the attributes of the instruction that it wraps."""
+        computation = wrapped_computation(start)
+        if self.options.syntax_sugar_async_ops and computation is not None and has_short_form(computation):
+            parts.append(self._attributes(computation.root_instruction, wrapper=start))
+
+    def _called(self, instruction: Instruction, parts: list[str]) -> None:
+        mode = self.options.print_subcomputation_mode
+        op = instruction.op
+        if mode is SubcomputationMode.NAME_ONLY:
+            computation = instruction.computations[0]
+            if op.name == ASYNC_START and self.options.syntax_sugar_async_ops and has_short_form(computation):
+                return
+            self._called_names(instruction, parts)
+        elif mode is SubcomputationMode.FULL_BODIES or (
+            mode is SubcomputationMode.NON_SEQUENTIAL_BODIES and op.name not in _SEQUENTIAL
+        ):
+            self._called_bodies(instruction, parts)
+
+    def _called_names(self, instruction: Instruction, parts: list[str]) -> None:
+        for role, computations in _by_role(instruction):
+            names = ", ".join(self._name(computation.name) for computation in computations)
+            parts.append(f", {role.key}={f'{{{names}}}' if role.many else names}")
+
+    def _called_bodies(self, instruction: Instruction, parts: list[str]) -> None:
+        for role, computations in _by_role(instruction):
+            key = "calls" if instruction.op.name in _NAMED_CALLS_IN_FULL else role.key
+            texts = ",\n".join(self.body_text(computation, self.indent) for computation in computations)
+            parts.append(f", {key}={'{' if role.many else ''}\n{texts}{f'{chr(10)}}}' if role.many else ''}")
+
+    # -- annotations behind the attributes
+
+    def _annotations(self, instruction: Instruction) -> str:
+        options = self.options
+        text = ""
+        if instruction.original_value and options.print_original_value:
+            text = f", origin={{{instruction.original_value}}}"
+        if instruction.metadata is not None and options.print_metadata and is_shown(instruction.metadata):
+            text += f", metadata={{{self._metadata(instruction, instruction.metadata)}}}"
+        if instruction.backend_config and options.print_backend_config:
+            config = instruction.backend_config
+            text += f", backend_config={config_text(_sorted(config) if options.sort_backend_config else config)}"
+        return text
+
+    def _metadata(self, instruction: Instruction, metadata: OpMetadata) -> str:
+        if self.options.print_inline_stack_frames and metadata.stack_frame_id:
+            metadata = _with_location(instruction, metadata)
+        return metadata_text(metadata, only_op_name=self.options.print_metadata_only_op_name)
+
+
+def _by_role(instruction: Instruction) -> list[tuple[Role, Sequence[Computation]]]:
+    """The called computations of each role that has any."""
+    op: OpDef = instruction.op
+    called = instruction.computations
+    roles = op.roles if op.role_keys is None else op.role_keys(instruction.operand_shapes, len(called))
+    found: list[tuple[Role, Sequence[Computation]]] = []
+    place = 0
+    for role in roles:
+        count = len(called) - place if role.many else 1
+        if called[place : place + count]:
+            found.append((role, called[place : place + count]))
+        place += count
+    return found
+
+
+def _essential(literal: Literal) -> str:
+    """0 or 1 if every element is; integers in full; `{...}` otherwise."""
+    leaves = [literal] if literal.shape.is_array else list(literal.elements)
+    if all(leaf.shape.is_array for leaf in leaves) and not any(leaf.is_elided for leaf in leaves):
+        for number in (0, 1):
+            if all(bool(np.all(leaf.array == number)) for leaf in leaves):
+                return str(number)
+        small = not literal.shape.is_array or literal.shape.size <= _MOST_ESSENTIAL_ELEMENTS
+        if small and all(leaf.shape.element_type.is_integral for leaf in leaves):
+            return literal.to_text()
+    return "{...}"
+
+
+def _sorted(config: str) -> str:
+    """A JSON configuration with sorted keys; anything else as it is."""
+    try:
+        value: Any = json.loads(config)
+    except (ValueError, RecursionError):
+        return config
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _with_location(instruction: Instruction, metadata: OpMetadata) -> OpMetadata:
+    """Metadata with the place that its stack frame names instead of the frame's number."""
+    module = instruction.parent.module if instruction.parent is not None else None
+    if module is None or module.stack_frames is None or metadata.stack_frame_id > len(module.stack_frames.frames):
+        return dataclasses.replace(metadata, stack_frame_id=0)
+    tables = module.stack_frames
+    at = tables.file_locations[tables.frames[metadata.stack_frame_id - 1].file_location_id - 1]
+    return dataclasses.replace(
+        metadata, stack_frame_id=0, source_file=tables.file_names[at.file_name_id - 1], source_line=at.line,
+        source_column=at.column,
+    )  # fmt: skip

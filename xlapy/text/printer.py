@@ -1,0 +1,143 @@
+"""Writes modules and computations as XLA prints them.
+
+Owns: the `HloModule` line, the order of computations and instructions, signatures, bodies. Must not know: how an
+instruction is written (`print_instruction`), ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import MAIN_THREAD, Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import called_computations, post_order, print_order
+from xlapy.text.options import PrintOptions, SubcomputationMode
+from xlapy.text.parse_async import ASYNC_START, has_short_form
+from xlapy.text.print_header import header_text, stack_frames_text
+from xlapy.text.print_instruction import BodyText, InstructionWriter, shortened
+
+LONG = PrintOptions.long()
+_FEW_INSTRUCTIONS = 5
+_DEEPEST = 256
+
+
+def print_module(module: Module, options: PrintOptions = LONG) -> str:
+    """The text of a module, in the form that `options` asks for. Needs an entry computation."""
+    bodies = _Bodies(options)
+    parts = [header_text(module, options)]
+    if options.print_metadata and module.stack_frames is not None:
+        parts.append(stack_frames_text(module.stack_frames))
+    parts.append("\n\n")
+    for computation in print_order(module):
+        if options.syntax_sugar_async_ops and _is_wrapped(computation):
+            continue
+        order = computation if module.config.is_scheduled and not _is_fused(computation) else post_order(computation)
+        parts.append(bodies.text(computation, order, options.is_in_nested_computation))
+        parts.append("\n\n")
+    return "".join(parts)
+
+
+def print_computation(computation: Computation, options: PrintOptions = LONG) -> str:
+    """The text of one computation, its instructions in post-order."""
+    return _Bodies(options).text(computation, post_order(computation), options.is_in_nested_computation)
+
+
+def print_instruction(instruction: Instruction, options: PrintOptions = LONG) -> str:
+    """The text of one instruction, as XLA writes it alone."""
+    bodies = _Bodies(options)
+    bodies.prepare(instruction.computations, options.indent_amount)
+    writer = InstructionWriter(options, options.is_in_nested_computation, options.indent_amount, bodies.at_caller)
+    return writer.text(instruction)
+
+
+def _is_wrapped(computation: Computation) -> bool:
+    """Whether the computation is the inside of an async-start that prints in the short form."""
+    return any(c.op.name == ASYNC_START for c in computation.callers) and has_short_form(computation)
+
+
+def _is_fused(computation: Computation) -> bool:
+    return any(caller.op.name == "fusion" for caller in computation.callers)
+
+
+class _Bodies:
+    """Texts of computations; those that print in full at their callers are made once a depth, callees first."""
+
+    def __init__(self, options: PrintOptions) -> None:
+        self.options = options
+        self.in_full = options.print_subcomputation_mode in (
+            SubcomputationMode.FULL_BODIES,
+            SubcomputationMode.NON_SEQUENTIAL_BODIES,
+        )
+        self.texts: dict[tuple[Computation, int], str] = {}
+
+    def text(self, computation: Computation, order: Iterable[Instruction], is_nested: bool) -> str:
+        """A computation that stands by itself."""
+        indent = self.options.indent_amount
+        self.prepare(called_computations(computation), indent + 1)
+        return _body_text(computation, self.options, order, is_nested, indent, self.at_caller)
+
+    def at_caller(self, computation: Computation, indent: int) -> str:
+        """The text of a called computation, if it was prepared for this depth."""
+        return self.texts[computation, indent]
+
+    def prepare(self, computations: Iterable[Computation], indent: int) -> None:
+        """Makes the texts of computations at a depth, and of all that they call, without recursion."""
+        stack = [(computation, indent) for computation in computations] if self.in_full else []
+        entered: set[tuple[Computation, int]] = set()
+        while stack:
+            place = stack[-1]
+            computation, depth = place
+            if place in self.texts:
+                stack.pop()
+            elif place in entered:
+                stack.pop()
+                self.texts[place] = _body_text(
+                    computation, self.options, post_order(computation), True, depth, self.at_caller
+                )
+            elif depth - indent > _DEEPEST:
+                raise InvalidArgumentError(f"calls nest deeper than {_DEEPEST}, so {computation.name} has no full text")
+            else:
+                entered.add(place)
+                stack.extend((callee, depth + 1) for callee in called_computations(computation))
+
+
+def _body_text(
+    computation: Computation, options: PrintOptions, order: Iterable[Instruction], is_nested: bool, indent: int,
+    at_caller: BodyText,
+) -> str:  # fmt: skip
+    """The computation: head, instructions, closing brace, execution thread."""
+    tab = "  " * indent
+    lines = [f"{tab}{_head_text(computation, options, is_nested)}"]
+    writer = InstructionWriter(options, True, indent + 1, at_caller)
+    for instruction in order:
+        is_root = instruction is computation.root
+        if options.compact_gte and not is_root and instruction.op.name == "get-tuple-element":
+            continue
+        lines.append(f"{tab}  {'ROOT ' if is_root else ''}{writer.text(instruction)}")
+    thread = computation.execution_thread
+    suffix = f', execution_thread="{thread}"' if options.print_ids and thread != MAIN_THREAD else ""
+    named = options.print_name_after_closing_brace and len(computation) > _FEW_INSTRUCTIONS
+    lines.append(f"{tab}}}{suffix}{f' // {computation.name}' if named else ''}")
+    return "\n".join(lines)
+
+
+def _head_text(computation: Computation, options: PrintOptions, is_nested: bool) -> str:
+    parts: list[str] = []
+    if computation.is_entry:
+        parts.append("ENTRY ")
+    if not is_nested:
+        parts.append("%" if options.print_percent else "")
+        parts.append(f"{computation.name} " if options.print_ids else "")
+    if options.print_program_shape:
+        parts.append(f"{_signature_text(computation, options)} ")
+    return f"{''.join(parts)}{{"
+
+
+def _signature_text(computation: Computation, options: PrintOptions) -> str:
+    parameters = [(shortened(p.name, options), p.shape) for p in computation.parameters]
+    result = computation.root.shape if computation.root is not None else Shape.tuple()
+    return ProgramShape([s for _, s in parameters], result, [n for n, _ in parameters]).to_text()
