@@ -44,7 +44,9 @@ class TestThePage:
         np.testing.assert_array_equal(added(zeros, v, (0,)), [[7] * 3, [8] * 3, [9] * 3])
 
     def test_dimension_of_another_size_is_invalid(self) -> None:
-        with pytest.raises(ShapeError, match=r"0 of f32\[3\] has size 3 and meets dimension 0 of f32\[2,3\], of size 2"):
+        with pytest.raises(
+            ShapeError, match=r"0 of f32\[3\] has size 3 and meets dimension 0 of f32\[2,3\], of size 2"
+        ):
             added(X, np.float32([7, 8, 9]), (0,))
 
     def test_cuboid_and_matrix(self) -> None:
@@ -82,7 +84,9 @@ class TestThePage:
         np.testing.assert_array_equal(added(b, a), a + b)
 
     def test_incompatible_sizes(self) -> None:
-        with pytest.raises(ShapeError, match=r"2 of f32\[7,2,5\] has size 5 and meets dimension 2 of f32\[7,2,6\], of size 6"):
+        with pytest.raises(
+            ShapeError, match=r"2 of f32\[7,2,5\] has size 5 and meets dimension 2 of f32\[7,2,6\], of size 6"
+        ):
             added(counted(7, 2, 5), counted(7, 2, 6))
 
     def test_composition_of_vector_and_row(self) -> None:
@@ -108,7 +112,7 @@ class TestRules:
 
     @pytest.mark.parametrize("dimensions", [(0,), (1, 0), (0, 2), (0, 1, 2)])
     def test_equal_rank_refuses_others(self, dimensions: tuple[int, ...]) -> None:
-        with pytest.raises(ShapeError, match="of equal rank, f32.2,3. and f32.2,3., takes no broadcast_dimensions"):
+        with pytest.raises(ShapeError, match=r"of equal rank, f32.2,3. and f32.2,3., takes no broadcast_dimensions"):
             added(X, X, dimensions)
 
     @pytest.mark.parametrize("dimensions", [(1, 2), (0, 1, 2)])
@@ -133,7 +137,7 @@ class TestRules:
 
     def test_size_zero(self) -> None:
         assert added(counted(0, 3), counted(1, 3)).shape == (0, 3)
-        with pytest.raises(ShapeError, match="has size 0 and meets dimension 0 .* of size 2"):
+        with pytest.raises(ShapeError, match=r"has size 0 and meets dimension 0 .* of size 2"):
             added(counted(0, 3), counted(2, 3))
 
     def test_no_integers(self) -> None:
@@ -203,7 +207,12 @@ class TestDynamic:
 
     @pytest.mark.parametrize(
         ("left", "right", "dimensions"),
-        [("f32[2,3]", "f32[<=1]", [1]), ("f32[2,<=3]", "f32[<=1]", [1]), ("f32[3]", "f32[<=1]", []), ("f32[<=1]", "f32[<=3]", [])],
+        [
+            ("f32[2,3]", "f32[<=1]", [1]),
+            ("f32[2,<=3]", "f32[<=1]", [1]),
+            ("f32[3]", "f32[<=1]", []),
+            ("f32[<=1]", "f32[<=3]", []),
+        ],
     )
     def test_dynamic_dimension_of_size_one_is_not_repeated(self, left: str, right: str, dimensions: list[int]) -> None:
         a, b = parameters(left, right)

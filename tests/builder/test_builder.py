@@ -70,13 +70,13 @@ class TestBuild:
         assert not builder.is_finished
         builder.build()
         assert builder.is_finished
-        with pytest.raises(BuilderError, match="add: builder test is finished; no op can be added"):
+        with pytest.raises(BuilderError, match=r"add: builder test is finished; no op can be added"):
             x + x
-        with pytest.raises(BuilderError, match="build: builder test is finished"):
+        with pytest.raises(BuilderError, match=r"build: builder test is finished"):
             builder.build()
 
     def test_empty(self) -> None:
-        with pytest.raises(BuilderError, match="build: builder nothing has no ops, so it has no root"):
+        with pytest.raises(BuilderError, match=r"build: builder nothing has no ops, so it has no root"):
             XlaBuilder("nothing").build()
 
     def test_parameter_gap(self) -> None:
@@ -91,7 +91,7 @@ class TestBuild:
         (x,) = parameters("f32[2]")
         (other,) = parameters("f32[2]")
         assert x.builder.get_shape(x) is x.shape
-        with pytest.raises(BuilderError, match="get_shape: operand p0 .* belongs to builder test"):
+        with pytest.raises(BuilderError, match=r"get_shape: operand p0 .* belongs to builder test"):
             x.builder.get_shape(other)
 
     def test_sub_builder_is_separate(self) -> None:
@@ -109,7 +109,11 @@ class TestBuild:
 
     def test_names_are_unique(self) -> None:
         (x,) = parameters("f32[2]")
-        assert [(x + x).name, (x + x).name, ops.parameter(x.builder, 1, x.shape, "add").name] == ["add", "add.1", "add.2"]
+        assert [(x + x).name, (x + x).name, ops.parameter(x.builder, 1, x.shape, "add").name] == [
+            "add",
+            "add.1",
+            "add.2",
+        ]
 
 
 class TestForeignOps:
@@ -121,14 +125,14 @@ class TestForeignOps:
         assert opcodes(x) == []
 
     def test_no_xla_op_at_all(self) -> None:
-        with pytest.raises(BuilderError, match="add: needs an XlaOp among its operands, given int, float"):
+        with pytest.raises(BuilderError, match=r"add: needs an XlaOp among its operands, given int, float"):
             ops.add(1, 2.0)
-        with pytest.raises(BuilderError, match="negate: needs an XlaOp among its operands, given int"):
+        with pytest.raises(BuilderError, match=r"negate: needs an XlaOp among its operands, given int"):
             ops.neg(1)  # type: ignore[arg-type]
 
     def test_plain_value_where_an_op_is_needed(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match="tuple: takes XlaOps, given int 3; ops.constant makes one"):
+        with pytest.raises(BuilderError, match=r"tuple: takes XlaOps, given int 3; ops.constant makes one"):
             ops.tuple(x.builder, [x, 3])  # type: ignore[list-item]
 
 
@@ -165,14 +169,16 @@ class TestCalledComputations:
 
     def test_refused_call_leaves_no_computation(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(ShapeError, match=r"call: parameter 0 of the called computation is f32\[\], operand 0 is f32\[2\]"):
+        with pytest.raises(
+            ShapeError, match=r"call: parameter 0 of the called computation is f32\[\], operand 0 is f32\[2\]"
+        ):
             ops.call(x.builder, adder(), [x, x])
         assert len(x.builder.build().module.computations) == 1
 
     def test_undone_call_leaves_no_computation(self) -> None:
         (x,) = parameters("f32[]")
         callee = adder()
-        with pytest.raises(ShapeError, match="later"), x.builder.building("twice"):
+        with pytest.raises(ShapeError, match=r"later"), x.builder.building("twice"):
             ops.call(x.builder, callee, [x, x])
             raise ShapeError("later")
         ops.call(x.builder, callee, [x, x])
@@ -180,11 +186,11 @@ class TestCalledComputations:
 
     def test_no_computation(self) -> None:
         (x,) = parameters("f32[]")
-        with pytest.raises(BuilderError, match="call: calls an XlaComputation, given XlaBuilder; build.. makes one"):
+        with pytest.raises(BuilderError, match=r"call: calls an XlaComputation, given XlaBuilder; build.. makes one"):
             ops.call(x.builder, XlaBuilder("f"), [x])  # type: ignore[arg-type]
 
     def test_module_without_entry(self) -> None:
-        with pytest.raises(InvalidArgumentError, match="module empty has no entry computation"):
+        with pytest.raises(InvalidArgumentError, match=r"module empty has no entry computation"):
             XlaComputation(Module("empty"))
 
 
@@ -215,35 +221,37 @@ class TestUserLine:
         monkeypatch.chdir(tmp_path)
         (x,) = parameters("f32[2]")
         with pytest.raises(BuilderError, match=r"test_builder\.py:\d+: not takes integer or pred elements") as caught:
-            ~x
+            ops.not_(x)
         assert str(caught.value).startswith(f"{HERE}:")
 
     def test_shape_error_of_an_op_is_both(self) -> None:
         (x,) = parameters("s32[2]")
-        with pytest.raises(ShapeError, match=r"exponential takes floating-point or complex elements, operand is s32\[2\]"):
+        with pytest.raises(
+            ShapeError, match=r"exponential takes floating-point or complex elements, operand is s32\[2\]"
+        ):
             ops.exp(x)
-        with pytest.raises(BuilderError, match="exponential takes"):
+        with pytest.raises(BuilderError, match=r"exponential takes"):
             ops.exp(x)
 
     def test_no_user_frame(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("xlapy.builder.source._PACKAGE", "")
         (x,) = parameters("f32[2]")
         assert ops.neg(x).instruction.metadata is None
-        with pytest.raises(BuilderError, match="^not takes"):
-            ~x
+        with pytest.raises(BuilderError, match=r"^not takes"):
+            ops.not_(x)
 
 
 class TestFailedCallChangesNothing:
     def test_broadcast_and_constant_are_undone(self) -> None:
         (x,) = parameters("f32[2,3]")
-        with pytest.raises(ShapeError, match="and takes integer or pred elements"):
+        with pytest.raises(ShapeError, match=r"and takes integer or pred elements"):
             x & 1
         assert opcodes(x) == []
         assert x.builder.build().module.entry_computation.root is x.instruction
 
     def test_nested_transactions(self) -> None:
         (x,) = parameters("f32[4,5]")
-        with pytest.raises(BuilderError, match="index is an integer"):
+        with pytest.raises(BuilderError, match=r"index is an integer"):
             x[1:2, "a"]
         with pytest.raises(BuilderError):
             x[1, 5]

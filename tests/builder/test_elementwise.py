@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests import peer
 from tests.builder.programs import evaluate, listing, opcodes, parameters
 from xlapy import ops
 from xlapy.base import BF16, C64, F32, S8, S32, U8, PrimitiveType, ShapeError
 from xlapy.base.errors import BuilderError
+from xlapy.builder import ResultAccuracy
 from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
 
 UNARY = {
-    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atanh": "atanh", "cbrt": "cbrt",
+    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
+    "atanh": "atanh", "cbrt": "cbrt",
     "ceil": "ceil", "cos": "cosine", "cosh": "cosh", "erf": "erf", "exp": "exponential",
     "expm1": "exponential-minus-one", "floor": "floor", "imag": "imag", "is_finite": "is-finite", "log": "log",
     "log1p": "log-plus-one", "logistic": "logistic", "neg": "negate", "real": "real", "round": "round-nearest-afz",
@@ -55,7 +58,9 @@ def test_binary(function: str, name: str, kind: str) -> None:
 @pytest.mark.parametrize("function", [*BINARY, *INTEGER_BINARY])
 def test_binary_of_two_types(function: str) -> None:
     x, y = parameters("f32[3]", "f64[3]")
-    with pytest.raises(ShapeError, match=r"takes operands of one element type, given f32\[3\] and f64\[3\]; convert one"):
+    with pytest.raises(
+        ShapeError, match=r"takes operands of one element type, given f32\[3\] and f64\[3\]; convert one"
+    ):
         getattr(ops, function)(x, y)
 
 
@@ -84,20 +89,45 @@ class TestPlainValues:
 
     def test_value_that_does_not_fit(self) -> None:
         (x,) = parameters("u8[3]")
-        with pytest.raises(BuilderError, match="add: the value 300 does not fit in u8"):
+        with pytest.raises(BuilderError, match=r"add: the value 300 does not fit in u8"):
             ops.add(x, 300)
         with pytest.raises(BuilderError, match=r"add: the value 1.5 does not fit in u8"):
             ops.add(x, 1.5)
 
     def test_no_number(self) -> None:
         (x,) = parameters("f32[3]")
-        with pytest.raises(BuilderError, match="add: 'three' does not make an array"):
+        with pytest.raises(BuilderError, match=r"add: 'three' does not make an array"):
             ops.add(x, "three")  # type: ignore[arg-type]
 
     def test_beside_a_tuple(self) -> None:
         (x,) = parameters("(f32[3])")
         with pytest.raises(BuilderError, match=r"takes arrays beside plain values, operand p0 is \(f32\[3\]\)"):
             ops.add(x, 1)
+
+
+class TestResultAccuracy:
+    @pytest.mark.parametrize(
+        "name",
+        ["cbrt", "cos", "erf", "exp", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh"],
+    )
+    def test_text(self, name: str) -> None:
+        (x,) = parameters("f32[2]")
+        function = getattr(ops, name)
+        assert function(x, ResultAccuracy(highest=True)).instruction.result_accuracy == "mode=highest"
+        assert function(x, ResultAccuracy()).instruction.result_accuracy == ""
+        assert function(x).instruction.result_accuracy == ""
+        function(x, result_accuracy=ResultAccuracy(rtol=0.5, ulps=2))
+        text = x.builder.build().as_hlo_text(print_metadata=False)
+        assert "result_accuracy={mode=highest}" in text
+        assert "result_accuracy={tolerance={atol=0,rtol=0.5,ulps=2}}" in text
+        assert peer.parse_and_print(text) == text
+
+    @pytest.mark.parametrize("accuracy", [ResultAccuracy(atol=-1), ResultAccuracy(highest=True, ulps=1)])
+    def test_refused(self, accuracy: ResultAccuracy) -> None:
+        (x,) = parameters("f32[2]")
+        with pytest.raises(BuilderError, match=r"exponential: result_accuracy is either highest or tolerances >= 0"):
+            ops.exp(x, accuracy)
+        assert opcodes(x) == []
 
 
 class TestComposed:
@@ -109,13 +139,23 @@ class TestComposed:
 
     def test_square_and_reciprocal(self) -> None:
         (x,) = parameters("f32[2]")
-        assert evaluate(ops.tuple(x.builder, [ops.square(x), ops.reciprocal(x)]), np.float32([2, 4]))[1].tolist() == [0.5, 0.25]
+        assert evaluate(ops.tuple(x.builder, [ops.square(x), ops.reciprocal(x)]), np.float32([2, 4]))[1].tolist() == [
+            0.5,
+            0.25,
+        ]
 
 
 class TestCompare:
     @pytest.mark.parametrize(
         ("name", "expected"),
-        [("eq", [0, 1, 0]), ("ne", [1, 0, 1]), ("ge", [0, 1, 1]), ("gt", [0, 0, 1]), ("le", [1, 1, 0]), ("lt", [1, 0, 0])],
+        [
+            ("eq", [0, 1, 0]),
+            ("ne", [1, 0, 1]),
+            ("ge", [0, 1, 1]),
+            ("gt", [0, 0, 1]),
+            ("le", [1, 1, 0]),
+            ("lt", [1, 0, 0]),
+        ],
     )
     def test_directions(self, name: str, expected: list[int]) -> None:
         x, y = parameters("s32[3]", "s32[]")
@@ -135,7 +175,7 @@ class TestCompare:
         x, y = parameters("f32[3]", "f32[3]")
         result = ops.compare(x, y, direction="GE", type="TOTALORDER")
         assert result.instruction.direction is ComparisonDirection.GE
-        with pytest.raises(BuilderError, match="compare takes one of EQ, NE, GE, GT, LE, LT, given '<'"):
+        with pytest.raises(BuilderError, match=r"compare takes one of EQ, NE, GE, GT, LE, LT, given '<'"):
             ops.compare(x, y, direction="<")
 
     def test_complex_has_no_order(self) -> None:
@@ -229,7 +269,7 @@ class TestConversion:
 
     def test_unknown_type(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match="convert: no element type has the spelling 'float'"):
+        with pytest.raises(BuilderError, match=r"convert: no element type has the spelling 'float'"):
             x.astype("float")  # type: ignore[arg-type]
 
     def test_tuple(self) -> None:
@@ -252,15 +292,15 @@ class TestConversion:
 
     def test_bitcast_refused(self) -> None:
         x, pairs = parameters("f32[3]", "f32[3,2]")
-        with pytest.raises(ShapeError, match="bitcast-convert between real and complex is refused"):
+        with pytest.raises(ShapeError, match=r"bitcast-convert between real and complex is refused"):
             ops.bitcast_convert_type(pairs, C64)
-        with pytest.raises(ShapeError, match="needs a last dimension of 2"):
+        with pytest.raises(ShapeError, match=r"needs a last dimension of 2"):
             ops.bitcast_convert_type(x, PrimitiveType.F64)
-        with pytest.raises(ShapeError, match="bitcast-convert makes an array, given the element type tuple"):
+        with pytest.raises(ShapeError, match=r"bitcast-convert makes an array, given the element type tuple"):
             ops.bitcast_convert_type(x, PrimitiveType.TUPLE)
 
     def test_reduce_precision(self) -> None:
         (x,) = parameters("f32[1]")
-        with pytest.raises(ShapeError, match="reduce-precision needs exponent_bits >= 1, given 0"):
+        with pytest.raises(ShapeError, match=r"reduce-precision needs exponent_bits >= 1, given 0"):
             ops.reduce_precision(x, 0, 3)
         assert evaluate(ops.reduce_precision(x, exponent_bits=8, mantissa_bits=2), np.float32([1.3])).tolist() == [1.25]

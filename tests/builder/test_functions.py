@@ -64,7 +64,7 @@ def test_public_name(name: str) -> None:
 
 
 def test_unknown_public_name() -> None:
-    with pytest.raises(AttributeError, match="module 'xlapy' has no attribute 'XlaBulider'"):
+    with pytest.raises(AttributeError, match=r"module 'xlapy' has no attribute 'XlaBulider'"):
         xlapy.XlaBulider  # noqa: B018
 
 

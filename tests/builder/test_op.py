@@ -77,7 +77,7 @@ class TestOperators:
 
     def test_shift_right_of_floats(self) -> None:
         (x,) = parameters("f32[1]")
-        with pytest.raises(ShapeError, match="shift-right-arithmetic takes integer elements"):
+        with pytest.raises(ShapeError, match=r"shift-right-arithmetic takes integer elements"):
             x >> 1
 
     def test_numpy_on_the_left(self) -> None:
@@ -124,11 +124,12 @@ class TestIndexing:
     @pytest.mark.parametrize(
         "index",
         [
-            0, -1, slice(1, 2), (1, 2, 3), (slice(None), 1), (slice(None), slice(None, None, 2)), ..., (..., 0), (1, ...),
-            (0, ..., 2), (slice(None), ..., slice(1, 3)), None, (None, 0, None), (..., None), (slice(None), slice(None, None, -1)),
-            (slice(None), slice(None), slice(3, 0, -2)), (slice(None), slice(-1, None, -1), slice(None, None, -3)),
-            (slice(1, 1),), (slice(5, 9),), (slice(None), slice(2, 0)), (slice(-1, None),), (np.int64(1), slice(None, 2)),
-            (slice(None), slice(None), slice(None, None, 5)), (slice(None), slice(None), slice(None, None, -5)), (),
+            0, -1, slice(1, 2), (1, 2, 3), (slice(None), 1), (slice(None), slice(None, None, 2)), (), ..., (..., 0),
+            (1, ...), (0, ..., 2), (slice(None), ..., slice(1, 3)), None, (None, 0, None), (..., None),
+            (slice(None), slice(None, None, -1)), (slice(None), slice(None), slice(3, 0, -2)),
+            (slice(None), slice(-1, None, -1), slice(None, None, -3)), (slice(1, 1),), (slice(5, 9),),
+            (slice(None), slice(2, 0)), (slice(-1, None),), (np.int64(1), slice(None, 2)),
+            (slice(None), slice(None), slice(None, None, 5)), (slice(None), slice(None), slice(None, None, -5)),
         ],
         ids=str,
     )  # fmt: skip
@@ -182,11 +183,13 @@ class TestIndexing:
 
     def test_refused_ops_as_index(self) -> None:
         x, v, f = parameters("s32[2]", "s32[2]", "f32[]")
-        with pytest.raises(BuilderError, match=r"an XlaOp index is a scalar integer, given s32\[2\]; ops.gather takes arrays"):
+        with pytest.raises(
+            BuilderError, match=r"an XlaOp index is a scalar integer, given s32\[2\]; ops.gather takes arrays"
+        ):
             x[v]
         with pytest.raises(BuilderError, match=r"given f32\[\]"):
             x[f]
-        with pytest.raises(BuilderError, match="bounds of a slice are integers; ops.dynamic_slice takes"):
+        with pytest.raises(BuilderError, match=r"bounds of a slice are integers; ops.dynamic_slice takes"):
             x[v[0] : 2]
 
     def test_dynamic_dimensions_survive_a_new_axis(self) -> None:
@@ -205,7 +208,7 @@ class TestIndexing:
         assert (first.shape.brief, second.shape.brief) == ("f32[2]", "s32[]")
         assert t[-1].shape.brief == "s32[]"
         for index in (2, -3, slice(None), (0, 0), "a"):
-            with pytest.raises(BuilderError, match="a tuple of 2 elements takes one integer from -2 to 1"):
+            with pytest.raises(BuilderError, match=r"a tuple of 2 elements takes one integer from -2 to 1"):
                 t[index]
 
     def test_token(self) -> None:

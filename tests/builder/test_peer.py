@@ -1,4 +1,4 @@
-"""Built programs on XLA:CPU: jaxlib reads the text, prints the same text back, and computes what the interpreter does."""
+"""Built programs on XLA:CPU: jaxlib prints the same text back and computes what the interpreter does."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class TestParameter:
     def test_replication(self, builder: XlaBuilder) -> None:
         x = ops.parameter(builder, 0, Shape.parse("(f32[], s32[])"), replicated_at_leaf_buffers=[True, False])
         assert x.instruction.parameter_replication == (True, False)
-        with pytest.raises(ShapeError, match="has 1 leaves, parameter_replication has 2 entries"):
+        with pytest.raises(ShapeError, match=r"has 1 leaves, parameter_replication has 2 entries"):
             ops.parameter(builder, 1, Shape.scalar(F32), replicated_at_leaf_buffers=[True, False])
 
     def test_taken(self, builder: XlaBuilder) -> None:
@@ -39,11 +39,13 @@ class TestParameter:
             ops.parameter(builder, 2, Shape.scalar(S32))
 
     def test_negative(self, builder: XlaBuilder) -> None:
-        with pytest.raises(ShapeError, match="parameter numbers start at 0, given -1"):
+        with pytest.raises(ShapeError, match=r"parameter numbers start at 0, given -1"):
             ops.parameter(builder, -1, Shape.scalar(F32))
 
     def test_no_shape(self, builder: XlaBuilder) -> None:
-        with pytest.raises(BuilderError, match=r"parameter: takes a Shape, given str 'f32\[2\]'; Shape.parse reads one"):
+        with pytest.raises(
+            BuilderError, match=r"parameter: takes a Shape, given str 'f32\[2\]'; Shape.parse reads one"
+        ):
             ops.parameter(builder, 0, "f32[2]")  # type: ignore[arg-type]
 
 
@@ -51,8 +53,9 @@ class TestConstant:
     @pytest.mark.parametrize(
         ("value", "shape"),
         [
-            (True, "pred[]"), (3, "s32[]"), (0.5, "f32[]"), (1j, "c64[]"), ([1, 2], "s32[2]"), ([[1.5], [2]], "f32[2,1]"),
-            (np.int8([1, 2]), "s8[2]"), (np.zeros((0, 3)), "f64[0,3]"), ((1, [2.5, 3]), "(s32[], f32[2])"), ((), "()"),
+            (True, "pred[]"), (3, "s32[]"), (0.5, "f32[]"), (1j, "c64[]"), ([1, 2], "s32[2]"),
+            ([[1.5], [2]], "f32[2,1]"), (np.int8([1, 2]), "s8[2]"), (np.zeros((0, 3)), "f64[0,3]"),
+            ((1, [2.5, 3]), "(s32[], f32[2])"), ((), "()"),
         ],
     )  # fmt: skip
     def test_natural_type(self, builder: XlaBuilder, value: object, shape: str) -> None:
@@ -61,9 +64,9 @@ class TestConstant:
 
     def test_element_type(self, builder: XlaBuilder) -> None:
         assert ops.constant(builder, [1, 2], S8).shape.brief == "s8[2]"
-        with pytest.raises(BuilderError, match="constant: the value 200 does not fit in s8"):
+        with pytest.raises(BuilderError, match=r"constant: the value 200 does not fit in s8"):
             ops.constant(builder, [1, 200], S8)
-        with pytest.raises(BuilderError, match="constant: complex values do not fit in f32"):
+        with pytest.raises(BuilderError, match=r"constant: complex values do not fit in f32"):
             ops.constant(builder, 1j, F32)
 
     def test_literal(self, builder: XlaBuilder) -> None:
@@ -90,7 +93,7 @@ class TestConstant:
         assert opcodes(x) == ["constant", "broadcast"]
 
     def test_nothing_that_makes_an_array(self, builder: XlaBuilder) -> None:
-        with pytest.raises(BuilderError, match="constant: None does not make an array"):
+        with pytest.raises(BuilderError, match=r"constant: None does not make an array"):
             ops.constant(builder, None)
 
 
@@ -108,11 +111,13 @@ class TestIota:
             ops.iota(builder, Shape.parse("f32[<=3]"), 0)
         with pytest.raises(ShapeError, match=r"iota_dimension 2 is no dimension of f32\[3\]"):
             ops.iota(builder, Shape.parse("f32[3]"), 2)
-        with pytest.raises(ShapeError, match=r"iota makes integer, floating-point or complex elements, declared pred\[3\]"):
+        with pytest.raises(
+            ShapeError, match=r"iota makes integer, floating-point or complex elements, declared pred\[3\]"
+        ):
             ops.iota(builder, PRED, 3)
-        with pytest.raises(ShapeError, match="dimension 0 has the"):
+        with pytest.raises(ShapeError, match=r"dimension 0 has the"):
             ops.iota(builder, F32, -1)
-        with pytest.raises(BuilderError, match="has no ops"):
+        with pytest.raises(BuilderError, match=r"has no ops"):
             builder.build()
 
 

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tests.interpreter.products_runner import Array, Case, assert_like_peer, evaluate, typed
-from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
+from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PrimitiveType
 from xlapy.testing.random_values import random_array
 
 MATMUL = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 INNER = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
 BATCHED = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
 
-PEER_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn", "s1", "u1")]
+PEER_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn", "s1", "u1", "s2", "u2")]
+"""The element types of dots that XLA:CPU compiles."""
 
 
 def inner(lhs: Any, rhs: Any, result: str, attributes: str = INNER) -> Any:
@@ -43,7 +44,7 @@ def test_vector_and_matrix_products() -> None:
     assert inner([1, 2, 3], [4, 5, 6], "s32") == 32
     assert evaluate("dot", ([[1, 2], [3, 4]], [5, 6]), "s32[2]", MATMUL).tolist() == [17, 39]
     assert evaluate("dot", ([[1, 2]], [[3], [4]]), "s32[1,1]", MATMUL).tolist() == [[11]]
-    assert evaluate("dot", ([1, 2], [3, 4, 5]), "s32[2,3]", "").tolist() == [[3, 4, 5], [6, 8, 10]]
+    assert evaluate("dot", ([1, 2], [3, 4, 5]), "s32[2,3]", "lhs_contracting_dims={}").tolist() == [[3, 4, 5], [6, 8, 10]]
     assert evaluate("dot", (2, 3), "s32[]", "lhs_contracting_dims={}, rhs_contracting_dims={}") == 6
 
 
@@ -176,6 +177,8 @@ def _arrays(lhs: str, rhs: str, sizes: tuple[tuple[int, ...], ...], seed: int) -
     """Integers of the whole range where only integers meet, else numbers whose sums float32 holds."""
     rng = np.random.default_rng(seed)
     types = [PrimitiveType.from_text(lhs), PrimitiveType.from_text(rhs)]
+    if F8E8M0FNU in types:  # powers of two only, the smallest of which are float32 denormals
+        return tuple(typed("f8e8m0fnu", 2.0 ** rng.integers(-4, 5, size)) for size in sizes)
     whole = all(t.is_integral for t in types)
     return tuple(random_array(size, t.dtype, rng, special=whole) for t, size in zip(types, sizes, strict=True))
 

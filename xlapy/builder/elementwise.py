@@ -8,7 +8,8 @@ Operands are arrays: XlaOps, or plain values (Python numbers, NumPy arrays, Lite
 other operand's element type; at least one must be an XlaOp. Binary functions broadcast as `builder/broadcasting.py`
 says: scalars always, equal ranks along dimensions of size 1, different ranks by `broadcast_dimensions`, which gives
 for each dimension of the operand of lower rank the dimension of the other that it matches. The element types of both
-are the same. Every function raises `BuilderError` at the caller's line when the operands do not fit.
+are the same. Functions that back ends approximate take a `result_accuracy`. Every function raises `BuilderError` at the
+caller's line when the operands do not fit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.builder import tuples
+from xlapy.builder.accuracy import ResultAccuracy
 from xlapy.builder.broadcasting import broadcast_operands, broadcast_scalar, constant_of, constants_like
 from xlapy.builder.builder import append, builder_of
 from xlapy.builder.op import Operand, XlaOp
@@ -35,6 +37,14 @@ def element_type_of(value: ElementType) -> PrimitiveType:
     if isinstance(value, PrimitiveType):
         return value
     return PrimitiveType.from_text(value) if isinstance(value, str) else PrimitiveType.from_dtype(value)
+
+
+def _approximated(op: OpDef, operand: XlaOp, result_accuracy: ResultAccuracy | None) -> XlaOp:
+    with builder_of(op.name, (operand,)).building(op.name):
+        result = append(op, (operand,))
+        if result_accuracy is not None:
+            result.instruction.result_accuracy = result_accuracy.to_text()
+        return result
 
 
 def _binary(op: OpDef, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int]) -> XlaOp:
@@ -72,14 +82,19 @@ def asinh(operand: XlaOp) -> XlaOp:
     return append(defs.ASINH, (operand,))
 
 
+def atan(operand: XlaOp) -> XlaOp:
+    """The inverse tangent of floating-point or complex elements, in radians."""
+    return append(defs.ATAN, (operand,))
+
+
 def atanh(operand: XlaOp) -> XlaOp:
     """The inverse hyperbolic tangent of floating-point or complex elements."""
     return append(defs.ATANH, (operand,))
 
 
-def cbrt(operand: XlaOp) -> XlaOp:
+def cbrt(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The cube root of floating-point elements."""
-    return append(defs.CBRT, (operand,))
+    return _approximated(defs.CBRT, operand, result_accuracy)
 
 
 def ceil(operand: XlaOp) -> XlaOp:
@@ -92,9 +107,9 @@ def clz(operand: XlaOp) -> XlaOp:
     return append(defs.COUNT_LEADING_ZEROS, (operand,))
 
 
-def cos(operand: XlaOp) -> XlaOp:
+def cos(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The cosine of floating-point or complex elements, in radians."""
-    return append(defs.COSINE, (operand,))
+    return _approximated(defs.COSINE, operand, result_accuracy)
 
 
 def cosh(operand: XlaOp) -> XlaOp:
@@ -102,19 +117,19 @@ def cosh(operand: XlaOp) -> XlaOp:
     return append(defs.COSH, (operand,))
 
 
-def erf(operand: XlaOp) -> XlaOp:
+def erf(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The error function of floating-point elements."""
-    return append(defs.ERF, (operand,))
+    return _approximated(defs.ERF, operand, result_accuracy)
 
 
-def exp(operand: XlaOp) -> XlaOp:
+def exp(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """e to the power of floating-point or complex elements."""
-    return append(defs.EXPONENTIAL, (operand,))
+    return _approximated(defs.EXPONENTIAL, operand, result_accuracy)
 
 
-def expm1(operand: XlaOp) -> XlaOp:
+def expm1(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """e^x - 1 of floating-point or complex elements, exact near 0."""
-    return append(defs.EXPONENTIAL_MINUS_ONE, (operand,))
+    return _approximated(defs.EXPONENTIAL_MINUS_ONE, operand, result_accuracy)
 
 
 def floor(operand: XlaOp) -> XlaOp:
@@ -132,19 +147,19 @@ def is_finite(operand: XlaOp) -> XlaOp:
     return append(defs.IS_FINITE, (operand,))
 
 
-def log(operand: XlaOp) -> XlaOp:
+def log(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The natural logarithm of floating-point or complex elements."""
-    return append(defs.LOG, (operand,))
+    return _approximated(defs.LOG, operand, result_accuracy)
 
 
-def log1p(operand: XlaOp) -> XlaOp:
+def log1p(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """log(1 + x) of floating-point or complex elements, exact near 0."""
-    return append(defs.LOG_PLUS_ONE, (operand,))
+    return _approximated(defs.LOG_PLUS_ONE, operand, result_accuracy)
 
 
-def logistic(operand: XlaOp) -> XlaOp:
+def logistic(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """1 / (1 + e^-x) of floating-point or complex elements."""
-    return append(defs.LOGISTIC, (operand,))
+    return _approximated(defs.LOGISTIC, operand, result_accuracy)
 
 
 def neg(operand: XlaOp) -> XlaOp:
@@ -177,9 +192,9 @@ def round_nearest_even(operand: XlaOp) -> XlaOp:
     return append(defs.ROUND_NEAREST_EVEN, (operand,))
 
 
-def rsqrt(operand: XlaOp) -> XlaOp:
+def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """1 / sqrt(x) of floating-point or complex elements."""
-    return append(defs.RSQRT, (operand,))
+    return _approximated(defs.RSQRT, operand, result_accuracy)
 
 
 def sign(operand: XlaOp) -> XlaOp:
@@ -187,9 +202,9 @@ def sign(operand: XlaOp) -> XlaOp:
     return append(defs.SIGN, (operand,))
 
 
-def sin(operand: XlaOp) -> XlaOp:
+def sin(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The sine of floating-point or complex elements, in radians."""
-    return append(defs.SINE, (operand,))
+    return _approximated(defs.SINE, operand, result_accuracy)
 
 
 def sinh(operand: XlaOp) -> XlaOp:
@@ -197,19 +212,19 @@ def sinh(operand: XlaOp) -> XlaOp:
     return append(defs.SINH, (operand,))
 
 
-def sqrt(operand: XlaOp) -> XlaOp:
+def sqrt(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The square root of floating-point or complex elements."""
-    return append(defs.SQRT, (operand,))
+    return _approximated(defs.SQRT, operand, result_accuracy)
 
 
-def tan(operand: XlaOp) -> XlaOp:
+def tan(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The tangent of floating-point or complex elements, in radians."""
-    return append(defs.TAN, (operand,))
+    return _approximated(defs.TAN, operand, result_accuracy)
 
 
-def tanh(operand: XlaOp) -> XlaOp:
+def tanh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The hyperbolic tangent of floating-point or complex elements."""
-    return append(defs.TANH, (operand,))
+    return _approximated(defs.TANH, operand, result_accuracy)
 
 
 def conj(operand: XlaOp) -> XlaOp:

@@ -1,12 +1,12 @@
 """Reductions, windows, maps and scans: what combines elements by a computation of scalars.
 
-Owns: the builder functions of `ops/reduction.py`, and the custom calls that stand for SAME padding of dynamic dimensions.
-Must not know: in which order elements are combined. Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the
-specification; ReduceAll and the forms WithGeneralPadding of xla_builder.h.
+Owns: the builder functions of `ops/reduction.py`, and the custom calls that stand for SAME padding of dynamic
+dimensions. Must not know: in which order elements are combined. Source: Reduce, ReduceWindow, SelectAndScatter, Map,
+Scan of the specification; ReduceAll and the forms WithGeneralPadding of xla_builder.h.
 
 Arguments several forms share:
-`operands`, `init_values`: one array and its scalar initial value, or as many of both as are reduced together; arrays have
-equal dimensions, initial values may be plain numbers, which become constants of their operand's element type.
+`operands`, `init_values`: one array and its scalar initial value, or as many of both as are reduced together; arrays
+have equal dimensions, initial values may be plain numbers, which become constants of their operand's element type.
 `computation`: for N arrays takes N accumulators and N values, all scalars, and returns the new accumulators, as a tuple
 for N > 1. It should be associative, and the initial values identities of it: elements are combined in any grouping, and
 where one element stands for itself the initial value may be left out.
@@ -50,9 +50,13 @@ def _arrays(operands: Arrays) -> list[XlaOp]:
     return [operands] if isinstance(operands, XlaOp) else list(operands)
 
 
+def _values(given: InitValues) -> list[Operand]:
+    return list(given) if isinstance(given, Sequence) else [given]
+
+
 def _with_inits(builder: XlaBuilder, arrays: Sequence[XlaOp], init_values: InitValues) -> list[XlaOp]:
     """The arrays, then their initial values as ops."""
-    inits = list(init_values) if isinstance(init_values, list | tuple) else [init_values]
+    inits = _values(init_values)
     if len(inits) != len(arrays):
         raise ShapeError(f"takes one initial value an array, given {len(inits)} for {len(arrays)}")
     for array in arrays:
@@ -179,7 +183,7 @@ def select_and_scatter(
 ) -> XlaOp:
     """The gradient of a pooling: each window of the operand selects one element, its value of `source` goes there.
 
-    `select` takes two elements of a window, the one of lower index first, and says whether to keep the first; it must be
+    `select` takes two elements of a window, the one of lower index first, and says whether to keep that; it must be
     transitive. Padding is never selected. `source` has one element a window position. The result has the operand's
     shape and starts as `init_value`; `scatter` takes the current value and the source value. SAME padding of a dynamic
     dimension makes a custom call of "DynamicSelectAndScatterSamePadding".
@@ -207,9 +211,7 @@ def select_and_scatter_with_general_padding(
     scatter: XlaComputation,
 ) -> XlaOp:
     """`select_and_scatter` with the padding as pairs (low, high)."""
-    return select_and_scatter(
-        operand, select, window_dimensions, window_strides, padding, source, init_value, scatter
-    )
+    return select_and_scatter(operand, select, window_dimensions, window_strides, padding, source, init_value, scatter)
 
 
 # Map
@@ -261,7 +263,7 @@ def scan(
     `scan_dimension_size`: needed only without inputs. Plain numbers among `inits` take the type of their parameter.
     """
     arrays = _arrays(inputs)
-    given = list(inits) if isinstance(inits, list | tuple) else [inits]
+    given = _values(inits)
     builder = builder_of("scan", [*arrays, *given])
     with builder.building("scan"):
         operands = [*arrays, *_carries(builder, given, to_apply, len(arrays))]

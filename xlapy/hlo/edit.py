@@ -13,7 +13,7 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
-from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
+from xlapy.ops.attributes import Attributes
 from xlapy.ops.registry import OpDef
 
 
@@ -47,14 +47,19 @@ def create(
     computation: Computation,
     op: OpDef,
     operands: Sequence[Instruction] = (),
-    attributes: Attributes = NO_ATTRIBUTES,
+    attributes: Attributes | None = None,
     computations: Sequence[Computation] = (),
     *,
     shape: Shape | None = None,
     name: str | None = None,
     metadata: OpMetadata | None = None,
 ) -> Instruction:
-    """Appends a new instruction; without `shape` the op infers it (`ShapeError` if the operands are illegal)."""
+    """Appends a new instruction; without `shape` the op infers it (`ShapeError` if the operands are illegal).
+
+    Without `attributes` the op's defaults are taken.
+    """
+    if attributes is None:
+        attributes = op.attributes.make()
     shapes = [operand.shape for operand in operands]
     programs = [called.program_shape for called in computations]
     if shape is None:

@@ -11,9 +11,7 @@ from typing import Any
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.ops.attributes import INTEGERS, Kind, Reader, escape
 
-_STRINGS = frozenset(
-    ["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"]
-)
+_STRINGS = frozenset(["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"])
 _INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])
 _ORDER = (
     "op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column",
@@ -33,7 +31,7 @@ class MetadataKind(Kind[OpMetadata]):
             reader.accept(",")
             match = reader.match(_KEY)
             if match is None:
-                reader.fail("expected an entry of metadata such as op_name=\"add\", or }")
+                reader.fail('expected an entry of metadata such as op_name="add", or }')
             if match[1] in values:
                 reader.fail(f"metadata entry {match[1]!r} is given twice")
             values[match[1]] = self._entry(reader, match[1])
@@ -53,7 +51,7 @@ class MetadataKind(Kind[OpMetadata]):
             return number
         if key == "profile_type":
             return INTEGERS.read(reader)
-        reader.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_ORDER)}")
+        return reader.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_ORDER)}")
 
 
 def metadata_text(metadata: OpMetadata, *, only_op_name: bool = False) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
@@ -127,7 +128,7 @@ class Module:
                 return computation
         raise KeyError(f"module {self.name} has no computation {name!r}")
 
-    def to_text(self, **options: bool) -> str:
+    def to_text(self, **options: Any) -> str:
         """HLO text; options as in `xlapy.text.PrintOptions`."""
         from xlapy.text import PrintOptions, print_module
 

@@ -72,15 +72,15 @@ class NamedSharding:
             return []
         reduction = "" if self.reduction == "sum" else self.reduction
         if self.form is NamedForm.UNREDUCED:
-            axes = self._axes(self.unreduced_axes) if self.unreduced_axes else ""
-            return [f"unreduced{'=' if reduction or axes else ''}{reduction}{axes}"]
+            some = self._axes(self.unreduced_axes) if self.unreduced_axes else ""
+            return [f"unreduced{'=' if reduction or some else ''}{reduction}{some}"]
         if self.form is not NamedForm.DIMENSIONS:
             return [self.form.value]
         parts = [f"[{', '.join(dimension.to_text(self.mesh) for dimension in self.dimensions)}]"]
-        for name, axes, prefix in (("replicated", self.replicated_axes, ""), ("unreduced", self.unreduced_axes, reduction),
-                                   ("manual", self.manual_axes, "")):  # fmt: skip
+        named = (("replicated", self.replicated_axes), ("unreduced", self.unreduced_axes), ("manual", self.manual_axes))
+        for name, axes in named:
             if axes:
-                parts.append(f"{name}={prefix}{self._axes(axes)}")
+                parts.append(f"{name}={reduction if name == 'unreduced' else ''}{self._axes(axes)}")
         return parts
 
     def _axes(self, axes: tuple[AxisRef, ...]) -> str:
@@ -97,7 +97,8 @@ def read_named(reader: Reader) -> NamedSharding:
     if word is None:
         return _read_dimensions(reader, mesh)
     form = NamedForm(word[1])
-    reduction, axes = "sum", ()
+    reduction = "sum"
+    axes: Axes = ()
     if form is NamedForm.UNREDUCED and word[2]:
         reduction, axes = _read_unreduced(reader, mesh)
     return NamedSharding(mesh, form, unreduced_axes=axes, reduction=reduction, metadata=_read_end(reader))
@@ -127,7 +128,8 @@ def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
             reader.expect(",")
         dimensions.append(_read_dimension(reader, mesh))
     axes: dict[str, tuple[AxisRef, ...]] = {}
-    reduction, metadata = "sum", ()
+    reduction = "sum"
+    metadata: tuple[OpMetadata, ...] = ()
     while not reader.accept("}"):
         if reader.match(_METADATA):
             metadata = read_metadata_list(reader)
@@ -142,11 +144,11 @@ def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
             reduction, axes[word[1]] = _read_unreduced(reader, mesh)
         else:
             axes[word[1]] = _read_checked(reader, mesh)
-    named = [axes.get(word, ()) for word in ("replicated", "unreduced", "manual")]
-    form = NamedForm.DIMENSIONS if dimensions else _short_form(mesh, *named)
+    replicated, unreduced, manual = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
+    form = NamedForm.DIMENSIONS if dimensions else _short_form(mesh, replicated, unreduced, manual)
     if form is not NamedForm.DIMENSIONS:
         return NamedSharding(mesh, form, reduction=reduction, metadata=metadata)
-    return NamedSharding(mesh, form, tuple(dimensions), *named, reduction, metadata)
+    return NamedSharding(mesh, form, tuple(dimensions), replicated, unreduced, manual, reduction, metadata)
 
 
 def _short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:

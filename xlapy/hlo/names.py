@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.element_types import ALL_TYPES, BUFFER, PRIMITIVE_TYPE_INVALID, TUPLE
+
 _SUFFIX = re.compile(r"(.+)\.(-?[0-9]+)", re.DOTALL)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.\-]")
-TYPE_NAMES = frozenset(
-    "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128 token opaque opaque_type "
-    "f8e5m2 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f4e2m1fn f8e8m0fnu f6e3m2fn f6e2m3fn".split()
-)
+_NO_WORDS = (TUPLE, BUFFER, PRIMITIVE_TYPE_INVALID)
+TYPE_NAMES = frozenset([*(t.text for t in ALL_TYPES if t not in _NO_WORDS), "opaque_type"])
+"""Words that HLO text reads as the type of an array, so that no instruction can have them as its name."""
 
 
 def sanitize(name: str) -> str:
     """A name of letters, digits, `_`, `-`, `.`, starting with a letter or `_`, and never a type's name.
 
-    HLO text could not read `u2 = ...` back, so such a name gains an underscore; a leading `__`, which back ends reserve,
-    becomes `a_` unless it is `__xla_`.
+    HLO text could not read `u2 = ...` back, so such a name gains an underscore; a leading `__`, which back ends
+    reserve, becomes `a_` unless it is `__xla_`.
     """
     clean = _ILLEGAL.sub("_", name)
     if not clean:

@@ -34,7 +34,9 @@ class ShardingKind(Enum):
     TUPLE = "tuple"
 
 
-_WHOLE = {k.value: k for k in (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED)}
+_WHOLE = {
+    k.value: k for k in (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED)
+}
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
 
 

@@ -1,8 +1,8 @@
 """Applies a computation of scalars (reducer, comparator, map or scatter body) to whole arrays at once.
 
 Owns: evaluation in which every scalar of the computation stands for an array of independent instances. Rules of
-elementwise ops serve unchanged, since they broadcast; what decides per instance (conditional, while) is evaluated on the
-instances concerned only, so that a loop ends when its last instance is done.
+elementwise ops serve unchanged, since they broadcast; what decides per instance (conditional, while) is evaluated on
+the instances concerned only, so that a loop ends when its last instance is done.
 Must not know: which op applies the computation.
 """
 
@@ -90,7 +90,9 @@ def _apply_one_by_one(
 
 def _stack(rows: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
     if declared.is_tuple:
-        return tuple(_stack([row[i] for row in rows], element, shape) for i, element in enumerate(declared.tuple_shapes))
+        return tuple(
+            _stack([row[i] for row in rows], element, shape) for i, element in enumerate(declared.tuple_shapes)
+        )
     return np.array(rows, dtype=declared.dtype).reshape(shape)
 
 

@@ -38,11 +38,13 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 
 def _windows(operand: Array, sizes: Sequence[int], dropped: set[int]) -> Array:
-    """A view of all windows of some sizes: first the dimensions of where they start, then theirs but the dropped ones."""
+    """A view of all windows: first the dimensions of where they start, then the windows' own without the dropped ones."""
     if not operand.ndim:
         return operand
+    # NumPy makes such views of its own element types only: others are looked at as integers.
+    stored = operand if operand.dtype.isbuiltin == 1 else operand.view(f"u{operand.itemsize}")
     inner = [0 if d in dropped else slice(None) for d in range(operand.ndim)]
-    return sliding_window_view(operand, sizes)[(*[slice(None)] * operand.ndim, *inner)]
+    return sliding_window_view(stored, sizes)[(*[slice(None)] * operand.ndim, *inner)].view(operand.dtype)
 
 
 def _place_dimensions(slices: Array, offset_dims: Sequence[int]) -> Array:

@@ -1,8 +1,8 @@
 """Meaning of reduce, reduce-window, select-and-scatter, map and scan.
 
-Owns: the order and precision in which elements are combined. Any computation is applied to whole arrays, adjacent elements
-first and the earlier one on the left, so that an associative computation need not be commutative; the initial value enters
-once, on the left of all. Must not know: what the computations mean beyond `monoid`.
+Owns: the order and precision in which elements are combined. Any computation is applied to whole arrays, adjacent
+elements first and the earlier one on the left, so that an associative computation need not be commutative; the initial
+value enters once, on the left of all. Must not know: what the computations mean beyond `monoid`.
 Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
 """
 
@@ -87,7 +87,7 @@ def _packed(instruction: Instruction, results: Sequence[Value]) -> Value:
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Folds the reduced dimensions and combines the initial values with the result.
 
-    A result element of one operand element is that element: initial values are identities, and XLA leaves them out there.
+    A result element of one operand element is that element: initial values are identities, and XLA leaves them out.
     """
     operands, inits = values[: len(values) // 2], values[len(values) // 2 :]
     dimensions = sorted(instruction.dimensions)
@@ -122,7 +122,8 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
         carried, present = _fold_axis(reducer.combine, carried, axis, window.dimensions[axis])
         filled &= _along(present, axis, len(shape))
     combined = reducer.combine(reducer.inits, carried)
-    return _packed(instruction, reducer.leave([np.where(filled, c, i) for c, i in zip(combined, reducer.inits, strict=True)]))
+    results = [np.where(filled, value, init) for value, init in zip(combined, reducer.inits, strict=True)]
+    return _packed(instruction, reducer.leave(results))
 
 
 def _along(vector: Array, axis: int, rank: int) -> Array:
@@ -211,7 +212,7 @@ def _fold_by_doubling(
 
 @RULES.rule(ops.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Each window selects one element, never padding; its source value is combined into that place, in row-major order."""
+    """Each window selects one element, never padding; its source value is combined into that place; row-major order."""
     operand, source, init = values
     select, scatter = instruction.computations
     chosen = _selected(context, select, operand, instruction.window, source.shape)

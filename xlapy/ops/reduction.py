@@ -24,26 +24,25 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
     """A reducer takes N accumulators, then N values, and returns the N accumulators; all of them scalars."""
     count = len(values)
     if len(program.parameters) != 2 * count:
-        raise ShapeError(f"{name}: the reducer takes {2 * count} parameters for {count} arrays, it is {program.to_text()}")
+        raise ShapeError(
+            f"{name}: the reducer takes {2 * count} parameters for {count} arrays, it is {program.to_text()}"
+        )
     results = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
     if len(results) != count:
         raise ShapeError(f"{name}: the reducer returns {count} scalars, it is {program.to_text()}")
-    for i, (value, init, result) in enumerate(zip(values, inits, results, strict=True)):
+    for i, result in enumerate(results):
         accumulator, element = program.parameters[i], program.parameters[count + i]
         if not result.is_scalar:
             raise ShapeError(f"{name}: result {i} of the reducer must be a scalar, it is {result.brief}")
-        if not agrees(accumulator, result):
-            raise ShapeError(
-                f"{name}: the reducer's parameter {i} (accumulator {i}) is {accumulator.brief}, its result {i} is {result.brief}"
-            )
-        if not agrees(result, init):
-            raise ShapeError(f"{name}: the reducer's result {i} is {result.brief}, initial value {i} is {init.brief}")
-        if not agrees(element, Shape.scalar(value.element_type)):
-            raise ShapeError(
-                f"{name}: the reducer's parameter {count + i} (value {i}) is {element.brief}, operand {i} is {value.brief}"
-            )
-        if result.element_type is not value.element_type:
-            raise ShapeError(f"{name}: the reducer's result {i} is {result.brief}, operand {i} is {value.brief}")
+        outcome = f"{name}: the reducer's result {i} is {result.brief}"
+        if not agrees(result, accumulator):
+            raise ShapeError(f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.brief}")
+        if not agrees(result, inits[i]):
+            raise ShapeError(f"{outcome}, initial value {i} is {inits[i].brief}")
+        if not agrees(result, element):
+            raise ShapeError(f"{outcome}, its parameter {count + i} (value {i}) is {element.brief}")
+        if result.element_type is not values[i].element_type:
+            raise ShapeError(f"{outcome}, operand {i} is {values[i].brief}")
 
 
 def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -52,7 +51,9 @@ def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Seque
     values, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     for i, value in enumerate(values):
         if value.dimensions != values[0].dimensions:
-            raise ShapeError(f"{name}: operand {i} is {value.brief}, operand 0 is {values[0].brief}; dimensions must be equal")
+            raise ShapeError(
+                f"{name}: operand {i} is {value.brief}, operand 0 is {values[0].brief}; dimensions must be equal"
+            )
     return values, inits
 
 
@@ -105,7 +106,9 @@ class WindowAttributes(Attributes):
 def window_output(name: str, base: Shape, window: Window) -> Shape:
     """The shape of all window positions over an array, its element type kept."""
     if len(window.dimensions) != base.rank:
-        raise ShapeError(f"{name}: the window has {len(window.dimensions)} dimensions, operand {base.brief} has {base.rank}")
+        raise ShapeError(
+            f"{name}: the window has {len(window.dimensions)} dimensions, operand {base.brief} has {base.rank}"
+        )
     try:
         window.check()
     except ShapeError as error:
@@ -147,7 +150,9 @@ def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes
     check_reducer(name, [source], [init], scatter)
     positions = window_output(name, operand, attrs.window)
     if not agrees(source, positions):
-        raise ShapeError(f"{name}: the source is {source.brief}, the window takes {positions.brief} positions over {operand.brief}")
+        raise ShapeError(
+            f"{name}: the source is {source.brief}, the window takes {positions.brief} positions over {operand.brief}"
+        )
     return operand
 
 
@@ -181,14 +186,16 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
         raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
         if not agrees(parameter, Shape.scalar(operand.element_type)):
-            raise ShapeError(f"map: parameter {i} of the computation is {parameter.brief}, operand {i} is {operand.brief}")
+            raise ShapeError(
+                f"map: parameter {i} of the computation is {parameter.brief}, operand {i} is {operand.brief}"
+            )
     if not program.result.is_scalar:
         raise ShapeError(f"map: the computation must return a scalar, it is {program.to_text()}")
     return Shape.array(program.result.element_type, mapped.dimensions, mapped.dynamic_dimensions)
 
 
 def _mapped_operand(operands: Sequence[Shape]) -> Shape:
-    """The operand with the dimensions of the result; beside it stand arrays like it, and scalars of its element type."""
+    """The operand that has the result's dimensions; the others have them too, or are scalars of its element type."""
     mapped = operands[0]
     for i, operand in enumerate(operands):
         if operand.dimensions == mapped.dimensions:
@@ -235,7 +242,7 @@ class ScanAttributes(Attributes):
 def scan_shape(
     operands: Sequence[Shape], attrs: ScanAttributes, program: ProgramShape, size: int | None = None
 ) -> Shape:
-    """The body's result with the dimension scanned along added to its outputs, of the size given or that of the inputs."""
+    """The body's result, its outputs with the dimension scanned along: of the size given, or that of the inputs."""
     carries = attrs.num_carries
     if size is None:
         if len(attrs.dimensions) != 1 or len(operands) <= carries:
@@ -279,7 +286,9 @@ def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, 
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
         expected = _scan_slice(operand, dimension, size, f"operand {i}") if i < inputs else operand
         if not agrees(parameter, expected):
-            raise ShapeError(f"scan: parameter {i} of the body is {parameter.brief}, operand {i} gives {expected.brief}")
+            raise ShapeError(
+                f"scan: parameter {i} of the body is {parameter.brief}, operand {i} gives {expected.brief}"
+            )
     for i, (result, root) in enumerate(zip(results, roots, strict=True)):
         expected = _scan_slice(result, dimension, size, f"result {i}") if i < outputs else result
         if not agrees(root, expected):
@@ -293,7 +302,11 @@ def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, 
 
 
 def _check_scan_counts(
-    operands: Sequence[Shape], results: Sequence[Shape], attrs: ScanAttributes, program: ProgramShape, roots: Sequence[Shape]
+    operands: Sequence[Shape],
+    results: Sequence[Shape],
+    attrs: ScanAttributes,
+    program: ProgramShape,
+    roots: Sequence[Shape],
 ) -> None:
     carries = attrs.num_carries
     if len(attrs.dimensions) != 1:
@@ -311,7 +324,9 @@ def _check_scan_counts(
 def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) -> Shape:
     require_dimension("scan", f"dimension of {what}", dimension, shape)
     if shape.dimensions[dimension : dimension + 1] != size:
-        raise ShapeError(f"scan: {what} is {shape.brief}, dimension {dimension} must have size {size[0] if size else 0}")
+        raise ShapeError(
+            f"scan: {what} is {shape.brief}, dimension {dimension} must have size {size[0] if size else 0}"
+        )
     return _keep(shape, [d for d in range(shape.rank) if d != dimension])
 
 

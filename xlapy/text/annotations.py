@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import METADATA
-from xlapy.hlo.sharding import SHARDING
+from xlapy.hlo.sharding import SHARDING, Sharding
 from xlapy.ops.attributes import FLOAT, escape
 from xlapy.text.reader import TextReader, is_json
 
@@ -19,9 +19,11 @@ _METADATA_TEXT = re.compile(r'\{(?:[^{}"/]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{[^{}"
 _SHARDING_TEXT = re.compile(r'\{[^{}"/]*+\}')
 _KEY = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.ASCII)
 _INDEX = re.compile(r"\{\s*(\d*(?:\s*,\s*\d+)*)\s*\}")
+T = TypeVar("T")
+
 _CACHE_LIMIT = 1 << 14
 _METADATA: dict[str, OpMetadata] = {}
-_SHARDINGS: dict[str, Any] = {}
+_SHARDINGS: dict[str, Sharding] = {}
 
 
 def annotate(instruction: Instruction, notes: Mapping[str, Any]) -> None:
@@ -35,12 +37,12 @@ def read_metadata(reader: TextReader) -> OpMetadata:
     return _cached(reader, _METADATA_TEXT, _METADATA, METADATA.read)
 
 
-def read_sharding(reader: TextReader) -> Any:
+def read_sharding(reader: TextReader) -> Sharding:
     """`{devices=[2,1]<=[2]}`; equal texts give the same object."""
     return _cached(reader, _SHARDING_TEXT, _SHARDINGS, SHARDING.read)
 
 
-def _cached(reader: TextReader, pattern: re.Pattern[str], cache: dict[str, Any], read: Callable[[TextReader], Any]) -> Any:
+def _cached(reader: TextReader, pattern: re.Pattern[str], cache: dict[str, T], read: Callable[[TextReader], T]) -> T:
     whole = pattern.match(reader.text, reader.skip())
     found = cache.get(whole[0]) if whole else None
     if whole is None or found is None:
@@ -120,7 +122,7 @@ def read_original_value(reader: TextReader) -> str:
         elif reader.peek("{"):
             parts.append(read_original_array(reader))
         else:
-            reader.fail(f"expected original arrays such as {{\"p0\"}} in balanced parentheses, found {reader.shown()}")
+            reader.fail(f'expected original arrays such as {{"p0"}} in balanced parentheses, found {reader.shown()}')
     reader.expect("}")
     return "".join(parts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 
 
 class SubcomputationMode(Enum):
@@ -97,6 +97,6 @@ class PrintOptions:
             print_subcomputation_mode=SubcomputationMode.FULL_BODIES,
         )  # fmt: skip
 
-    def replace(self, **changes: bool | int | SubcomputationMode) -> PrintOptions:
+    def replace(self, **changes: Any) -> PrintOptions:
         """These options with some changed."""
         return dataclasses.replace(self, **changes)

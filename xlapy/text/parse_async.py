@@ -126,7 +126,7 @@ def _parameters(computation: Computation, wrapped: OpDef, shapes: Sequence[Shape
 
 
 def share_annotations(instruction: Instruction, notes: Mapping[str, object]) -> None:
-    """Gives most annotations of an async instruction to the root of the computation that its chain runs, as XLA does."""
+    """Gives most annotations of an async instruction to the root of what its chain runs, as XLA does."""
     computation = wrapped_computation(instruction)
     if computation is not None and computation.root is not None:
         annotate(computation.root, {slot: value for slot, value in notes.items() if slot in _SHARED})
@@ -144,7 +144,9 @@ def set_thread(computation: Computation, thread: str) -> None:
             stack.extend(called for instruction in current for called in instruction.computations)
 
 
-def _link(scope: Scope, instruction: Instruction, notes: dict[str, object], before: Sequence[Instruction]) -> Instruction:
+def _link(
+    scope: Scope, instruction: Instruction, notes: dict[str, object], before: Sequence[Instruction]
+) -> Instruction:
     edit.link(scope.computation, instruction)
     annotate(instruction, notes)
     share_annotations(instruction, notes)
@@ -162,7 +164,9 @@ def _follow(
         parser.reader.fail_at(op_at, f"{op.name} takes {op.arity}, given {len(operands)}")
     computation = wrapped_computation(operands[0])
     if computation is None or operands[0].op.async_role is AsyncRole.DONE or computation.root is None:
-        parser.reader.fail_at(op_at, f"operand 0 of {op.name} must be an async-start or async-update, it is {operands[0].name!r}")
+        parser.reader.fail_at(
+            op_at, f"operand 0 of {op.name} must be an async-start or async-update, it is {operands[0].name!r}"
+        )
     root = computation.root
     if root.op is not wrapped:
         parser.reader.fail_at(op_at, f"the chain of {operands[0].name!r} runs {root.op.name}, not {wrapped.name}")

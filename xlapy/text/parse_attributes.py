@@ -16,7 +16,14 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes, Field, Kind
 from xlapy.ops.registry import OpDef, Role
-from xlapy.text import annotations
+from xlapy.text.annotations import (
+    read_frontend_attributes,
+    read_metadata,
+    read_original_value,
+    read_result_accuracy,
+    read_sharding,
+    read_statistics,
+)
 from xlapy.text.reader import BLANK, TextReader
 from xlapy.text.state import ParserState, Scope
 
@@ -29,13 +36,13 @@ _VALUES: dict[tuple[Kind[Any], str], Any] = {}
 _MISSING = object()
 
 ANNOTATIONS: dict[str, tuple[str, Callable[[TextReader], Any]]] = {
-    "metadata": ("metadata", annotations.read_metadata),
+    "metadata": ("metadata", read_metadata),
     "backend_config": ("backend_config", TextReader.string_or_json),
-    "sharding": ("sharding", annotations.read_sharding),
-    "frontend_attributes": ("frontend_attributes", annotations.read_frontend_attributes),
-    "origin": ("original_value", annotations.read_original_value),
-    "statistics": ("statistics", annotations.read_statistics),
-    "result_accuracy": ("result_accuracy", annotations.read_result_accuracy),
+    "sharding": ("sharding", read_sharding),
+    "frontend_attributes": ("frontend_attributes", read_frontend_attributes),
+    "origin": ("original_value", read_original_value),
+    "statistics": ("statistics", read_statistics),
+    "result_accuracy": ("result_accuracy", read_result_accuracy),
 }
 """Annotations: key -> the slot of the instruction, and how the value is read."""
 
@@ -92,7 +99,9 @@ class AttributeReader:
         self.reader = state.reader
         self.read_body = read_body
 
-    def read(self, scope: Scope, op: OpDef, roles: Sequence[Role], parsed: Parsed, wrapper: OpDef | None = None) -> None:
+    def read(
+        self, scope: Scope, op: OpDef, roles: Sequence[Role], parsed: Parsed, wrapper: OpDef | None = None
+    ) -> None:
         """Reads `(, key=value)*`; fields of `wrapper` (the async-start around the op) are kept apart."""
         reader = self.reader
         fields = plan_of(op).fields
@@ -117,7 +126,13 @@ class AttributeReader:
             reader.fail(f"expected an attribute such as dimensions={{0}}, found {reader.shown()}")
 
     def _other(
-        self, scope: Scope, op: OpDef, roles: Sequence[Role], parsed: Parsed, wrapper: OpDef | None, match: re.Match[str]
+        self,
+        scope: Scope,
+        op: OpDef,
+        roles: Sequence[Role],
+        parsed: Parsed,
+        wrapper: OpDef | None,
+        match: re.Match[str],
     ) -> None:
         key = match[1]
         note = ANNOTATIONS.get(key)

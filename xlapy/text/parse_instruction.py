@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
@@ -29,7 +29,8 @@ from xlapy.text.state import ParserState, Scope
 
 _TUPLE = r"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
 _HEAD = re.compile(
-    rf"{BLANK}(ROOT\s++)?+%?({NAME})\s*+=\s*+(?:((?:{SHAPE_PATTERN})|{_TUPLE})\s*+)?+(?!b\()([a-z][a-z0-9\-_]*+)\(", re.ASCII
+    rf"{BLANK}(ROOT\s++)?+%?({NAME})\s*+=\s*+(?:((?:{SHAPE_PATTERN})|{_TUPLE})\s*+)?+(?!b\()([a-z][a-z0-9\-_]*+)\(",
+    re.ASCII,
 )
 _NAMES = re.compile(r"([%\w.\-, \n\t\r]*+)\)", re.ASCII)
 _OPERAND = re.compile(rf"(?:({SHAPE_PATTERN})\s*+)?+%?({NAME})(?=\s*[,)#/])", re.ASCII)
@@ -92,7 +93,9 @@ class InstructionReader:
             reader.fail(f"expected {what}, found {reader.shown()}")
         return self._right_side(scope, name, name_at, shape, opcode[1], op_at, nested)
 
-    def _finish(self, scope: Scope, instruction: Instruction, name: str, name_at: int, is_root: bool, root_at: int) -> None:
+    def _finish(
+        self, scope: Scope, instruction: Instruction, name: str, name_at: int, is_root: bool, root_at: int
+    ) -> None:
         if name in scope.names:
             self.reader.fail_at(name_at, f"instruction {name!r} is defined twice in this computation")
         if (name.startswith("__") or name in TYPE_NAMES) and sanitize(name) != name:
@@ -195,7 +198,8 @@ class InstructionReader:
     ) -> Attributes:
         assert op.normalize is not None
         try:
-            return op.normalize(attributes, [operand.shape for operand in operands], shape)
+            normal: Attributes = op.normalize(attributes, [operand.shape for operand in operands], shape)
+            return normal
         except ShapeError as error:
             self.reader.fail_at(op_at, f"{op.name}: {error}")
 
@@ -270,11 +274,12 @@ class InstructionReader:
             name, found = self._tuple_element(scope, name, found)
         if shape is not None and shape is not found.shape and not agrees(shape, found.shape):
             self.reader.fail_at(
-                position, f"operand {name!r} is declared {shape.to_text()} here, but its shape is {found.shape.to_text()}"
+                position,
+                f"operand {name!r} is declared {shape.to_text()} here, but its shape is {found.shape.to_text()}",
             )
         return found
 
-    def _undefined(self, scope: Scope, name: str, position: int) -> None:
+    def _undefined(self, scope: Scope, name: str, position: int) -> NoReturn:
         message = f"instruction {name!r} is not defined before this place"
         if scope.is_lone:
             message += "; give it a shape to make it a parameter"

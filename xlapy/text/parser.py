@@ -19,9 +19,9 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.hlo.verify import verify as verify_module
 from xlapy.ops.requirements import agrees
+from xlapy.text.options import PrintOptions
 from xlapy.text.parse_header import attach_stack_frames, read_header, read_stack_frames
 from xlapy.text.parse_instruction import InstructionReader
-from xlapy.text.options import PrintOptions
 from xlapy.text.printer import print_module
 from xlapy.text.reader import BLANK, NAME, TextReader
 from xlapy.text.state import ParserState, Scope

@@ -49,7 +49,8 @@ def print_computation(computation: Computation, options: PrintOptions = LONG) ->
 def print_instruction(instruction: Instruction, options: PrintOptions = LONG) -> str:
     """The text of one instruction, as XLA writes it alone."""
     bodies = _Bodies(options)
-    bodies.prepare(instruction.computations, options.indent_amount)
+    callees = [*instruction.computations, *(c for called in instruction.computations for c in _shown_callees(called))]
+    bodies.prepare(callees, options.indent_amount)
     writer = InstructionWriter(options, options.is_in_nested_computation, options.indent_amount, bodies.at_caller)
     return writer.text(instruction)
 
@@ -57,6 +58,13 @@ def print_instruction(instruction: Instruction, options: PrintOptions = LONG) ->
 def _is_wrapped(computation: Computation) -> bool:
     """Whether the computation is the inside of an async-start that prints in the short form."""
     return any(c.op.name == ASYNC_START for c in computation.callers) and has_short_form(computation)
+
+
+def _shown_callees(computation: Computation) -> list[Computation]:
+    """The called computations, and those that the short form of an async-start shows as its own."""
+    callees = called_computations(computation)
+    wrapped = [callee.root for callee in callees if callee.root is not None and _is_wrapped(callee)]
+    return [*callees, *(inner for root in wrapped for inner in root.computations)]
 
 
 def _is_fused(computation: Computation) -> bool:
@@ -77,7 +85,7 @@ class _Bodies:
     def text(self, computation: Computation, order: Iterable[Instruction], is_nested: bool) -> str:
         """A computation that stands by itself."""
         indent = self.options.indent_amount
-        self.prepare(called_computations(computation), indent + 1)
+        self.prepare(_shown_callees(computation), indent + 1)
         return _body_text(computation, self.options, order, is_nested, indent, self.at_caller)
 
     def at_caller(self, computation: Computation, indent: int) -> str:
@@ -102,7 +110,7 @@ class _Bodies:
                 raise InvalidArgumentError(f"calls nest deeper than {_DEEPEST}, so {computation.name} has no full text")
             else:
                 entered.add(place)
-                stack.extend((callee, depth + 1) for callee in called_computations(computation))
+                stack.extend((callee, depth + 1) for callee in _shown_callees(computation))
 
 
 def _body_text(

@@ -204,7 +204,7 @@ class TextReader:
             if depth == 0:
                 self.position = mark.end()
                 return self.position
-        self.fail("the literal opened here never ends")
+        return self.fail("the literal opened here never ends")
 
     def _parse(self, parse: Callable[..., Literal], start: int, *given: Any) -> Literal:
         """A reader of literals applied to a piece of the text; its errors are moved to their place in the text."""

@@ -78,4 +78,3 @@ class ParserState:
             self._anonymous.unique(name)
         self._registered = len(self.given_names)
         return self._anonymous.unique(f"{op}.anon")
-

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ Array = np.ndarray[Any, Any]
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and of the first weights.")
 def demo(output: str, platform: str, seed: int) -> None:
     """Train a classifier on scikit-learn's 1,797 handwritten digits and run the saved program again."""
+    _require_extra()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     console = Console()
@@ -55,12 +57,17 @@ def demo(output: str, platform: str, seed: int) -> None:
         raise ExecutionError(f"accuracy {accuracy:.1%} is below the target {TARGET:.0%}")
 
 
+def _require_extra() -> None:
+    """Fails at once, before any training, if the packages of the extra are not there."""
+    missing = [package for package, module in (("scikit-learn", "sklearn"), ("pillow", "PIL")) if find_spec(module) is None]
+    if missing:
+        raise InvalidArgumentError(f"the demo needs {' and '.join(missing)}: pip install 'xlapy[demo]'")
+
+
 def load_digits(rng: np.random.Generator) -> tuple[Array, Array]:
     """The digits in random order: images f32[1797,64] in 0..1 and labels s32[1797]."""
-    try:
-        from sklearn.datasets import load_digits as load
-    except ImportError as error:
-        raise InvalidArgumentError("the demo needs scikit-learn and pillow: pip install 'xlapy[demo]'") from error
+    from sklearn.datasets import load_digits as load
+
     bunch = load()
     order = rng.permutation(len(bunch.target))
     return (bunch.data[order] / 16).astype(np.float32), bunch.target[order].astype(np.int32)

@@ -46,7 +46,7 @@ def reducer(name: str) -> xla.XlaComputation:
 
 
 def total(operand: xla.XlaOp, dimensions: list[int]) -> xla.XlaOp:
-    return ops.reduce(operand, ops.constant(operand.builder, 0.0, "f32"), reducer("add"), dimensions)
+    return ops.reduce(operand, 0.0, reducer("add"), dimensions)
 
 
 def predictor(images: int) -> xla.XlaComputation:
@@ -59,8 +59,8 @@ def predictor(images: int) -> xla.XlaComputation:
 
 def log_probabilities(logits: xla.XlaOp) -> xla.XlaOp:
     """Logarithm of the softmax over each row, made safe by the row's maximum."""
-    lowest = ops.constant(logits.builder, float("-inf"), "f32")
-    shifted = ops.sub(logits, ops.reduce(logits, lowest, reducer("max"), [1]), broadcast_dimensions=[0])
+    highest = ops.reduce(logits, float("-inf"), reducer("max"), [1])
+    shifted = ops.sub(logits, highest, broadcast_dimensions=[0])
     return ops.sub(shifted, ops.log(total(ops.exp(shifted), [1])), broadcast_dimensions=[0])
 
 
@@ -89,7 +89,7 @@ def training_step(batch: int, rate: float) -> xla.XlaComputation:
 def _gradients(images: xla.XlaOp, w2: xla.XlaOp, passed: Forward, d_logits: xla.XlaOp) -> list[xla.XlaOp]:
     """The loss's gradients in the order of `PARAMETERS`, from its gradient by the logits."""
     d_hidden = ops.dot(d_logits, ops.transpose(w2, [1, 0]))
-    d_before = ops.select(passed.active, d_hidden, ops.broadcast(ops.constant(w2.builder, 0.0, "f32"), d_hidden.shape.dimensions))
+    d_before = ops.select(passed.active, d_hidden, 0.0)
     return [
         ops.dot(ops.transpose(images, [1, 0]), d_before),
         total(d_before, [0]),

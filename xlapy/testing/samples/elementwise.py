@@ -26,8 +26,8 @@ _EVERY = _PRED + _REAL + _COMPLEX
 _UNARY: dict[tuple[str, ...], str] = {
     _SIGNED + _FLOATS + _COMPLEX: "abs sign",
     _FLOATS + _COMPLEX: """
-        acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic real rsqrt
-        sine sinh sqrt tan tanh""",
+        acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic real
+        rsqrt sine sinh sqrt tan tanh""",
     _FLOATS: "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
     _INTEGERS: "count-leading-zeros popcnt",
     _REAL + _COMPLEX: "negate",
