@@ -42,7 +42,9 @@ CASES = {
     "ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=add }",
 }
 
-SCATTER = ADD + """ENTRY e {
+SCATTER = (
+    ADD
+    + """ENTRY e {
   a = f32[50000,16] parameter(0)
   i = s32[100000,1] parameter(1)
   u = f32[100000,16] parameter(2)
@@ -50,6 +52,7 @@ SCATTER = ADD + """ENTRY e {
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
 }
 """
+)
 
 
 def seconds(text: str, arguments: list[np.ndarray] | None = None) -> float:

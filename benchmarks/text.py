@@ -51,7 +51,10 @@ def _pair(i: int, rng: random.Random, values: list[str]) -> list[str]:
             f"{array} dot({a}, {b}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
             f"{array} tanh({first})",
         ),
-        (f"f32[64]{{0}} reduce({a}, %s), dimensions={{1}}, to_apply=%add", f"{array} broadcast({first}), dimensions={{0}}"),
+        (
+            f"f32[64]{{0}} reduce({a}, %s), dimensions={{1}}, to_apply=%add",
+            f"{array} broadcast({first}), dimensions={{0}}",
+        ),
         (f"pred[64,64]{{1,0}} compare({a}, {b}), direction=LT", f"{array} select({first}, {a}, {b})"),
         (f"{array} transpose({a}), dimensions={{1,0}}", f"{array} exponential({first})"),
         (f"f32[32,64]{{1,0}} slice({a}), slice={{[0:32], [0:64]}}", f"{array} pad({first}, %s), padding=0_32x0_0"),

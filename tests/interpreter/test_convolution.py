@@ -141,9 +141,7 @@ def test_batch_groups() -> None:
     ("c64", "c64", [1 + 2j, 1], [1j, 1], "c64", -1 + 1j),
     ("c64", "f32", [1 + 2j, 1], [1, 1], "c64", 2 + 2j),
 ])  # fmt: skip
-def test_element_types(
-    lhs_type: str, rhs_type: str, lhs: list[Any], rhs: list[Any], result: str, value: Any
-) -> None:
+def test_element_types(lhs_type: str, rhs_type: str, lhs: list[Any], rhs: list[Any], result: str, value: Any) -> None:
     left, right = typed(lhs_type, lhs).reshape(1, 1, -1), typed(rhs_type, rhs).reshape(1, 1, -1)
     found = evaluate("convolution", (left, right), f"{result}[1,1,1]", "window={size=2}, dim_labels=bf0_oi0->bf0")
     assert found.reshape(()) == typed(result, value)
@@ -226,8 +224,9 @@ def _labelled(labels: str, sizes: dict[str, int], rng: np.random.Generator) -> t
 
 SIZES = {"b": 4, "f": 6, "i": 6, "o": 8, "0": 7, "1": 6, "2": 5, "k0": 3, "k1": 2, "k2": 3}
 LABELS = [
-    ("bf_io->bf", ""), ("fb_oi->fb", ""), ("0bf_io0->f0b", "size=3 pad=1_1"), ("b01f_01io->b01f", "size=3x2 pad=1_1x0_1"),
-    ("bf01_oi01->bf01", "size=3x2 stride=2x1"), ("10fb_o1i0->0b1f", "size=3x2 lhs_dilate=2x1 rhs_reversal=0x1"),
+    ("bf_io->bf", ""), ("fb_oi->fb", ""), ("0bf_io0->f0b", "size=3 pad=1_1"),
+    ("b01f_01io->b01f", "size=3x2 pad=1_1x0_1"), ("bf01_oi01->bf01", "size=3x2 stride=2x1"),
+    ("10fb_o1i0->0b1f", "size=3x2 lhs_dilate=2x1 rhs_reversal=0x1"),
     ("b012f_012io->b012f", "size=3x2x3 pad=1_1x0_0x2_0"), ("2fb10_0o1i2->b2f01", "size=3x2x3 stride=1x2x1"),
 ]  # fmt: skip
 
@@ -276,10 +275,11 @@ def test_not_finite_like_peer() -> None:
 def test_a_residual_block_is_fast(element_type: str) -> None:
     rng = np.random.default_rng(6)
     lhs, rhs = typed(element_type, rng.integers(-9, 9, (8, 56, 56, 64))), typed(element_type, np.ones((3, 3, 64, 64)))
-    (example,) = [case(lhs, rhs, "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", result="s32" if element_type == "s8" else "")]
-    start = time.perf_counter()
+    preferred = "s32" if element_type == "s8" else ""
+    example = case(lhs, rhs, "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", result=preferred)
+    start = time.process_time()
     (value,) = evaluate_all([example])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     corner = lhs[:, :2, :2].astype(np.float64).sum(axis=(1, 2, 3))
     assert np.array_equal(value[:, 0, 0, 0], corner.astype(value.dtype))
 
@@ -292,7 +292,7 @@ def test_many_groups_and_large_windows_are_fast() -> None:
     gradient = case(
         np.ones((16, 30, 30, 4), np.float32), np.ones((28, 28, 4, 16), np.float32), "size=28x28", "b01f_01io->b01f"
     )
-    start = time.perf_counter()
+    start = time.process_time()
     first, second = evaluate_all([depthwise, gradient])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert (first == 9).all() and (second == 28 * 28 * 4).all()

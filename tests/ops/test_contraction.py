@@ -121,7 +121,8 @@ def test_dot_prints_its_attributes_in_order() -> None:
         **BATCHED, operand_precision=(Precision.HIGH, Precision.DEFAULT), algorithm=Algorithm.DOT_F32_F32_F32
     )
     assert written(DOT, everything) == [
-        "lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims", "operand_precision", "algorithm",
+        "lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims", "operand_precision",
+        "algorithm",
     ]  # fmt: skip
     assert written(RAGGED_DOT, RaggedDotAttributes.make(lhs_ragged_dims=(0,), rhs_group_dims=(0,))) == [
         "lhs_contracting_dims", "rhs_contracting_dims", "lhs_ragged_dims", "rhs_group_dims",
@@ -151,7 +152,7 @@ def test_every_algorithm_is_read_and_known_to_the_peer(algorithm: Algorithm) -> 
 def test_precision_list() -> None:
     assert read(DOT, "operand_precision", "{high, highest}") == (Precision.HIGH, Precision.HIGHEST)
     assert rewritten(DOT, "operand_precision", "{ default,high }") == "{default,high}"
-    with pytest.raises(ParseError, match="expected one of default, high, highest.*; found 'low'"):
+    with pytest.raises(ParseError, match=r"expected one of default, high, highest.*; found 'low'"):
         read(DOT, "operand_precision", "{low}")
 
 
@@ -259,7 +260,8 @@ def test_ragged_modes_and_prefixes() -> None:
     (("f32[5,2,3]", "f32[5,3,4]", "s32[7]"), BATCH | {"rhs_group_dims": (2,)},
      "ragged-dot with a batch ragged dimension takes 0 rhs group dimensions, given [2]"),
     (("f32[5,2,3]", "f32[5,4,4]", "s32[7]"), BATCH,
-     "ragged-dot: contracting pair 0 has sizes 3 (lhs dimension 2 of f32[5,2,3]) and 4 (rhs dimension 1 of f32[5,4,4])"),
+     "ragged-dot: contracting pair 0 has sizes 3 (lhs dimension 2 of f32[5,2,3]) "
+     "and 4 (rhs dimension 1 of f32[5,4,4])"),
 ])  # fmt: skip
 def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, tuple[int, ...]], message: str) -> None:
     assert refusal(RAGGED_DOT, None, *operands, **attributes) == message
@@ -301,7 +303,8 @@ def test_scaled_dot_infers(operands: tuple[str, ...], result: str) -> None:
      {"lhs_contracting_dims": (1, 2), "rhs_contracting_dims": (0, 1)},
      "scaled-dot contracts one dimension of a scaled operand, given lhs [1, 2] of f32[4,2,2]"),
     (("f32[4,31]", "f32[32,5]", "f32[4,1]", "f32[1,5]"), MATMUL,
-     "scaled-dot: contracting pair 0 has sizes 31 (lhs dimension 1 of f32[4,31]) and 32 (rhs dimension 0 of f32[32,5])"),
+     "scaled-dot: contracting pair 0 has sizes 31 (lhs dimension 1 of f32[4,31]) "
+     "and 32 (rhs dimension 0 of f32[32,5])"),
 ])  # fmt: skip
 def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, tuple[int, ...]], message: str) -> None:
     assert refusal(SCALED_DOT, None, *operands, **attributes) == message

@@ -109,7 +109,8 @@ X, K = "f32[2,3,8]", "f32[4,3,3]"
     (X, "f32[4,3,0]", attributes("size=0"), "convolution: window dimension 0 has a non-positive size: 0"),
     (X, K, attributes("size=3 stride=0"), "convolution: window dimension 0 has a non-positive stride: 0"),
     (X, K, attributes("size=3 lhs_dilate=0"), "convolution: window dimension 0 has a non-positive base dilation: 0"),
-    (X, K, attributes("size=3 rhs_dilate=-1"), "convolution: window dimension 0 has a non-positive window dilation: -1"),
+    (X, K, attributes("size=3 rhs_dilate=-1"),
+     "convolution: window dimension 0 has a non-positive window dilation: -1"),
     (X, K, attributes("size=3 pad=-5_-4"),
      "convolution: padding -5_-4 removes more than the 8 elements of a base area of 8 with dilation 1"),
     (X, "f32[<=4,3,3]", attributes("size=3"),
@@ -155,7 +156,8 @@ def test_convolution_prints_its_attributes_in_order() -> None:
 def test_sparsity_text_is_the_peers(text: str) -> None:
     assert rewritten(CONVOLUTION, "sparsity_config", text) == text
     body = f"convolution(a, b), dim_labels=bf_oi->bf, sparsity_config={text}"
-    module = f"HloModule m\nENTRY e {{\n a = f32[1,3] parameter(0)\n b = f32[2,3] parameter(1)\n ROOT c = f32[1,2] {body}\n}}"
+    parameters = "a = f32[1,3] parameter(0)\n b = f32[2,3] parameter(1)"
+    module = f"HloModule m\nENTRY e {{\n {parameters}\n ROOT c = f32[1,2] {body}\n}}"
     assert f"sparsity_config={text}" in peer.parse_and_print(module)
 
 

@@ -88,6 +88,8 @@ class Layout:
     @classmethod
     def default(cls, rank: int) -> Layout:
         """The row-major layout of `rank` dimensions, without annotations."""
+        if rank > _MOST_KEPT_RANK:
+            return cls(range(rank - 1, -1, -1))
         while len(_DEFAULTS) <= rank:
             _DEFAULTS.append(cls(range(len(_DEFAULTS) - 1, -1, -1)))
         return _DEFAULTS[rank]
@@ -182,6 +184,7 @@ _FIELD_NAMES = (
 )  # fmt: skip
 _DEFAULT_FIELDS = ((), 1, PRIMITIVE_TYPE_INVALID, PRIMITIVE_TYPE_INVALID, 0, 0, (), None, 0)
 _DEFAULTS: list[Layout] = []
+_MOST_KEPT_RANK = 64  # default layouts of higher ranks are made anew each time
 
 
 def _restore(*fields: Any) -> Layout:

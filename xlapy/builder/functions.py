@@ -104,6 +104,10 @@ from xlapy.builder.elementwise import (
     tanh,
     xor,
 )
+from xlapy.builder.indexing import (
+    gather,
+    scatter,
+)
 from xlapy.builder.movement import (
     bitcast,
     broadcast,
@@ -136,6 +140,10 @@ from xlapy.builder.reduction import (
     scan,
     select_and_scatter,
     select_and_scatter_with_general_padding,
+)
+from xlapy.builder.sorting import (
+    sort,
+    top_k,
 )
 from xlapy.builder.sources import (
     constant,
@@ -204,6 +212,7 @@ __all__ = [
     "exp",
     "expm1",
     "floor",
+    "gather",
     "ge",
     "ge_total_order",
     "get_dimension_size",
@@ -253,6 +262,7 @@ __all__ = [
     "rsqrt",
     "scaled_dot",
     "scan",
+    "scatter",
     "select",
     "select_and_scatter",
     "select_and_scatter_with_general_padding",
@@ -267,11 +277,13 @@ __all__ = [
     "sinh",
     "slice",
     "slice_in_dim",
+    "sort",
     "sqrt",
     "square",
     "sub",
     "tan",
     "tanh",
+    "top_k",
     "transpose",
     "tuple",
     "while_",

@@ -1,4 +1,4 @@
-"""Where the user's program stands: the first frame outside xlapy, for metadata and for messages.
+"""Where the user's program stands: the first frame outside the builder, for metadata and for messages.
 
 Owns: finding that frame and naming it. Must not know: ops, instructions being built.
 """
@@ -11,13 +11,14 @@ from functools import lru_cache
 
 from xlapy.hlo.instruction import OpMetadata
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "ops", "hlo", "builder"))
 
 
 def user_line() -> tuple[str, int]:
-    """(source file, 1-based line) of the innermost running frame that is not xlapy's own; ("", 0) if all are."""
+    """(source file, 1-based line) of the innermost running frame outside the builder and the layers below; ("", 0) if all are."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_code.co_filename.startswith(_OWN):
         outer = frame.f_back
         if outer is None:
             return "", 0

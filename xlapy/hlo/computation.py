@@ -24,7 +24,16 @@ class Computation:
     `callers` are the instructions, anywhere in the module, that call this computation.
     """
 
-    __slots__ = ("_callers", "_instructions", "_program_shape", "execution_thread", "module", "name", "parameters", "root")
+    __slots__ = (
+        "_callers",
+        "_instructions",
+        "_program_shape",
+        "execution_thread",
+        "module",
+        "name",
+        "parameters",
+        "root",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -72,7 +72,7 @@ def create(
 
 
 def append(computation: Computation, instruction: Instruction) -> None:
-    """Puts a free instruction at the end of a computation and links its edges; its name is made unique in the module."""
+    """Puts a free instruction at the end of a computation and links its edges; its name becomes unique in the module."""
     if instruction.parent is not None:
         raise InvalidArgumentError(f"{instruction.name} is already part of computation {instruction.parent.name}")
     if computation.module is not None:
@@ -188,7 +188,9 @@ def remove(instruction: Instruction) -> None:
     """Takes an instruction without users or control edges out of its computation; parameters and the root stay."""
     computation = instruction.parent
     if computation is None or instruction.has_users or computation.root is instruction:
-        raise InvalidArgumentError(f"cannot remove {instruction.name}: it has users, is the root or is in no computation")
+        raise InvalidArgumentError(
+            f"cannot remove {instruction.name}: it has users, is the root or is in no computation"
+        )
     if is_parameter(instruction):
         raise InvalidArgumentError(f"cannot remove parameter {instruction.name}: it is part of the signature")
     if instruction._control_predecessors or instruction._control_successors:
@@ -235,7 +237,13 @@ def clone_instruction(
     """Appends a copy with other operands (and called computations); annotations are kept, control edges are not."""
     called = instruction.computations if computations is None else computations
     copy = Instruction(
-        instruction.op, instruction.shape, operands, instruction.attributes, called, instruction.name, instruction.metadata
+        instruction.op,
+        instruction.shape,
+        operands,
+        instruction.attributes,
+        called,
+        instruction.name,
+        instruction.metadata,
     )
     copy_annotations(instruction, copy)
     append(into, copy)
@@ -255,7 +263,7 @@ def copy_annotations(source: Instruction, target: Instruction) -> None:
 def clone_computation(
     computation: Computation, into: Module, computations: Mapping[Computation, Computation] | None = None
 ) -> Computation:
-    """Appends a copy of a computation to a module; calls go to `computations[callee]` where given, else to the callee."""
+    """Appends a copy of a computation to a module; a call of c goes to `computations.get(c, c)`."""
     replaced = computations or {}
     copy = add_computation(into, computation.name)
     copy.execution_thread = computation.execution_thread

@@ -1,7 +1,7 @@
 """Whole-module verification: what XLA's verifier demands of every module.
 
 Owns: checks that span instructions and computations. What one op demands of its operands is its own shape rule in
-`xlapy.ops`. Every failure is a `VerificationError` that names the computation, the instruction, the rule and the values.
+`xlapy.ops`. Every failure is a `VerificationError` naming the computation, the instruction, the rule and the values.
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ def _verify_aliases(module: Module) -> None:
         if alias.output_index in outputs:
             raise VerificationError(f"input_output_alias names output {list(alias.output_index)} twice")
         outputs.add(alias.output_index)
-        where = f"input_output_alias {list(alias.output_index)}: ({alias.parameter_number}, {list(alias.parameter_index)})"
+        where = (
+            f"input_output_alias {list(alias.output_index)}: ({alias.parameter_number}, {list(alias.parameter_index)})"
+        )
         try:
             output = program.result.subshape(alias.output_index)
             source = program.parameters[alias.parameter_number].subshape(alias.parameter_index)

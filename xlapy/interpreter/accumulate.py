@@ -6,8 +6,8 @@ Must not know: how an op finds its targets.
 The meaning is: for each update in order, `current[target] = computation(current[target], update)`. Three ways give it:
 
 - sums and products of floating-point numbers go through NumPy's `ufunc.at`, which does just this;
-- computations whose grouping does not matter (integer sums and products, maximum, minimum, and, or, xor, "the last one")
-  halve the updates of each target again and again: log2(m) whole-array steps for m updates on the busiest target;
+- computations whose grouping does not matter (integer sums and products, maximum, minimum, and, or, xor, "the last
+  one") halve the updates of each target again and again: log2(m) steps for m updates on the busiest target;
 - any other computation runs in rounds, the k-th update of every target at once: m steps, whose total size is the number
   of updates. So many updates on one target cost a small step each, and never more than linear time.
 """
@@ -35,9 +35,9 @@ def accumulate(
 ) -> list[Array]:
     """The N arrays `current` after all updates.
 
-    `current`: arrays of cells along their first axis (a cell is a scalar, or an array of them that are updated side by
-    side). `targets`: one cell number an update, in the order of updating. `updates`: N arrays, an update along the first
-    axis. `computation`: N current values and N updates to N new values (a tuple, or a bare value for N = 1).
+    `current`: arrays of cells along their first axis (a cell is a scalar, or an array of them that are updated side
+    by side). `targets`: one cell number an update, in the order of updating. `updates`: N arrays, an update along the
+    first axis. `computation`: N current values and N updates to N new values (a tuple, or a bare value for N = 1).
     """
     if not targets.size:
         return [np.array(array) for array in current]
@@ -67,7 +67,7 @@ def _sequential(op: OpDef | None, array: Array) -> np.ufunc | None:
 
 
 def _is_grouping_free(computation: Computation, array: Array) -> bool:
-    """Whether updates may be combined with each other first: exact commutative operations, and choices of one argument."""
+    """Whether updates may first be combined with each other: exact monoids, and the choice of one argument."""
     op = monoid(computation)
     if op is not None:
         is_exact = not (op in _SUMS and PrimitiveType.from_dtype(array.dtype).is_complex)
@@ -75,7 +75,8 @@ def _is_grouping_free(computation: Computation, array: Array) -> bool:
     root, count = computation.root_instruction, len(computation.parameters) // 2
     results = root.operands if root.op is ops.TUPLE else (root,)
     return all(
-        result.op is ops.PARAMETER and result.attributes.number % count == number for number, result in enumerate(results)
+        result.op is ops.PARAMETER and result.attributes.number % count == number
+        for number, result in enumerate(results)
     )
 
 

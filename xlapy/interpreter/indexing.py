@@ -38,7 +38,7 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 
 def _windows(operand: Array, sizes: Sequence[int], dropped: set[int]) -> Array:
-    """A view of all windows: first the dimensions of where they start, then the windows' own without the dropped ones."""
+    """A view of all windows: first the dimensions of where they start, then their own but the dropped ones."""
     if not operand.ndim:
         return operand
     # NumPy makes such views of its own element types only: others are looked at as integers.
@@ -76,7 +76,8 @@ def _window_starts(
         starts[dimension] = component
     for dimension, source in zip(batching, indices_batching, strict=True):
         axis = source if source < index_vector_dim else source - 1
-        starts[dimension] = np.arange(batch_shape[axis]).reshape([-1 if d == axis else 1 for d in range(len(batch_shape))])
+        counted = [-1 if d == axis else 1 for d in range(len(batch_shape))]
+        starts[dimension] = np.arange(batch_shape[axis]).reshape(counted)
     return starts
 
 
@@ -113,7 +114,8 @@ def scatter(context: Context, instruction: Instruction, values: Sequence[Value])
 def _window_sizes(shape: Sequence[int], updates: Sequence[int], attrs: ops.ScatterAttributes) -> list[int]:
     """The size of a window in each operand dimension: 1 where the updates have no dimension for it."""
     sizes = [1] * len(shape)
-    for source, dimension in zip(attrs.update_window_dims, ops.window_dims_to_operand_dims(len(shape), attrs), strict=True):
+    targets = ops.window_dims_to_operand_dims(len(shape), attrs)
+    for source, dimension in zip(attrs.update_window_dims, targets, strict=True):
         sizes[dimension] = updates[source]
     return sizes
 
@@ -136,5 +138,6 @@ def _targets(starts: Array, window: Sequence[int], shape: Sequence[int], aimed: 
     numbers = np.zeros((starts.shape[1], 1), np.int64)
     for d in aimed:
         places = starts[d][:, np.newaxis] + np.arange(window[d])
-        numbers = (numbers[:, :, np.newaxis] * shape[d] + places[:, np.newaxis, :]).reshape(len(numbers), numbers.shape[1] * window[d])
+        finer = numbers[:, :, np.newaxis] * shape[d] + places[:, np.newaxis, :]
+        numbers = finer.reshape(len(numbers), numbers.shape[1] * window[d])
     return numbers.reshape(-1)

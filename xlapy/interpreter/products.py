@@ -20,22 +20,23 @@ from xlapy.interpreter.core import Array
 from xlapy.interpreter.elementwise_conversion import convert_array
 from xlapy.ops.contraction import higher_precision_type
 
-_LIMB_BITS = 16
-_EXACT_TERMS = 1 << (53 - 2 * _LIMB_BITS)
-"""How many products of two 16-bit limbs float64 adds without rounding."""
+_DIGIT_BITS = 16
+_EXACT_TERMS = 1 << (53 - 2 * _DIGIT_BITS)
+"""How many products of two digits float64 adds without rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
     """The arithmetic of one sum of products, for its operand and result types.
 
-    dtype: of the numbers worked with: float64, complex128, or uint64 for integers modulo 2^64. limbs: how many 16-bit
-    digits of those integers reach the result. sum_type: the type a finished sum is rounded to or wraps in; the operands'
-    for results that have no fractions although the operands do, and for PRED. element_type: of the result.
+    dtype: of the numbers worked with: float64, complex128, or uint64 for integers modulo 2^64. digits: how many digits
+    in base 2^16 of those integers reach the result; 1 if the operands are single digits, sign included. sum_type: the
+    type a finished sum is rounded to or wraps in; that of the operands for results that are PRED, or integers of
+    floating-point operands. element_type: of the result.
     """
 
     dtype: np.dtype[Any]
-    limbs: int
+    digits: int
     sum_type: PrimitiveType
     element_type: PrimitiveType
 
@@ -51,7 +52,9 @@ class Accumulator:
             sum_type = result
         if floating or sum_type is PRED:
             return Accumulator(np.dtype(np.float64), 0, sum_type, result)
-        return Accumulator(np.dtype(np.uint64), -(-sum_type.bits // _LIMB_BITS), sum_type, result)
+        single = all(t.bits <= _DIGIT_BITS for t in operands)
+        digits = 1 if single else max(2, -(-sum_type.bits // _DIGIT_BITS))
+        return Accumulator(np.dtype(np.uint64), digits, sum_type, result)
 
     def widen(self, operand: Array) -> Array:
         """The elements of an operand as numbers to work with; negative integers as their residues."""
@@ -71,11 +74,12 @@ class Accumulator:
 
     def _integer_matmul(self, lhs: Array, rhs: Array) -> Array:
         """Schoolbook multiplication in base 2^16: each product of digits is an exact float64 matrix product."""
-        left, right = _digits(lhs, self.limbs), _digits(rhs, self.limbs)
+        left, right = _digits(lhs, self.digits), _digits(rhs, self.digits)
         total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), np.uint64)
-        for place in range(self.limbs):
+        for place in range(self.digits):
             for i in range(place + 1):
-                total += np.matmul(left[i], right[place - i]).astype(np.uint64) << np.uint64(_LIMB_BITS * place)
+                exact = np.matmul(left[i], right[place - i]).astype(np.int64).view(np.uint64)
+                total += exact << np.uint64(_DIGIT_BITS * place)
         return total
 
     def narrow(self, sums: Array) -> Array:
@@ -84,6 +88,8 @@ class Accumulator:
 
 
 def _digits(values: Array, count: int) -> list[Array]:
-    """The lowest `count` digits in base 2^16 of uint64 values, lowest first, as float64."""
-    mask = np.uint64((1 << _LIMB_BITS) - 1)
-    return [((values >> np.uint64(_LIMB_BITS * place)) & mask).astype(np.float64) for place in range(count)]
+    """The lowest `count` digits in base 2^16 of uint64 values, lowest first, as float64; one digit keeps its sign."""
+    if count == 1:
+        return [values.view(np.int64).astype(np.float64)]
+    mask = np.uint64((1 << _DIGIT_BITS) - 1)
+    return [((values >> np.uint64(_DIGIT_BITS * place)) & mask).astype(np.float64) for place in range(count)]

@@ -4,10 +4,10 @@ Owns: recognising comparators that compare lexicographically by keys. Must not k
 
 Most comparators say: compare a key of the left element with the same key of the right one, and if they are equal the
 next key. A key is any elementwise function of one element, such as `select(x != x, nan, x)`. How the comparisons are
-put together (`or(lt1, and(eq1, lt2))`, `select(eq1, lt2, lt1)` ...) is not matched by pattern: the comparator is evaluated
-for all 3^k outcomes (less, equal, greater) of its k keys, and that table shows which key decides first. Example: for
-`or(lt1, and(eq1, lt2))` the table is true wherever key 1 is less and false wherever it is greater, whatever key 2 is; so
-key 1 decides; where it is equal the same holds of key 2.
+put together (`or(lt1, and(eq1, lt2))`, `select(eq1, lt2, lt1)` ...) is not matched by pattern: the comparator is
+evaluated for all 3^k outcomes (less, equal, greater) of its k keys, and that table shows which key decides first.
+Example: for `or(lt1, and(eq1, lt2))` the table is true wherever key 1 is less and false wherever it is greater,
+whatever key 2 is; so key 1 decides. Where key 1 is equal, the same holds of key 2.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class _Reading:
             if instruction in self.comparisons:
                 number, swapped = self.comparisons[instruction]
                 says = np.array(_TRUE_FOR[instruction.attributes.direction])
-                values[instruction] = (says[::-1] if swapped else says).reshape([3 if d == number else 1 for d in range(rank)])
+                along = [3 if d == number else 1 for d in range(rank)]
+                values[instruction] = (says[::-1] if swapped else says).reshape(along)
             else:
                 operands = [values[operand] for operand in instruction.operands]
                 values[instruction] = RULES.find(instruction.op)(context, instruction, operands)
@@ -153,8 +154,9 @@ def _decisions(table: Array) -> list[tuple[int, bool]] | None:
     while table.ndim and table.any() and not table.all():
         for axis in range(table.ndim):
             less, greater = table.take(0, axis), table.take(2, axis)
-            if less.all() and not greater.any() or greater.all() and not less.any():
-                decided.append((remaining.pop(axis), not less.all()))
+            ascends, descends = less.all() and not greater.any(), greater.all() and not less.any()
+            if ascends or descends:
+                decided.append((remaining.pop(axis), bool(descends)))
                 table = table.take(1, axis)
                 break
         else:

@@ -3,10 +3,10 @@
 Sorts are stable whether that is asked for or not. Must not know: promises and hints.
 Source: Sort, TopK of the specification.
 
-A comparator that compares by keys (`interpreter/sort_keys.py`) is replaced by a sort of the keys. Any other is evaluated
-on whole arrays by a merge sort: all merges of all rows run together, so that n elements a row take about log2(n)^2 / 2
-evaluations, of half the elements each. A comparator that is no strict weak order still gives a permutation: which one is not
-specified.
+A comparator that compares by keys (`interpreter/sort_keys.py`) is replaced by a sort of the keys. Any other is
+evaluated on whole arrays by a merge sort: all merges of all rows run together, so that n elements a row take about
+log2(n)^2 / 2 evaluations, of half the elements each. A comparator that is no strict weak order (a plain less-than of
+NaNs, say) still gives a permutation of the rows, but which one is not specified.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Precedes = Callable[[Array, Array], Array]
 
 @RULES.rule(ops.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operands, permuted together along a dimension so that the comparator holds of no later and earlier element."""
+    """The operands, permuted together along a dimension: no element precedes an earlier one by the comparator."""
     dimension = instruction.attributes.dimension
     moved: list[Array] = [np.moveaxis(value, dimension, -1) for value in values]
     shape = moved[0].shape
@@ -62,7 +62,8 @@ def _stable_order(context: Context, comparator: Computation, rows: Sequence[Arra
         return _merge_order(context, comparator, rows)
     if not keys:
         return np.broadcast_to(np.arange(rows[0].shape[1]), rows[0].shape)
-    return np.lexsort([np.broadcast_to(key, rows[0].shape) for key in reversed(keys)], axis=-1)
+    order: Array = np.lexsort(keys[::-1], axis=-1)
+    return order
 
 
 def _merge_order(context: Context, comparator: Computation, rows: Sequence[Array]) -> Array:

@@ -161,9 +161,15 @@ def _window(columns: dict[str, list[str]]) -> Window:
     if any(not underscore for _, underscore, _ in pads):
         raise ShapeError("pad entries are low_high pairs such as 1_2")
     rows = zip(
-        integers("size", 1), integers("stride", 1), [int(low) for low, _, _ in pads], [int(high) for _, _, high in pads],
-        integers("lhs_dilate", 1), integers("rhs_dilate", 1), map(bool, integers("rhs_reversal", 0)), strict=True,
-    )  # fmt: skip
+        integers("size", 1),
+        integers("stride", 1),
+        [int(low) for low, _, _ in pads],
+        [int(high) for _, _, high in pads],
+        integers("lhs_dilate", 1),
+        integers("rhs_dilate", 1),
+        map(bool, integers("rhs_reversal", 0)),
+        strict=True,
+    )
     return Window(tuple(WindowDimension(*row) for row in rows))
 
 
@@ -281,10 +287,16 @@ class ConvDimensions:
         return ConvDimensions(*_labels(lhs, "b", "f"), *_labels(rhs, "i", "o"), *_labels(out, "b", "f"))
 
     def to_text(self) -> str:
-        lhs = _write_labels("b", self.input_batch_dimension, "f", self.input_feature_dimension, self.input_spatial_dimensions)
-        rhs = _write_labels("i", self.kernel_input_feature_dimension, "o", self.kernel_output_feature_dimension,
-                            self.kernel_spatial_dimensions)  # fmt: skip
-        out = _write_labels("b", self.output_batch_dimension, "f", self.output_feature_dimension, self.output_spatial_dimensions)
+        lhs = _write_labels(
+            {self.input_batch_dimension: "b", self.input_feature_dimension: "f"}, self.input_spatial_dimensions
+        )
+        rhs = _write_labels(
+            {self.kernel_input_feature_dimension: "i", self.kernel_output_feature_dimension: "o"},
+            self.kernel_spatial_dimensions,
+        )
+        out = _write_labels(
+            {self.output_batch_dimension: "b", self.output_feature_dimension: "f"}, self.output_spatial_dimensions
+        )
         return f"{lhs}_{rhs}->{out}"
 
 
@@ -303,8 +315,8 @@ def _labels(text: str, first: str, second: str) -> tuple[int, int, tuple[int, ..
     return places[first], places[second], tuple(places[label] for label in spatial)
 
 
-def _write_labels(first: str, first_at: int, second: str, second_at: int, spatial: Sequence[int]) -> str:
-    places = {first_at: first, second_at: second, **{at: str(i) for i, at in enumerate(spatial)}}
+def _write_labels(named: dict[int, str], spatial: Sequence[int]) -> str:
+    places = named | {at: str(i) for i, at in enumerate(spatial)}
     return "".join(places.get(at, "?") for at in range(max(places) + 1))
 
 

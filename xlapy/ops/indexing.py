@@ -1,7 +1,7 @@
 """Definitions of gather and scatter: reading and updating many slices at positions computed at run time.
 
 Owns: gather, scatter.
-Source: Gather, Scatter of the specification; the rules on batching dimensions are those of StableHLO's gather and scatter.
+Source: Gather, Scatter of the specification; gather and scatter of StableHLO for the rules on batching dimensions.
 
 Both walk an array of index vectors. Example: gather from f32[16,11] with s64[5,2] index vectors (`index_vector_dim=1`),
 `start_index_map={0,1}` and `slice_sizes={8,6}` takes five slices of [8,6], each at the row and column its vector gives.
@@ -158,13 +158,15 @@ def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
     kinds = len(attrs.offset_dims) + len(attrs.collapsed_slice_dims) + len(attrs.operand_batching_dims)
     if kinds != operand.rank:
         raise ShapeError(
-            f"gather: offset_dims {list(attrs.offset_dims)}, collapsed_slice_dims {list(attrs.collapsed_slice_dims)} and "
-            f"operand_batching_dims {list(attrs.operand_batching_dims)} must have one entry a dimension of {operand.brief}"
+            f"gather: offset_dims {list(attrs.offset_dims)}, collapsed_slice_dims {list(attrs.collapsed_slice_dims)} "
+            f"and operand_batching_dims {list(attrs.operand_batching_dims)} must have one entry "
+            f"a dimension of the operand {operand.brief}"
         )
     for dimension, (size, whole) in enumerate(zip(sizes, operand.dimensions, strict=True)):
         if size < 0 or not (size <= whole or whole < 0):
             raise ShapeError(
-                f"gather: slice size {size} of dimension {dimension} is not between 0 and the operand's {whole} ({operand.brief})"
+                f"gather: slice size {size} of dimension {dimension} is not between 0 and the operand's {whole} "
+                f"({operand.brief})"
             )
     for what in ("collapsed_slice_dims", "operand_batching_dims"):
         for dimension in getattr(attrs, what):
@@ -207,13 +209,13 @@ def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs
     require_arrays("scatter", operands)
     count = len(operands) // 2
     if len(operands) != 2 * count + 1:
-        raise ShapeError(f"scatter takes N operands, the indices and N updates, given an even number of operands: {len(operands)}")
+        raise ShapeError(f"scatter takes N operands, the indices and N updates: an odd number, given {len(operands)}")
     inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     vectors = index_vectors("scatter", indices, attrs.index_vector_dim)
     for i in range(count):
         for what, shape, first in (("operand", inputs[i], inputs[0]), ("updates", updates[i], updates[0])):
             if shape.dimensions != first.dimensions:
-                raise ShapeError(f"scatter: {what} 0 is {first.brief}, {what} {i} is {shape.brief}; dimensions must be equal")
+                raise ShapeError(f"scatter: {what} 0 is {first.brief}, {what} {i} is {shape.brief}; sizes must agree")
     _check_scatter_dimensions(inputs[0], vectors, updates[0], attrs)
     _check_update_sizes(inputs[0], vectors, updates[0], attrs)
     _check_update_computation(inputs, updates, programs[0])
@@ -263,8 +265,9 @@ def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: S
     for dimension, source in zip(rows, sources, strict=True):
         if not same_size(updates.dimensions[dimension], vectors.dimensions[source]):
             raise ShapeError(
-                f"scatter: dimension {dimension} of the updates {updates.brief} has size {updates.dimensions[dimension]}, "
-                f"dimension {source} of the indices {vectors.brief} has {vectors.dimensions[source]}"
+                f"scatter: dimension {dimension} of the updates {updates.brief} has size "
+                f"{updates.dimensions[dimension]}, dimension {source} of the indices {vectors.brief} has "
+                f"{vectors.dimensions[source]}"
             )
 
 
@@ -279,14 +282,15 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
         )
     for i, (operand, update) in enumerate(zip(inputs, updates, strict=True)):
         if operand.element_type is not update.element_type:
-            raise ShapeError(f"scatter: operand {i} is {operand.brief}, its updates {update.brief} have another element type")
+            raise ShapeError(f"scatter: operand {i} is {operand.brief}, updates {i} of another type: {update.brief}")
         expected = Shape.scalar(operand.element_type)
         places = (("parameter", i, program.parameters[i]), ("parameter", count + i, program.parameters[count + i]),
                   ("result", i, results[i]))  # fmt: skip
         for what, number, shape in places:
             if not agrees(shape, expected):
                 raise ShapeError(
-                    f"scatter: {what} {number} of the update computation is {shape.brief}, operand {i} is {operand.brief}"
+                    f"scatter: {what} {number} of the update computation is {shape.brief}, "
+                    f"operand {i} is {operand.brief}"
                 )
 
 

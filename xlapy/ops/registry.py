@@ -16,6 +16,7 @@ from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes, Kind, NoAttributes
+from xlapy.ops.requirements import agrees
 
 VARIADIC = -1
 
@@ -171,14 +172,14 @@ class OpDef:
         attributes: Attributes = NO_ATTRIBUTES,
         programs: Sequence[ProgramShape] = (),
     ) -> None:
-        """Judges a declared result shape (layouts aside); raises `ShapeError` with the rule and both values."""
+        """Judges a declared result shape, layouts and dynamic flags aside; raises `ShapeError` with the rule and both values."""
         self.check_arity(len(operands))
         if self.check is not None:
             self.check(shape, operands, attributes, programs)
             return
         assert self.infer is not None
         inferred = self.infer(operands, attributes, programs)
-        if inferred is not shape and not inferred.compatible(shape):
+        if not agrees(inferred, shape):
             given = ", ".join(operand.brief for operand in operands)
             raise ShapeError(f"{self.name} of ({given}) has shape {inferred.brief}, declared {shape.brief}")
 

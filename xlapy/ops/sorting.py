@@ -33,7 +33,7 @@ def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Prog
     first = operands[0]
     for i, operand in enumerate(operands):
         if operand.dimensions != first.dimensions:
-            raise ShapeError(f"sort: operand {i} is {operand.brief}, operand 0 is {first.brief}; dimensions must be equal")
+            raise ShapeError(f"sort: operand {i} is {operand.brief}, operand 0 is {first.brief}; sizes must be equal")
     require_dimension("sort", "dimension", attrs.dimension, first)
     _check_comparator(operands, programs[0])
     return one_or_tuple(operands)
@@ -45,13 +45,15 @@ def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
         raise ShapeError(f"sort: the comparator must return pred[], it is {program.to_text()}")
     if len(program.parameters) != 2 * len(operands):
         raise ShapeError(
-            f"sort: the comparator takes {2 * len(operands)} parameters for {len(operands)} operands, it is {program.to_text()}"
+            f"sort: the comparator takes {2 * len(operands)} parameters for {len(operands)} operands, "
+            f"it is {program.to_text()}"
         )
     for number, parameter in enumerate(program.parameters):
         operand = operands[number // 2]
         if not agrees(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
-                f"sort: parameter {number} of the comparator is {parameter.brief}, operand {number // 2} is {operand.brief}"
+                f"sort: parameter {number} of the comparator is {parameter.brief}, "
+                f"operand {number // 2} is {operand.brief}"
             )
 
 
@@ -87,7 +89,7 @@ def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: Programs) -
         raise ShapeError(f"topk takes ordered elements, given {operand.brief}")
     last = operand.dimensions[-1]
     if attrs.k < 0 or not (attrs.k <= last or last < 0):
-        raise ShapeError(f"topk: k {attrs.k} is not between 0 and {last}, the size of the last dimension of {operand.brief}")
+        raise ShapeError(f"topk: k {attrs.k} is not between 0 and {last}, the size of the last of {operand.brief}")
     values = operand.with_dimensions((*operand.dimensions[:-1], attrs.k), (*operand.dynamic_dimensions[:-1], False))
     return Shape.tuple((values, values.with_element_type(S32)))
 

@@ -74,7 +74,11 @@ def _from_python(argument: Any, dtype: np.dtype[Any], where: str) -> np.ndarray[
         array = np.asarray(argument)
         with np.errstate(all="ignore"):
             converted = array.astype(dtype)
-        exact = array.dtype.kind in "fc" or dtype.kind in "fcV" or bool(np.array_equal(converted.astype(array.dtype), array))
+        exact = (
+            array.dtype.kind in "fc"
+            or dtype.kind in "fcV"
+            or bool(np.array_equal(converted.astype(array.dtype), array))
+        )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where}: {error}") from error
     if array.dtype.kind in "fc" and dtype.kind in "iub":
@@ -97,7 +101,7 @@ def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
 
 
 def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
-    """Buffers in the result's structure; memory shared with an argument is copied, so that results stay what they are."""
+    """Buffers in the result's structure; what shares memory with an argument is copied."""
     if isinstance(value, tuple):
         return tuple(wrap_result(element, arguments) for element in value)
     if not isinstance(value, np.ndarray):

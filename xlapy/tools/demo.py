@@ -31,7 +31,9 @@ Array = np.ndarray[Any, Any]
 
 
 @click.command()
-@click.option("--output", default="demo-output", show_default=True, type=click.Path(file_okay=False), help="Folder for results.")
+@click.option(
+    "--output", default="demo-output", show_default=True, type=click.Path(file_okay=False), help="Folder for results."
+)
 @click.option("--platform", default="interpreter", show_default=True, help="Where to run.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and of the first weights.")
 def demo(output: str, platform: str, seed: int) -> None:
@@ -59,7 +61,9 @@ def demo(output: str, platform: str, seed: int) -> None:
 
 def _require_extra() -> None:
     """Fails at once, before any training, if the packages of the extra are not there."""
-    missing = [package for package, module in (("scikit-learn", "sklearn"), ("pillow", "PIL")) if find_spec(module) is None]
+    missing = [
+        package for package, module in (("scikit-learn", "sklearn"), ("pillow", "PIL")) if find_spec(module) is None
+    ]
     if missing:
         raise InvalidArgumentError(f"the demo needs {' and '.join(missing)}: pip install 'xlapy[demo]'")
 
@@ -77,7 +81,11 @@ def train(step: Executable, images: Array, labels: Array, rng: np.random.Generat
     """Runs the step over shuffled batches; returns the final parameters and velocities."""
     state = initial_state(rng)
     batches = len(images) // BATCH
-    columns = (TextColumn("training"), BarColumn(), TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}  loss {task.fields[loss]:.4f}"))
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}  loss {task.fields[loss]:.4f}"),
+    )
     start = time.perf_counter()
     loss = float("nan")
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
@@ -135,7 +143,18 @@ def _run_again(step: Executable, folder: Path, arguments: Sequence[Array], platf
     names = step.program_shape.parameter_names
     save_arrays(str(inputs), dict(zip(names, map(np.asarray, arguments), strict=True)))
     expected = [np.asarray(result) for result in step(*arguments)]
-    command = ["-m", "xlapy", "run", str(program), "--input", str(inputs), "--save", str(outputs), "--platform", platform]
+    command = [
+        "-m",
+        "xlapy",
+        "run",
+        str(program),
+        "--input",
+        str(inputs),
+        "--save",
+        str(outputs),
+        "--platform",
+        platform,
+    ]
     console.print(f"running the saved step again: xlapy {' '.join(command[2:])}")
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     with np.load(outputs) as saved:

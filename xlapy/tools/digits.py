@@ -6,6 +6,7 @@ Owns: the model and its hand-written gradients. Must not know: data, files, how 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import xlapy as xla
 from xlapy import ops
@@ -37,6 +38,7 @@ def forward(images: xla.XlaOp, w1: xla.XlaOp, b1: xla.XlaOp, w2: xla.XlaOp, b2: 
     return Forward(hidden, before > 0.0, ops.add(ops.dot(hidden, w2), b2, broadcast_dimensions=[1]))
 
 
+@cache
 def reducer(name: str) -> xla.XlaComputation:
     """The scalar computation `add` or `max` of two f32."""
     b = xla.XlaBuilder(name)

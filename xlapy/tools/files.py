@@ -60,7 +60,9 @@ def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
         ordered = [named[name] for name in program.parameter_names] + ordered
     leaves = [leaf for parameter in program.parameters for _, leaf in parameter.leaves() if leaf.is_array]
     if len(ordered) != len(leaves):
-        raise InvalidArgumentError(f"the program takes {len(leaves)} arrays, the input files hold {len(ordered)}: {program.to_text()}")
+        raise InvalidArgumentError(
+            f"the program takes {len(leaves)} arrays, the input files hold {len(ordered)}: {program.to_text()}"
+        )
     typed = iter([_with_type(array, leaf) for array, leaf in zip(ordered, leaves, strict=True)])
     return [_nest(parameter, typed) for parameter in program.parameters]
 

@@ -25,7 +25,9 @@ def opt(file: str, check: bool, no_verify: bool, form: str, output: str | None) 
         raise click.UsageError("--check neither prints nor skips verification")
     module = read_program(file, verify=not no_verify)
     if check:
-        click.echo(f"{module.name}: {len(module.computations)} computations, {module.instruction_count} instructions, sound")
+        click.echo(
+            f"{module.name}: {len(module.computations)} computations, {module.instruction_count} instructions, sound"
+        )
         return
     text = print_module(module, _FORMS[form])
     if output is None:

@@ -25,13 +25,21 @@ from xlapy.tools.files import read_arguments, read_program, save_arrays
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--input", "inputs", multiple=True, type=click.Path(dir_okay=False), help="Arguments: .npy (one) or .npz.")
+@click.option(
+    "--input", "inputs", multiple=True, type=click.Path(dir_okay=False), help="Arguments: .npy (one) or .npz."
+)
 @click.option("--random", "seed", type=int, help="Random arguments from this seed.")
-@click.option("--platform", default="interpreter", show_default=True, help="Where to run: " + ", ".join(platform_names()) + ".")
+@click.option(
+    "--platform", default="interpreter", show_default=True, help="Where to run: " + ", ".join(platform_names()) + "."
+)
 @click.option("--print", "print_values", is_flag=True, help="Print the results in full.")
 @click.option("--save", type=click.Path(dir_okay=False), help="Save the results as .npz (result0, result1 ...).")
-@click.option("--repeat", default=1, show_default=True, type=click.IntRange(min=1), help="Run several times and print the times.")
-@click.option("--trace", "traced", is_flag=False, flag_value="", help="Print each instruction's value, or those matching NAME.")
+@click.option(
+    "--repeat", default=1, show_default=True, type=click.IntRange(min=1), help="Run several times and print the times."
+)
+@click.option(
+    "--trace", "traced", is_flag=False, flag_value="", help="Print each instruction's value, or those matching NAME."
+)
 @click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that makes a NaN.")
 def run(
     file: str,
@@ -66,7 +74,9 @@ def _arguments(executable: Executable, inputs: tuple[str, ...], seed: int | None
     if seed is not None:
         return random_arguments(program.parameters, seed)
     if program.parameters:
-        raise InvalidArgumentError(f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}")
+        raise InvalidArgumentError(
+            f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}"
+        )
     return []
 
 
@@ -88,7 +98,9 @@ def _timed(execute: Callable[[], Any], repeat: int) -> Any:
         result = execute()
         times.append((time.perf_counter() - start) * 1e3)
     if repeat > 1:
-        click.echo(f"{repeat} runs: median {statistics.median(times):.3f} ms, best {min(times):.3f} ms, worst {max(times):.3f} ms")
+        click.echo(
+            f"{repeat} runs: median {statistics.median(times):.3f} ms, best {min(times):.3f} ms, worst {max(times):.3f} ms"
+        )
     return result
 
 

@@ -1,0 +1,130 @@
+"""The builder functions of contractions: what they append, infer and refuse."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builder.programs import evaluate, opcodes, parameters
+from xlapy import ops
+from xlapy.base import F64, S32, ShapeError
+from xlapy.base.errors import BuilderError
+from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
+from xlapy.ops.contraction import Algorithm, DotAttributes, RaggedDotAttributes
+from xlapy.ops.dimensions import Precision
+
+import_module("xlapy.interpreter.contraction")  # registers the rules
+
+BATCHED = DotDimensionNumbers((2,), (1,), (0,), (0,))
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "result", "contracting"), [
+    ("f32[3]", "f32[3]", "f32[]", ((0,), (0,))),
+    ("f32[2,3]", "f32[3]", "f32[2]", ((1,), (0,))),
+    ("f32[2,3]", "f32[3,4]", "f32[2,4]", ((1,), (0,))),
+    ("f32[2,3,5]", "f32[3,4]", "f32[2,5,4]", ((1,), (0,))),
+])  # fmt: skip
+def test_dot(lhs: str, rhs: str, result: str, contracting: tuple[tuple[int, ...], ...]) -> None:
+    product = ops.dot(*parameters(lhs, rhs))
+    assert product.shape.brief == result
+    attributes = product.instruction.attributes
+    assert (attributes.lhs_contracting_dims, attributes.rhs_contracting_dims) == contracting
+    assert opcodes(product) == ["dot"]
+
+
+def test_values_of_dot() -> None:
+    x, y = parameters("s32[2,2]", "s32[2,2]")
+    value = evaluate(x @ y, np.array([[1, 2], [3, 4]], np.int32), np.array([[5, 6], [7, 8]], np.int32))
+    assert value.tolist() == [[19, 22], [43, 50]]
+
+
+def test_a_plain_value_takes_the_type_of_the_other_operand() -> None:
+    (x,) = parameters("f32[2,3]")
+    product = x @ np.arange(3)
+    assert product.shape.brief == "f32[2]"
+    assert evaluate(product, np.ones((2, 3), np.float32)).tolist() == [3, 3]
+    (y,) = parameters("f32[3]")
+    assert (np.ones((4, 3)) @ y).shape.brief == "f32[4]"
+
+
+def test_dot_general() -> None:
+    product = ops.dot_general(*parameters("f32[5,2,3]", "f32[5,3,4]"), BATCHED)
+    assert product.shape.brief == "f32[5,2,4]"
+    assert product.instruction.attributes == DotAttributes.make(
+        lhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_batch_dims=(0,), rhs_contracting_dims=(1,)
+    )
+
+
+@pytest.mark.parametrize(("wanted", "text"), [(F64, "f64[2]"), ("bf16", "bf16[2]"), (np.int32, "s32[2]")])
+def test_preferred_element_type(wanted: Any, text: str) -> None:
+    assert ops.dot(*parameters("f32[2,3]", "f32[3]"), preferred_element_type=wanted).shape.brief == text
+
+
+def test_mixed_operands_have_the_more_precise_type() -> None:
+    assert ops.dot(*parameters("bf16[2,3]", "f32[3]")).shape.brief == "f32[2]"
+
+
+def test_precision() -> None:
+    config = PrecisionConfig((Precision.HIGH, Precision.HIGHEST), Algorithm.DOT_F32_F32_F32)
+    attributes = ops.dot(*parameters("f32[3]", "f32[3]"), config).instruction.attributes
+    assert attributes.operand_precision == (Precision.HIGH, Precision.HIGHEST)
+    assert attributes.algorithm is Algorithm.DOT_F32_F32_F32
+    plain = PrecisionConfig((Precision.DEFAULT, Precision.DEFAULT))
+    assert ops.dot(*parameters("f32[3]", "f32[3]"), plain).instruction.attributes.operand_precision == ()
+
+
+def test_refusals_name_the_callers_line() -> None:
+    x, y = parameters("f32[2,3]", "f32[2,4]")
+    message = (
+        r"test_contraction\.py:\d+: dot: contracting pair 0 has sizes 3 \(lhs dimension 1 of f32\[2,3\]\) "
+        r"and 2 \(rhs dimension 0 of f32\[2,4\]\)"
+    )
+    with pytest.raises(ShapeError, match=message):
+        ops.dot(x, y)
+    with pytest.raises(BuilderError, match=message):
+        ops.dot(x, y, preferred_element_type="f64")
+    with pytest.raises(ShapeError, match=r"dot: lhs contracting dimension 1 is out of bounds for f32\[\] of rank 0"):
+        ops.dot(*parameters("f32[]", "f32[]"))
+    with pytest.raises(BuilderError, match=r"dot: lhs_contracting_dimensions takes a list of integers, given \['x'\]"):
+        ops.dot_general(x, y, DotDimensionNumbers(["x"], [0]))  # type: ignore[list-item]
+    with pytest.raises(BuilderError, match=r"dot: no element type has the spelling 'f31'"):
+        ops.dot(x, x[0], preferred_element_type="f31")
+    assert "dot" not in opcodes(x)
+
+
+def test_refusal_of_a_real_result() -> None:
+    with pytest.raises(BuilderError, match=r"dot of complex c64\[3\] has a complex result, declared f32\[\]"):
+        ops.dot(*parameters("c64[3]", "c64[3]"), preferred_element_type="f32")
+
+
+def test_scaled_dot() -> None:
+    operands = parameters("f8e4m3fn[4,32]", "f8e4m3fn[32,5]", "f8e8m0fnu[4,1]", "f8e8m0fnu[1,5]")
+    product = ops.scaled_dot(*operands, DotDimensionNumbers((1,), (0,)), preferred_element_type="f32")
+    assert product.shape.brief == "f32[4,5]"
+    assert opcodes(product) == ["scaled-dot"]
+    with pytest.raises(ShapeError, match="scaled-dot takes a lhs scale of the rank"):
+        ops.scaled_dot(*operands[:2], operands[0][0], operands[3], DotDimensionNumbers((1,), (0,)))
+
+
+def test_ragged_dot() -> None:
+    numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
+    product = ops.ragged_dot(*parameters("f32[4,3]", "f32[2,3,5]", "s32[2]"), numbers)
+    assert product.shape.brief == "f32[4,5]"
+    assert product.instruction.attributes == RaggedDotAttributes.make(
+        lhs_contracting_dims=(1,), rhs_contracting_dims=(1,), lhs_ragged_dims=(0,), rhs_group_dims=(0,)
+    )
+    value = evaluate(product, np.ones((4, 3), np.float32), np.ones((2, 3, 5), np.float32), np.array([1, 2], np.int32))
+    assert value[:, 0].tolist() == [3, 3, 3, 0]
+
+
+def test_ragged_dot_takes_a_precision_but_no_algorithm() -> None:
+    numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
+    operands = parameters("f32[4,3]", "f32[2,3,5]", "s32[2]")
+    product = ops.ragged_dot(*operands, numbers, PrecisionConfig((Precision.HIGH, Precision.HIGH)), S32)
+    assert product.shape.brief == "s32[4,5]"
+    assert product.instruction.attributes.operand_precision == (Precision.HIGH, Precision.HIGH)
+    with pytest.raises(BuilderError, match="ragged-dot takes no algorithm"):
+        ops.ragged_dot(*operands, numbers, PrecisionConfig(algorithm=Algorithm.DOT_F32_F32_F32))

@@ -1,0 +1,83 @@
+"""Programs that XLA printed for JAX functions: parsed, printed, verified, run, and compared with XLA's CPU back end.
+
+`README.md` in this folder lists them. The optimised ones are what XLA's CPU compiler made of some of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests import peer
+from tests.programs import inputs
+from xlapy.testing.comparison import assert_close
+
+FOLDER = Path(__file__).parent
+OPTIMISED = sorted(path.name.removesuffix(".optimized.hlo") for path in FOLDER.glob("*.optimized.hlo"))
+NAMES = sorted({path.name.split(".")[0] for path in FOLDER.glob("*.hlo")})
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / f"{name}.hlo").read_text()
+
+
+def calls_back(name: str) -> bool:
+    """Whether XLA put calls of its own library (TopK) into the optimised program."""
+    return " custom-call(" in text_of(f"{name}.optimized")
+
+
+def arguments_of(name: str, module: xla.Module) -> list[np.ndarray[Any, Any]]:
+    parameters = module.entry_computation.program_shape.parameters
+    return inputs.arguments(name, [(shape.dimensions, shape.dtype) for shape in parameters])
+
+
+def plain(value: Any) -> Any:
+    return tuple(map(plain, value)) if isinstance(value, tuple) else np.asarray(value)
+
+
+def test_there_are_enough_programs() -> None:
+    """At least 40 functions, 20 of them over 100 instructions."""
+    sizes = [xla.parse_hlo(text_of(name), verify=False).instruction_count for name in NAMES]
+    assert len(sizes) >= 40
+    assert sum(size > 100 for size in sizes) >= 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_program_gives_what_xla_gives(name: str) -> None:
+    text = text_of(name)
+    module = xla.parse_hlo(text)
+    arguments = arguments_of(name, module)
+    result = xla.Client("interpreter").compile(module)(*arguments)
+    expected = peer.run_hlo(text, arguments, fast=True)
+    assert_close(plain(result), expected, rule="program", flush_denormals=True, where=name)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMISED)])
+def test_text_is_the_one_xla_prints(name: str) -> None:
+    """Twice over: reading a text may renumber its stack frames, in XLA as here."""
+    text = text_of(name)
+    for _ in range(2):
+        printed = xla.parse_hlo(text).to_text(print_large_constants=True)
+        assert printed == peer.parse_and_print(text, print_large_constants=True)
+        text = printed
+    assert xla.parse_hlo(text).to_text(print_large_constants=True) == text
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMISED if not calls_back(n)])
+def test_optimised_program_gives_what_the_original_gives(name: str) -> None:
+    """XLA's fusions, bitcasts and layouts change no values: both texts run on the interpreter to equal results."""
+    original, optimised = xla.parse_hlo(text_of(name)), xla.parse_hlo(text_of(f"{name}.optimized"))
+    arguments = arguments_of(name, original)
+    client = xla.Client("interpreter")
+    result = client.compile(optimised)(*arguments)
+    assert_close(plain(result), plain(client.compile(original)(*arguments)), rule="program", where=name)
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMISED if calls_back(n)])
+def test_optimised_program_with_custom_calls_is_refused(name: str) -> None:
+    with pytest.raises(xla.errors.UnsupportedError, match="custom-call: not executable yet by the interpreter"):
+        xla.Client("interpreter").compile(text_of(f"{name}.optimized"))
