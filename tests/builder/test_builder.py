@@ -234,7 +234,7 @@ class TestUserLine:
             ops.exp(x)
 
     def test_no_user_frame(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("xlapy.builder.source._PACKAGE", "")
+        monkeypatch.setattr("xlapy.builder.source._OWN", ("",))
         (x,) = parameters("f32[2]")
         assert ops.neg(x).instruction.metadata is None
         with pytest.raises(BuilderError, match=r"^not takes"):

@@ -147,3 +147,9 @@ def test_dynamic_convolutions_take_no_algorithm() -> None:
     config = PrecisionConfig(algorithm=Algorithm.DOT_F32_F32_F32)
     with pytest.raises(BuilderError, match="a dynamic convolution takes no algorithm, given dot_f32_f32_f32"):
         ops.dynamic_conv_forward(*parameters("f32[2,8,9,3]", "f32[3,2,3,4]"), *DYNAMIC[:-1], config, Padding.SAME)
+
+
+def test_same_counts_the_holes_of_dilation() -> None:
+    result = ops.conv_general_dilated(*parameters("f32[2,3,8]", "f32[4,3,3]"), [1], "SAME", [2], [3], None)
+    assert result.instruction.attributes.window == Window.make([3], [1], [(3, 3)], [2], [3])
+    assert result.shape.brief == "f32[2,4,15]"

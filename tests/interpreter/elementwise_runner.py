@@ -17,16 +17,11 @@ from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, evaluate_computation
-from xlapy.interpreter import elementwise as _elementwise  # registers the rules
-from xlapy.interpreter import elementwise_conversion as _conversion
 from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
 from xlapy.ops.registry import OpDef, lookup
 from xlapy.ops.sources import PARAMETER, ParameterAttributes
 
 Array = np.ndarray[Any, Any]
-
-assert _elementwise.KERNELS and _conversion.convert_array
-
 
 @dataclass(frozen=True)
 class Case:

@@ -50,7 +50,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atanh": np.arctanh, "cosh": np.cosh, "cosine": np.cos, "exponential": np.exp, "exponential-minus-one": _expm1,
     "log": np.log, "log-plus-one": _log1p, "logistic": lambda z: 1 / (1 + np.exp(-z)),
-    "rsqrt": lambda z: 1 / np.sqrt(z), "sign": lambda z: z / np.abs(z), "sine": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
+    "rsqrt": lambda z: 1 / np.sqrt(z), "sign": lambda z: z / np.abs(z), "sine": np.sin, "sinh": np.sinh,
+    "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
     "negate": np.negative, "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
     "power": np.power,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from xlapy.ops.reduction import REDUCE_WINDOW
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 
+MATRIX = np.array([[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]], np.float32)
 LARGEST = np.finfo(np.float32).max
 WINDOW_KIND = REDUCE_WINDOW.attributes.by_key["window"].kind
 
@@ -33,9 +34,12 @@ def select_and_scatter(
 class TestExamplesOfTheSpecification:
     def test_maximum_of_windows_side_by_side(self):
         """Example 1: a 4x6 matrix, windows of 2x3 with the same strides."""
-        matrix = np.array([[7, 2, 5, 3, 8, 1], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]], np.float32)
-        result = reduce_window(matrix, -LARGEST, "f32[2,2]", "size=2x3 stride=2x3", "maximum.f32")
-        assert result.tolist() == [[9, 8], [7, 8]]
+        result = reduce_window(MATRIX, -LARGEST, "f32[2,2]", "size=2x3 stride=2x3", "maximum.f32")
+        assert result.tolist() == [[9, 10], [7, 8]]
+
+    def test_stride_of_one(self):
+        result = reduce_window(MATRIX, -LARGEST, "f32[3,4]", "size=2x3", "maximum.f32")
+        assert result.tolist() == [[9, 9, 10, 10], [9, 9, 9, 6], [7, 7, 7, 8]]
 
     def test_minimum_with_stride_and_padding(self):
         values = [10000.0, 1000, 100, 10, 1]
@@ -49,9 +53,14 @@ class TestExamplesOfTheSpecification:
         window = "size=2x1 stride=4x1 pad=2_1x0_0 lhs_dilate=2x1 rhs_dilate=3x1"
         assert reduce_window([[1, 2], [3, 4], [5, 6]], 0, "s32[2,2]", window, "add.s32").tolist() == [[0, 0], [3, 4]]
 
+    def test_select_and_scatter_of_windows_side_by_side(self):
+        source = [[2.0, 6], [3, 1]]
+        result = select_and_scatter(MATRIX, source, 0.0, "f32[4,6]", "size=2x3 stride=2x3")
+        assert result.tolist() == [[0, 0, 0, 0, 6, 0], [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
+
     def test_select_and_scatter_sums_what_overlaps(self):
         """The element 9 is the largest of two windows, which scatter 2 and 6 to it."""
-        operand = np.array([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 7, 2]], np.float32)
+        operand = np.array([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]], np.float32)
         source = [[2.0, 6], [3, 1]]
         result = select_and_scatter(operand, source, 0.0, "f32[4,5]", "size=2x3 stride=2x2")
         assert result.tolist() == [[0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0]]

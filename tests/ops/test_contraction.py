@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import Any
 
 import ml_dtypes
 import pytest
@@ -31,8 +32,8 @@ from xlapy.ops.contraction import (
 from xlapy.ops.dimensions import Precision
 from xlapy.ops.sources import PARAMETER, ParameterAttributes
 
-MATMUL = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
-BATCHED = {
+MATMUL: dict[str, Any] = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+BATCHED: dict[str, Any] = {
     "lhs_batch_dims": (0,), "lhs_contracting_dims": (2,), "rhs_batch_dims": (0,), "rhs_contracting_dims": (1,),
 }  # fmt: skip
 
@@ -61,7 +62,7 @@ BATCHED = {
     ("f32[<=5,2,3]", "f32[5,3,4]", BATCHED, "f32[<=5,2,4]"),
     ("f32[2,?]", "f32[3,?]", MATMUL, "f32[2,?]"),
 ])  # fmt: skip
-def test_dot_infers(lhs: str, rhs: str, attributes: dict[str, tuple[int, ...]], result: str) -> None:
+def test_dot_infers(lhs: str, rhs: str, attributes: dict[str, Any], result: str) -> None:
     assert inferred(DOT, lhs, rhs, **attributes) == result
 
 
@@ -95,7 +96,7 @@ def test_dot_takes_any_declared_element_type(element_type: str) -> None:
     ("(f32[2,4])", ("f32[2,3]", "f32[3,4]"), MATMUL, "dot makes an array, declared (f32[2,4])"),
     ("f32[2,4]", ("c64[2,3]", "f32[3,4]"), MATMUL, "dot of complex c64[2,3] has a complex result, declared f32[2,4]"),
 ])  # fmt: skip
-def test_dot_refuses(shape: str | None, operands: tuple[str, ...], attributes: dict[str, tuple[int, ...]],
+def test_dot_refuses(shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any],
                      message: str) -> None:  # fmt: skip
     assert refusal(DOT, shape, *operands, **attributes) == message
 
@@ -199,8 +200,10 @@ def test_equal_types() -> None:
 
 # -- ragged dot
 
-FREE = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,), "lhs_batch_dims": (0,), "rhs_batch_dims": (1,),
-        "lhs_ragged_dims": (1,), "rhs_group_dims": (0,)}  # fmt: skip
+FREE: dict[str, Any] = {
+    "lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,), "lhs_batch_dims": (0,), "rhs_batch_dims": (1,),
+    "lhs_ragged_dims": (1,), "rhs_group_dims": (0,),
+}  # fmt: skip
 CONTRACTING = BATCHED | {"lhs_ragged_dims": (2,)}
 BATCH = BATCHED | {"lhs_ragged_dims": (0,)}
 
@@ -214,7 +217,7 @@ BATCH = BATCHED | {"lhs_ragged_dims": (0,)}
     (("f32[5,2,3]", "f32[5,3,4]", "s32[7]"), BATCH, "f32[5,2,4]"),
     (("bf16[5,2,3]", "f32[5,3,4]", "u8[7]"), BATCH, "f32[5,2,4]"),
 ])  # fmt: skip
-def test_ragged_dot_infers(operands: tuple[str, ...], attributes: dict[str, tuple[int, ...]], result: str) -> None:
+def test_ragged_dot_infers(operands: tuple[str, ...], attributes: dict[str, Any], result: str) -> None:
     assert inferred(RAGGED_DOT, *operands, **attributes) == result
     assert accepts(RAGGED_DOT, result.replace("f32", "f64"), *operands, **attributes)
 
@@ -263,7 +266,7 @@ def test_ragged_modes_and_prefixes() -> None:
      "ragged-dot: contracting pair 0 has sizes 3 (lhs dimension 2 of f32[5,2,3]) "
      "and 4 (rhs dimension 1 of f32[5,4,4])"),
 ])  # fmt: skip
-def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, tuple[int, ...]], message: str) -> None:
+def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], message: str) -> None:
     assert refusal(RAGGED_DOT, None, *operands, **attributes) == message
 
 
@@ -306,5 +309,5 @@ def test_scaled_dot_infers(operands: tuple[str, ...], result: str) -> None:
      "scaled-dot: contracting pair 0 has sizes 31 (lhs dimension 1 of f32[4,31]) "
      "and 32 (rhs dimension 0 of f32[32,5])"),
 ])  # fmt: skip
-def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, tuple[int, ...]], message: str) -> None:
+def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], message: str) -> None:
     assert refusal(SCALED_DOT, None, *operands, **attributes) == message

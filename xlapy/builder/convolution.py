@@ -27,7 +27,7 @@ from xlapy.builder.builder import append, builder_of
 from xlapy.builder.contraction import PrecisionConfig, append_typed
 from xlapy.builder.elementwise import ElementType, element_type_of
 from xlapy.builder.op import Operand, XlaOp
-from xlapy.builder.padding import Padding, PaddingLike, make_padding
+from xlapy.builder.padding import Padding, PaddingLike, dilated_sizes, make_padding
 from xlapy.ops.contraction import Algorithm
 from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.ops.custom import CUSTOM_CALL, CustomCallAttributes, PaddingType
@@ -155,10 +155,9 @@ def _attributes(
     base = _spatial_sizes("input", lhs, numbers.input_spatial_dimensions)
     strides = as_ints("window_strides", window_strides)
     precision = precision_config or PrecisionConfig()
-    window = Window.make(
-        sizes, strides, make_padding(base, sizes, strides, padding), as_ints("lhs_dilation", lhs_dilation),
-        as_ints("rhs_dilation", rhs_dilation), tuple(map(bool, window_reversal or ())),
-    )  # fmt: skip
+    outer, inner = as_ints("lhs_dilation", lhs_dilation), as_ints("rhs_dilation", rhs_dilation)
+    pairs = make_padding(dilated_sizes(base, outer), dilated_sizes(sizes, inner), strides, padding)
+    window = Window.make(sizes, strides, pairs, outer, inner, tuple(map(bool, window_reversal or ())))
     return ConvolutionAttributes.make(
         window=window,
         dim_labels=numbers,

@@ -62,24 +62,24 @@ def abs(operand: XlaOp) -> XlaOp:
     return append(defs.ABS, (operand,))
 
 
-def acos(operand: XlaOp) -> XlaOp:
+def acos(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The inverse cosine of floating-point or complex elements, in radians."""
-    return append(defs.ACOS, (operand,))
+    return _approximated(defs.ACOS, operand, result_accuracy)
 
 
-def acosh(operand: XlaOp) -> XlaOp:
+def acosh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The inverse hyperbolic cosine of floating-point or complex elements."""
-    return append(defs.ACOSH, (operand,))
+    return _approximated(defs.ACOSH, operand, result_accuracy)
 
 
-def asin(operand: XlaOp) -> XlaOp:
+def asin(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The inverse sine of floating-point or complex elements, in radians."""
-    return append(defs.ASIN, (operand,))
+    return _approximated(defs.ASIN, operand, result_accuracy)
 
 
-def asinh(operand: XlaOp) -> XlaOp:
+def asinh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The inverse hyperbolic sine of floating-point or complex elements."""
-    return append(defs.ASINH, (operand,))
+    return _approximated(defs.ASINH, operand, result_accuracy)
 
 
 def atan(operand: XlaOp) -> XlaOp:
@@ -87,9 +87,9 @@ def atan(operand: XlaOp) -> XlaOp:
     return append(defs.ATAN, (operand,))
 
 
-def atanh(operand: XlaOp) -> XlaOp:
+def atanh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The inverse hyperbolic tangent of floating-point or complex elements."""
-    return append(defs.ATANH, (operand,))
+    return _approximated(defs.ATANH, operand, result_accuracy)
 
 
 def cbrt(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
@@ -112,9 +112,9 @@ def cos(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     return _approximated(defs.COSINE, operand, result_accuracy)
 
 
-def cosh(operand: XlaOp) -> XlaOp:
+def cosh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The hyperbolic cosine of floating-point or complex elements."""
-    return append(defs.COSH, (operand,))
+    return _approximated(defs.COSH, operand, result_accuracy)
 
 
 def erf(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
@@ -187,6 +187,11 @@ def round(operand: XlaOp) -> XlaOp:
     return append(defs.ROUND_NEAREST_AFZ, (operand,))
 
 
+def round_nearest_afz(operand: XlaOp) -> XlaOp:
+    """`round` under its name in HLO."""
+    return round(operand)
+
+
 def round_nearest_even(operand: XlaOp) -> XlaOp:
     """Floating-point elements rounded to the nearest integer, halves to the even one."""
     return append(defs.ROUND_NEAREST_EVEN, (operand,))
@@ -207,9 +212,9 @@ def sin(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     return _approximated(defs.SINE, operand, result_accuracy)
 
 
-def sinh(operand: XlaOp) -> XlaOp:
+def sinh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
     """The hyperbolic sine of floating-point or complex elements."""
-    return append(defs.SINH, (operand,))
+    return _approximated(defs.SINH, operand, result_accuracy)
 
 
 def sqrt(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:

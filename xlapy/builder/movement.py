@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias, overload
 
 from xlapy.base.element_types import S32
 from xlapy.base.errors import ShapeError
@@ -84,12 +84,26 @@ def _check_broadcast(operand: Shape, result: Shape, mapped: tuple[int, ...]) -> 
             )
 
 
-def reshape(operand: XlaOp, dimensions: Sequence[int], inferred_dimension: int = -1) -> XlaOp:
+@overload
+def reshape(operand: XlaOp, dimensions: Sequence[int], inferred_dimension: int = -1) -> XlaOp: ...
+@overload
+def reshape(shape: Shape, operand: XlaOp) -> XlaOp: ...
+def reshape(*arguments: Any, **named: Any) -> XlaOp:
     """The same elements in row-major order under other sizes of the same product.
 
-    A dynamic dimension stays dynamic in the dimension it becomes; where it is split over several, that is
-    `inferred_dimension`, or the first of them larger than 1.
+    With `dimensions`, a dynamic dimension stays dynamic in the dimension it becomes; where it is split over several,
+    that is `inferred_dimension`, or the first of them larger than 1. With `shape`, the result is of exactly that shape.
     """
+    if "shape" in named or (arguments and isinstance(arguments[0], Shape)):
+        return _reshape_to_shape(*arguments, **named)
+    return _reshape_to_sizes(*arguments, **named)
+
+
+def _reshape_to_shape(shape: Shape, operand: XlaOp) -> XlaOp:
+    return append(defs.RESHAPE, (operand,), shape=shape)
+
+
+def _reshape_to_sizes(operand: XlaOp, dimensions: Sequence[int], inferred_dimension: int = -1) -> XlaOp:
     with builder_of("reshape", (operand,)).building("reshape"):
         sizes = as_ints("dimensions", dimensions)
         shape = defs.reshaped(operand.shape, sizes, inferred_dimension)

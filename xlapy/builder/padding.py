@@ -12,6 +12,7 @@ from operator import index
 from typing import TypeAlias
 
 from xlapy.base.errors import ShapeError
+from xlapy.ops.dimensions import dilated
 
 
 class Padding(Enum):
@@ -53,6 +54,13 @@ def make_padding(
     if chosen is Padding.VALID:
         return ((0, 0),) * len(window_dimensions)
     return tuple(map(_same, input_dimensions, window_dimensions, strides))
+
+
+def dilated_sizes(sizes: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
+    """The extents of an input or a window with holes, which SAME is about; `dilations` may be empty (all 1)."""
+    if len(dilations) != len(sizes):
+        return tuple(sizes)  # a wrong number of them is refused where the window is made
+    return tuple(map(dilated, sizes, dilations))
 
 
 def _same(size: int, window: int, stride: int) -> tuple[int, int]:

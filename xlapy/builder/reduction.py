@@ -26,7 +26,7 @@ from xlapy.builder.broadcasting import as_ints, broadcast_scalar, constant_of
 from xlapy.builder.builder import XlaBuilder, append, builder_of
 from xlapy.builder.computation import XlaComputation
 from xlapy.builder.op import Operand, XlaOp
-from xlapy.builder.padding import Padding, PaddingLike, make_padding
+from xlapy.builder.padding import Padding, PaddingLike, dilated_sizes, make_padding
 from xlapy.ops.custom import CUSTOM_CALL, CustomCallAttributes
 from xlapy.ops.dimensions import Window, WindowDimension
 from xlapy.ops.reduction import (
@@ -100,17 +100,20 @@ def reduce_window(
     window_dimensions: Sequence[int],
     window_strides: Sequence[int],
     padding: PaddingLike,
+    base_dilations: Sequence[int] = (),
+    window_dilations: Sequence[int] = (),
 ) -> XlaOp:
     """The elements of every window combined: one result element a window position.
 
-    SAME padding of a dynamic dimension, whose padding is not known yet, makes a custom call of
+    Dilation by d puts d - 1 holes between neighbours of the operand, or of the window; holes and padding contribute
+    nothing. SAME padding of a dynamic dimension, whose padding is not known yet, makes a custom call of
     "DynamicReduceWindowSamePadding".
     """
     arrays = _arrays(operands)
     builder = builder_of("reduce-window", arrays)
     with builder.building("reduce-window"):
         combined = _with_inits(builder, arrays, init_values)
-        window = _window(arrays[0].shape, window_dimensions, window_strides, padding)
+        window = _window(arrays[0].shape, window_dimensions, window_strides, padding, base_dilations, window_dilations)
         if not _is_dynamic_same(arrays[0].shape, window, padding):
             return builder.append(REDUCE_WINDOW, combined, WindowAttributes.make(window=window), (computation,))
         shape = REDUCE_WINDOW.result_shape(
@@ -129,16 +132,10 @@ def reduce_window_with_general_padding(
     window_dilations: Sequence[int],
     padding: Sequence[tuple[int, int]],
 ) -> XlaOp:
-    """As `reduce_window`, with dilations: `d - 1` holes between neighbours of the operand, or of the window.
-
-    Holes and padding contribute nothing to a window.
-    """
-    arrays = _arrays(operands)
-    builder = builder_of("reduce-window", arrays)
-    with builder.building("reduce-window"):
-        combined = _with_inits(builder, arrays, init_values)
-        window = _window(arrays[0].shape, window_dimensions, window_strides, padding, base_dilations, window_dilations)
-        return builder.append(REDUCE_WINDOW, combined, WindowAttributes.make(window=window), (computation,))
+    """`reduce_window` with dilations and the padding as pairs (low, high)."""
+    return reduce_window(
+        operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations, window_dilations
+    )
 
 
 def _window(
@@ -151,8 +148,8 @@ def _window(
 ) -> Window:
     sizes = as_ints("window_dimensions", window_dimensions)
     strides = as_ints("window_strides", window_strides)
-    pairs = make_padding(operand.dimensions, sizes, strides, padding)
     base, inner = as_ints("base_dilations", base_dilations), as_ints("window_dilations", window_dilations)
+    pairs = make_padding(dilated_sizes(operand.dimensions, base), dilated_sizes(sizes, inner), strides, padding)
     return Window.make(sizes, strides, pairs, base, inner)
 
 

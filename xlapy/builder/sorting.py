@@ -19,7 +19,7 @@ def sort(
     """The operands sorted along a dimension (-1: the last), all by the same permutation.
 
     One operand, bare or in a list, gives an array of its shape; N of equal dimensions and any element types give a
-    tuple of N. `comparator`: 2 N scalars to pred[]; parameters 2k and 2k+1 are two elements of operand k, and the result
+    tuple of N. `comparator`: 2 N scalars to pred[]; parameters 2k and 2k+1 are two elements of operand k, the result
     says whether the first comes before the second. It must be a strict weak order: less-than, not less-or-equal; for
     floating-point numbers with NaN use `lt_total_order`. `is_stable` keeps the order of elements that are equal to it.
     Raises BuilderError at the caller's line when the shapes do not fit.

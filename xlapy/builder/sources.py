@@ -56,17 +56,17 @@ def constant_literal(builder: XlaBuilder, literal: Literal) -> XlaOp:
 
 
 @overload
-def iota(builder: XlaBuilder, shape: Shape, iota_dimension: int, /) -> XlaOp: ...
+def iota(builder: XlaBuilder, shape: Shape, iota_dimension: int) -> XlaOp: ...
 @overload
 def iota(builder: XlaBuilder, type: PrimitiveType, size: int, /) -> XlaOp: ...
-def iota(builder: XlaBuilder, shape_or_type: Shape | PrimitiveType, number: int, /) -> XlaOp:
+def iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int) -> XlaOp:
     """0, 1, 2 ... along dimension `iota_dimension` of an array `shape`, or the vector of `size` elements of a type.
 
     The elements are integers, floating-point or complex numbers; the shape is static. Raises BuilderError otherwise.
     """
     with builder.building("iota"):
-        vector = isinstance(shape_or_type, PrimitiveType)
-        shape = Shape.array(shape_or_type, (number,)) if isinstance(shape_or_type, PrimitiveType) else shape_or_type
+        if isinstance(shape, PrimitiveType):
+            shape, iota_dimension = Shape.array(shape, (iota_dimension,)), 0
         if shape.is_dynamic:
             fail("iota", f"makes arrays without dynamic dimensions, given {shape.brief}")
-        return builder.append(IOTA, (), IotaAttributes.make(iota_dimension=0 if vector else number), shape=shape)
+        return builder.append(IOTA, (), IotaAttributes.make(iota_dimension=iota_dimension), shape=shape)

@@ -96,7 +96,11 @@ def widen_float(array: Array) -> Array:
 
 
 def round_to(array: Array, dtype: np.dtype[Any]) -> Array:
-    """float32 or float64 numbers rounded once to any floating-point type: to nearest, ties to even."""
+    """float32 or float64 numbers rounded once to any floating-point type: to nearest, ties to even.
+
+    Ties of f8e8m0fnu, which has no mantissa to be even, go up. Numbers beyond the range become infinite, or the
+    largest one where there are neither infinities nor NaN, or NaN.
+    """
     if array.dtype == np.float64 and dtype not in (np.float16, np.float32, np.float64):
         # ml_dtypes passes through float32. Rounding to odd there keeps the direction for the second rounding.
         array = _round_to_odd(array, np.dtype(np.float32))

@@ -210,10 +210,8 @@ class _ModuleReader:
         edit.set_root(scope.computation, next(reversed(scope.computation._instructions)))
         self._adopt([scope.computation, *self.state.computations], scope.computation)
         attach_stack_frames(self.module, None)
-        signature = _signature(scope.computation)
-        parameters = [shape.with_default_layout() for shape in signature.parameters]
         config = self.module.config
-        config.entry_computation_layout = ProgramShape(parameters, signature.result.with_default_layout())
+        config.entry_computation_layout = _signature(scope.computation)
         config.is_scheduled = True
 
 

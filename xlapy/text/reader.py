@@ -26,6 +26,7 @@ SHAPE_TOKEN = rf"\b{SHAPE_PATTERN}"
 
 _BLANKS = re.compile(BLANK)
 _INTEGER = re.compile(r"-?\d+")
+_HUGE = re.compile(r"(?<![\d.])\d{21,}+(?![.eE])")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _NAME = re.compile(rf"%?({NAME}):?", re.ASCII)
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|' r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
@@ -60,6 +61,15 @@ class TextReader:
         return self.position
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """As the protocol has it; refuses integers of more than 64 bits, so that kinds need not."""
+        found = self._take(pattern)
+        if found is not None and found.end() - found.start() > 20:
+            huge = _HUGE.search(self.text, found.start(), found.end())
+            if huge is not None:
+                self.fail_at(huge.start(), "the integer does not fit in 64 bits")
+        return found
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.text, self.skip())
         if found is not None:
             self.position = found.end()
@@ -108,20 +118,20 @@ class TextReader:
         return value if value < 2**63 else value - 2**64
 
     def word(self) -> str:
-        found = self.match(_WORD)
+        found = self._take(_WORD)
         if found is None:
             self.fail(f"expected a word, found {self.shown()}")
         return found[0]
 
     def name(self, what: str) -> str:
         """A name with or without `%` in front or `:` behind; `what` says whose, for the error."""
-        found = self.match(_NAME)
+        found = self._take(_NAME)
         if found is None:
             self.fail(f"expected the name of {what}, found {self.shown()}")
         return found[1]
 
     def string(self) -> str:
-        found = self.match(_STRING)
+        found = self._take(_STRING)
         if found is None:
             self.fail(f"expected a string in quotes, found {self.shown()}")
         raw = found[1] if found[1] is not None else found[2]
@@ -191,7 +201,7 @@ class TextReader:
     def _literal_end(self, of: str) -> int:
         """Moves past a literal: a bracketed group, or one word."""
         if not self.peek("{") and not self.peek("("):
-            found = self.match(_SCALAR)
+            found = self._take(_SCALAR)
             if found is None:
                 self.fail(f"expected a literal of {of}, found {self.shown()}")
             return found.end()

@@ -20,8 +20,9 @@ def _sample(name: str, operands: Sequence[str], instruction: str, note: str = ""
 
 
 _TYPES = (
-    "pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3fn",
-    "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "bf16", "f32", "f64", "c64", "c128",
+    "pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f4e2m1fn", "f8e3m4", "f8e4m3",
+    "f8e4m3fn", "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "bf16", "f32", "f64",
+    "c64", "c128",
 )  # fmt: skip
 
 _OF_EVERY_TYPE = [
@@ -79,9 +80,11 @@ _ATTRIBUTES = [
 _NOT_ON_THE_PEER = "XLA:CPU does not compile it"
 
 _SCALED = [
-    _sample("scaled_dot_f8", ("f8e4m3fn[4,32]{1,0}", "f8e4m3fn[32,5]{1,0}", "f8e8m0fnu[4,1]{1,0}", "f8e8m0fnu[1,5]{1,0}"),
+    _sample("scaled_dot_f8",
+            ("f8e4m3fn[4,32]{1,0}", "f8e4m3fn[32,5]{1,0}", "f8e8m0fnu[4,1]{1,0}", "f8e8m0fnu[1,5]{1,0}"),
             f"f32[4,5]{{1,0}} scaled-dot(a, b, c, d), {MATMUL}", _NOT_ON_THE_PEER),
-    _sample("scaled_dot_blocks", ("f8e5m2[4,32]{1,0}", "f8e5m2[32,6]{1,0}", "f8e8m0fnu[2,4]{1,0}", "f8e8m0fnu[8,3]{1,0}"),
+    _sample("scaled_dot_blocks",
+            ("f8e5m2[4,32]{1,0}", "f8e5m2[32,6]{1,0}", "f8e8m0fnu[2,4]{1,0}", "f8e8m0fnu[8,3]{1,0}"),
             f"bf16[4,6]{{1,0}} scaled-dot(a, b, c, d), {MATMUL}, operand_precision={{high,default}}", _NOT_ON_THE_PEER),
     _sample("scaled_dot_one_side", ("bf16[4,32]{1,0}", "f4e2m1fn[32,5]{1,0}", "bf16[1,1]{1,0}", "f8e8m0fnu[2,5]{1,0}"),
             f"f32[4,5]{{1,0}} scaled-dot(a, b, c, d), {MATMUL}, algorithm=dot_any_f8_any_f8_f32_fast_accum",
@@ -90,8 +93,8 @@ _SCALED = [
 
 _RAGGED = [
     _sample("ragged_dot_free", ("f32[6,3]{1,0}", "f32[2,3,4]{2,1,0}", "s32[2]{0}"),
-            "f32[6,4]{1,0} ragged-dot(a, b, c), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, "
-            "rhs_group_dims={0}", _NOT_ON_THE_PEER),
+            "f32[6,4]{1,0} ragged-dot(a, b, c), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+            "lhs_ragged_dims={0}, rhs_group_dims={0}", _NOT_ON_THE_PEER),
     _sample("ragged_dot_free_batched", ("bf16[5,6,3]{2,1,0}", "bf16[2,5,3,4]{3,2,1,0}", "s64[5,2]{1,0}"),
             "f32[5,6,4]{2,1,0} ragged-dot(a, b, c), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={1}, "
             "rhs_contracting_dims={2}, lhs_ragged_dims={1}, rhs_group_dims={0}, operand_precision={high,high}",

@@ -18,8 +18,9 @@ def _sample(name: str, lhs: str, rhs: str, result: str, attributes: str, note: s
 
 
 _TYPES = (
-    "pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3fn",
-    "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "bf16", "f32", "f64", "c64", "c128",
+    "pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f4e2m1fn", "f8e3m4", "f8e4m3",
+    "f8e4m3fn", "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "bf16", "f32", "f64",
+    "c64", "c128",
 )  # fmt: skip
 
 _OF_EVERY_TYPE = [
@@ -75,7 +76,7 @@ _LABELS = [
 ]  # fmt: skip
 
 _GROUPS = [
-    _sample("convolution_feature_groups", "f32[2,8,6]{2,1,0}", "f32[3,3,4]{2,1,0}", "f32[2,6,4]{2,1,0}",
+    _sample("convolution_feature_groups", "f32[2,8,6]{2,1,0}", "f32[3,3,4]{2,1,0}", "f32[2,8,4]{2,1,0}",
             "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=2"),
     _sample("convolution_depthwise", "s32[2,8,6]{2,1,0}", "s32[3,1,12]{2,1,0}", "s32[2,6,12]{2,1,0}",
             "window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=6"),
@@ -86,7 +87,8 @@ _GROUPS = [
 ]  # fmt: skip
 
 _ATTRIBUTES = [
-    _sample(f"convolution_{name}", "f32[2,3]{1,0}", "f32[4,3]{1,0}", "f32[2,4]{1,0}", f"dim_labels=bf_oi->bf, {more}", note)
+    _sample(f"convolution_{name}", "f32[2,3]{1,0}", "f32[4,3]{1,0}", "f32[2,4]{1,0}",
+            f"dim_labels=bf_oi->bf, {more}", note)
     for name, more, note in (
         ("precision", "operand_precision={highest,default}", ""),
         ("default_precision", "operand_precision={default,default}", ""),

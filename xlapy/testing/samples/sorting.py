@@ -113,7 +113,7 @@ SAMPLES = [
     _sort("sort_empty", ["f32"], "0", _LESS, "dimensions={0}"),
     _sort("sort_empty_rows", ["f32", "s32"], "0,4", _LESS, "dimensions={1}"),
     _sort("sort_single", ["f32", "s32"], "3,1", _LESS, "dimensions={1}"),
-    _sort("sort_two_keys", ["f32", "s32", "bf16"], "40", _TWO_KEYS, "dimensions={0}, is_stable=true", note="as JAX does"),
+    _sort("sort_two_keys", ["f32", "s32", "bf16"], "40", _TWO_KEYS, "dimensions={0}, is_stable=true", note="as in JAX"),
     _sort("sort_selected", ["s8", "s32"], "40", _SELECTED, "dimensions={0}", note="descending, then ascending"),
     _sort("sort_bits", ["f32"], "20", _BITS, "dimensions={0}", note="the total order spelt out in integers"),
     _sort(

@@ -1,0 +1,91 @@
+"""Builds an example of the documents with XlaBuilder and runs it on the reference back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import xlapy as xla
+from xlapy import ops
+
+CLIENT = xla.Client("interpreter")
+
+Array = np.ndarray[Any, Any]
+
+
+def f32(values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
+def s32(values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
+def u32(values: Any) -> Array:
+    return np.array(values, np.uint32)
+
+
+def pred(values: Any) -> Array:
+    return np.array(values, np.bool_)
+
+
+def counted(*sizes: int, first: int = 0) -> Array:
+    """first, first + 1, ... as an f32 array in row-major order."""
+    return np.arange(first, first + int(np.prod(sizes)), dtype=np.float32).reshape(sizes)
+
+
+def built(build: Callable[..., xla.XlaOp], *shapes: str) -> xla.XlaOp:
+    """`build` applied to parameters of these shapes, in a builder of its own."""
+    builder = xla.XlaBuilder("example")
+    given = [ops.parameter(builder, n, xla.Shape.parse(shape)) for n, shape in enumerate(shapes)]
+    return build(*given)
+
+
+def shape(build: Callable[..., xla.XlaOp], *shapes: str) -> str:
+    """The shape of `build` applied to parameters of these shapes, without layouts."""
+    return built(build, *shapes).shape.brief
+
+
+def function(build: Callable[..., xla.XlaOp], *shapes: str) -> xla.XlaComputation:
+    """A computation from its parameter shapes and a Python function of its parameters."""
+    root = built(build, *shapes)
+    return root.builder.build(root)
+
+
+def evaluate(build: Callable[..., xla.XlaOp], *values: Any) -> Any:
+    """The value of `build` applied to parameters that are given these values: an array or nested tuples of arrays.
+
+    The shape that the builder infers must be that of the value.
+    """
+    root = built(build, *[str(xla.Literal.of(value).shape.brief) for value in values])
+    result = _read(CLIENT.compile(root.builder.build(root))(*values))
+    assert xla.Literal.of(result).shape.brief == root.shape.brief
+    return result
+
+
+def run(text: str, *values: Any) -> Any:
+    """The value of a module of HLO text."""
+    return _read(CLIENT.compile(text)(*values))
+
+
+def check(build: Callable[..., xla.XlaOp], values: Any, expected: Any) -> None:
+    """`evaluate(build, *values)` must be `expected` element for element, in the same type and dimensions."""
+    same(evaluate(build, *values), expected)
+
+
+def same(value: Any, expected: Any) -> None:
+    """Equal element by element (a NaN equals a NaN, -0 is not 0), of one type, in equal dimensions."""
+    if isinstance(expected, tuple):
+        assert len(value) == len(expected)
+        for part, wanted in zip(value, expected, strict=True):
+            same(part, wanted)
+        return
+    np.testing.assert_array_equal(value, expected, strict=True)
+    if np.asarray(expected).dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(value), np.signbit(expected))
+
+
+def _read(value: Any) -> Any:
+    return tuple(map(_read, value)) if isinstance(value, tuple) else np.asarray(value)

@@ -1,0 +1,61 @@
+"""docs/add-an-op.md is true: its steps, done on a copy of the package, give an operation that works everywhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r'^```python title="([^"]+)"(?: after="((?:[^"\\]|\\.)*)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+PROGRAM = """
+import numpy as np
+import xlapy as xla
+from xlapy import ops
+from xlapy.testing.samples import samples_of
+from xlapy.tools.ops import support_rows
+
+b = xla.XlaBuilder("m")
+ops.softsign(ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x"))
+text = b.build().as_hlo_text()
+assert "f32[3]{0} softsign(%x)" in text, text
+assert xla.parse_hlo(text).to_text() == text
+values = np.asarray(xla.Client("interpreter").compile(text)(np.float32([-1, 0, 3])))
+assert values.tolist() == [-0.5, 0.0, 0.75], values
+try:
+    xla.parse_hlo(text.replace("f32", "s32"))
+except xla.errors.VerificationError as error:
+    assert "softsign takes floating-point elements, operand is s32[3]" in str(error), error
+else:
+    raise AssertionError("an integer softsign was accepted")
+assert any(sample.name == "softsign" for sample in samples_of("elementwise"))
+assert [row.interpreter for row in support_rows() if row.op is ops.SOFTSIGN] == ["yes"]
+print("done")
+"""
+
+
+def follow(page: str, root: Path) -> int:
+    """Does what each titled block of the page says to the files below `root`; returns how many there were."""
+    blocks = BLOCK.findall(page)
+    for file, after, code in blocks:
+        path = root / file
+        text = path.read_text()
+        if after:
+            line = after.replace('\\"', '"') + "\n"
+            assert line in text, f"{file} has no line {line!r}"
+            path.write_text(text.replace(line, line + code, 1))
+        else:
+            path.write_text(f"{text}\n\n{code}")
+    return len(blocks)
+
+
+def test_the_page_can_be_followed(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "xlapy", tmp_path / "xlapy", ignore=shutil.ignore_patterns("__pycache__"))
+    assert follow((ROOT / "docs" / "add-an-op.md").read_text(), tmp_path) == 8
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"
