@@ -36,7 +36,7 @@ class TestLowerOntoHigher:
         check(lambda x: x + 7, (X,), f32([[8, 9, 10], [11, 12, 13]]))
 
     def test_vector_without_dimensions_is_invalid(self) -> None:
-        with pytest.raises(ShapeError, match=r"f32\[2,3\] and f32\[3\]|f32\[3\] and f32\[2,3\], needs broadcast_dim"):
+        with pytest.raises(ShapeError, match=r"different rank, f32\[3\] and f32\[2,3\], needs broadcast_dimensions"):
             shape(add(), "f32[2,3]", "f32[3]")
 
     def test_a_vector_of_each_row(self) -> None:
@@ -177,10 +177,10 @@ class TestScalarsOnly:
 
     def test_clamp(self) -> None:
         assert shape(ops.clamp, "f32[]", "f32[2,3]", "f32[]") == "f32[2,3]"
-        with pytest.raises(ShapeError, match=r"clamp: .*f32\[1,3\]|clamp .*f32\[1,3\]"):
+        with pytest.raises(ShapeError, match=r"min as a scalar or like the operand f32\[2,3\], given f32\[1,3\]"):
             shape(ops.clamp, "f32[1,3]", "f32[2,3]", "f32[]")
 
     def test_select(self) -> None:
         assert shape(ops.select, "pred[]", "f32[2,3]", "f32[2,3]") == "f32[2,3]"
-        with pytest.raises(ShapeError, match=r"select.*pred\[1,3\]"):
+        with pytest.raises(ShapeError, match=r"scalar or like the values f32\[2,3\], given pred\[1,3\]"):
             shape(ops.select, "pred[1,3]", "f32[2,3]", "f32[2,3]")

@@ -85,7 +85,10 @@ def computation(body: str) -> Computation:
 def one_by_one(called: Computation, *arguments: Any) -> Any:
     """The same, by evaluating every instance on its own."""
     arrays = np.broadcast_arrays(*arguments)
-    rows = [evaluate_computation(Context(), called, [a[i : i + 1].reshape(()) for a in arrays]) for i in range(len(arrays[0]))]
+    rows = [
+        evaluate_computation(Context(), called, [a[i : i + 1].reshape(()) for a in arrays])
+        for i in range(len(arrays[0]))
+    ]
     if isinstance(rows[0], tuple):
         return tuple(np.array(column) for column in zip(*rows, strict=True))
     return np.array(rows)

@@ -13,7 +13,19 @@ from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 
 INTEGERS = ("s2", "u2", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
-FLOATS = ("f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e3m4", "f16", "bf16", "f32", "f64")
+FLOATS = (
+    "f8e5m2",
+    "f8e4m3",
+    "f8e4m3fn",
+    "f8e4m3b11fnuz",
+    "f8e5m2fnuz",
+    "f8e4m3fnuz",
+    "f8e3m4",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+)
 CUBE = np.broadcast_to(np.arange(1, 7, dtype=np.float32).reshape(2, 3), (4, 2, 3))
 
 
@@ -209,13 +221,20 @@ def test_sums_are_those_of_xla(t: str):
 @pytest.mark.parametrize("t", ["bf16", "f32", "f64"])
 def test_products_are_those_of_xla(t: str):
     for case, ours, theirs in on_both_sides(_reduce_cases(t, "multiply", special=False)):
-        assert_close(ours, theirs, rule="accumulation", terms=case.operands[0].size, flush_denormals=True, where=case.title)
+        assert_close(
+            ours, theirs, rule="accumulation", terms=case.operands[0].size, flush_denormals=True, where=case.title
+        )
 
 
 def test_variadic_reductions_are_those_of_xla():
     rng = np.random.default_rng(3)
     cases = []
-    for sizes, dimensions, kept in (((40,), "0", ""), ((9, 31), "1", "9"), ((9, 31), "0", "31"), ((3, 4, 5), "0,2", "4")):
+    for sizes, dimensions, kept in (
+        ((40,), "0", ""),
+        ((9, 31), "1", "9"),
+        ((9, 31), "0", "31"),
+        ((3, 4, 5), "0,2", "4"),
+    ):
         values = random_array(sizes, np.float32, rng)
         indices = np.arange(values.size, dtype=np.int32).reshape(sizes)
         shape, attributes = f"(f32[{kept}], s32[{kept}])", f"dimensions={{{dimensions}}}, to_apply="

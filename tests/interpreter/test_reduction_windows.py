@@ -134,7 +134,10 @@ class TestReduceWindow:
         assert float(result[0]) == 600
 
     def test_integers_wrap(self):
-        assert reduce_window(typed("s8", [100, 100, 1]), typed("s8", 0), "s8[2]", "size=2", "add.s8").tolist() == [-56, 101]
+        assert reduce_window(typed("s8", [100, 100, 1]), typed("s8", 0), "s8[2]", "size=2", "add.s8").tolist() == [
+            -56,
+            101,
+        ]
 
 
 class TestSelectAndScatter:
@@ -181,8 +184,10 @@ class TestSelectAndScatter:
 # Against XLA:CPU
 
 WINDOWS = (
-    "size=2x3", "size=1x2 stride=1x2", "size=3x2 stride=2x1 pad=1_1x0_1", "size=2x2 pad=2_0x0_3", "size=3x1 pad=-1_1x0_-2",
-    "size=2x2 rhs_dilate=2x3", "size=2x2 lhs_dilate=2x1", "size=3x2 pad=2_1x1_2 stride=2x3 lhs_dilate=2x3 rhs_dilate=1x2",
+    "size=2x3", "size=1x2 stride=1x2", "size=3x2 stride=2x1 pad=1_1x0_1", "size=2x2 pad=2_0x0_3",
+    "size=3x1 pad=-1_1x0_-2",
+    "size=2x2 rhs_dilate=2x3", "size=2x2 lhs_dilate=2x1",
+    "size=3x2 pad=2_1x1_2 stride=2x3 lhs_dilate=2x3 rhs_dilate=1x2",
     "size=5x6", "size=5x6 pad=4_0x5_0", "size=1x1 stride=3x4", "size=7x2",
 )  # fmt: skip
 

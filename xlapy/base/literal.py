@@ -6,6 +6,7 @@ Owns `Literal`; knows shapes and how elements print, nothing of instructions. `l
 from __future__ import annotations
 
 import sys
+from builtins import tuple as _tuple  # inside the class, `tuple` is Literal.tuple
 from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 
@@ -17,7 +18,6 @@ from xlapy.base.literal_text import Array, array_text
 from xlapy.base.shape import Shape
 
 _set = object.__setattr__
-_tuple = tuple  # inside the class, `tuple` is Literal.tuple
 Literals: TypeAlias = "tuple[Literal, ...]"
 
 
@@ -57,8 +57,7 @@ class Literal:
         if isinstance(value, Literal):
             return value
         if isinstance(value, _tuple):
-            items = cast("tuple[Any, ...]", value)
-            return Literal.tuple(Literal.of(item, element_type) for item in items)
+            return Literal.tuple(Literal.of(item, element_type) for item in value)
         array = _as_array(value)
         wanted = element_type or _natural_type(array, isinstance(value, np.ndarray | np.generic))
         return Literal.array_of(_convert(array, wanted))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from builtins import tuple as _tuple  # inside the class, `tuple` is Shape.tuple
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from operator import index
@@ -38,7 +39,6 @@ DEFAULT: Final = _DefaultLayout.DEFAULT
 """Stands for the row-major layout of whatever rank the shape has."""
 
 _set = object.__setattr__
-_tuple = tuple  # inside the class, `tuple` is Shape.tuple; these aliases stand for the built-in
 Ints: TypeAlias = tuple[int, ...]
 Bools: TypeAlias = tuple[bool, ...]
 Shapes: TypeAlias = "tuple[Shape, ...]"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -274,7 +275,7 @@ def scan(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     outputs = [np.empty(s.dimensions, s.dtype) for s in results[: len(results) - carries]]
     size = (*inputs, *outputs)[0].shape[axis]
     for i in reversed(range(size)) if instruction.is_reverse else range(size):
-        place = (*[slice(None)] * axis, i, ...)
+        place: Any = (*[slice(None)] * axis, i, ...)
         returned = evaluate_computation(context, instruction.to_apply, [*[v[place] for v in inputs], *state])
         returned = returned if isinstance(returned, tuple) else (returned,)
         for output, piece in zip(outputs, returned, strict=False):

@@ -17,6 +17,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, attribute, attributes
 from xlapy.ops.registry import OpDef, exactly
+from xlapy.ops.requirements import agrees
 
 TypeTest = Callable[[PrimitiveType], bool]
 Programs = Sequence[ProgramShape]
@@ -321,7 +322,7 @@ SELECT = OpDef(name="select", family="elementwise", arity=exactly(3), infer=_inf
 def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
     operand = operands[0]
     require_array("convert", operand)
-    if not shape.is_array or not shape.compatible_ignoring_element_type(operand):
+    if not shape.is_array or shape.dimensions != operand.dimensions:
         raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
     if operand.element_type.is_complex and not shape.element_type.is_complex:
         raise ShapeError(
@@ -337,7 +338,7 @@ def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: 
     if operand.element_type.is_complex != shape.element_type.is_complex:
         raise ShapeError(f"bitcast-convert between real and complex is refused: {operand.brief} to {shape.brief}")
     expected = bitcast_convert_shape(operand, shape.element_type)
-    if not shape.compatible(expected):
+    if not agrees(shape, expected):
         raise ShapeError(f"bitcast-convert of {operand.brief} makes {expected.brief}, declared {shape.brief}")
 
 

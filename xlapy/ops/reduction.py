@@ -247,7 +247,7 @@ def scan_shape(
     if size is None:
         if len(attrs.dimensions) != 1 or len(operands) <= carries:
             raise ShapeError("scan without inputs along one dimension has no size to infer; give the dimension's size")
-        require_dimension("scan", "dimension of operand 0", attrs.dimensions[0], operands[0])
+        require_dimension("scan", "dimension", attrs.dimensions[0], operands[0])
         size = operands[0].dimensions[attrs.dimensions[0]]
     roots = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
     outputs = len(roots) - carries
@@ -322,7 +322,7 @@ def _check_scan_counts(
 
 
 def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) -> Shape:
-    require_dimension("scan", f"dimension of {what}", dimension, shape)
+    require_dimension("scan", "dimension", dimension, shape)
     if shape.dimensions[dimension : dimension + 1] != size:
         raise ShapeError(
             f"scan: {what} is {shape.brief}, dimension {dimension} must have size {size[0] if size else 0}"

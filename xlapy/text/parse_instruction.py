@@ -37,6 +37,7 @@ _OPERAND = re.compile(rf"(?:({SHAPE_PATTERN})\s*+)?+%?({NAME})(?=\s*[,)#/])", re
 _OPCODE = re.compile(r"([a-z][a-z0-9\-_]*+)\s*\(", re.ASCII)
 _ROOT = re.compile(r"ROOT\b(?!\s*=)")
 _LHS = re.compile(rf"%?({NAME})\s*=\s*", re.ASCII)
+_LOOSE_NAME = re.compile(rf"%?({NAME})", re.ASCII)
 _INDEX = re.compile(r"#\s*(\d+)")
 _TYPES = "|".join(sorted((t.text for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE_TYPE)), key=len, reverse=True))
 _SHAPE_AHEAD = re.compile(rf"(?=\(|b\s*\(|(?:{_TYPES})\s*\[)")
@@ -253,8 +254,8 @@ class InstructionReader:
                 return self._named(scope, match[2], match.start(2), shape)
             if scope.is_lone and reader.match(_ENDS_OPERAND):
                 return self._missing(scope, "", shape)
-        if shape is None and reader.match(_OPCODE) is None:
-            reader.fail(f"expected an operand, found {reader.shown()}")
+        if reader.match(_OPCODE) is None:
+            self._fail_operand(scope)
         reader.position = start
         self.state.enter()
         nested = self.read_right_side(scope, "", start, nested=True)
@@ -262,6 +263,13 @@ class InstructionReader:
         nested.name = self.state.anonymous_name(nested.op.name)
         scope.names[nested.name] = nested
         return nested
+
+    def _fail_operand(self, scope: Scope) -> NoReturn:
+        reader = self.reader
+        match = reader.match(_LOOSE_NAME)
+        if match is not None and match[1] in scope.names:
+            reader.fail(f"expected ',' or ')' after operand {match[1]!r}, found {reader.shown()}")
+        reader.fail_at(reader.position if match is None else match.start(), "expected the name of an operand")
 
     def _named(self, scope: Scope, name: str, position: int, shape: Shape | None) -> Instruction:
         indexed = self.reader.peek("#")

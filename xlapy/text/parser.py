@@ -66,7 +66,7 @@ def parse_shape(text: str) -> Shape:
 
 
 def parse_shaped_literal(text: str) -> Literal:
-    """The literal that a text such as `s32[2] {1, 2}` spells. Raises `ParseError`."""
+    """The literal that a text such as `s32[2]{0} {1, 2}` spells. Raises `ParseError`."""
     reader = TextReader(text)
     literal = reader.literal(None)
     _expect_end(reader, "literal")

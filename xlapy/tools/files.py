@@ -88,7 +88,7 @@ def _nest(shape: Shape, leaves: Any) -> Any:
     return next(leaves) if shape.is_array else None
 
 
-def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
+def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
     """Writes a file whole or not at all."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=target.name + ".", dir=target.parent)
@@ -110,6 +110,9 @@ def _umask() -> int:
 
 def save_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Saves arrays as .npz; types unknown to NumPy's format are stored as raw bytes of their width."""
-    raw = {name: array.view(f"V{array.dtype.itemsize}") if array.dtype.kind == "V" or array.dtype.num > 255 else array
-           for name, array in arrays.items()}  # fmt: skip
+    raw: dict[str, Any] = {name: _storable(array) for name, array in arrays.items()}
     write_file(path, lambda file: np.savez(file, **raw))
+
+
+def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")

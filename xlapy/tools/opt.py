@@ -33,4 +33,4 @@ def opt(file: str, check: bool, no_verify: bool, form: str, output: str | None) 
     if output is None:
         click.echo(text.rstrip("\n"))
     else:
-        write_file(output, lambda sink: sink.write(text.encode()) and None)
+        write_file(output, lambda file: file.write(text.encode()))

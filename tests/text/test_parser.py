@@ -1,0 +1,223 @@
+"""Reading HLO text: forms, inference, names, what is kept, and what every error says and where it points."""
+
+from __future__ import annotations
+
+import pytest
+
+import xlapy.ops as ops
+from xlapy.base.errors import ParseError, VerificationError
+from xlapy.base.shape import Shape
+from xlapy.hlo.module import Alias, BufferDonor
+from xlapy.text import parse_hlo, parse_shape, parse_shaped_literal, print_module
+from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
+
+HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
+
+
+def test_header_and_annotations_are_kept() -> None:
+    module = parse_hlo(REDUCE)
+    config = module.config
+    assert (module.name, config.is_scheduled, config.replica_count, config.num_partitions) == ("reduce_rows", True, 2, 4)
+    assert config.input_output_alias == (Alias((), 0, (), must=True),)
+    assert config.buffer_donors == (BufferDonor(1, ()),)
+    assert config.frontend_attributes == {"a": "x y", "j": '{"k": [1, {}]}'}
+    assert config.entry_computation_layout is not None
+    assert config.entry_computation_layout.parameters[1] == Shape.parse("f32[4,8]{0,1}")
+    entry = module.entry_computation
+    assert entry.find("zero").metadata is not None
+    assert entry.find("zero").metadata.op_name == 'jit(f)/"q"'
+    assert entry.find("zero").metadata.source_line == 7
+    assert entry.find("start").original_value == '{"start"}'
+    assert entry.find("start").attributes.parameter_replication == (True,)
+    assert entry.find("total").backend_config == '{"kind": {"n": "}"}}'
+    assert entry.find("out").backend_config == 'plain "text"'
+    assert entry.find("out").statistics == "visualizing_index=1,count=3,share=0.25"
+    assert entry.find("out").control_predecessors == (entry.find("total"),)
+    assert entry.find("scaled").result_accuracy == "tolerance={atol=1,rtol=0.5,ulps=2}"
+    assert str(entry.find("rows").sharding) == "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"
+    assert entry.find("total").to_apply is module.find("add_f32")
+
+
+def test_layouts_default_to_row_major_and_dynamic_dimensions_are_kept() -> None:
+    state = parse_hlo(LOOP).entry_computation.find("start").shape
+    assert state.tuple_shapes[1] == Shape.parse("f32[2,<=3]{1,0}")
+    assert state.tuple_shapes[1].dynamic_dimensions == (False, True)
+
+
+def test_branches_in_the_order_of_the_text() -> None:
+    entry = parse_hlo(LOOP).entry_computation
+    assert [c.name for c in entry.find("c").computations] == ["left", "right"]
+    assert [c.name for c in entry.find("d").computations] == ["right", "left"]
+    assert entry.find("w").computation("body").name == "body"
+
+
+def test_missing_shapes_are_inferred() -> None:
+    module = parse_hlo(f"{HEAD}  q = negate(p)\n  t = tuple(p, q)\n  ROOT r = get-tuple-element(t), index=1\n}}")
+    assert module.entry_computation.find("t").shape == Shape.parse("(f32[4]{0}, f32[4]{0})")
+    assert module.entry_computation.root_instruction.shape == Shape.parse("f32[4]")
+
+
+def test_names_are_made_unique_in_the_module() -> None:
+    module = parse_hlo("HloModule m\na { x = f32[] parameter(0) }\nb { x = f32[] parameter(0) }\n"
+                       "ENTRY e { x = f32[] parameter(0)\n y = f32[] call(x), to_apply=a\n ROOT z = f32[] call(y), to_apply=b }")  # fmt: skip
+    assert [i.name for i in module.instructions()] == ["x", "x.1", "x.2", "y", "z"]
+
+
+def test_without_entry_the_last_computation_is_the_entry() -> None:
+    module = parse_hlo("HloModule m\na { x = f32[] parameter(0) }\nb { y = f32[2] parameter(0) }")
+    assert module.entry_computation.name == "b"
+    assert module.config.entry_computation_layout.result == Shape.parse("f32[2]")
+
+
+def test_without_root_the_last_instruction_is_the_root() -> None:
+    assert parse_hlo(f"{HEAD}  q = f32[4] negate(p)\n}}").entry_computation.root_instruction.name == "q"
+
+
+def test_computations_without_header() -> None:
+    module = parse_hlo("f (x: f32[]) -> f32[] { x = f32[] parameter(0) }\nENTRY g { x = f32[] parameter(0)\n"
+                       "ROOT y = f32[] call(x), to_apply=f }")  # fmt: skip
+    assert (module.name, module.entry_computation.name) == ("module_g", "g")
+
+
+def test_a_lone_instruction_gets_parameters() -> None:
+    module = parse_hlo("f32[2] add(f32[2] %a, f32[2])")
+    entry = module.entry_computation
+    assert [p.name for p in entry.parameters] == ["a", "_1"]
+    assert entry.root_instruction.op is ops.ADD
+    assert module.config.is_scheduled
+
+
+def test_computations_may_be_used_before_they_are_defined() -> None:
+    module = parse_hlo("HloModule m\nENTRY e { p = f32[] parameter(0)\n ROOT c = f32[] call(p), to_apply=f }\n"
+                       "f { x = f32[] parameter(0)\n ROOT y = f32[] negate(x) }")  # fmt: skip
+    assert module.entry_computation.root_instruction.to_apply is module.find("f")
+    assert print_module(module).index("%f (") < print_module(module).index("ENTRY")
+
+
+def test_computations_in_place_and_nested_instructions() -> None:
+    module = parse_hlo(f"{HEAD}  ROOT c = f32[4] call(add(p, multiply(p, p))), "
+                       "to_apply={ q = f32[4] parameter(0)\n ROOT r = f32[4] negate(q) }\n}")  # fmt: skip
+    root = module.entry_computation.root_instruction
+    assert [i.name for i in module.entry_computation] == ["p", "multiply.anon", "add.anon", "c"]
+    assert root.to_apply.root_instruction.op is ops.NEGATE
+    assert [c.name for c in module.computations] == ["_", "e"]
+
+
+def test_tuple_elements_by_number_sign() -> None:
+    module = parse_hlo("HloModule m\nENTRY e { t = (f32[2], (s32[], f32[3])) parameter(0)\n"
+                       "ROOT r = f32[3] add(t#1#1, f32[3] %t#1#1) }")  # fmt: skip
+    root = module.entry_computation.root_instruction
+    assert root.operands[0] is root.operands[1]
+    assert [i.name for i in module.entry_computation] == ["t", "t_1", "t_1_1", "r"]
+
+
+def test_the_short_asynchronous_form_makes_a_computation() -> None:
+    module = parse_hlo(ASYNC)
+    start = module.entry_computation.find("s")
+    assert start.op is ops.ASYNC_START
+    assert start.computations[0].root_instruction.op is ops.NEGATE
+    assert start.computations[0].root_instruction.metadata == start.metadata
+    assert start.computations[0].execution_thread == start.async_execution_thread == "side"
+    assert module.entry_computation.find("c").computations[0].root_instruction.to_apply is module.find("work")
+    assert "negate-update(%s)" in print_module(module)
+    assert module.entry_computation.find("r").op is ops.ALL_REDUCE_START
+
+
+def test_stack_frames_keep_what_is_used() -> None:
+    module = parse_hlo(FRAMES)
+    frames = module.stack_frames
+    assert frames is not None
+    assert frames.file_names == ["lib.py", 'a"b.py']
+    assert [(f.file_location_id, f.parent_frame_id) for f in frames.frames] == [(1, 0), (2, 1)]
+    assert module.entry_computation.find("b").metadata.stack_frame_id == 2
+    assert module.entry_computation.find("c").metadata.stack_frame_id == 0
+
+
+def test_comments_anywhere() -> None:
+    module = parse_hlo("HloModule /*a*/ m // b\nENTRY e /*{*/ {\n/*1*/p = /*2*/ f32[ /*3*/ 4] parameter(/*4*/0)/*5*/\n"
+                       "ROOT q = f32[4] add(p, /*index=1*/p), /*x*/ metadata={op_name=\"/*no*/\"} }")  # fmt: skip
+    assert module.entry_computation.find("q").metadata.op_name == "/*no*/"
+    assert module.entry_computation.find("p").shape == Shape.parse("f32[4]")
+
+
+def test_operand_shapes_must_agree() -> None:
+    assert parse_hlo(f"{HEAD}  ROOT q = f32[4] negate(f32[<=4]{{0}} %p)\n}}").entry_computation.find("q")
+    with pytest.raises(ParseError, match=r"operand 'p' is declared f32\[5\]\{0\} here, but its shape is f32\[4\]\{0\}"):
+        parse_hlo(f"{HEAD}  ROOT q = f32[4] negate(f32[5] p)\n}}")
+
+
+def test_verification_is_separate() -> None:
+    text = f"{HEAD}  ROOT q = f32[5] negate(p)\n}}"
+    assert parse_hlo(text, verify=False).entry_computation.find("q").shape == Shape.parse("f32[5]")
+    with pytest.raises(VerificationError, match=r"q \(negate\)"):
+        parse_hlo(text)
+
+
+def test_shapes_and_literals_alone() -> None:
+    assert parse_shape(" (s32[], f32[2,<=3]{0,1}) /* end */") == Shape.parse("(s32[], f32[2,<=3]{0,1})")
+    assert parse_shaped_literal("s32[2]{0} {1, -2}").array.tolist() == [1, -2]
+    assert parse_shaped_literal("(f32[] 1.5, pred[1]{0} {1})").elements[0].array == 1.5
+    with pytest.raises(ParseError, match="expected the end of the text after the shape"):
+        parse_shape("f32[2] x")
+
+
+ERRORS = [
+    # text, line, column, part of the message
+    ("", 1, 1, "expected a shape or an operation, found the end of the text"),
+    ("HloModule", 1, 10, "expected the name of the module"),
+    ("HloModule m, is_schedule=true\n", 1, 14, "a module has no attribute 'is_schedule'; did you mean 'is_scheduled'?"),
+    ("HloModule m, replica_count=1, replica_count=1\n", 1, 31, "module attribute 'replica_count' is given twice"),
+    ("HloModule m\nENTRY e {\n", 3, 1, "expected the name of an instruction, found the end of the text"),
+    ("HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n", 2, 9, "computation 'e' has no closing brace"),
+    ("HloModule m\nENTRY e { p = f32[4] parameter(0) }\nENTRY f { p = f32[4] parameter(0) }", 3, 1, "two ENTRY"),
+    ("HloModule m\nf { p = f32[] parameter(0) }\nf { p = f32[] parameter(0) }", 3, 1, "'f' is defined twice"),
+    ("HloModule m\nf { p = f32[] parameter(0) } junk", 2, 34, "expected '{', found the end of the text"),
+    ("HloModule m\nENTRY e () -> f32[5] { p = f32[4] parameter(0) }", 2, 15, "declared to return f32[5], but its root p"),
+    (HEAD + "  q = f32[4] subtrct(p, p)\n}", 4, 14, "unknown operation 'subtrct'; did you mean subtract"),
+    (HEAD + "  q = f32[4] negate(r)\n}", 4, 21, "instruction 'r' is not defined before this place"),
+    (HEAD + "  qq = f32[4] negate(p)\n  r = f32[4] negate(q)\n}", 5, 21, "did you mean 'qq'?"),
+    (HEAD + "  q = f32[4] negate(p, p)\n}", 4, 14, "negate takes 1 operand, given 2"),
+    (HEAD + "  q = f32[4] negate(p\n}", 5, 1, "expected ',' or ')' after operand 'p', found '}'"),
+    (HEAD + "  q = f32[4] reverse(p)\n}", 4, 14, "reverse needs the attribute 'dimensions', which is missing"),
+    (HEAD + "  q = f32[4] reverse(p), dimension={0}\n}", 4, 26, "no attribute 'dimension'; did you mean 'dimensions'?"),
+    (HEAD + "  q = f32[4] reverse(p), dimensions={0}, dimensions={0}\n}", 4, 42, "'dimensions' is given twice"),
+    (HEAD + "  q = f32[4] reverse(p), dimensions={0,x}\n}", 4, 37, "expected a braced list of integers"),
+    (HEAD + "  q = f32[4] reverse(p), dimensions={99999999999999999999999}\n}", 4, 38, "does not fit in 64 bits"),
+    (HEAD + "  q = f32[4] reverse(p),\n}", 5, 1, "expected an attribute such as dimensions={0}, found '}'"),
+    (HEAD + "  q = f32[4] map(p), dimensions={0}\n}", 4, 14, "map needs the attribute 'to_apply', which is missing"),
+    (HEAD + "  q = f32[4] call(p), to_apply=f\n}", 4, 32, "computation 'f' is not defined"),
+    (HEAD + "  p = f32[4] negate(p)\n}", 4, 3, "instruction 'p' is defined twice in this computation"),
+    (HEAD + "  ROOT a = f32[4] negate(p)\n  ROOT b = f32[4] negate(p)\n}", 5, 3, "two roots, the other is 'a'"),
+    (HEAD + "  %u2 = f32[4] negate(p)\n}", 4, 4, "'u2' cannot name an instruction; rename it to 'u2_'"),
+    (HEAD + "  __a = f32[4] negate(p)\n}", 4, 3, "rename it to 'a_a'"),
+    (HEAD + "  c = f32[2] constant({1, 2, 3})\n}", 4, 30, "expected 2 elements"),
+    (HEAD + "  c = constant(1)\n}", 4, 7, "the shape of a constant cannot be inferred; write it in front"),
+    (HEAD + "  q = reshape(p)\n}", 4, 7, "the result shape cannot be inferred"),
+    (HEAD + "  q = f32[4 negate(p)\n}", 4, 13, "expected"),
+    (HEAD + "  q = f32[4]{1,0} negate(p)\n}", 4, 13, "the shape has 1 dimensions, but its layout orders 2"),
+    (HEAD + "  q = f32[4] negate(p), sharding={devices=[3]<=[4]}\n}", 4, 51, "[3] has 3 tiles, given 4 devices"),
+    (HEAD + "  q = f32[4] negate(p), metadata={op_nam=\"x\"}\n}", 4, 42, "unknown metadata entry 'op_nam'"),
+    (HEAD + "  q = f32[4] negate(p), backend_config={\"a\":{}\n", 4, 40, "the dictionary opened here never ends"),
+    (HEAD + "  q = f32[4] negate(p), metadata={op_name=\"\\q\"}\n}", 4, 43, "malformed escape"),
+    (HEAD + "  q = f32[4] negate(p), control-predecessors={r}\n}", 4, 47, "instruction 'r' is not defined before"),
+    (HEAD + "  q = f32[4] negate-start(p)\n}", 4, 14, "the shape of async-start must be ((operands...), result"),
+    (HEAD + "  q = f32[4] negate-done(p)\n}", 4, 14, "operand 0 of async-done must be an async-start"),
+    ("f32[] add(x, y)", 1, 11, "give it a shape to make it a parameter"),
+    ("f32[] add(f32[] x, f32[] y) z", 1, 29, "a module begins with HloModule"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "column", "message"), ERRORS)
+def test_errors_point_at_their_place(text: str, line: int, column: int, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_hlo(text)
+    error = caught.value
+    assert message in error.message
+    assert (error.line, error.column) == (line, column)
+    assert error.source_line == (text.split("\n")[line - 1] if text else "")
+    assert str(error).splitlines()[-1] == " " * (column + 1) + "^"
+
+
+def test_errors_name_the_file() -> None:
+    with pytest.raises(ParseError, match=r"^model\.hlo:4:14: unknown operation"):
+        parse_hlo(f"{HEAD}  q = f32[4] foo(p)\n}}", filename="model.hlo")
