@@ -1,8 +1,8 @@
 """Time and memory of parsing, verifying and printing HLO text: `python benchmarks/text.py [instructions ...]`.
 
-The module is a chain of the operations that JAX programs are made of, with metadata, in XLA's long form. Prints one row a
-size: milliseconds of each step (best of three), microseconds an instruction, and kilobytes an instruction that the parsed
-module keeps.
+The module is a chain of operations that JAX programs are made of, with metadata, in the long form. Prints one row a
+size: milliseconds of each step (best of three), microseconds an instruction, and kilobytes an instruction that the
+parsed module keeps.
 """
 
 from __future__ import annotations

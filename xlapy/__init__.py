@@ -16,20 +16,41 @@ if TYPE_CHECKING:
     from xlapy.base.literal import Literal
     from xlapy.base.program_shape import ProgramShape
     from xlapy.base.shape import Shape
-    from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
+    from xlapy.builder import ResultAccuracy, XlaBuilder, XlaComputation, XlaOp
+    from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
+    from xlapy.builder.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
+    from xlapy.builder.padding import Padding
     from xlapy.hlo.module import Module
-    from xlapy.runtime import Client
-    from xlapy.text import parse_hlo
+    from xlapy.ops.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Precision
+    from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+    from xlapy.runtime import Buffer, Client, Executable
+    from xlapy.text import PrintOptions, parse_hlo
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Buffer",
     "Client",
+    "ComparisonDirection",
+    "ComparisonType",
+    "ConvDimensions",
+    "DotDimensionNumbers",
+    "Executable",
+    "GatherDimensionNumbers",
     "Layout",
     "Literal",
     "Module",
+    "Padding",
+    "PaddingConfig",
+    "PaddingDimension",
+    "Precision",
+    "PrecisionConfig",
     "PrimitiveType",
+    "PrintOptions",
     "ProgramShape",
+    "RaggedDotDimensionNumbers",
+    "ResultAccuracy",
+    "ScatterDimensionNumbers",
     "Shape",
     "XlaBuilder",
     "XlaComputation",
@@ -40,12 +61,28 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Buffer": "xlapy.runtime",
     "Client": "xlapy.runtime",
+    "ComparisonDirection": "xlapy.ops.elementwise",
+    "ComparisonType": "xlapy.ops.elementwise",
+    "ConvDimensions": "xlapy.ops.dimensions",
+    "DotDimensionNumbers": "xlapy.builder.contraction",
+    "Executable": "xlapy.runtime",
+    "GatherDimensionNumbers": "xlapy.builder.indexing",
     "Layout": "xlapy.base.layout",
     "Literal": "xlapy.base.literal",
     "Module": "xlapy.hlo.module",
+    "Padding": "xlapy.builder.padding",
+    "PaddingConfig": "xlapy.ops.dimensions",
+    "PaddingDimension": "xlapy.ops.dimensions",
+    "Precision": "xlapy.ops.dimensions",
+    "PrecisionConfig": "xlapy.builder.contraction",
     "PrimitiveType": "xlapy.base.element_types",
+    "PrintOptions": "xlapy.text",
     "ProgramShape": "xlapy.base.program_shape",
+    "RaggedDotDimensionNumbers": "xlapy.builder.contraction",
+    "ResultAccuracy": "xlapy.builder",
+    "ScatterDimensionNumbers": "xlapy.builder.indexing",
     "Shape": "xlapy.base.shape",
     "XlaBuilder": "xlapy.builder",
     "XlaComputation": "xlapy.builder",

@@ -89,16 +89,16 @@ class TestReduce:
         (x,) = parameters("f32[2,3]")
         ops.reduce(x, 0, binary("add"), [1, 0])
         assert listing(x.builder.build()) == (
-            "add (parameter.2: f32[], parameter.3: f32[]) -> f32[] {\n"
-            "  parameter.2 = f32[] parameter(0)\n"
-            "  parameter.3 = f32[] parameter(1)\n"
-            "  ROOT add.1 = f32[] add(parameter.2, parameter.3)\n"
+            "add (p0.1: f32[], p1: f32[]) -> f32[] {\n"
+            "  p0.1 = f32[] parameter(0)\n"
+            "  p1 = f32[] parameter(1)\n"
+            "  ROOT add = f32[] add(p0.1, p1)\n"
             "}\n"
             "\n"
-            "ENTRY test (parameter: f32[2,3]) -> f32[] {\n"
-            "  parameter = f32[2,3] parameter(0)\n"
+            "ENTRY test (p0: f32[2,3]) -> f32[] {\n"
+            "  p0 = f32[2,3] parameter(0)\n"
             "  constant = f32[] constant(0)\n"
-            "  ROOT reduce = f32[] reduce(parameter, constant), dimensions={1,0}, to_apply=add\n"
+            "  ROOT reduce = f32[] reduce(p0, constant), dimensions={1,0}, to_apply=add\n"
             "}"
         )
 
@@ -304,12 +304,13 @@ class TestScan:
         values, last = evaluate(ops.scan([], [start], body, 0, scan_dimension_size=4), np.int32(3))
         assert (values.tolist(), last) == ([3, 6, 12, 24], 48)
 
-    def test_without_carries(self) -> None:
+    @pytest.mark.parametrize("make", [ops.neg, lambda a: ops.tuple(a.builder, [-a])])
+    def test_without_carries_the_result_is_a_tuple_too(self, make: Callable[..., Any]) -> None:
         (x,) = parameters("f32[3]")
-        negated = computation("negated", ["f32[]"], ops.neg)
-        boxed = computation("boxed", ["f32[]"], lambda a: ops.tuple(a.builder, [-a]))
-        assert ops.scan(x, [], negated, 0).shape.brief == "f32[3]"
-        assert ops.scan(x, [], boxed, 0).shape.brief == "(f32[3])"
+        result = ops.scan(x, [], computation("negated", ["f32[]"], make), 0)
+        assert result.shape.brief == "(f32[3])"
+        (values,) = evaluate(result, np.float32([1, 2, 3]))
+        assert values.tolist() == [-1, -2, -3]
 
     def test_refusals(self) -> None:
         (x,) = parameters("f32[4]")

@@ -30,7 +30,7 @@ def braces(values: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """The dimension numbers that a gather and a scatter share; `many` are the gather's result, the scatter's updates."""
+    """The dimension numbers that a gather and a scatter share; `many` is the gather's result, and the updates."""
 
     operand: list[int]
     indices: list[int]

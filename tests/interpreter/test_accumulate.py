@@ -64,10 +64,10 @@ def test_as_one_update_after_the_other(t: str, dtype: Any, body: str, step: Step
 
 
 def test_the_last_update_stays_where_the_computation_returns_it():
-    last = parse_hlo("HloModule m\nENTRY f {\n a = s32[] parameter(0)\n ROOT b = s32[] parameter(1)\n}").entry_computation
-    (result,) = accumulate(
-        Context(), last, [np.zeros(3, np.int32)], np.array([2, 0, 2, 2]), [np.arange(1, 5, dtype=np.int32)]
-    )
+    text = "HloModule m\nENTRY f {\n a = s32[] parameter(0)\n ROOT b = s32[] parameter(1)\n}"
+    updates = np.arange(1, 5, dtype=np.int32)
+    last = parse_hlo(text).entry_computation
+    (result,) = accumulate(Context(), last, [np.zeros(3, np.int32)], np.array([2, 0, 2, 2]), [updates])
     assert result.tolist() == [2, 0, 4]
 
 

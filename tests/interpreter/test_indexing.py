@@ -225,7 +225,8 @@ def test_scatter_of_two_operands_keeps_the_best_and_its_place():
         }"""
     places = np.int32([0, 2, 0, 2, 0, 7])
     scores = np.float32([1, 5, 3, 5, 2, 9])
-    best, where = evaluate(text, np.zeros(3, np.float32), np.full(3, -1, np.int32), places, scores, np.arange(6, dtype=np.int32))
+    nothing = (np.zeros(3, np.float32), np.full(3, -1, np.int32))
+    best, where = evaluate(text, *nothing, places, scores, np.arange(6, dtype=np.int32))
     assert best.tolist() == [3, 0, 5]
     assert where.tolist() == [2, -1, 1]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import xlapy.ops as ops
+from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
 from xlapy.base.errors import ParseError, VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor
 from xlapy.text import parse_hlo, parse_shape, parse_shaped_literal, print_module
-from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
 
 HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
 
@@ -17,7 +17,12 @@ HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
 def test_header_and_annotations_are_kept() -> None:
     module = parse_hlo(REDUCE)
     config = module.config
-    assert (module.name, config.is_scheduled, config.replica_count, config.num_partitions) == ("reduce_rows", True, 2, 4)
+    assert (module.name, config.is_scheduled, config.replica_count, config.num_partitions) == (
+        "reduce_rows",
+        True,
+        2,
+        4,
+    )
     assert config.input_output_alias == (Alias((), 0, (), must=True),)
     assert config.buffer_donors == (BufferDonor(1, ()),)
     assert config.frontend_attributes == {"a": "x y", "j": '{"k": [1, {}]}'}
@@ -59,7 +64,8 @@ def test_missing_shapes_are_inferred() -> None:
 
 def test_names_are_made_unique_in_the_module() -> None:
     module = parse_hlo("HloModule m\na { x = f32[] parameter(0) }\nb { x = f32[] parameter(0) }\n"
-                       "ENTRY e { x = f32[] parameter(0)\n y = f32[] call(x), to_apply=a\n ROOT z = f32[] call(y), to_apply=b }")  # fmt: skip
+                       "ENTRY e { x = f32[] parameter(0)\n y = f32[] call(x), to_apply=a\n "
+                       "ROOT z = f32[] call(y), to_apply=b }")  # fmt: skip
     assert [i.name for i in module.instructions()] == ["x", "x.1", "x.2", "y", "z"]
 
 
@@ -120,7 +126,7 @@ def test_the_short_asynchronous_form_makes_a_computation() -> None:
     assert start.computations[0].execution_thread == start.async_execution_thread == "side"
     assert module.entry_computation.find("c").computations[0].root_instruction.to_apply is module.find("work")
     assert "negate-update(%s)" in print_module(module)
-    assert module.entry_computation.find("r").op is ops.ALL_REDUCE_START
+    assert module.entry_computation.find("f").operands[0].op is ops.ALL_REDUCE_START
 
 
 def test_stack_frames_keep_what_is_used() -> None:
@@ -172,7 +178,8 @@ ERRORS = [
     ("HloModule m\nENTRY e { p = f32[4] parameter(0) }\nENTRY f { p = f32[4] parameter(0) }", 3, 1, "two ENTRY"),
     ("HloModule m\nf { p = f32[] parameter(0) }\nf { p = f32[] parameter(0) }", 3, 1, "'f' is defined twice"),
     ("HloModule m\nf { p = f32[] parameter(0) } junk", 2, 34, "expected '{', found the end of the text"),
-    ("HloModule m\nENTRY e () -> f32[5] { p = f32[4] parameter(0) }", 2, 15, "declared to return f32[5], but its root p"),
+    ("HloModule m\nENTRY e () -> f32[5] { p = f32[4] parameter(0) }", 2, 15,
+     "declared to return f32[5], but its root p"),
     (HEAD + "  q = f32[4] subtrct(p, p)\n}", 4, 14, "unknown operation 'subtrct'; did you mean subtract"),
     (HEAD + "  q = f32[4] negate(r)\n}", 4, 21, "instruction 'r' is not defined before this place"),
     (HEAD + "  qq = f32[4] negate(p)\n  r = f32[4] negate(q)\n}", 5, 21, "did you mean 'qq'?"),

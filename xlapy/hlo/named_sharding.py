@@ -7,6 +7,7 @@ Source: the named (mesh based) shardings of HLO text.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,7 +15,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA
 from xlapy.ops.attributes import Reader
-from xlapy.ops.mesh import AxisRef, Mesh, check_axes, read_axes, read_axis, read_mesh
+from xlapy.ops.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
 
 Axes = tuple[AxisRef, ...]
 
@@ -113,11 +114,15 @@ def _read_unreduced(reader: Reader, mesh: Mesh) -> tuple[str, tuple[AxisRef, ...
 
 def _read_checked(reader: Reader, mesh: Mesh) -> tuple[AxisRef, ...]:
     axes = read_axes(reader, mesh)
+    _check(reader, mesh, axes)
+    return axes
+
+
+def _check(reader: Reader, mesh: Mesh, axes: Sequence[AxisRef]) -> None:
     try:
         check_axes(axes, mesh)
     except ShapeError as error:
         reader.fail(str(error))
-    return axes
 
 
 def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
@@ -144,11 +149,23 @@ def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
             reduction, axes[word[1]] = _read_unreduced(reader, mesh)
         else:
             axes[word[1]] = _read_checked(reader, mesh)
+    _check_disjoint(
+        reader, mesh, [axis for listed in (*(d.axes for d in dimensions), *axes.values()) for axis in listed]
+    )
     replicated, unreduced, manual = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
     form = NamedForm.DIMENSIONS if dimensions else _short_form(mesh, replicated, unreduced, manual)
     if form is not NamedForm.DIMENSIONS:
         return NamedSharding(mesh, form, reduction=reduction, metadata=metadata)
     return NamedSharding(mesh, form, tuple(dimensions), replicated, unreduced, manual, reduction, metadata)
+
+
+def _check_disjoint(reader: Reader, mesh: Mesh, axes: list[AxisRef]) -> None:
+    """Each part of the mesh may be used once in a sharding."""
+    for place, first in enumerate(axes):
+        for second in axes[place + 1 :]:
+            if not disjoint(first, second):
+                texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
+                reader.fail(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
 
 
 def _short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
@@ -174,6 +191,7 @@ def _read_dimension(reader: Reader, mesh: Mesh) -> DimensionSharding:
             closed = False
         else:
             axes.append(read_axis(reader, mesh))
+    _check(reader, mesh, axes)
     return DimensionSharding(tuple(axes), closed)
 
 

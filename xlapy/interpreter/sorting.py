@@ -77,7 +77,8 @@ def _merge_order(context: Context, comparator: Computation, rows: Sequence[Array
         source = _merge_runs(_comparison(context, comparator, current, rows), count, length, width)
         order = order[source]
         width *= 2
-    return order.reshape(count, length) - np.arange(count)[:, np.newaxis] * length
+    within_row: Array = order.reshape(count, length) % length
+    return within_row
 
 
 def _used(comparator: Computation) -> list[bool]:

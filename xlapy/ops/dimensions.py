@@ -345,7 +345,6 @@ class Precision(Enum):
     DEFAULT = "default"
     HIGH = "high"
     HIGHEST = "highest"
-    PACKED_NIBBLE = "packed_nibble"
 
 
 WINDOW = WindowKind()

@@ -170,7 +170,7 @@ def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
         reference.check(mesh)
     for i, first in enumerate(axes):
         for second in axes[i + 1 :]:
-            if not _disjoint(first, second):
+            if not disjoint(first, second):
                 texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
                 raise ShapeError(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
     for first, second in pairwise(axes):
@@ -178,7 +178,8 @@ def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
             raise ShapeError(f"adjacent axes {first.to_text(mesh)} and {second.to_text(mesh)} must be written as one")
 
 
-def _disjoint(a: AxisRef, b: AxisRef) -> bool:
+def disjoint(a: AxisRef, b: AxisRef) -> bool:
+    """Whether two references share no part of an axis and cut it in compatible places."""
     if a.axis != b.axis:
         return True
     if a.size is None or b.size is None:

@@ -1,0 +1,117 @@
+"""Shardings: text both ways, the canonical forms against XLA's, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests import peer
+from xlapy.base.errors import ParseError, ShapeError
+from xlapy.base.shape import Shape
+from xlapy.hlo.sharding import SHARDING, Sharding, ShardingKind
+from xlapy.hlo.tiles import TileAssignment
+from xlapy.ops.mesh import Iota
+from xlapy.text.reader import TextReader
+
+FORMS = [
+    "{replicated}", "{manual}", "{unknown}", "{unreduced}", "{maximal device=2}", "{devices=[2,4]<=[8]}",
+    "{devices=[2,2]0,1,2,3}", "{devices=[2,4]<=[4,2]T(1,0)}", "{devices=[1,2,4]<=[2,4]T(1,0) last_tile_dim_replicate}",
+    "{devices=[2,2,2]<=[8] last_tile_dims={manual}}", "{devices=[2,1,2,2]<=[8] last_tile_dims={replicated, manual}}",
+    "{devices=[1,1,2,4]<=[8] last_tile_dims={manual, manual}}",
+    "{devices=[2,1,1]<=[2] last_tile_dims={manual, replicated}}",
+    "{devices=[2,2,2]3,1,0,2,4,5,7,6 last_tile_dim_replicate}", "{devices=[1,4]<=[4] last_tile_dim_replicate}",
+    "{devices=[2,2,2,3]<=[24] last_tile_dims={replicated, manual}}", "{devices=[4,1]<=[4] last_tile_dim_replicate}",
+    "{devices=[3,2,2,2]<=[4,6]T(1,0) last_tile_dims={replicated, manual}}", "{devices=[2,3]<=[1,6]T(0,1)}",
+    "{unknown shard_like 0}", "{replicated shard_as 3 metadata={{op_name=\"a\"}, {op_name=\"b\"}}}",
+    "{devices=[2,1]<=[2] metadata={op_type=\"t\" op_name=\"a\"}}", "{}", "{{replicated}, {manual}}",
+    "{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}]}", "{mesh['x'=2,'y'=4], [{'0'}, {'y':(1)2}]}", "{mesh['x'=2], replicated}",
+    "{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'x'}, {}], replicated={'y'}}", "{mesh['x'=2], manual}",
+    "{mesh['a'=2,'b'=2], device_ids=(3,1,2,0), [{'a'}, {?}], manual={'b'}, metadata={op_name=\"x\"}}",
+    "{mesh['x'=2], unreduced}", "{mesh['x'=2], [], unreduced={'x'}}", "{maximal_mesh[device_id=3]}",
+    "{mesh[], [{},{}]}",
+]  # fmt: skip
+
+
+def read(text: str) -> Sharding:
+    return SHARDING.read(TextReader(text))
+
+
+def of_xla(text: str, shape: str = "f32[8,8]") -> str:
+    printed = peer.parse_and_print(f"HloModule m\nENTRY e {{ ROOT a = {shape} parameter(0), sharding={text} }}")
+    return next(line for line in printed.split("\n") if "sharding=" in line).partition("sharding=")[2]
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_text_is_xlas(text: str) -> None:
+    sharding = read(text)
+    assert str(sharding) == of_xla(text)
+    assert read(str(sharding)) == sharding
+
+
+def test_metadata_can_be_left_out() -> None:
+    assert read('{replicated shard_as 1 metadata={op_name="a"}}').to_text(metadata=False) == "{replicated shard_as 1}"
+
+
+@pytest.mark.parametrize("shape", ["(f32[2], (f32[2], s32[]))", "()", "(f32[1],f32[2],f32[3],f32[4],f32[5],f32[6])"])
+def test_one_sharding_for_a_tuple_means_one_a_leaf(shape: str) -> None:
+    assert str(read("{maximal device=1}").for_shape(Shape.parse(shape))) == of_xla("{maximal device=1}", shape)
+    listed = read("{{replicated}}")
+    assert listed.for_shape(Shape.parse(shape)) is listed
+
+
+def test_fields() -> None:
+    sharding = read("{devices=[2,1,2,2]<=[8] last_tile_dims={replicated, manual}}")
+    assert sharding.kind is ShardingKind.TILED
+    assert sharding.subgroup_types == ("manual", "replicated")
+    assert sharding.tiles is not None
+    assert sharding.tiles.device_ids() == (0, 2, 1, 3, 4, 6, 5, 7)
+
+
+@pytest.mark.parametrize("sizes", [(2, 6, 4), (3, 1, 8), (6, 4), (5, 7)])
+def test_transposing_tiles_moves_the_devices(sizes: tuple[int, ...]) -> None:
+    tiles = TileAssignment.make(sizes)
+    listed = TileAssignment.make(sizes, tiles.device_ids())
+    for perm in itertools.permutations(range(len(sizes))):
+        assert tiles.transpose(perm).device_ids() == listed.transpose(perm).device_ids()
+        assert isinstance(tiles.transpose(perm).devices, Iota)
+        again = tiles.transpose(perm).transpose([perm.index(d) for d in range(len(sizes))])
+        assert again == tiles
+
+
+def test_tiles_that_cut_a_factor_fall_back_to_a_list() -> None:
+    tiles = TileAssignment.make((2, 3), Iota.make((3, 2), (1, 0))).reshape((3, 2))
+    assert tiles.device_ids() == (0, 2, 4, 1, 3, 5)
+    assert tiles.transpose((1, 0)).devices == (0, 4, 3, 2, 1, 5)
+
+
+def test_tiles_and_devices_must_agree_in_number() -> None:
+    with pytest.raises(ShapeError, match=r"\[2,3\] has 6 tiles, given 4 devices"):
+        TileAssignment.make((2, 3), (0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{devices=[3]<=[4]}", "has 3 tiles, given 4 devices"),
+        ("{devices=[2,2]0,1,2}", "has 4 tiles, given 3 devices"),
+        ("{devices=[1]0}", "needs more than one device"),
+        ("{devices=[2,4]<=[4,2]}", r"T\("),
+        ("{devices=[2,4]<=[4,2]T(1,1)}", "not a permutation"),
+        ("{maximal}", "needs device="),
+        ("{replicated devices=[2]<=[2]}", "takes no devices"),
+        ("{shard_as 1}", "needs devices= or one of"),
+        ("{devices=[2]<=[2] last_tile_dims={manual, replicated}}", "2 subgroup types for 1 tile dimensions"),
+        ("{devices=[2,1]<=[2] last_tile_dims={bogus}}", "found 'bogus'"),
+        ("{bogus}", "expected replicated, manual"),
+        ("{mesh['x'=2], [{'z'}]}", "'z' is no axis"),
+        ("{mesh['x'=4], [{'x'}], replicated={'x':(1)2, 'x'}}", "overlap"),
+        ("{mesh['x'=2], [{'x'}, {'x'}]}", "'x' and 'x' of mesh.* overlap"),
+        ("{mesh['x'=2], [{'x'}], replicated={}, replicated={}}", "given twice"),
+        ("{mesh['x'=2], [{?, 'x'}]}", "nothing may follow"),
+        ("{{replicated}", "expected"),
+    ],
+)
+def test_refusals(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        read(text)

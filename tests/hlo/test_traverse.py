@@ -1,0 +1,103 @@
+"""Orders of instructions and computations, cycles, and depth without recursion."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import xlapy.ops  # noqa: F401  (defines the ops)
+from tests import peer
+from xlapy.hlo import edit
+from xlapy.hlo.traverse import ancestors, computation_post_order, find_call_cycle, find_cycle, post_order, print_order
+from xlapy.text import parse_hlo, print_module
+
+CALLS = """
+HloModule calls
+c { p = f32[] parameter(0) }
+b { p = f32[] parameter(0)  ROOT q = f32[] call(p), to_apply=c }
+a { p = f32[] parameter(0)  ROOT q = f32[] call(p), to_apply=b }
+unused { p = f32[] parameter(0)  ROOT q = f32[] call(p), to_apply=c }
+ENTRY e { p = f32[] parameter(0)  x = f32[] call(p), to_apply=c  y = f32[] call(x), to_apply=a
+  ROOT z = f32[] add(x, y) }
+"""
+
+
+def random_graph(rng: random.Random) -> str:
+    lines = ["i0 = f32[] parameter(0)"]
+    for number in range(1, 30):
+        left, right = rng.randrange(number), rng.randrange(number)
+        before = f", control-predecessors={{i{rng.randrange(number)}}}" if rng.random() < 0.3 else ""
+        lines.append(f"i{number} = f32[] add(i{left}, i{right}){before}")
+    return "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_post_order_is_the_order_in_which_xla_prints(seed: int) -> None:
+    text = random_graph(random.Random(seed))
+    module = parse_hlo(text)
+    assert print_module(module) == peer.parse_and_print(text)
+    seen = set()
+    for instruction in post_order(module.entry_computation):
+        assert seen.issuperset({*instruction.operands, *instruction.control_predecessors})
+        seen.add(instruction)
+    assert len(seen) == 30
+
+
+def test_callees_come_before_callers() -> None:
+    module = parse_hlo(CALLS)
+    assert [c.name for c in computation_post_order(module)] == ["c", "unused", "b", "a", "e"]
+    assert [c.name for c in print_order(module)] == ["c", "unused", "b", "a", "e"]
+    assert print_module(module) == peer.parse_and_print(CALLS)
+
+
+def test_a_true_post_order_where_xla_prints_another() -> None:
+    text = (
+        "HloModule m\ncond { s = (s32[]) parameter(0)\n ROOT r = pred[] constant(false) }\n"
+        "inner { ROOT s = (s32[]) parameter(0) }\n"
+        "outer { s = (s32[]) parameter(0)\n ROOT w = (s32[]) while(s), condition=cond, body=inner }\n"
+        "ENTRY e { s = (s32[]) parameter(0)\n ROOT w = (s32[]) while(s), condition=cond, body=outer }"
+    )
+    module = parse_hlo(text)
+    assert [c.name for c in print_order(module)] == ["inner", "outer", "cond", "e"]
+    order = [c.name for c in computation_post_order(module)]
+    assert order.index("cond") < order.index("outer") < order.index("e")
+
+
+def test_ancestors_follow_operands_and_control_edges() -> None:
+    module = parse_hlo("HloModule m\nENTRY e { a = f32[] parameter(0)\n b = f32[] negate(a)\n c = f32[] negate(a)\n"
+                       " d = f32[] negate(a)\n ROOT r = f32[] negate(c), control-predecessors={b} }")  # fmt: skip
+    found = ancestors([module.entry_computation.find("r")])
+    assert {i.name for i in found} == {"a", "b", "c", "r"}
+
+
+def test_cycles_are_found() -> None:
+    module = parse_hlo(
+        "HloModule m\nENTRY e { a = f32[] parameter(0)\n b = f32[] negate(a)\n ROOT c = f32[] negate(b) }"
+    )
+    entry = module.entry_computation
+    assert find_cycle(entry) == []
+    edit.set_operands(entry.find("b"), [entry.find("c")])
+    assert {i.name for i in find_cycle(entry)} == {"b", "c"}
+
+
+def test_call_cycles_are_found() -> None:
+    module = parse_hlo("HloModule m\nf { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=g }\n"
+                       "g { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=f }\n"
+                       "ENTRY e { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=f }",
+                       verify=False)  # fmt: skip
+    assert {c.name for c in find_call_cycle(module)} == {"f", "g"}
+    assert set(print_order(module)) == set(module.computations)
+    assert print_module(module).count("to_apply") == 3
+
+
+def test_depth_needs_no_recursion() -> None:
+    lines = [f"  a{i} = f32[] negate(a{i - 1})" for i in range(1, 20_000)]
+    module = parse_hlo("HloModule m\nENTRY e {\n  a0 = f32[] parameter(0)\n" + "\n".join(lines) + "\n}")
+    assert len(post_order(module.entry_computation)) == 20_000
+    calls = ["call0 { p = f32[] parameter(0) }"]
+    calls += [f"call{i} {{ p = f32[] parameter(0)\n "
+              f"ROOT q = f32[] call(p), to_apply=call{i - 1} }}" for i in range(1, 900)]  # fmt: skip
+    deep = parse_hlo("HloModule m\n" + "\n".join(calls))
+    assert [c.name for c in computation_post_order(deep)] == [f"call{i}" for i in range(900)]
+    assert print_order(deep) == computation_post_order(deep)

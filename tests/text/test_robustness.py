@@ -1,0 +1,134 @@
+"""Broken, hostile and huge texts: only our own errors come out, quickly; good texts are read in linear time."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+import xlapy.ops  # noqa: F401  (defines the ops)
+from tests.text.modules import MODULES
+from xlapy.base.errors import ParseError, XlaError
+from xlapy.hlo.verify import verify
+from xlapy.text import PrintOptions, parse_hlo, print_module
+
+HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
+PIECES = ["{", "}", "(", ")", "[", "]", ",", "=", '"', "%", "#", ":", "/*", "//", "<=", "?", "-", "0", "9" * 22,
+          "f32[", "ROOT ", "ENTRY ", "...",
+          "nan", "\\", "\n", "{}", "T(", "metadata={", "sharding={", "\u00e9", "\0"]  # fmt: skip
+
+
+def mutate(text: str, rng: random.Random) -> str:
+    """Removes, repeats, swaps or inserts a piece of the text, or cuts it off."""
+    at, other = rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)
+    action = rng.randrange(6)
+    if action == 0:
+        return text[:at] + text[at + rng.randrange(1, 6) :]
+    if action == 1:
+        return text[:at] + rng.choice(PIECES) + text[at:]
+    if action == 2:
+        return text[:at] + rng.choice(PIECES) + text[at + 1 :]
+    if action == 3:
+        return text[:at] + text[min(at, other) : min(at, other) + 30] + text[at:]
+    if action == 4:
+        return text[:at]
+    lines = text.split("\n")
+    first, second = rng.randrange(len(lines)), rng.randrange(len(lines))
+    lines[first], lines[second] = lines[second], lines[first]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_mutations_raise_nothing_but_our_errors(name: str) -> None:
+    rng = random.Random(name)
+    refused = 0
+    for _ in range(250):
+        text = MODULES[name]
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            text = mutate(text, rng)
+        try:
+            module = parse_hlo(text, verify=False)
+            print_module(module)
+            print_module(module, PrintOptions.canonical())
+            verify(module)
+        except XlaError:
+            refused += 1
+    assert 100 < refused < 250  # most mutations break the text, some do not
+
+
+HOSTILE = {
+    "instructions in instructions": (HEAD + "  r = f32[4] " + "negate(" * 5000 + "p", "nested deeper than 64"),
+    "computations in computations": (
+        HEAD + "  r = f32[4] " + "call(p), to_apply={ p = f32[4] parameter(0)\n q = f32[4] " * 3000,
+        "nested deeper than 64",
+    ),
+    "tuple shapes": (HEAD + "  r = " + "(" * 100_000, "nests deeper than 64"),
+    "tuple literals": (
+        HEAD + '  r = f32[4] custom-call(p), custom_call_target="f", literal=' + "(" * 5000 + ")" * 5000,
+        "64",
+    ),
+    "open braces": (HEAD + "  r = f32[4] copy(p), backend_config=" + "{" * 500_000, "never ends"),
+    "comment without end": (HEAD + "/*" * 1_000_000, "expected the name of an instruction"),
+    "many comments": (HEAD + "/**/" * 500_000, "has no closing brace"),
+    "one word": ("a" * 5_000_000, "expected a shape or an operation"),
+    "digits": (HEAD + "  r = f32[" + "9" * 1_000_000, "does not fit in 64 bits"),
+    "string without end": (HEAD + '  r = f32[4] copy(p), metadata={op_name="' + '\\"' * 500_000, "expected a string"),
+    "operands": (HEAD + "  r = f32[4] tuple(" + "q, " * 300_000, "instruction 'q' is not defined"),
+    "literal": (HEAD + "  r = f32[3] constant({" + "1," * 300_000 + "})", "expected 3 elements"),
+    "original value": (HEAD + "  r = f32[4] copy(p), origin={" + "(" * 200_000, "balanced parentheses"),
+    "zeros": ("\0" * 1_000_000, "expected a shape or an operation"),
+    "long numbers": (HEAD + f"  r = f32[4] pad(p, p), padding={'9' * 6000}_1", "does not fit in 64 bits"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_refused_quickly(name: str) -> None:
+    text, message = HOSTILE[name]
+    start = time.perf_counter()
+    with pytest.raises(ParseError) as caught:
+        parse_hlo(text)
+    assert message in caught.value.message
+    assert len(str(caught.value)) < 1000
+    assert time.perf_counter() - start < 3
+
+
+def test_garbage_is_refused_quickly() -> None:
+    rng = random.Random(5)
+    for head in ("", "HloModule m\n", HEAD, HEAD + "  r = f32[4] copy(p), sharding={"):
+        garbage = head + "".join(rng.choices('abc{}()[],=%"0123 \n', k=2_000_000))
+        start = time.perf_counter()
+        with pytest.raises(ParseError):
+            parse_hlo(garbage)
+        assert time.perf_counter() - start < 3
+
+
+def test_truncated_modules_are_refused() -> None:
+    text = MODULES["reduce"].rstrip()
+    for end in range(0, len(text) - 1, 7):
+        with pytest.raises(XlaError):
+            parse_hlo(text[:end])
+
+
+def chain(length: int) -> str:
+    lines = [
+        f'  a.{i} = f32[8]{{0}} add(a.{i - 1}, p), metadata={{op_name="add" source_line={i}}}' for i in range(1, length)
+    ]
+    return "HloModule m\nENTRY e {\n  p = f32[8] parameter(0)\n  a.0 = f32[8] negate(p)\n" + "\n".join(lines) + "\n}"
+
+
+def seconds(text: str) -> float:
+    start = time.perf_counter()
+    module = parse_hlo(text)
+    assert len(print_module(module)) > len(text)
+    return time.perf_counter() - start
+
+
+def test_ten_thousand_instructions_take_less_than_a_second() -> None:
+    assert min(seconds(chain(10_000)) for _ in range(3)) < 1.0
+
+
+def test_time_is_linear() -> None:
+    seconds(chain(2000))
+    small, large = min(seconds(chain(2000)) for _ in range(3)), min(seconds(chain(16_000)) for _ in range(2))
+    assert large < 8 * small * 3

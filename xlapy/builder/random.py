@@ -1,0 +1,76 @@
+"""Random numbers and stochastic rounding.
+
+Owns: the builder functions of `ops/random.py`. Must not know: how bits are generated.
+Source: RngNormal, RngUniform, RngBitGenerator of the specification; StochasticConvertType of xla_builder.h.
+
+Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.element_types import U1, U2, U4, U8, U16, U32, U64
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.builder.broadcasting import constant_of
+from xlapy.builder.builder import append, builder_of
+from xlapy.builder.elementwise import ElementType, element_type_of
+from xlapy.builder.op import Operand, XlaOp
+from xlapy.ops.random import (
+    RNG,
+    RNG_BIT_GENERATOR,
+    STOCHASTIC_CONVERT,
+    RandomAlgorithm,
+    RandomDistribution,
+    RngAttributes,
+    RngBitGeneratorAttributes,
+)
+
+_UNSIGNED = {element_type.bits: element_type for element_type in (U1, U2, U4, U8, U16, U32, U64)}
+
+
+def rng_normal(mu: Operand, sigma: Operand, shape: Shape) -> XlaOp:
+    """An array of `shape`, of floating-point elements, drawn from the normal distribution N(mu, sigma).
+
+    The mean `mu` and standard deviation `sigma` are scalars of its element type; at least one is an XlaOp.
+    """
+    return _rng(RandomDistribution.NORMAL, mu, sigma, shape)
+
+
+def rng_uniform(a: Operand, b: Operand, shape: Shape) -> XlaOp:
+    """An array of `shape` drawn uniformly from [a, b): floating-point numbers, integers or PRED.
+
+    The limits are scalars of its element type; at least one is an XlaOp. Without b > a any value may come.
+    """
+    return _rng(RandomDistribution.UNIFORM, a, b, shape)
+
+
+def _rng(distribution: RandomDistribution, first: Operand, second: Operand, shape: Shape) -> XlaOp:
+    builder = builder_of("rng", (first, second))
+    with builder.building("rng"):
+        scalars = [constant_of(builder, value, shape.element_type) for value in (first, second)]
+        return builder.append(RNG, scalars, RngAttributes.make(distribution=distribution), shape=shape)
+
+
+def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: XlaOp, shape: Shape) -> XlaOp:
+    """The tuple of the next state and an array of random bits, which depend on `initial_state` alone.
+
+    The bits have the sizes of `shape` and are unsigned integers as wide as its elements: f32[2] gives u32[2]. The state
+    is u64[2] for THREE_FRY, u64[2] or u64[3] for PHILOX; the next one has its shape.
+    """
+    with builder_of("rng-bit-generator", (initial_state,)).building("rng-bit-generator"):
+        element_type = _UNSIGNED.get(shape.element_type.bits) if shape.is_array else None
+        if element_type is None:
+            raise ShapeError(f"makes bits as wide as an unsigned integer type, given {shape.brief}")
+        attributes = RngBitGeneratorAttributes.make(algorithm=algorithm)
+        result = Shape.tuple((initial_state.shape, shape.with_element_type(element_type)))
+        return append(RNG_BIT_GENERATOR, (initial_state,), attributes, shape=result)
+
+
+def stochastic_convert_type(operand: XlaOp, random: XlaOp, new_element_type: ElementType) -> XlaOp:
+    """A floating-point array converted to another type, rounded up or down at random by how near either is.
+
+    `random` holds an unsigned integer, as wide as the operand's elements, for each of them.
+    """
+    with builder_of("stochastic-convert", (operand,)).building("stochastic-convert"):
+        shape = operand.shape.with_element_type(element_type_of(new_element_type))
+        return append(STOCHASTIC_CONVERT, (operand, random), shape=shape)

@@ -1,0 +1,145 @@
+"""Transfers to and from the host and other devices.
+
+Owns: the builder functions of `ops/transfer.py`. Must not know: who is at the other end.
+Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone of the specification; the forms WithToken, SendToHost and
+RecvFromHost of xla_builder.h.
+
+Tokens order transfers: each takes one and makes one. The forms without a token make their own; infeeds and outfeeds
+follow the last one of their kind in the builder, whose order is then the order of the calls. Every function raises
+`BuilderError` at the caller's line when the arguments do not fit.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.element_types import U32
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.builder import tuples
+from xlapy.builder.builder import XlaBuilder, append, builder_of
+from xlapy.builder.channels import Channel, ChannelType, transfer_number
+from xlapy.builder.control import create_token
+from xlapy.builder.op import XlaOp
+from xlapy.ops.requirements import agrees, require_arrays
+from xlapy.ops.transfer import (
+    INFEED,
+    OUTFEED,
+    RECV,
+    RECV_DONE,
+    SEND,
+    SEND_DONE,
+    ChannelAttributes,
+    InfeedAttributes,
+    OutfeedAttributes,
+)
+
+
+def _require_layout(what: str, shape: Shape) -> None:
+    for _, leaf in shape.leaves():
+        if leaf.is_array and leaf.layout is None:
+            raise ShapeError(f"{what} {shape.brief} needs a layout; with_default_layout() gives the row-major one")
+
+
+# -- infeed, outfeed
+
+
+def infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
+    """The next value that the host feeds in: an array, or a tuple of arrays, of exactly `shape`, its layout included.
+
+    `config` is handed to the back end. Infeeds of one builder take place in the order of the calls.
+    """
+    with builder.building("infeed"):
+        last = builder.last_of(INFEED)
+        token = create_token(builder) if last is None else tuples.get_tuple_element(last, 1)
+        return tuples.get_tuple_element(infeed_with_token(token, shape, config), 0)
+
+
+def infeed_with_token(token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
+    """The tuple of what the host feeds in, of `shape`, and a token that follows it."""
+    builder = builder_of("infeed", (token,))
+    with builder.building("infeed"):
+        _require_layout("shape", shape)
+        result = Shape.tuple((shape, Shape.token()))
+        return builder.append(INFEED, (token,), InfeedAttributes.make(infeed_config=config), shape=result)
+
+
+def outfeed(operand: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
+    """Feeds an array or a tuple of arrays out to the host, in the layout of `shape_with_layout`.
+
+    Outfeeds of one builder take place in the order of the calls. Returns the empty tuple, the result of a computation
+    that ends here.
+    """
+    builder = builder_of("outfeed", (operand,))
+    with builder.building("outfeed"):
+        outfeed_with_token(operand, builder.last_of(OUTFEED) or create_token(builder), shape_with_layout, outfeed_config)
+        return tuples.tuple(builder, ())
+
+
+def outfeed_with_token(
+    operand: XlaOp, token: XlaOp, shape_with_layout: Shape, outfeed_config: str = ""
+) -> XlaOp:
+    """The token that follows feeding the operand out to the host, in the layout of `shape_with_layout`."""
+    builder = builder_of("outfeed", (operand,))
+    with builder.building("outfeed"):
+        _require_layout("shape_with_layout", shape_with_layout)
+        attributes = OutfeedAttributes.make(outfeed_shape=shape_with_layout, outfeed_config=outfeed_config)
+        return builder.append(OUTFEED, (operand, token), attributes)
+
+
+# -- send, recv
+
+
+def _context(data: Shape) -> Shape:
+    """The shape of a transfer of `data` under way."""
+    return Shape.tuple((data, Shape.scalar(U32), Shape.token()))
+
+
+def send(operand: XlaOp, handle: Channel) -> XlaOp:
+    """Sends the operand to the `recv` of the same channel in another computation; returns a token that follows it."""
+    builder = builder_of("send", (operand,))
+    with builder.building("send"):
+        return send_with_token(operand, create_token(builder), handle)
+
+
+def send_with_token(operand: XlaOp, token: XlaOp, handle: Channel) -> XlaOp:
+    """The token that follows sending the operand on a device-to-device channel: a send and its send-done."""
+    with builder_of("send", (operand,)).building("send"):
+        number = transfer_number(handle, ChannelType.DEVICE_TO_DEVICE)
+        attributes = ChannelAttributes.make(channel_id=number)
+        return append(SEND_DONE, (append(SEND, (operand, token), attributes),), attributes)
+
+
+def recv(builder: XlaBuilder, shape: Shape, handle: Channel) -> XlaOp:
+    """The value, of `shape`, that the `send` of the same channel in another computation sends."""
+    with builder.building("recv"):
+        return tuples.get_tuple_element(recv_with_token(create_token(builder), shape, handle), 0)
+
+
+def recv_with_token(token: XlaOp, shape: Shape, handle: Channel) -> XlaOp:
+    """The tuple of the value, of `shape`, that comes on a device-to-device channel, and a token that follows it."""
+    with builder_of("recv", (token,)).building("recv"):
+        number = transfer_number(handle, ChannelType.DEVICE_TO_DEVICE)
+        attributes = ChannelAttributes.make(channel_id=number)
+        return append(RECV_DONE, (append(RECV, (token,), attributes, shape=_context(shape)),), attributes)
+
+
+def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle: Channel) -> XlaOp:
+    """The token that follows sending an array to the host, in the layout of `shape_with_layout`, its own shape else."""
+    with builder_of("send", (operand,)).building("send"):
+        require_arrays("send", (operand.shape,))
+        _require_layout("shape_with_layout", shape_with_layout)
+        if not agrees(operand.shape, shape_with_layout):
+            raise ShapeError(f"shape_with_layout is {shape_with_layout.brief}, the operand {operand.shape.brief}")
+        number = transfer_number(handle, ChannelType.DEVICE_TO_HOST)
+        attributes = ChannelAttributes.make(channel_id=number, is_host_transfer=True)
+        sent = append(SEND, (operand, token), attributes, shape=_context(shape_with_layout))
+        return append(SEND_DONE, (sent,), attributes)
+
+
+def recv_from_host(token: XlaOp, shape: Shape, handle: Channel) -> XlaOp:
+    """The tuple of the array, of `shape` with its layout, that the host sends, and a token that follows it."""
+    with builder_of("recv", (token,)).building("recv"):
+        require_arrays("recv", (shape,))
+        _require_layout("shape", shape)
+        number = transfer_number(handle, ChannelType.HOST_TO_DEVICE)
+        attributes = ChannelAttributes.make(channel_id=number, is_host_transfer=True)
+        return append(RECV_DONE, (append(RECV, (token,), attributes, shape=_context(shape)),), attributes)
