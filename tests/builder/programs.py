@@ -43,3 +43,10 @@ def listing(computation: XlaComputation) -> str:
     """The HLO text of the computations alone: no header, layouts, source lines or percent signs."""
     text = computation.as_hlo_text(print_metadata=False, print_percent=False, include_layout_in_shapes=False)
     return text.split("\n\n", 1)[1].strip()
+
+
+def instruction_texts(op: XlaOp) -> list[str]:
+    """The instructions of the computation with `op` as root, parameters aside, as HLO text without layouts."""
+    entry = listing(op.builder.build(op)).rpartition("ENTRY ")[2]
+    lines = [line.strip().removeprefix("ROOT ") for line in entry.splitlines()[1:-1]]
+    return [line for line in lines if " parameter(" not in line]

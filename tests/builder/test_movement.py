@@ -121,7 +121,7 @@ class TestReshape:
 
     def test_collapse_of_no_dimension(self) -> None:
         (x,) = parameters("f32[2,3]")
-        with pytest.raises(ShapeError, match=r"collapse: dimension 2 is no dimension of f32\[2,3\]"):
+        with pytest.raises(ShapeError, match=r"collapse: dimension 2 is out of bounds for f32\[2,3\]"):
             ops.collapse(x, [1, 2])
 
 
@@ -135,7 +135,7 @@ class TestPermuting:
     def test_rev(self) -> None:
         (x,) = parameters("f32[2,3,4]")
         np.testing.assert_array_equal(evaluate(ops.rev(x, [0, 2]), A), A[::-1, :, ::-1])
-        with pytest.raises(ShapeError, match=r"reverse: .*3 is no dimension of"):
+        with pytest.raises(ShapeError, match=r"reverse: dimension 3 is out of bounds for"):
             ops.rev(parameters("f32[2,3,4]")[0], [3])
 
     def test_shuffle(self) -> None:
@@ -162,7 +162,7 @@ class TestConcat:
             ops.concat_in_dim(x.builder, [x, y], 1)
         with pytest.raises(ShapeError, match=r"concatenate takes at least 1 operands, given 0"):
             ops.concat_in_dim(x.builder, [], 0)
-        with pytest.raises(ShapeError, match=r"concatenate: .*0 is no dimension of f32"):
+        with pytest.raises(ShapeError, match=r"concatenate: dimension 0 is out of bounds for f32"):
             ops.concat_in_dim(x.builder, [s, s], 0)
 
 
@@ -179,7 +179,7 @@ class TestSlice:
     def test_in_dim(self) -> None:
         (x,) = parameters("f32[2,3,4]")
         np.testing.assert_array_equal(evaluate(ops.slice_in_dim(x, 1, 4, 2, 2), A), A[:, :, 1:4:2])
-        with pytest.raises(ShapeError, match=r"slice: dimension -1 is no dimension"):
+        with pytest.raises(ShapeError, match=r"slice: dimension -1 is out of bounds"):
             ops.slice_in_dim(parameters("f32[2]")[0], 0, 1, 1, -1)
 
     @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ class TestPad:
         x, v = parameters("f32[1,3]", "f32[]")
         result = ops.pad_in_dim(x, v, 1, 1, -1)
         assert evaluate(result, np.float32([[1, 2, 3]]), np.float32(0)).tolist() == [[0, 1, 2]]
-        with pytest.raises(ShapeError, match=r"pad: dimension 2 is no dimension"):
+        with pytest.raises(ShapeError, match=r"pad: dimension 2 is out of bounds"):
             ops.pad_in_dim(*parameters("f32[1,3]", "f32[]"), 2, 1, 1)
 
     def test_refused(self) -> None:
@@ -282,11 +282,20 @@ class TestDimensionSizes:
         assert evaluate(ops.get_dimension_size(x, 1), np.zeros((4, 3), np.float32)) == 3
         assert opcodes(x) == ["constant"]
 
+    def test_removed(self) -> None:
+        (x,) = parameters("f32[<=4,<=3]{0,1}")
+        static = ops.remove_dynamic_dimension(x, 0)
+        assert static.shape == Shape.parse("f32[4,<=3]{0,1}")
+        assert static.instruction.op is ops.SET_DIMENSION_SIZE
+        assert static.instruction.operands[1].literal.array == 4
+        with pytest.raises(ShapeError, match=r"dimension 2 is .*f32\[<=4,<=3\]"):
+            ops.remove_dynamic_dimension(x, 2)
+
     def test_refused(self) -> None:
         x, n = parameters("f32[4,3]", "f32[]")
         with pytest.raises(ShapeError, match=r"takes a size of shape s32\[\], given f32\[\]"):
             ops.set_dimension_size(x, n, 0)
-        with pytest.raises(ShapeError, match=r"get-dimension-size: dimension 2 is no dimension of f32\[4,3\]"):
+        with pytest.raises(ShapeError, match=r"get-dimension-size: dimension 2 is out of bounds for f32\[4,3\]"):
             ops.get_dimension_size(x, 2)
 
 

@@ -65,6 +65,11 @@ def evaluate(build: Callable[..., xla.XlaOp], *values: Any) -> Any:
     return result
 
 
+def entry(*lines: str) -> str:
+    """The text of a module whose entry computation is these instructions."""
+    return "\n".join(["HloModule m", "ENTRY e {", *lines, "}"])
+
+
 def run(text: str, *values: Any) -> Any:
     """The value of a module of HLO text."""
     return _read(CLIENT.compile(text)(*values))

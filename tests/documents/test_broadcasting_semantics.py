@@ -123,7 +123,7 @@ class TestDegenerateDimensions:
         check(add(), (b, a), b + a)
 
     def test_incompatible(self) -> None:
-        with pytest.raises(ShapeError, match=r"dimension 2 of f32\[7,2,5\] has size 5 .* of size 6; they must be equal"):
+        with pytest.raises(ShapeError, match=r"dimension 2 of f32\[7,2,5\] has size 5 .* size 6; they must be equal"):
             shape(add(), "f32[7,2,5]", "f32[7,2,6]")
 
     def test_outer_operation(self) -> None:

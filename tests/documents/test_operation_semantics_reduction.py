@@ -53,7 +53,7 @@ class TestMap:
             shape(lambda x: ops.map([x], f, dimensions), "f32[2,3]")
 
     def test_operands_have_the_same_dimensions(self) -> None:
-        with pytest.raises(ShapeError, match=r"map: operand 1 is f32\[3\], an operand before it f32\[2\]; dimensions must be equal"):
+        with pytest.raises(ShapeError, match=r"map: operand 1 is f32\[3\], an operand before it f32\[2\]"):
             shape(lambda x, y: ops.map([x, y], ADD, [0]), "f32[2]", "f32[3]")
 
 
@@ -108,9 +108,9 @@ class TestReduce:
 
     @pytest.mark.parametrize(("shapes", "dimensions", "message"), [
         (("f32[2,3]", "f32[]"), [2], r"reduce: dimension 2 is out of bounds for f32\[2,3\]"),
-        (("f32[2,3]", "f32[]"), [1, 1], r"reduce: dimensions \[1, 1\] repeat one"),
-        (("f32[2,3]", "f32[1]"), [1], r"reduce.*f32\[1\]"),
-        (("s32[2,3]", "s32[]"), [1], r"reduce.*s32"),
+        (("f32[2,3]", "f32[]"), [1, 1], r"reduce: dimensions \[1, 1\] repeat a dimension"),
+        (("f32[2,3]", "f32[1]"), [1], r"reducer's result 0 is f32\[\], initial value 0 is f32\[1\]"),
+        (("s32[2,3]", "s32[]"), [1], r"reducer's result 0 is f32\[\], initial value 0 is s32\[\]"),
     ])  # fmt: skip
     def test_refusals(self, shapes: tuple[str, str], dimensions: list[int], message: str) -> None:
         with pytest.raises(ShapeError, match=message):
@@ -150,7 +150,7 @@ class TestVariadicReduce:
               (f32([[1, 2], [3, 4]]), s32([[5, 9], [8, 7]])), (f32([3, 7]), s32([9, 8])))  # fmt: skip
 
     def test_dimensions_are_equal(self) -> None:
-        with pytest.raises(ShapeError, match=r"reduce.*s32\[6\]"):
+        with pytest.raises(ShapeError, match=r"operand 1 is s32\[6\], operand 0 is f32\[5\]; dimensions must be equal"):
             shape(lambda v, k: ops.reduce([v, k], [0, 0], ARGMAX, [0]), "f32[5]", "s32[6]")
 
 
@@ -267,11 +267,11 @@ class TestSelectAndScatter:
         check(selected([3], [2], "SAME"), (f32([1, 5, 2, 3, 4]), f32([1, 10, 100]), f32(0)), f32([0, 11, 0, 0, 100]))
 
     def test_source_has_the_shape_of_the_windows(self) -> None:
-        with pytest.raises(ShapeError, match=r"select-and-scatter.*f32\[2,3\]"):
+        with pytest.raises(ShapeError, match=r"source is f32\[2,3\], the window takes f32\[2,2\] positions"):
             shape(selected([2, 3], [2, 3]), "f32[4,6]", "f32[2,3]", "f32[]")
 
     def test_select_gives_pred(self) -> None:
-        with pytest.raises(ShapeError, match="select-and-scatter.*pred"):
+        with pytest.raises(ShapeError, match=r"select returns pred\[\], it is .* -> f32"):
             shape(selected([2, 3], [2, 3], select=MAX), "f32[4,6]", "f32[2,2]", "f32[]")
 
 
@@ -321,12 +321,12 @@ class TestScan:
 
     def test_scan_dimension_sizes_agree(self) -> None:
         f = function(lambda x, y, c: ops.tuple(x.builder, [x + y, c]), "f32[]", "f32[]", "f32[]")
-        with pytest.raises(ShapeError, match=r"scan.*f32\[4\]"):
+        with pytest.raises(ShapeError, match=r"scan: operand 1 is f32\[4\], dimension 0 must have size 3"):
             shape(lambda x, y: ops.scan([x, y], [0.0], f, 0), "f32[3]", "f32[4]")
 
     def test_carries_keep_their_type(self) -> None:
         f = function(lambda x, c: ops.tuple(x.builder, [x, ops.convert_element_type(c, "s32")]), "f32[]", "f32[]")
-        with pytest.raises(ShapeError, match=r"scan.*s32\[\]"):
+        with pytest.raises(ShapeError, match=r"carry 0 enters the body as f32\[\] and leaves it as s32\[\]"):
             shape(lambda x: ops.scan([x], [0.0], f, 0), "f32[3]")
 
 

@@ -97,7 +97,7 @@ def test_depth_needs_no_recursion() -> None:
     assert len(post_order(module.entry_computation)) == 20_000
     calls = ["call0 { p = f32[] parameter(0) }"]
     calls += [f"call{i} {{ p = f32[] parameter(0)\n "
-              f"ROOT q = f32[] call(p), to_apply=call{i - 1} }}" for i in range(1, 900)]  # fmt: skip
+              f"ROOT q = f32[] call(p), to_apply=call{i - 1} }}" for i in range(1, 3000)]  # fmt: skip
     deep = parse_hlo("HloModule m\n" + "\n".join(calls))
-    assert [c.name for c in computation_post_order(deep)] == [f"call{i}" for i in range(900)]
+    assert [c.name for c in computation_post_order(deep)] == [f"call{i}" for i in range(3000)]
     assert print_order(deep) == computation_post_order(deep)

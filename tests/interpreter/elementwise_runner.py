@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tests import peer
+from tests.interpreter import instruction_runner
+from tests.interpreter.instruction_runner import Array
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.shape import Shape
-from xlapy.hlo import edit
-from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
 from xlapy.ops.registry import OpDef, lookup
-from xlapy.ops.sources import PARAMETER, ParameterAttributes
 
-Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
@@ -39,13 +36,12 @@ class Case:
             return shapes[0].with_element_type(self.target)
         return lookup(self.op).result_shape(shapes, self.attributes)
 
-    def text(self, name: str, operands: Sequence[str]) -> str:
-        written = [
-            f", {f.key}={f.kind.write(getattr(self.attributes, f.name))}"
-            for f in self.attributes.fields
-            if f.written(getattr(self.attributes, f.name))
-        ]
-        return f"{name} = {self.result_shape} {self.op}({', '.join(operands)}){''.join(written)}"
+    @property
+    def spelled(self) -> instruction_runner.Case:
+        """The same case in text."""
+        values = [(f, getattr(self.attributes, f.name)) for f in self.attributes.fields]
+        written = ", ".join(f"{f.key}={f.kind.write(value)}" for f, value in values if f.written(value))
+        return instruction_runner.Case(self.op, self.operands, str(self.result_shape), written)
 
 
 def evaluate(
@@ -53,13 +49,8 @@ def evaluate(
 ) -> Array:
     """The interpreter's value of one operation."""
     arrays = [np.asarray(operand) for operand in operands]
-    computation = edit.add_computation(Module("m"), "e", entry=True)
-    parameters = [
-        edit.create(computation, PARAMETER, attributes=ParameterAttributes.make(number=n), shape=Shape.of(array))
-        for n, array in enumerate(arrays)
-    ]
-    root = edit.create(computation, op, parameters, attributes, shape=shape)
-    edit.set_root(computation, root)
+    computation = instruction_runner.one_instruction(op, [Shape.of(array) for array in arrays], attributes, shape)
+    root = computation.root_instruction
     result = evaluate_computation(Context(), computation, arrays)
     assert isinstance(result, np.ndarray)
     assert result.dtype == root.shape.dtype and result.shape == root.shape.dimensions
@@ -72,15 +63,4 @@ def evaluate_case(case: Case) -> Array:
 
 def run_on_peer(cases: Sequence[Case], fast: bool = True) -> list[Array]:
     """The peer's value of every case, computed by one module."""
-    lines: list[str] = []
-    arguments: list[Array] = []
-    for number, case in enumerate(cases):
-        names = [f"p{len(arguments) + i}" for i in range(len(case.operands))]
-        for name, array in zip(names, case.operands, strict=True):
-            lines.append(f"{name} = {Shape.of(array)} parameter({len(arguments)})")
-            arguments.append(array)
-        lines.append(case.text(f"r{number}", names))
-    results = ", ".join(f"r{number}" for number in range(len(cases)))
-    shapes = ", ".join(str(case.result_shape) for case in cases)
-    body = "\n  ".join([*lines, f"ROOT result = ({shapes}) tuple({results})"])
-    return list(peer.run_hlo(f"HloModule m\n\nENTRY e {{\n  {body}\n}}", arguments, fast=fast))
+    return list(instruction_runner.evaluate_on_peer([case.spelled for case in cases], fast=fast))

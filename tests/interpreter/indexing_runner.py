@@ -1,23 +1,11 @@
-"""Random legal gathers and scatters, and runs of one instruction, for the tests of the indexing family."""
+"""Random legal gathers and scatters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-
-from xlapy.hlo.verify import verify
-from xlapy.interpreter import Context, evaluate_computation
-from xlapy.text import parse_hlo
-
-
-def evaluate(text: str, *arguments: Any) -> Any:
-    """Parses, verifies and runs a module on the interpreter."""
-    module = parse_hlo(text)
-    verify(module)
-    return evaluate_computation(Context(), module.entry_computation, [np.asarray(a) for a in arguments])
 
 
 def sizes(dimensions: Sequence[int]) -> str:

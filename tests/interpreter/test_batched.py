@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter import reduction_runner  # registers the rules
 from xlapy import ops
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.interpreter.batched import apply_scalars, monoid
 from xlapy.text import parse_hlo
-
-assert reduction_runner.NAMED
 
 HELPERS = """
 half {

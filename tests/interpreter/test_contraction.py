@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.products_runner import Array, Case, assert_like_peer, evaluate, typed
+from tests.interpreter.instruction_runner import Array, typed
+from tests.interpreter.products_runner import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PrimitiveType
 from xlapy.testing.random_values import random_array
 

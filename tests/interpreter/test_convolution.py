@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.products_runner import Array, Case, assert_like_peer, evaluate, evaluate_all, typed
+from tests.interpreter.instruction_runner import Array, evaluate_all, typed
+from tests.interpreter.products_runner import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape

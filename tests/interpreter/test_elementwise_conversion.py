@@ -10,8 +10,9 @@ import pytest
 
 from tests.interpreter.elementwise_runner import evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.rounding import round_to
 from xlapy.base.shape import Shape
-from xlapy.interpreter.elementwise_conversion import bitcast_array, convert_array, round_to
+from xlapy.interpreter.elementwise_conversion import bitcast_array, convert_array
 from xlapy.ops import elementwise as ops
 from xlapy.ops.elementwise import ReducePrecisionAttributes, bitcast_convert_shape
 from xlapy.testing.random_values import random_array

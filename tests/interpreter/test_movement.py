@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.movement_runner import evaluate, one_instruction
+from tests.interpreter.instruction_runner import one_instruction
+from tests.interpreter.movement_runner import evaluate
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -230,7 +231,7 @@ def test_dynamic_update_slice_examples_of_the_specification():
 
 def test_copy_of_a_tuple_is_the_tuple():
     shape = Shape.parse("(f32[2], s32[])")
-    computation = one_instruction(ops.COPY, [shape], None, {})
+    computation = one_instruction(ops.COPY, [shape], ops.COPY.attributes.make())
     value = (np.zeros(2, np.float32), np.array(3, np.int32))
     assert evaluate_computation(Context(), computation, [value]) is value
 
@@ -265,7 +266,9 @@ def test_bitcast_reinterprets_bytes():
 
 def test_get_dimension_size():
     assert evaluate(ops.GET_DIMENSION_SIZE, MATRIX, dimension=1) == np.int32(3)
-    computation = one_instruction(ops.GET_DIMENSION_SIZE, [Shape.parse("f32[<=2,3]")], None, {"dimension": 0})
+    computation = one_instruction(
+        ops.GET_DIMENSION_SIZE, [Shape.parse("f32[<=2,3]")], ops.DimensionAttributes.make(dimension=0)
+    )
     with pytest.raises(UnsupportedError, match=r"dimension 0 of f32\[<=2,3\] is dynamic"):
         evaluate_computation(Context(), computation, [MATRIX])
 

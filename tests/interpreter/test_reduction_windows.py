@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.reduction_runner import Case, evaluate, on_both_sides, typed
+from tests.interpreter.instruction_runner import Case, typed
+from tests.interpreter.reduction_runner import evaluate, on_both_sides
 from xlapy.base.element_types import PrimitiveType
 from xlapy.ops.dimensions import Window, WindowDimension
 from xlapy.ops.reduction import REDUCE_WINDOW

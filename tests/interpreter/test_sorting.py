@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.indexing_runner import evaluate
+from tests.interpreter.instruction_runner import run_text as evaluate
 from xlapy.interpreter import Context, sort_keys, sorting
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array

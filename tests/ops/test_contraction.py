@@ -17,7 +17,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.ops.contraction import (
-    _OVERFLOW_EXPONENT_AND_PRECISION,  # pyright: ignore[reportPrivateUsage]
+    _OVERFLOW_EXPONENT_AND_PRECISION,
     DOT,
     RAGGED_DOT,
     SCALED_DOT,

@@ -106,13 +106,13 @@ def test_gather_checks_the_declared_shape():
         ("f32[4,3]", "s32[5]", {"index_vector_dim": -1}, "index_vector_dim -1 must be in [0, 1] for indices s32[5]"),
         ("f32[4,3]", "s32[5]", {"offset_dims": (2,)}, "offset_dims [2] must be in [0, 2), the dimensions of"),
         ("f32[4,3]", "s32[5]", {"offset_dims": (1, 0)}, "offset_dims [1, 0] must be ascending"),
-        ("f32[4,3]", "s32[5]", {"offset_dims": (1, 1)}, "offset_dims [1, 1] repeats a dimension"),
+        ("f32[4,3]", "s32[5]", {"offset_dims": (1, 1)}, "offset_dims [1, 1] repeat a dimension"),
         ("f32[4,3]", "s32[5,2]", {}, "start_index_map [0] has 1 entries, the index vectors have 2"),
         ("f32[4,3]", "s32[5]", {"start_index_map": (2,)}, "start_index_map [2] must be in [0, 2)"),
-        ("f32[4,3]", "s32[5,2]", {"start_index_map": (0, 0)}, "start_index_map [0, 0] repeats a dimension"),
+        ("f32[4,3]", "s32[5,2]", {"start_index_map": (0, 0)}, "start_index_map [0, 0] repeat a dimension"),
         ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (2,)}, "collapsed_slice_dims [2] must be in [0, 2)"),
         ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (1, 0)}, "collapsed_slice_dims [1, 0] must be ascending"),
-        ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (0, 0)}, "collapsed_slice_dims [0, 0] repeats a dimension"),
+        ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (0, 0)}, "collapsed_slice_dims [0, 0] repeat a dimension"),
         ("f32[4,3]", "s32[5]", {"slice_sizes": (1,)}, "one slice size a dimension of f32[4,3], given [1]"),
         ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": ()}, "must have one entry a dimension of the operand f32[4,3]"),
         ("f32[4,3]", "s32[5]", {"slice_sizes": (1, 4)}, "slice size 4 of dimension 1 is not between 0 and the"),
@@ -150,7 +150,7 @@ def test_gather_refuses(operand: str, indices: str, changes: dict[str, Any], mes
         ),
         (
             "s32[7,7,1]", {"operand_batching_dims": (0, 1), "start_indices_batching_dims": (1, 1)},
-            "start_indices_batching_dims [1, 1] repeats a dimension",
+            "start_indices_batching_dims [1, 1] repeat a dimension",
         ),
     ],
 )  # fmt: skip
@@ -215,10 +215,10 @@ ONE = ["f32[4,3]", "s32[5]", "f32[5,3]"]
         (["f32[4,3]", "s32[5]", "f32[5]"], {}, "updates must have rank 2"),
         (ONE, {"update_window_dims": (2,)}, "update_window_dims [2] must be in [0, 2), the dimensions of the updates"),
         (["f32[4,3]", "s32[5]", "f32[5,3,1]"], {"update_window_dims": (2, 1)}, "[2, 1] must be ascending"),
-        (["f32[4,3]", "s32[5]", "f32[5,3,1]"], {"update_window_dims": (1, 1)}, "update_window_dims [1, 1] repeats"),
+        (["f32[4,3]", "s32[5]", "f32[5,3,1]"], {"update_window_dims": (1, 1)}, "update_window_dims [1, 1] repeat"),
         (ONE, {"inserted_window_dims": (2,)}, "inserted_window_dims [2] must be in [0, 2)"),
         (ONE, {"inserted_window_dims": (1, 0)}, "inserted_window_dims [1, 0] must be ascending"),
-        (ONE, {"inserted_window_dims": (0, 0)}, "inserted_window_dims [0, 0] repeats a dimension"),
+        (ONE, {"inserted_window_dims": (0, 0)}, "inserted_window_dims [0, 0] repeat a dimension"),
         (ONE, {"inserted_window_dims": ()}, "must have one entry a dimension of the operand f32[4,3]"),
         (
             ["f32[4,3]", "s32[5,2]", "f32[5,3]"], {},
@@ -227,7 +227,7 @@ ONE = ["f32[4,3]", "s32[5]", "f32[5,3]"]
         (ONE, {"scatter_dims_to_operand_dims": (2,)}, "scatter_dims_to_operand_dims [2] must be in [0, 2)"),
         (
             ["f32[4,3]", "s32[5,2]", "f32[5,3]"], {"scatter_dims_to_operand_dims": (1, 1)},
-            "scatter_dims_to_operand_dims [1, 1] repeats a dimension",
+            "scatter_dims_to_operand_dims [1, 1] repeat a dimension",
         ),
         (
             ["f32[4,3]", "s32[5]", "f32[5,4]"], {},

@@ -56,7 +56,7 @@ class TestReduce:
             (["(f32[4])", "f32[]"], [ADD], (0,), "reduce takes arrays, operand 0 is (f32[4])"),
             (["f32[4]", "f32[]"], [ADD], (1,), "reduce: dimension 1 is out of bounds for f32[4] of rank 1"),
             (["f32[4]", "f32[]"], [ADD], (-1,), "reduce: dimension -1 is out of bounds for f32[4] of rank 1"),
-            (["f32[4,2]", "f32[]"], [ADD], (0, 0), "reduce: dimensions [0, 0] repeat one"),
+            (["f32[4,2]", "f32[]"], [ADD], (0, 0), "reduce: dimensions [0, 0] repeat a dimension"),
             (
                 ["f32[4]", "s32[5]", "f32[]", "s32[]"], [ARGMAX], (0,),
                 "reduce: operand 1 is s32[5], operand 0 is f32[4]; dimensions must be equal",

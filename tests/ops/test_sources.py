@@ -79,11 +79,11 @@ def test_iota_makes_every_numeric_type(element_type):
 
 
 def test_iota_dimension_is_a_dimension():
-    with refuses("iota_dimension 2 is no dimension of s32[2,3], which has rank 2"):
+    with refuses("iota: iota_dimension 2 is out of bounds for s32[2,3] of rank 2"):
         ops.IOTA.verify(shape("s32[2,3]"), (), ops.IotaAttributes.make(iota_dimension=2))
-    with refuses("iota_dimension -1 is no dimension of s32[2,3], which has rank 2"):
+    with refuses("iota: iota_dimension -1 is out of bounds for s32[2,3] of rank 2"):
         ops.IOTA.verify(shape("s32[2,3]"), (), ops.IotaAttributes.make(iota_dimension=-1))
-    with refuses("iota_dimension 0 is no dimension of s32[], which has rank 0"):
+    with refuses("iota: iota_dimension 0 is out of bounds for s32[] of rank 0"):
         ops.IOTA.verify(shape("s32[]"), (), ops.IotaAttributes.make(iota_dimension=0))
 
 

@@ -9,7 +9,7 @@ from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
 from xlapy.base.errors import ParseError, VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor
-from xlapy.text import parse_hlo, parse_shape, parse_shaped_literal, print_module
+from xlapy.text import parse_hlo, print_module
 
 HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
 
@@ -157,14 +157,6 @@ def test_verification_is_separate() -> None:
     assert parse_hlo(text, verify=False).entry_computation.find("q").shape == Shape.parse("f32[5]")
     with pytest.raises(VerificationError, match=r"q \(negate\)"):
         parse_hlo(text)
-
-
-def test_shapes_and_literals_alone() -> None:
-    assert parse_shape(" (s32[], f32[2,<=3]{0,1}) /* end */") == Shape.parse("(s32[], f32[2,<=3]{0,1})")
-    assert parse_shaped_literal("s32[2]{0} {1, -2}").array.tolist() == [1, -2]
-    assert parse_shaped_literal("(f32[] 1.5, pred[1]{0} {1})").elements[0].array == 1.5
-    with pytest.raises(ParseError, match="expected the end of the text after the shape"):
-        parse_shape("f32[2] x")
 
 
 ERRORS = [

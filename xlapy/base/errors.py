@@ -6,10 +6,14 @@ Owns the classes and the caret picture; knows no types, shapes or instructions.
 from __future__ import annotations
 
 _WINDOW = 160  # longest piece of a source line shown in a message, in columns
+_LONGEST = 2000  # characters of a message; what names a hostile text can hold do not fit on a screen
 
 
 class XlaError(Exception):
-    """Base of every error raised for a user's program, data or options."""
+    """Base of every error raised for a user's program, data or options. Very long messages lose their middle."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shortened(message))
 
 
 class ShapeError(XlaError):
@@ -54,6 +58,7 @@ class ParseError(XlaError):
         source_line: str = "",
         filename: str | None = None,
     ) -> None:
+        message = _shortened(message)
         self.message = message
         self.offset = offset
         self.line = line
@@ -83,6 +88,13 @@ class ParseError(XlaError):
             source_line=source_line,
             filename=filename,
         )
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= _LONGEST:
+        return message
+    half = _LONGEST // 2
+    return f"{message[:half]} ... [{len(message) - 2 * half} characters left out] ... {message[-half:]}"
 
 
 def _restore_parse_error(

@@ -56,7 +56,8 @@ TABLE: tuple[Flag, ...] = (
         "Directory for the module before and after each stage; empty: none.",
         "xla_dump_to",
     ),
-    Flag("failure_dir", str, "", "Directory for folders that reproduce a failed run; empty: none is written."),
+    Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),
+    Flag("rng_seed", int, 0, "Seed of rng. Every run begins at it anew: the same seed gives the same numbers."),
 )
 """Every flag there is."""
 

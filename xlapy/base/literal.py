@@ -5,6 +5,7 @@ Owns `Literal`; knows shapes and how elements print, nothing of instructions. `l
 
 from __future__ import annotations
 
+import math
 import sys
 from builtins import tuple as _tuple  # inside the class, `tuple` is Literal.tuple
 from collections.abc import Iterable
@@ -13,12 +14,25 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from xlapy.base.element_types import C64, F32, PRED, S32, PrimitiveType
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal_text import Array, array_text
 from xlapy.base.shape import Shape
 
 _set = object.__setattr__
 Literals: TypeAlias = "tuple[Literal, ...]"
+
+
+MAX_RANK = 64
+"""The most dimensions of a NumPy array."""
+
+
+def check_holdable(shape: Shape) -> None:
+    """Raises `ShapeError` for the shape of an array that NumPy cannot have: dimensions without limit on their number,
+    or sizes that beside a zero multiply to more than 64 bits."""
+    if shape.rank > MAX_RANK:
+        raise ShapeError(f"{shape.brief} has {shape.rank} dimensions; a value has at most {MAX_RANK}")
+    if not shape.size and math.prod(d for d in shape.dimensions if d) * shape.dtype.itemsize >= 2**63:
+        raise ShapeError(f"{shape.brief} has no elements, but its other sizes multiply to more than 64 bits hold")
 
 
 class Literal:

@@ -21,14 +21,15 @@ from typing import Any, NoReturn, cast
 import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, PrimitiveType
 from xlapy.base.errors import ParseError
-from xlapy.base.literal import Literal
+from xlapy.base.literal import Literal, check_holdable
 from xlapy.base.literal_text import MANTISSA_BITS, Array
+from xlapy.base.rounding import round_to
 from xlapy.base.scanner import Scanner
 from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, scan_shape
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n\r]*", re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n\r]*", re.DOTALL)
 _TOKEN = re.compile(
     r"[ \t\r\n,]*(?:(?P<mark>[{}()]|\.\.\.)"
     r"|(?P<nan>-?nan)(?![\w.(])"
@@ -137,6 +138,7 @@ class _Reader:
         return True
 
     def array(self, shape: Shape) -> Literal:
+        check_holdable(shape)
         start = self.offset
         end = self._closing_brace(shape)
         if end is not None:
@@ -334,7 +336,7 @@ class _ArrayReader:
         if math.isinf(value):
             self._out_of_range(word, start, "it does not even fit in a 64-bit number")
         with np.errstate(all="ignore"):
-            fits = np.isfinite(round_to(np.array([value]), part).astype(np.float64))[0]
+            fits = np.isfinite(_rounded(np.array([value]), part).astype(np.float64))[0]
         if not fits:
             self._out_of_range(word, start, _interval(part))
         return value
@@ -363,7 +365,7 @@ class _ArrayReader:
             values = np.array(self.values, np.complex128).view(np.float64)
         else:
             values = np.array(self.values, np.float64)
-        flat = round_to(values, part)
+        flat = _rounded(values, part)
         bits = MANTISSA_BITS.get(part)
         if bits is not None and self.payloads:
             _write_payloads(flat, bits, self.payloads)
@@ -392,26 +394,16 @@ def _interval(element_type: PrimitiveType) -> str:
     return f"[{float(info.min):g}, {float(info.max):g}]"
 
 
-def round_to(values: Array, element_type: PrimitiveType) -> Array:
-    """Float64 values as `element_type`, rounded as XLA rounds a constant: F16 and BF16 pass through F32.
-
-    The types of 8 bits and less are rounded once: F32 on the way is made odd where inexact, so that the second
-    rounding sees on which side of a tie the value was.
-    """
+def _rounded(values: Array, element_type: PrimitiveType) -> Array:
+    """Float64 values as `element_type`, rounded as XLA rounds a constant: F16 and BF16 pass through F32."""
+    dtype = np.dtype(element_type.dtype)
     with np.errstate(all="ignore"):
-        if element_type in (F32, F64):
-            return values.astype(element_type.dtype)
-        single = values.astype(np.float32)
-        if element_type not in (F16, BF16):
-            exact = single.astype(np.float64)
-            inexact = (exact != values) & np.isfinite(single)
-            bits = single.view(np.uint32)
-            bits[inexact & (np.abs(exact) > np.abs(values))] -= 1
-            bits[inexact] |= 1
-            if element_type is F8E8M0FNU:
-                # The cast rounds up what lies just above the smallest number, 2**-127, its own printed text too.
-                single[(values > 0) & (values < 1.5 * 2.0**-127)] = 2.0**-127
-        return single.astype(element_type.dtype)
+        if element_type in (F16, BF16):
+            return values.astype(np.float32).astype(dtype)
+        if element_type is F8E8M0FNU:
+            # The cast rounds up what lies just above the smallest number, 2**-127, its own printed text too.
+            values = np.where((values > 0) & (values < 1.5 * 2.0**-127), 2.0**-127, values)
+        return round_to(values, dtype)
 
 
 # -- many plain numbers at once
@@ -423,6 +415,8 @@ def _read_plain(text: str, shape: Shape) -> Array | None:
     Whatever is refused here is read again element by element, so this only ever has to be right, never complete.
     """
     element_type = shape.element_type
+    if len(text) < 2 * shape.size:  # too few characters; the skeleton of a huge shape would not fit in memory
+        return None
     try:
         data = text.encode("ascii")
     except UnicodeEncodeError:
@@ -466,6 +460,6 @@ def _plain_floats(parts: list[bytes], data: bytes, element_type: PrimitiveType) 
     values = np.array(list(map(float, parts)), np.float64)
     if np.isnan(values).any() or np.count_nonzero(np.isinf(values)) != data.count(b"inf"):
         return None
-    flat = round_to(values, element_type.component_type)
+    flat = _rounded(values, element_type.component_type)
     overflowed = np.isfinite(values) & ~np.isfinite(flat.astype(np.float64))
     return None if overflowed.any() else flat

@@ -6,10 +6,9 @@ Source: docs/shapes.md of XLA; text form as XLA's parser and printer have it.
 
 from __future__ import annotations
 
-import math
 import re
 from builtins import tuple as _tuple  # inside the class, `tuple` is Shape.tuple
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from operator import index
 from typing import Any, Final, TypeAlias, cast
@@ -412,13 +411,26 @@ def _element_count(element_type: PrimitiveType, sizes: Ints, dynamic: Bools) -> 
             raise ShapeError(f"{element_type}{list(sizes)}: dimension {number} has the size {size}")
     if unbounded:
         return -1
-    count = math.prod(sizes)
+    count = bounded_product(sizes)
     if count * max(element_type.byte_size, 1) > _INT64_MAX:
+        shown = f"{count} elements" if count <= _INT64_MAX else "more than 2**63 elements"
         raise ShapeError(
-            f"{element_type}{list(sizes)}: {count} elements of {element_type.byte_size} bytes "
-            f"do not fit in a 64-bit byte count"
+            f"{element_type}{list(sizes)}: {shown} of {element_type.byte_size} bytes do not fit in a 64-bit byte count"
         )
     return count
+
+
+def bounded_product(sizes: Sequence[int]) -> int:
+    """The product of sizes >= 0, or some number above 2**63 - 1 if it is larger than that: never a number so long that
+    a text of many sizes could keep the machine busy with it."""
+    if 0 in sizes:
+        return 0
+    product = 1
+    for size in sizes:
+        product *= size
+        if product > _INT64_MAX:
+            break
+    return product
 
 
 def _parts_agree(left: Shape, right: Shape, agree: Callable[[Shape, Shape], bool]) -> bool:
@@ -464,7 +476,8 @@ A brace opens a layout only when an integer or a colon follows, as in XLA. Put a
 
 _PLAIN = re.compile(rf"({_TYPE_PATTERN})\[((?:\d+(?:,\d+)*)?)\](?:\{{(\d+(?:,\d+)*)\}})?")
 _TYPE = re.compile(rf"(?:{_TYPE_PATTERN})(?![\w.\-])")
-_LAYOUT_STARTS = re.compile(r"\{(?:[ \t\r\n]+|/\*.*?\*/)*[-\d:]", re.DOTALL)
+_LAYOUT_AHEAD = re.compile(r"[ \t\r\n]*+[{/]")
+_LAYOUT_STARTS = re.compile(r"\{(?:[ \t\r\n]++|/\*.*?\*/)*+[-\d:]", re.DOTALL)
 
 
 def shape_from_token(text: str) -> Shape:
@@ -507,10 +520,17 @@ def _scan_shape(scanner: Scanner, depth: int) -> Shape:
         return _guard(scanner, start, lambda: Shape.buffer(inner))
     if scanner.accept("("):
         return _scan_tuple(scanner, depth, start)
+    known = _PLAIN.match(scanner.text, scanner.skip())
+    if known is not None and known[0] in _TOKENS_OF_TEXT and not _LAYOUT_AHEAD.match(scanner.text, known.end()):
+        scanner.offset = known.end()
+        return _TOKENS_OF_TEXT[known[0]]
     word = scanner.match(_TYPE)
     if word is None:
         scanner.fail(f"expected a shape, found {scanner.shown()}")
-    return _scan_array(scanner, _TYPE_WORDS[word], start)
+    found = _scan_array(scanner, _TYPE_WORDS[word], start)
+    if scanner.offset - start < 64:
+        _remember(_TOKENS_OF_TEXT, scanner.text[start : scanner.offset], found)
+    return found
 
 
 _BUFFER = re.compile(r"b\s*\(")

@@ -129,6 +129,11 @@ class XlaBuilder:
         found = place < len(parameters) and parameters[place].attributes.number == number
         return parameters[place].shape if found else None
 
+    def last_of(self, op: OpDef) -> XlaOp | None:
+        """The latest use of an op in the computation; None if there is none yet."""
+        found = next((i for i in reversed(self._computation.instructions) if i.op is op), None)
+        return None if found is None else XlaOp(self, found)
+
     def building(self, name: str) -> Transaction:
         """`with builder.building("add"):` around a call of several steps: all of them happen, or none.
 
@@ -151,7 +156,7 @@ class XlaBuilder:
             fail(name, f"builder {self.name} is finished; no op can be added after build()")
 
     def _check_owned(self, name: str, operand: XlaOp) -> None:
-        if not isinstance(operand, XlaOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(operand, XlaOp):
             fail(name, f"takes XlaOps, given {type(operand).__name__} {operand!r}; ops.constant makes one of a value")
         if operand.builder is not self:
             fail(
@@ -194,21 +199,21 @@ class Transaction:
         self.name = name
 
     def __enter__(self) -> None:
-        self.length = len(self.builder._computation)  # pyright: ignore[reportPrivateUsage]
-        self.last = self.builder._last  # pyright: ignore[reportPrivateUsage]
+        self.length = len(self.builder._computation)
+        self.last = self.builder._last
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None:
             return
-        self.builder._undo(self.length, self.last)  # pyright: ignore[reportPrivateUsage]
+        self.builder._undo(self.length, self.last)
         if isinstance(error, ShapeError | InvalidArgumentError) and not isinstance(error, BuilderError):
             raise as_builder_error(self.name, error) from None
 
 
 def _check_computation(name: str, computation: XlaComputation) -> None:
-    if not isinstance(computation, XlaComputation):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(computation, XlaComputation):
         fail(name, f"calls an XlaComputation, given {type(computation).__name__}; build() makes one")
 
 

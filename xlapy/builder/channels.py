@@ -37,7 +37,10 @@ def channel_number(channel: Channel | None) -> int | None:
     """The number of a channel, None without one. Raises InvalidArgumentError below 1, which proto reads as none."""
     if channel is None:
         return None
-    number = channel.handle if isinstance(channel, ChannelHandle) else channel
+    return _checked(channel.handle if isinstance(channel, ChannelHandle) else channel)
+
+
+def _checked(number: int) -> int:
     if number < 1:
         raise InvalidArgumentError(f"channel numbers count from 1, given {number}")
     return number
@@ -45,8 +48,7 @@ def channel_number(channel: Channel | None) -> int | None:
 
 def transfer_number(channel: Channel, needed: ChannelType) -> int:
     """The number of the channel of a transfer. Raises InvalidArgumentError if it joins other ends than `needed`."""
-    if isinstance(channel, ChannelHandle) and channel.type is not needed:
-        raise InvalidArgumentError(f"takes a {needed.value} channel, given {channel.type.value} channel {channel.handle}")
-    number = channel_number(channel)
-    assert number is not None
-    return number
+    handle = channel if isinstance(channel, ChannelHandle) else ChannelHandle(channel, needed)
+    if handle.type is not needed:
+        raise InvalidArgumentError(f"takes a {needed.value} channel, channel {handle.handle} is {handle.type.value}")
+    return _checked(handle.handle)

@@ -1,6 +1,7 @@
 """Control flow: calls, loops, branches, and the order of what has no data in common.
 
-Owns: the builder functions of `ops/control.py`. Source: Call, CompositeCall, While, Conditional, OptimizationBarrier,
+Owns: the builder functions of `ops/control.py`. Must not know: how they are evaluated.
+Source: Call, CompositeCall, While, Conditional, OptimizationBarrier,
 AfterAll, AddDependency of the specification.
 """
 

@@ -48,46 +48,22 @@ def conv(
 ) -> XlaOp:
     """A convolution with default dimension numbers: input and result `[batch, feature, *spatial]`, kernel
     `[output feature, input feature, *spatial]`.
-    """  # fmt: skip
+    """
     return conv_general(
-        lhs, rhs, window_strides, padding, None, feature_group_count, batch_group_count,
-        precision_config, preferred_element_type,
-    )  # fmt: skip
-
-
-def conv_with_general_padding(
-    lhs: Operand,
-    rhs: Operand,
-    window_strides: Sequence[int],
-    padding: PaddingLike,
-    feature_group_count: int = 1,
-    batch_group_count: int = 1,
-    precision_config: PrecisionConfig | None = None,
-    preferred_element_type: ElementType | None = None,
-) -> XlaOp:
-    """`conv`, usually with the padding given as pairs."""
-    return conv(
-        lhs, rhs, window_strides, padding, feature_group_count, batch_group_count, precision_config,
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        None,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
         preferred_element_type,
-    )  # fmt: skip
+    )
 
 
-def conv_with_general_dimensions(
-    lhs: Operand,
-    rhs: Operand,
-    window_strides: Sequence[int],
-    padding: PaddingLike,
-    dimension_numbers: DimensionNumbers,
-    feature_group_count: int = 1,
-    batch_group_count: int = 1,
-    precision_config: PrecisionConfig | None = None,
-    preferred_element_type: ElementType | None = None,
-) -> XlaOp:
-    """`conv` with the dimension numbers given."""
-    return conv_general(
-        lhs, rhs, window_strides, padding, dimension_numbers, feature_group_count, batch_group_count,
-        precision_config, preferred_element_type,
-    )  # fmt: skip
+conv_with_general_padding = conv
+"""XLA's name of `conv` where the padding is given as pairs, which `conv` takes too."""
 
 
 def conv_general(
@@ -103,9 +79,22 @@ def conv_general(
 ) -> XlaOp:
     """`conv` with padding and dimension numbers given."""
     return conv_general_dilated(
-        lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count, batch_group_count,
-        precision_config, preferred_element_type,
-    )  # fmt: skip
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        (),
+        (),
+        dimension_numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        preferred_element_type,
+    )
+
+
+conv_with_general_dimensions = conv_general
+"""XLA's name of `conv_general` where the padding is given by name, which `conv_general` takes too."""
 
 
 def conv_general_dilated(
@@ -131,9 +120,18 @@ def conv_general_dilated(
     with builder.building("convolution"):
         left, right = constants_like(builder, lhs, rhs)
         attributes = _attributes(
-            left, right, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-            batch_group_count, precision_config, window_reversal,
-        )  # fmt: skip
+            left,
+            right,
+            window_strides,
+            padding,
+            lhs_dilation,
+            rhs_dilation,
+            dimension_numbers,
+            feature_group_count,
+            batch_group_count,
+            precision_config,
+            window_reversal,
+        )
         return append_typed(CONVOLUTION, (left, right), attributes, preferred_element_type)
 
 
@@ -209,9 +207,19 @@ def dynamic_conv_forward(
     algorithm.
     """
     return _dynamic_conv(
-        "DynamicConvolutionForward", (lhs, rhs), window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
-        feature_group_count, batch_group_count, precision_config, padding_type, preferred_element_type,
-    )  # fmt: skip
+        "DynamicConvolutionForward",
+        (lhs, rhs),
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        dimension_numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        padding_type,
+        preferred_element_type,
+    )
 
 
 def dynamic_conv_input_grad(
@@ -234,10 +242,19 @@ def dynamic_conv_input_grad(
     A custom call of "DynamicConvolutionInputGrad"; lhs is the gradient of the result, rhs the kernel.
     """
     return _dynamic_conv(
-        "DynamicConvolutionInputGrad", (input_sizes, lhs, rhs), window_strides, padding, lhs_dilation, rhs_dilation,
-        dimension_numbers, feature_group_count, batch_group_count, precision_config, padding_type,
+        "DynamicConvolutionInputGrad",
+        (input_sizes, lhs, rhs),
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        dimension_numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        padding_type,
         preferred_element_type,
-    )  # fmt: skip
+    )
 
 
 def dynamic_conv_kernel_grad(
@@ -259,10 +276,20 @@ def dynamic_conv_kernel_grad(
     A custom call of "DynamicConvolutionKernelGrad".
     """
     return _dynamic_conv(
-        "DynamicConvolutionKernelGrad", (activations, gradients), window_strides, padding, lhs_dilation, rhs_dilation,
-        dimension_numbers, feature_group_count, batch_group_count, precision_config, padding_type,
-        preferred_element_type, static=True,
-    )  # fmt: skip
+        "DynamicConvolutionKernelGrad",
+        (activations, gradients),
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        dimension_numbers,
+        feature_group_count,
+        batch_group_count,
+        precision_config,
+        padding_type,
+        preferred_element_type,
+        static=True,
+    )
 
 
 def _dynamic_conv(
@@ -284,9 +311,17 @@ def _dynamic_conv(
     lhs, rhs = operands[-2:]
     with builder_of(target, operands).building(target):
         given = _attributes(
-            lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-            batch_group_count, precision_config,
-        )  # fmt: skip
+            lhs,
+            rhs,
+            window_strides,
+            padding,
+            lhs_dilation,
+            rhs_dilation,
+            dimension_numbers,
+            feature_group_count,
+            batch_group_count,
+            precision_config,
+        )
         if given.algorithm is not Algorithm.UNSET:
             raise InvalidArgumentError(f"a dynamic convolution takes no algorithm, given {given.algorithm.value}")
         shape = CONVOLUTION.result_shape((lhs.shape, rhs.shape), given)

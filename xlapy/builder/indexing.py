@@ -1,6 +1,7 @@
 """Reading and updating many slices at positions computed at run time: gather and scatter.
 
-Owns: the builder functions of `ops/indexing.py`. Source: Gather, Scatter of the specification, and its section
+Owns: the builder functions of `ops/indexing.py`. Must not know: how they are evaluated.
+Source: Gather, Scatter of the specification, and its section
 "Informal Description and Examples". Dimension numbers count from 0.
 """
 

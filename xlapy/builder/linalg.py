@@ -1,6 +1,7 @@
 """Matrix factorization, triangular systems, Fourier transforms.
 
-Owns: the builder functions of `ops/linalg.py`. Source: Cholesky, TriangularSolve, Fft of the specification.
+Owns: the builder functions of `ops/linalg.py`. Must not know: how they are evaluated.
+Source: Cholesky, TriangularSolve, Fft of the specification.
 
 Matrices are the two last dimensions of arrays of floating-point or complex elements; the dimensions before them number
 the matrices of a batch. Every function raises `BuilderError` at the caller's line when the arguments do not fit.

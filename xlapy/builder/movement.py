@@ -23,7 +23,6 @@ from xlapy.builder.builder import XlaBuilder, append, builder_of
 from xlapy.builder.op import Operand, XlaOp
 from xlapy.ops import movement as defs
 from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
-from xlapy.ops.elementwise import require_array
 from xlapy.ops.movement import (
     BroadcastAttributes,
     DimensionAttributes,
@@ -35,6 +34,7 @@ from xlapy.ops.movement import (
     ShuffleMode,
     SliceAttributes,
 )
+from xlapy.ops.requirements import require_array, require_dimension
 
 Index: TypeAlias = XlaOp | int
 """A scalar integer XlaOp, or a Python integer, which becomes an s32 constant (or one of the other indices' type)."""
@@ -133,7 +133,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
         merged = as_ints("dimensions", dimensions)
         require_array("collapse", operand.shape)
         for dimension in merged:
-            _check_dimension(operand.shape, dimension)
+            require_dimension("collapse", "dimension", dimension, operand.shape)
         if len(merged) < 2:
             return operand
         first, last = merged[0], merged[-1]
@@ -195,7 +195,7 @@ def slice(
 def slice_in_dim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
     """A slice of dimension `dimno` that takes the others whole."""
     with builder_of("slice", (operand,)).building("slice"):
-        _check_dimension(operand.shape, dimno)
+        require_dimension("slice", "dimension", dimno, operand.shape)
         limits = list(operand.shape.dimensions)
         starts, strides = [0] * len(limits), [1] * len(limits)
         starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
@@ -227,7 +227,7 @@ def _padding(config: PaddingConfig | Sequence[Sequence[int]]) -> PaddingConfig:
 def pad_in_dim(operand: XlaOp, padding_value: Operand, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
     """Edge padding of dimension `dimno` only."""
     with builder_of("pad", (operand,)).building("pad"):
-        _check_dimension(operand.shape, dimno)
+        require_dimension("pad", "dimension", dimno, operand.shape)
         config = [(0, 0)] * operand.shape.rank
         config[dimno] = (pad_lo, pad_hi)
         return pad(operand, padding_value, config)
@@ -277,7 +277,7 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     """The run-time size of a dimension as s32[]; of a static one, a constant."""
     builder = builder_of("get-dimension-size", (operand,))
     with builder.building("get-dimension-size"):
-        _check_dimension(operand.shape, dimension)
+        require_dimension("get-dimension-size", "dimension", dimension, operand.shape)
         if operand.shape.dynamic_dimensions[dimension]:
             return append(defs.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
         return constant_of(builder, operand.shape.dimensions[dimension], S32)
@@ -291,6 +291,14 @@ def set_dimension_size(operand: XlaOp, val: Operand, dimension: int) -> XlaOp:
         return builder.append(defs.SET_DIMENSION_SIZE, (operand, size), DimensionAttributes.make(dimension=dimension))
 
 
-def _check_dimension(operand: Shape, dimension: int) -> None:
-    if not 0 <= dimension < operand.rank:
-        raise ShapeError(f"dimension {dimension} is no dimension of {operand.brief}, which has rank {operand.rank}")
+def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
+    """The operand with a dimension made static, of its bound as size; what is added to it is unspecified."""
+    with builder_of("set-dimension-size", (operand,)).building("set-dimension-size"):
+        require_dimension("set-dimension-size", "dimension", dimension, operand.shape)
+        old = operand.shape
+        flags = [is_dynamic and d != dimension for d, is_dynamic in enumerate(old.dynamic_dimensions)]
+        shape = Shape.array(old.element_type, old.dimensions, flags, old.layout)
+        size = constant_of(operand.builder, old.dimensions[dimension], S32)
+        return append(
+            defs.SET_DIMENSION_SIZE, (operand, size), DimensionAttributes.make(dimension=dimension), shape=shape
+        )

@@ -1,6 +1,6 @@
 """Batch normalization.
 
-Owns: the builder functions of `ops/normalization.py`.
+Owns: the builder functions of `ops/normalization.py`. Must not know: how they are evaluated.
 Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
 
 `operand` is a floating-point array; `feature_index` names its feature dimension, of size c. Statistics are taken over

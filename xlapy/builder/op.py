@@ -163,10 +163,10 @@ class XlaOp:
 
     # -- comparison
 
-    def __eq__(self, other: object) -> XlaOp:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __eq__(self, other: object) -> XlaOp:  # type: ignore[override]
         return _functions().eq(self, other)
 
-    def __ne__(self, other: object) -> XlaOp:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __ne__(self, other: object) -> XlaOp:  # type: ignore[override]
         return _functions().ne(self, other)
 
     def __lt__(self, other: Operand) -> XlaOp:

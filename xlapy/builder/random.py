@@ -8,7 +8,7 @@ Every function raises `BuilderError` at the caller's line when the arguments do 
 
 from __future__ import annotations
 
-from xlapy.base.element_types import U1, U2, U4, U8, U16, U32, U64
+from xlapy.base.element_types import PRED, U1, U2, U4, U8, U16, U32, U64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder.broadcasting import constant_of
@@ -26,6 +26,15 @@ from xlapy.ops.random import (
 )
 
 _UNSIGNED = {element_type.bits: element_type for element_type in (U1, U2, U4, U8, U16, U32, U64)}
+
+
+def _bits_of(shape: Shape) -> Shape:
+    """The array of unsigned integers as wide as the elements of `shape`; PRED counts as one bit."""
+    element_type = shape.element_type
+    unsigned = U1 if element_type is PRED else _UNSIGNED.get(element_type.bits)
+    if unsigned is None:
+        raise ShapeError(f"makes bits as wide as an unsigned integer type, given {shape.brief}")
+    return shape.with_element_type(unsigned)
 
 
 def rng_normal(mu: Operand, sigma: Operand, shape: Shape) -> XlaOp:
@@ -58,18 +67,16 @@ def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: XlaOp, shape: S
     is u64[2] for THREE_FRY, u64[2] or u64[3] for PHILOX; the next one has its shape.
     """
     with builder_of("rng-bit-generator", (initial_state,)).building("rng-bit-generator"):
-        element_type = _UNSIGNED.get(shape.element_type.bits) if shape.is_array else None
-        if element_type is None:
-            raise ShapeError(f"makes bits as wide as an unsigned integer type, given {shape.brief}")
         attributes = RngBitGeneratorAttributes.make(algorithm=algorithm)
-        result = Shape.tuple((initial_state.shape, shape.with_element_type(element_type)))
+        result = Shape.tuple((initial_state.shape, _bits_of(shape)))
         return append(RNG_BIT_GENERATOR, (initial_state,), attributes, shape=result)
 
 
 def stochastic_convert_type(operand: XlaOp, random: XlaOp, new_element_type: ElementType) -> XlaOp:
     """A floating-point array converted to another type, rounded up or down at random by how near either is.
 
-    `random` holds an unsigned integer, as wide as the operand's elements, for each of them.
+    `random` holds an unsigned integer, as wide as the operand's elements, for each of them. Back ends run conversions
+    to signed integers only.
     """
     with builder_of("stochastic-convert", (operand,)).building("stochastic-convert"):
         shape = operand.shape.with_element_type(element_type_of(new_element_type))

@@ -1,6 +1,7 @@
 """Sorting and selection of the largest or smallest elements.
 
-Owns: the builder functions of `ops/sorting.py`. Source: Sort, TopK of the specification.
+Owns: the builder functions of `ops/sorting.py`. Must not know: how they are evaluated.
+Source: Sort, TopK of the specification.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Values from nothing: parameters, constants, iota.
 
-Owns: the builder functions of `ops/sources.py`. Source: Parameter, ConstantLiteral, Iota of the specification.
+Owns: the builder functions of `ops/sources.py`. Must not know: how they are evaluated.
+Source: Parameter, ConstantLiteral, Iota of the specification.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def parameter(
     `shape` is any shape, its layout included; `name` defaults to `p<number>`. `replicated_at_leaf_buffers` says per
     leaf of the shape whether all replicas pass the same value. Raises BuilderError if the number is taken or negative.
     """
-    if not isinstance(shape, Shape):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(shape, Shape):
         fail("parameter", f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one")
     taken = builder.parameter_shape(parameter_number)
     if taken is not None:

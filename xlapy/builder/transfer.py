@@ -70,13 +70,13 @@ def outfeed(operand: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") 
     """
     builder = builder_of("outfeed", (operand,))
     with builder.building("outfeed"):
-        outfeed_with_token(operand, builder.last_of(OUTFEED) or create_token(builder), shape_with_layout, outfeed_config)
+        last = builder.last_of(OUTFEED)
+        token = create_token(builder) if last is None else last
+        outfeed_with_token(operand, token, shape_with_layout, outfeed_config)
         return tuples.tuple(builder, ())
 
 
-def outfeed_with_token(
-    operand: XlaOp, token: XlaOp, shape_with_layout: Shape, outfeed_config: str = ""
-) -> XlaOp:
+def outfeed_with_token(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
     """The token that follows feeding the operand out to the host, in the layout of `shape_with_layout`."""
     builder = builder_of("outfeed", (operand,))
     with builder.building("outfeed"):
@@ -123,7 +123,7 @@ def recv_with_token(token: XlaOp, shape: Shape, handle: Channel) -> XlaOp:
 
 
 def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle: Channel) -> XlaOp:
-    """The token that follows sending an array to the host, in the layout of `shape_with_layout`, its own shape else."""
+    """The token that follows sending an array to the host, in the layout of `shape_with_layout`."""
     with builder_of("send", (operand,)).building("send"):
         require_arrays("send", (operand.shape,))
         _require_layout("shape_with_layout", shape_with_layout)

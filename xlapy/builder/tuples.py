@@ -1,6 +1,7 @@
 """Tuples: making and taking apart.
 
-Owns: the builder functions of `ops/tuples.py`. Source: Tuple, GetTupleElement of the specification.
+Owns: the builder functions of `ops/tuples.py`. Must not know: how they are evaluated.
+Source: Tuple, GetTupleElement of the specification.
 """
 
 from __future__ import annotations

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.registry import lookup
+from xlapy.ops.control import MAIN_THREAD
+from xlapy.ops.sources import PARAMETER
 
 if TYPE_CHECKING:
     from xlapy.hlo.module import Module
-
-MAIN_THREAD = "main"
-
 
 class Computation:
     """Instructions in an order in which every operand precedes its users, once verified.
@@ -48,6 +46,13 @@ class Computation:
     @property
     def instructions(self) -> tuple[Instruction, ...]:
         return tuple(self._instructions)
+
+    @property
+    def last_instruction(self) -> Instruction:
+        """The instruction appended last; ValueError if there is none."""
+        if not self._instructions:
+            raise ValueError(f"computation {self.name} has no instructions")
+        return next(reversed(self._instructions))
 
     @property
     def callers(self) -> tuple[Instruction, ...]:
@@ -95,8 +100,5 @@ class Computation:
         return f"<Computation {self.name}: {len(self)} instructions>"
 
 
-PARAMETER_NAME = "parameter"
-
-
 def is_parameter(instruction: Instruction) -> bool:
-    return instruction.op is lookup(PARAMETER_NAME)
+    return instruction.op is PARAMETER

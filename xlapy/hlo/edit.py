@@ -5,14 +5,16 @@ Every function keeps `users`, `callers`, `parameters` and names true. Must not k
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import post_order
+from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.ops.attributes import Attributes
 from xlapy.ops.registry import OpDef
 
@@ -93,10 +95,7 @@ def link(computation: Computation, instruction: Instruction) -> None:
 
 
 def _add_parameter(computation: Computation, parameter: Instruction) -> None:
-    parameters = computation.parameters
-    parameters.append(parameter)
-    if len(parameters) > 1 and parameters[-2].attributes.number > parameter.attributes.number:
-        parameters.sort(key=lambda p: p.attributes.number)
+    insort(computation.parameters, parameter, key=lambda p: p.attributes.number)
     computation._program_shape = None
 
 
@@ -281,10 +280,6 @@ def clone_computation(
 
 def clone_module(module: Module) -> Module:
     """A copy that shares nothing mutable with the original."""
-    from dataclasses import replace
-
-    from xlapy.hlo.traverse import computation_post_order
-
     copy = Module(module.name)
     copy.config = replace(module.config)
     copy.stack_frames = module.stack_frames

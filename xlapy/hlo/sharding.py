@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA, metadata_text
 from xlapy.hlo.named_sharding import NamedSharding, read_metadata_list, read_named
 from xlapy.hlo.tiles import TileAssignment, read_tiles
-from xlapy.ops.attributes import Kind, Reader
+from xlapy.ops.attributes import Kind, Reader, to_integer
 
 
 class ShardingKind(Enum):
@@ -216,7 +216,7 @@ class _Entries:
         if match["word"]:
             self.words.add(match["word"])
         elif match["group"]:
-            self.group = (match["group"], int(match["id"]))
+            self.group = (match["group"], to_integer(match["id"]))
         elif match["key"] == "device":
             self.device = reader.integer()
         elif match["key"] == "devices":

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.shape import bounded_product
 from xlapy.ops.attributes import Reader, split_integers
 from xlapy.ops.mesh import Iota, read_iota
 
@@ -37,7 +38,9 @@ class TileAssignment:
     @staticmethod
     def make(dimensions: Sequence[int], devices: Iota | Sequence[int] | None = None) -> TileAssignment:
         """Over the devices 0..n-1 by default; `ShapeError` if tiles and devices differ in number."""
-        count = math.prod(dimensions)
+        count = bounded_product(dimensions)
+        if count >= 2**63:
+            raise ShapeError(f"[{','.join(map(str, dimensions))}] has more tiles than 64 bits hold")
         chosen = Iota.make((count,)) if devices is None else devices if isinstance(devices, Iota) else tuple(devices)
         given = chosen.size if isinstance(chosen, Iota) else len(chosen)
         if given != count or count < 1:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.ops.control import WHILE
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ def find_cycle(computation: Computation) -> list[Instruction]:
 
 def find_call_cycle(module: Module) -> list[Computation]:
     """Computations that call each other in a circle; empty if there are none."""
-    return _cycle(list(module.computations), lambda c: called_computations(c))
+    return _cycle(list(module.computations), called_computations)
 
 
 def called_computations(computation: Computation) -> list[Computation]:
@@ -104,14 +105,18 @@ def _cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
 
 def computation_post_order(module: Module) -> list[Computation]:
     """Every computation after those it calls; nearly the order in which XLA prints a module (see `print_order`)."""
-    called = {callee for computation in module.computations for callee in called_computations(computation)}
     order: dict[Computation, None] = {}
-    for root in module.computations:
-        if root not in called:
-            _visit_computation(root, order)
+    for root in _uncalled(module):
+        _visit_computation(root, order)
     for left_over in module.computations:  # part of a call cycle, which the verifier refuses
         order.setdefault(left_over)
     return list(order)
+
+
+def _uncalled(module: Module) -> list[Computation]:
+    """The computations that no other calls: the entry, and what is not used."""
+    called = {callee for computation in module.computations for callee in called_computations(computation)}
+    return [computation for computation in module.computations if computation not in called]
 
 
 def _visit_computation(root: Computation, order: dict[Computation, None]) -> None:
@@ -135,12 +140,10 @@ def print_order(module: Module) -> list[Computation]:
     XLA takes note of a computation when it meets the first call, not when it visits it: one that is called both by a
     caller and by another callee of that caller may come after the latter.
     """
-    called = {callee for computation in module.computations for callee in called_computations(computation)}
     order: dict[Computation, None] = {}
-    for root in module.computations:
-        if root not in called:
-            _append_callees(root, order)
-            order[root] = None
+    for root in _uncalled(module):
+        _append_callees(root, order)
+        order[root] = None
     for left_over in module.computations:  # part of a call cycle, which the verifier refuses
         order.setdefault(left_over)
     return list(order)
@@ -173,4 +176,4 @@ def _notice(instruction: Instruction, noticed: set[Computation]) -> list[tuple[C
 def _calls(instruction: Instruction) -> tuple[Computation, ...]:
     """The callees in XLA's order: it keeps the body of a loop before its condition, although it prints it behind."""
     called = instruction.computations
-    return called[::-1] if instruction.op.name == "while" else called
+    return called[::-1] if instruction.op is WHILE else called

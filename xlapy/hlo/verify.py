@@ -7,7 +7,6 @@ Owns: checks that span instructions and computations. What one op demands of its
 from __future__ import annotations
 
 from xlapy.base.errors import ShapeError, VerificationError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -63,18 +62,24 @@ def _verify_parameters(computation: Computation) -> None:
 def _verify_order(computation: Computation) -> None:
     """Operands live in the same computation, precede their users, and nothing depends on itself."""
     seen: set[Instruction] = set()
+    has_order = False
     for instruction in computation:
         for operand in (*instruction.operands, *instruction.control_predecessors):
             if operand in seen:
                 continue
             if operand.parent is not computation:
                 _fail(instruction, f"uses {operand.name}, which is not part of the computation")
-            cycle = find_cycle(computation)
-            if cycle:
-                names = _circle([i.name for i in cycle])
-                raise VerificationError(f"computation {computation.name} has a dependency cycle: {names}")
-            seen.add(operand)  # listed later, but no cycle: an order exists
+            if not has_order:
+                _verify_acyclic(computation)
+                has_order = True
         seen.add(instruction)
+
+
+def _verify_acyclic(computation: Computation) -> None:
+    cycle = find_cycle(computation)
+    if cycle:
+        names = _circle([i.name for i in cycle])
+        raise VerificationError(f"computation {computation.name} has a dependency cycle: {names}")
 
 
 def _verify_instruction(instruction: Instruction) -> None:
@@ -120,18 +125,10 @@ def _verify_entry_layout(module: Module) -> None:
     if layout is None:
         return
     program = module.entry_computation.program_shape
-    if not _same_signature(layout, program):
+    if not layout.compatible(program):
         raise VerificationError(
             f"entry_computation_layout {layout.to_text()} does not fit the entry computation {program.to_text()}"
         )
-
-
-def _same_signature(a: ProgramShape, b: ProgramShape) -> bool:
-    return (
-        len(a.parameters) == len(b.parameters)
-        and all(p.compatible(q) for p, q in zip(a.parameters, b.parameters, strict=True))
-        and a.result.compatible(b.result)
-    )
 
 
 def _verify_aliases(module: Module) -> None:

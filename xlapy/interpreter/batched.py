@@ -66,13 +66,16 @@ def monoid(computation: Computation) -> OpDef | None:
 
 def _is_batchable(computation: Computation) -> bool:
     """Whether each instruction, in called computations too, makes scalars and has a rule that serves many instances."""
-    for instruction in computation:
-        if any(leaf.rank for _, leaf in instruction.shape.leaves()):
-            return False
-        if not (instruction.op.elementwise or instruction.op in _SHARED or instruction.op in _RULES):
-            return False
-        if not all(_is_batchable(called) for called in instruction.computations):
-            return False
+    reached = {computation: None}
+    pending = [computation]
+    while pending:
+        for instruction in pending.pop():
+            if any(leaf.rank for _, leaf in instruction.shape.leaves()):
+                return False
+            if not (instruction.op.elementwise or instruction.op in _SHARED or instruction.op in _RULES):
+                return False
+            pending += [called for called in instruction.computations if called not in reached]
+            reached |= dict.fromkeys(instruction.computations)
     return True
 
 
@@ -96,7 +99,7 @@ def _stack(rows: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
     return np.array(rows, dtype=declared.dtype).reshape(shape)
 
 
-# Values of many instances: arrays, or tuples of them
+# -- values of many instances: arrays, or tuples of them
 
 
 def _spread(value: Value, shape: tuple[int, ...]) -> Value:
@@ -130,7 +133,7 @@ def _put(target: Value, chosen: Array, value: Value) -> Value:
     return target
 
 
-# Ops whose rule on single values would not do
+# -- ops whose rule on single values would not do
 
 
 def _bitcast(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:

@@ -1,6 +1,10 @@
-"""Collective operations: which device this is; the exchanges are not evaluated yet and say what they wait for.
+"""Meaning of the collective operations: every device brings its operands and computes its own result from all of them.
 
-Owns: replica-id and partition-id, and those refusals. Must not know: text, builders.
+Owns: what is exchanged with whom, and what becomes of it. Must not know: how values reach other devices (`exchange.py`).
+Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter, ReplicaId,
+PartitionId of the specification; collective_reduce of StableHLO's.
+
+A -start takes part at once and waits; its -done hands on the result.
 """
 
 from __future__ import annotations
@@ -10,33 +14,248 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import ops
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import RULES, Context, Value
+from xlapy.interpreter.batched import apply_scalars
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.elementwise_conversion import convert_array
+from xlapy.interpreter.exchange import describe
+from xlapy.ops.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, group_mode, participants
 
-RULES.refuse(
-    "needs devices that exchange values",
-    ops.ALL_GATHER,
-    ops.ALL_GATHER_DONE,
-    ops.ALL_GATHER_START,
-    ops.ALL_REDUCE,
-    ops.ALL_REDUCE_DONE,
-    ops.ALL_REDUCE_START,
-    ops.ALL_TO_ALL,
-    ops.COLLECTIVE_BROADCAST,
-    ops.COLLECTIVE_PERMUTE,
-    ops.COLLECTIVE_PERMUTE_DONE,
-    ops.COLLECTIVE_PERMUTE_START,
-    ops.COLLECTIVE_REDUCE,
-    ops.RAGGED_ALL_TO_ALL,
-    ops.REDUCE_SCATTER,
-)
+Brought = Sequence[Value]
+"""The operands that one device brings to a collective."""
+
+
+# -- who takes part
+
+
+def device_number(context: Context) -> int:
+    """replica * partitions + partition"""
+    return context.replica_id * context.exchange.partition_count + context.partition_id
+
+
+def mode_of(instruction: Instruction) -> GroupMode:
+    """What the ids in the groups or pairs of a collective number."""
+    attributes = instruction.attributes
+    return group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
+
+
+def members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[int, ...]:
+    """The devices in this device's group, in the group's order; none if it is in no group."""
+    exchange = context.exchange
+    return participants(groups, mode, exchange.replica_count, exchange.partition_count, device_number(context))
+
+
+def _meet(context: Context, instruction: Instruction, values: Brought) -> tuple[list[Brought], int]:
+    """What all members of the group bring, in their order, and this device's place among them."""
+    group = members(context, instruction.replica_groups, mode_of(instruction))
+    place = _place(context, instruction, group)
+    return context.exchange.meet(instruction, group, tuple(values)), place
+
+
+def _place(context: Context, instruction: Instruction, group: Sequence[int]) -> int:
+    device = device_number(context)
+    if device not in group:
+        groups = instruction.replica_groups.to_text()
+        raise ExecutionError(f"{describe(instruction)}: device {device} is in no group of replica_groups {groups}")
+    return group.index(device)
+
+
+def _one_or_tuple(results: Sequence[Value]) -> Value:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# -- all-gather
+
+
+@RULES.rule(ops.ALL_GATHER)
+def all_gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The shards of all members, one behind the other along the dimension."""
+    brought, _ = _meet(context, instruction, values)
+    return _one_or_tuple([np.concatenate(shards, instruction.all_gather_dimension) for shards in zip(*brought, strict=True)])
+
+
+@RULES.rule(ops.ALL_GATHER_START)
+def all_gather_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """(operands, gathered)"""
+    return _one_or_tuple(values), all_gather(context, instruction, values)
+
+
+# -- all-reduce, reduce-scatter, collective-reduce
+
+
+@RULES.rule(ops.ALL_REDUCE, ops.ALL_REDUCE_START)
+def all_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The reduction of the operands of all members, from the first of the group to the last."""
+    brought, _ = _meet(context, instruction, values)
+    return _one_or_tuple(_reduced(context, instruction, brought))
+
+
+@RULES.rule(ops.REDUCE_SCATTER)
+def reduce_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Of the reduced operands, cut along the dimension into as many blocks as there are members, the own block."""
+    brought, place = _meet(context, instruction, values)
+    dimension, count = instruction.scatter_dimension, len(brought)
+    blocks = [tuple(_block(array, dimension, count, place) for array in arrays) for arrays in brought]
+    return _one_or_tuple(_reduced(context, instruction, blocks))
+
+
+def _block(array: Array, dimension: int, count: int, place: int) -> Array:
+    """Block number `place` of an array cut into `count` equal blocks along a dimension."""
+    size = array.shape[dimension] // count
+    return array[(slice(None),) * dimension + (slice(place * size, (place + 1) * size),)]
+
+
+def _reduced(context: Context, instruction: Instruction, brought: Sequence[Brought]) -> list[Array]:
+    """One array an operand; the reducer takes one pair of scalars, or the pairs of all operands at once."""
+    reducer = instruction.to_apply
+    if len(reducer.parameters) == 2:
+        return [_folded(context, instruction, [(array,) for array in arrays])[0] for arrays in zip(*brought, strict=True)]
+    for arrays in brought:
+        if len({array.shape for array in arrays}) > 1:
+            shapes = ", ".join(str(list(array.shape)) for array in arrays)
+            raise ExecutionError(f"{describe(instruction)}: a reducer of all operands at once takes equal sizes, given {shapes}")
+    return _folded(context, instruction, brought)
+
+
+def _folded(context: Context, instruction: Instruction, rows: Sequence[Sequence[Array]]) -> list[Array]:
+    reducer = instruction.to_apply
+    types = [parameter.shape.element_type for parameter in reducer.parameters]
+    total = list(rows[0])
+    for row in rows[1:]:
+        operands = [convert_array(a, t) for a, t in zip((*total, *row), types, strict=True)]
+        result = apply_scalars(context, reducer, operands)
+        total = list(result) if isinstance(result, tuple) else [result]
+    wanted = [PrimitiveType.from_dtype(array.dtype) for array in rows[0]]
+    return [convert_array(array, t) for array, t in zip(total, wanted, strict=True)]
+
+
+@RULES.rule(ops.COLLECTIVE_REDUCE)
+def collective_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The reduction of the operands of all members on the root; zeros on the others, and outside all groups."""
+    if not members(context, instruction.replica_groups, mode_of(instruction)):
+        return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
+    brought, place = _meet(context, instruction, values)
+    roots = _roots(instruction, brought)
+    total = _reduced(context, instruction, [_data(instruction, arrays) for arrays in brought])
+    return _one_or_tuple([a if root == place else np.zeros_like(a) for a, root in zip(total, roots, strict=True)])
+
+
+# -- collective-broadcast, and the roots that it shares with collective-reduce
+
+
+@RULES.rule(ops.COLLECTIVE_BROADCAST)
+def collective_broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The operands of the root; zeros outside all groups."""
+    if not members(context, instruction.replica_groups, mode_of(instruction)):
+        return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
+    brought, _ = _meet(context, instruction, values)
+    return _one_or_tuple([brought[root][number] for number, root in enumerate(_roots(instruction, brought))])
+
+
+def _data(instruction: Instruction, values: Brought) -> Brought:
+    """The operands without the dynamic root."""
+    return values[:-1] if instruction.has_dynamic_root else values
+
+
+def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
+    """The place in the group of each operand's root; the members must agree on dynamic ones."""
+    if not instruction.has_dynamic_root:
+        return [0] * len(brought[0])
+    given = [tuple(arrays[-1].tolist()) for arrays in brought]
+    if len(set(given)) > 1:
+        raise ExecutionError(f"{describe(instruction)}: the members of a group give different roots: {given}")
+    if not all(0 <= root < len(brought) for root in given[0]):
+        raise ExecutionError(
+            f"{describe(instruction)}: roots are places in a group of {len(brought)} members, given {list(given[0])}"
+        )
+    return list(given[0])
+
+
+# -- all-to-all
+
+
+@RULES.rule(ops.ALL_TO_ALL)
+def all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Block or operand i of each member goes to member i, which has them in the order of the members."""
+    brought, place = _meet(context, instruction, values)
+    dimension = instruction.split_dimension
+    if dimension is None:
+        return tuple(arrays[place] for arrays in brought)
+    return np.concatenate([_block(arrays[0], dimension, len(brought), place) for arrays in brought], dimension)
+
+
+@RULES.rule(ops.RAGGED_ALL_TO_ALL)
+def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The output with the rows that the members have for this device written over it, from the first member on."""
+    brought, place = _meet(context, instruction, values)
+    _, output, *_, expected = values
+    result: Array = output.copy()
+    for member, (source, _, starts, sizes, targets, _) in enumerate(brought):
+        if not np.array_equal(sizes[place], expected[member]):
+            raise ExecutionError(
+                f"{describe(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member {member} of the "
+                f"group, it sends {sizes[place].tolist()} (send_sizes)"
+            )
+        updates = (np.atleast_1d(array[place]).tolist() for array in (starts, sizes, targets))
+        for start, size, target in zip(*updates, strict=True):
+            _require_rows(instruction, "input", source, start, size)
+            _require_rows(instruction, "output", result, target, size)
+            result[target : target + size] = source[start : start + size]
+    return result
+
+
+def _require_rows(instruction: Instruction, what: str, array: Array, start: int, size: int) -> None:
+    if start < 0 or size < 0 or start + size > len(array):
+        raise ExecutionError(
+            f"{describe(instruction)}: {size} rows from row {start} on are not within the {len(array)} rows of {what}"
+        )
+
+
+# -- collective-permute
+
+
+@RULES.rule(ops.COLLECTIVE_PERMUTE)
+def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The operands of the source whose target this device is; zeros if it is none."""
+    if instruction.slice_sizes:
+        raise UnsupportedError(f"{describe(instruction)}: slices of buffers (slice_sizes) are not executable")
+    group = members(context, ALL_REPLICAS, mode_of(instruction))
+    place = group.index(device_number(context))
+    brought = context.exchange.meet(instruction, group, tuple(values))
+    sources = [source for source, target in instruction.source_target_pairs if target == place]
+    if not sources:
+        return _one_or_tuple([np.zeros_like(value) for value in values])
+    return _one_or_tuple(brought[sources[0]])
+
+
+@RULES.rule(ops.COLLECTIVE_PERMUTE_START)
+def collective_permute_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """(operands, results, contexts...)"""
+    contexts = [np.zeros(shape.dimensions, shape.dtype) for shape in instruction.shape.tuple_shapes[2:]]
+    return _one_or_tuple(values), collective_permute(context, instruction, values), *contexts
+
+
+# -- the second halves, and who am I
+
+
+@RULES.rule(ops.ALL_REDUCE_DONE)
+def all_reduce_done(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    return values[0]
+
+
+@RULES.rule(ops.ALL_GATHER_DONE, ops.COLLECTIVE_PERMUTE_DONE)
+def done(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    """The result, which stands behind the operands."""
+    return values[0][1]
 
 
 @RULES.rule(ops.REPLICA_ID)
-def _replica_id(context: Context, _: Instruction, __: Sequence[Value]) -> Value:
+def replica_id(context: Context, _: Instruction, __: Sequence[Value]) -> Value:
     return np.array(context.replica_id, np.uint32)
 
 
 @RULES.rule(ops.PARTITION_ID)
-def _partition_id(context: Context, _: Instruction, __: Sequence[Value]) -> Value:
+def partition_id(context: Context, _: Instruction, __: Sequence[Value]) -> Value:
     return np.array(context.partition_id, np.uint32)

@@ -1,7 +1,7 @@
-"""The meaning of the contractions: dot, ragged-dot and scaled-dot.
+"""Meaning of the contractions: dot, ragged-dot and scaled-dot.
 
-Source: Dot, DotGeneral, ScaledDot of the specification; `chlo.ragged_dot` of StableHLO. The arithmetic of sums is
-`interpreter/products.py`.
+Owns: which elements meet. Must not know: in which numbers sums are kept (`interpreter/products.py`).
+Source: Dot, DotGeneral, ScaledDot of the specification; `chlo.ragged_dot` of StableHLO.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _contract(accumulator: Accumulator, lhs: Array, rhs: Array, attrs: Contracti
 
 
 @RULES.rule(DOT)
-def _dot(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Precision and algorithm are requests that the most exact arithmetic fulfils."""
     accumulator = _accumulator(instruction)
     lhs, rhs = map(accumulator.widen, values)
     return accumulator.narrow(_contract(accumulator, lhs, rhs, instruction.attributes))
 
 
-# Scaled dot
+# -- scaled dot
 
 
 def _scaled(accumulator: Accumulator, operand: Array, scale: Array) -> Array:
@@ -74,14 +74,14 @@ def _scaled(accumulator: Accumulator, operand: Array, scale: Array) -> Array:
 
 
 @RULES.rule(SCALED_DOT)
-def _scaled_dot(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     lhs, rhs, lhs_scale, rhs_scale = values
     accumulator = _accumulator(instruction, 4)
     left, right = _scaled(accumulator, lhs, lhs_scale), _scaled(accumulator, rhs, rhs_scale)
     return accumulator.narrow(_contract(accumulator, left, right, instruction.attributes))
 
 
-# Ragged dot
+# -- ragged dot
 
 
 def _groups(group_sizes: Array, size: int) -> Array:
@@ -102,7 +102,7 @@ def _aligned(groups: Array, attrs: RaggedDotAttributes, rank: int, dimensions: S
 
 
 @RULES.rule(RAGGED_DOT)
-def _ragged_dot(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Indices of the ragged dimension beyond the last group contribute nothing."""
     attrs: RaggedDotAttributes = instruction.attributes
     accumulator = _accumulator(instruction)

@@ -1,6 +1,7 @@
-"""The meaning of the convolution.
+"""Meaning of the convolution.
 
-Source: Conv and its general forms in the specification. The arithmetic of sums is `interpreter/products.py`.
+Owns: which elements meet. Must not know: in which numbers sums are kept (`interpreter/products.py`).
+Source: Conv and its general forms in the specification.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from xlapy.ops.dimensions import ConvDimensions, WindowDimension
 
 
 @RULES.rule(CONVOLUTION)
-def _convolution(_: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """For each offset in the window, adds the products of what lies there with the kernel's elements at that offset.
 
     Padding and holes of dilation are skipped, not multiplied by zero: an infinite kernel element makes no NaN there.

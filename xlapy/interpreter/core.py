@@ -19,9 +19,11 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy.base.errors import ExecutionError
-from xlapy.hlo.computation import Computation
+from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
+from xlapy.interpreter.exchange import ALONE, Exchange
+from xlapy.interpreter.random_state import RandomState
 from xlapy.ops.registry import Rules
 
 
@@ -74,12 +76,23 @@ class Context:
 
     replica_id: int = 0
     partition_id: int = 0
+    seed: int = 0
+    """What the random numbers of the run follow from, together with the two ids."""
+    exchange: Exchange = ALONE
+    """The door to the other devices and to the host."""
     observer: Observer | None = None
     """Called after every instruction of every computation evaluated on its own (not of batched scalar ones)."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
     batchable: dict[Computation, bool] = field(default_factory=dict[Computation, bool])
     """Whether a scalar computation can be evaluated on whole arrays (kept by `interpreter/batched.py`)."""
+    _random_state: RandomState | None = None
+
+    def random_state(self) -> RandomState:
+        """The random numbers of this run, from which the rules of `rng` and `rng-get-and-update-state` draw."""
+        if self._random_state is None:
+            self._random_state = RandomState.of(self.seed, self.replica_id, self.partition_id)
+        return self._random_state
 
     def plan(self, computation: Computation) -> Plan:
         found = self.plans.get(computation)
@@ -97,7 +110,7 @@ def make_plan(computation: Computation) -> Plan:
     steps: list[Step] = []
     parameters: list[tuple[int, int]] = []
     for index, instruction in enumerate(order):
-        if instruction.op.name == "parameter":
+        if is_parameter(instruction):
             parameters.append((instruction.attributes.number, index))
             continue
         operands = tuple(slot[operand] for operand in instruction.operands)

@@ -1,4 +1,4 @@
-"""The meaning of the elementwise operations: which kernel an operation uses for which kind of element.
+"""Meaning of the elementwise operations: which kernel an operation uses for which kind of element.
 
 Owns: the choice by element type, and the precision in which narrow types are computed; the kernels are in the
 modules elementwise_integer, elementwise_float and elementwise_complex, conversions in elementwise_conversion.
@@ -18,12 +18,13 @@ import numpy as np
 
 from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
+from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import elementwise_complex as complexes
 from xlapy.interpreter import elementwise_float as floats
 from xlapy.interpreter import elementwise_integer as integers
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
-from xlapy.interpreter.elementwise_conversion import round_to, widen_float
+from xlapy.interpreter.elementwise_conversion import widen_float
 from xlapy.ops import elementwise as ops
 from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
 from xlapy.ops.registry import OpDef
@@ -144,18 +145,18 @@ for _op, _kernels in KERNELS.items():
     RULES.rule(_op)(_rule(_kernels))
 
 
-# Parts of complex numbers
+# -- parts of complex numbers
 
 
 @RULES.rule(ops.REAL)
-def real(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+def real(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The real part; a real number is its own."""
     (operand,) = values
     return np.array(operand.real) if operand.dtype.kind == "c" else operand
 
 
 @RULES.rule(ops.IMAG)
-def imag(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+def imag(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The imaginary part: 0 of a real number, in a type that has a zero (f8e8m0fnu gives NaN)."""
     (operand,) = values
     if operand.dtype.kind == "c":
@@ -164,11 +165,11 @@ def imag(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
 
 
 @RULES.rule(ops.COMPLEX)
-def complex_of_parts(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+def complex_of_parts(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return complexes.compose(*values)
 
 
-# Comparison and choice
+# -- comparison and choice
 
 _COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
     ComparisonDirection.EQ: np.equal,
@@ -181,7 +182,7 @@ _COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
 
 
 @RULES.rule(ops.COMPARE)
-def compare(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def compare(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Numbers by value, false before true; in the total order of a floating-point type by `total_order_key`."""
     key = total_order_key if instruction.type is ComparisonType.TOTALORDER else _comparable
     return np.asarray(_COMPARISONS[instruction.direction](*map(key, values)))
@@ -215,7 +216,7 @@ def total_order_key(array: Array) -> Array:
 
 
 @RULES.rule(ops.CLAMP)
-def clamp(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+def clamp(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """min(max(x, low), high): high where low > high, NaN where any of the three is."""
     low, operand, high = values
     raised = KERNELS[ops.MAXIMUM].apply("clamp", (low, operand))
@@ -223,5 +224,5 @@ def clamp(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
 
 
 @RULES.rule(ops.SELECT)
-def select(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+def select(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return np.where(*values)

@@ -1,7 +1,7 @@
 """Conversions between element types: convert, bitcast-convert and reduce-precision.
 
-Owns: how a number of one type becomes one of another, for every pair of types; other families round their
-wide results with `round_to`. Must not know: dimensions beyond those a change of width adds or removes.
+Owns: how a number of one type becomes one of another, for every pair of types. Must not know:
+dimensions beyond those a change of width adds or removes.
 Source: ConvertElementType, BitcastConvertType and ReducePrecision of the specification.
 """
 
@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.rounding import round_to, round_to_odd
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.elementwise_integer import widen
@@ -21,17 +22,17 @@ from xlapy.ops import elementwise as ops
 
 
 @RULES.rule(ops.CONVERT)
-def convert(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return convert_array(values[0], instruction.shape.element_type)
 
 
 @RULES.rule(ops.BITCAST_CONVERT)
-def bitcast_convert(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def bitcast_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return bitcast_array(values[0], instruction.shape.element_type)
 
 
 @RULES.rule(ops.REDUCE_PRECISION)
-def reduce_precision(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def reduce_precision(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return reduce_precision_array(values[0], instruction.exponent_bits, instruction.mantissa_bits)
 
 
@@ -41,7 +42,7 @@ def dtype_of(element_type: PrimitiveType) -> np.dtype[Any]:
     return element_type.dtype
 
 
-# Values
+# -- values
 
 
 def convert_array(array: Array, target: PrimitiveType) -> Array:
@@ -87,7 +88,7 @@ def _float_of_integer(array: Array, dtype: np.dtype[Any]) -> Array:
     """Integers rounded once: through float64 where that is exact or the last step, else by way of an odd number."""
     if array.itemsize < 8 or dtype in (np.float32, np.float64):
         return round_to(array.astype(np.float64), dtype) if dtype != np.float32 else array.astype(np.float32)
-    return round_to(_round_to_odd(array, np.dtype(np.float64)), dtype)
+    return round_to(round_to_odd(array, np.dtype(np.float64)), dtype)
 
 
 def widen_float(array: Array) -> Array:
@@ -95,29 +96,7 @@ def widen_float(array: Array) -> Array:
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
-def round_to(array: Array, dtype: np.dtype[Any]) -> Array:
-    """float32 or float64 numbers rounded once to any floating-point type: to nearest, ties to even.
-
-    Ties of f8e8m0fnu, which has no mantissa to be even, go up. Numbers beyond the range become infinite, or the
-    largest one where there are neither infinities nor NaN, or NaN.
-    """
-    if array.dtype == np.float64 and dtype not in (np.float16, np.float32, np.float64):
-        # ml_dtypes passes through float32. Rounding to odd there keeps the direction for the second rounding.
-        array = _round_to_odd(array, np.dtype(np.float32))
-    return np.asarray(array).astype(dtype)
-
-
-def _round_to_odd(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Numbers in a narrower type: exact ones as they are, others as the neighbour with an odd last bit."""
-    near = np.asarray(array.astype(dtype))
-    back = near.astype(array.dtype)
-    too_low, too_high = back < array, back > array
-    even = (near.view(f"u{near.itemsize}") & 1) == 0
-    towards = np.where(too_low, dtype.type(np.inf), dtype.type(-np.inf))
-    return np.where(even & (too_low | too_high), np.nextafter(near, towards), near)
-
-
-# Bits
+# -- bits
 
 
 def bitcast_array(array: Array, target: PrimitiveType) -> Array:
@@ -167,7 +146,7 @@ def _from_patterns(patterns: Array, target: PrimitiveType) -> Array:
     return np.asarray(storage).view(dtype_of(target))
 
 
-# Precision
+# -- precision
 
 
 def reduce_precision_array(array: Array, exponent_bits: int, mantissa_bits: int) -> Array:

@@ -21,7 +21,7 @@ from xlapy.ops import indexing as ops
 
 
 @RULES.rule(ops.GATHER)
-def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Array:
+def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A slice of the operand at each index vector, moved where needed to lie inside the operand."""
     operand, indices = values
     attrs, result = instruction.attributes, instruction.shape

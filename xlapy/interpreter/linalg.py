@@ -1,16 +1,107 @@
-"""Linear algebra and Fourier transforms: not evaluated yet; each says what it waits for.
+"""Meaning of matrix factorization and solution, and of Fourier transforms.
 
-Owns: nothing but these refusals. Must not know: text, builders.
+Computed in float64 or complex128 and rounded once, whatever the element type. Batches are computed together; only rows
+and columns are walked one by one, since each needs those before it.
+Must not know: text, builders.
+Source: Cholesky, TriangularSolve, Fft of the specification.
 """
 
 from __future__ import annotations
 
-from xlapy import ops
-from xlapy.interpreter.core import RULES
+from collections.abc import Sequence
 
-RULES.refuse(
-    "needs matrix decompositions and transforms",
-    ops.CHOLESKY,
-    ops.FFT,
-    ops.TRIANGULAR_SOLVE,
-)
+import numpy as np
+
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.elementwise_conversion import convert_array
+from xlapy.ops import linalg as ops
+from xlapy.ops.linalg import FftType, Transpose
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _adjoint(matrices: Array) -> Array:
+    return matrices.swapaxes(-1, -2).conj()
+
+
+@RULES.rule(ops.CHOLESKY)
+def cholesky(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """L with L L^H = a, read from and written to the lower triangle; or U with U^H U = a, in the upper one.
+
+    The other triangle is 0; of the diagonal only the real part counts. A matrix with a pivot that is not greater than 0
+    is not positive definite and gives NaN throughout; the rest of its batch is not concerned.
+    """
+    a = _wide(values[0])
+    lower = instruction.attributes.lower
+    factor = _cholesky_lower(a if lower else _adjoint(a))
+    return convert_array(factor if lower else _adjoint(factor), instruction.shape.element_type)
+
+
+def _cholesky_lower(a: Array) -> Array:
+    """Column after column: what the columns to the left do not explain, over the root of its first element."""
+    factor = np.zeros_like(a)
+    definite = np.ones((*a.shape[:-2], 1, 1), np.bool_)
+    for j in range(a.shape[-1]):
+        left = factor[..., j:, :j]
+        column = a[..., j:, j : j + 1] - left @ _adjoint(left[..., :1, :])
+        pivot = np.real(column[..., :1, :])
+        definite &= pivot > 0
+        factor[..., j:, j : j + 1] = column / np.sqrt(pivot)
+        factor[..., j : j + 1, j : j + 1] = np.sqrt(pivot)
+    return np.where(definite, factor, np.nan)
+
+
+@RULES.rule(ops.TRIANGULAR_SOLVE)
+def triangular_solve(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """x with op(a) x = b, or x op(a) = b unless `left_side`; op is the identity, the transpose or the adjoint.
+
+    Only one triangle of `a` is read, and not its diagonal if that is given as 1. A 0 on the diagonal divides as numbers
+    do: the results are infinite or NaN.
+    """
+    attributes = instruction.attributes
+    a, b, lower = _wide(values[0]), _wide(values[1]), attributes.lower
+    if attributes.transpose_a is Transpose.ADJOINT:
+        a = a.conj()
+    if attributes.transpose_a is not Transpose.NO_TRANSPOSE:
+        a, lower = a.swapaxes(-1, -2), not lower
+    if attributes.left_side:
+        x = _substitute(a, b, lower, attributes.unit_diagonal)
+    else:  # x a = b is a^T x^T = b^T
+        x = _substitute(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not lower, attributes.unit_diagonal).swapaxes(-1, -2)
+    return convert_array(x, instruction.shape.element_type)
+
+
+def _substitute(a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
+    """x with a x = b: row by row, from the row of `a` with one element to the full one."""
+    size = a.shape[-1]
+    x = np.zeros_like(b)
+    for i in range(size) if lower else reversed(range(size)):
+        solved = slice(0, i) if lower else slice(i + 1, size)
+        row = b[..., i : i + 1, :] - a[..., i : i + 1, solved] @ x[..., solved, :]
+        x[..., i : i + 1, :] = row if unit_diagonal else row / a[..., i : i + 1, i : i + 1]
+    return x
+
+
+_TRANSFORMS = {
+    FftType.FFT: np.fft.fftn,
+    FftType.IFFT: np.fft.ifftn,
+    FftType.RFFT: np.fft.rfftn,
+    FftType.IRFFT: np.fft.irfftn,
+}
+
+
+@RULES.rule(ops.FFT)
+def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Discrete Fourier transforms over the innermost dimensions, as many as `fft_length` has entries.
+
+    Inverse ones divide by the number of elements. RFFT transforms the innermost dimension first and keeps its first
+    n/2 + 1 elements; IRFFT is given these, and transforms that dimension last. Lengths of 0 give zeros.
+    """
+    operand, shape, length = values[0], instruction.shape, instruction.attributes.fft_length
+    if 0 in length or operand.size == 0:
+        return np.zeros(shape.dimensions, shape.dtype)
+    transform = _TRANSFORMS[instruction.attributes.fft_type]
+    return convert_array(transform(_wide(operand), length, range(-len(length), 0)), shape.element_type)

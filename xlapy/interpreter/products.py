@@ -47,9 +47,8 @@ class Accumulator:
         if any(t.is_complex for t in types):
             return Accumulator(np.dtype(np.complex128), 0, result, result)
         floating = any(t.is_floating for t in types)
-        sum_type = reduce(higher_precision_type, operands) if floating or result is PRED else result
-        if result.is_floating:
-            sum_type = result
+        by_operands = not result.is_floating and (floating or result is PRED)
+        sum_type = reduce(higher_precision_type, operands) if by_operands else result
         if floating or sum_type is PRED:
             return Accumulator(np.dtype(np.float64), 0, sum_type, result)
         single = all(t.bits <= _DIGIT_BITS for t in operands)

@@ -1,17 +1,139 @@
-"""Random numbers: not evaluated yet; each says what it waits for.
+"""Meaning of the operations that make or use random bits.
 
-Owns: nothing but these refusals. Must not know: text, builders.
+Must not know: how a generator makes its bits (`random_bits`), where a run's numbers begin (`random_state`).
+Source: RngUniform, RngNormal, RngBitGenerator, RngGetAndUpdateState of the specification; stochastic-convert of XLA's
+evaluator.
 """
 
 from __future__ import annotations
 
-from xlapy import ops
-from xlapy.interpreter.core import RULES
+from collections.abc import Sequence
+from typing import Any
 
-RULES.refuse(
-    "needs bit-exact generators",
-    ops.RNG,
-    ops.RNG_BIT_GENERATOR,
-    ops.RNG_GET_AND_UPDATE_STATE,
-    ops.STOCHASTIC_CONVERT,
-)
+import ml_dtypes
+import numpy as np
+
+from xlapy.base.element_types import U8, U16, U32, U64, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.rounding import round_to
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.elementwise_conversion import bitcast_array, dtype_of
+from xlapy.interpreter.random_bits import philox, three_fry
+from xlapy.ops import random as ops
+from xlapy.ops.random import RandomAlgorithm, RandomDistribution
+
+# rng
+
+
+@RULES.rule(ops.RNG)
+def rng(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Numbers of the run's own generator: XLA says how they are distributed, not which ones come.
+
+    Drawn and scaled in float64 and rounded once. UNIFORM is the half-open interval [values[0], values[1]), for integers
+    and PRED too: [false, true) holds only false. An empty interval gives its lower limit.
+    """
+    generator, element_type = context.random_state().generator, instruction.shape.element_type
+    first, second = values
+    dimensions = instruction.shape.dimensions
+    if instruction.attributes.distribution is RandomDistribution.NORMAL:
+        normal = generator.standard_normal(dimensions)
+        return round_to(_wide(first) + _wide(second) * normal, dtype_of(element_type))
+    if element_type.is_floating:
+        return _uniform(first, second, generator.random(dimensions))
+    return _uniform_integers(first, second, dimensions, generator)
+
+
+def _wide(number: Array) -> Array:
+    return number.astype(np.float64)
+
+
+def _uniform(low: Array, high: Array, unit: Array) -> Array:
+    """Numbers of [0, 1) mapped to [low, high); one that would be rounded to `high` becomes its neighbour."""
+    lower, upper = _wide(low), _wide(high)
+    numbers = round_to(np.maximum(lower * (1 - unit) + upper * unit, lower), low.dtype)
+    if not lower < upper:
+        return np.full(unit.shape, low, low.dtype)
+    return np.where(_wide(numbers) < upper, numbers, np.nextafter(high, low))
+
+
+def _uniform_integers(low: Array, high: Array, dimensions: Sequence[int], generator: np.random.Generator) -> Array:
+    first, last = int(low), int(high) - 1
+    wide = np.int64 if first < 0 else np.uint64
+    numbers = generator.integers(first, max(first, last), tuple(dimensions), dtype=wide, endpoint=True)
+    return np.asarray(numbers).astype(low.dtype)
+
+
+@RULES.rule(ops.RNG_GET_AND_UPDATE_STATE)
+def rng_get_and_update_state(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The run's counter, lower half first, before it moves on by `delta`: one counter for all such instructions."""
+    counter = context.random_state().advance(instruction.attributes.delta)
+    return np.array([counter % 2**64, counter >> 64], np.uint64)
+
+
+# rng-bit-generator
+
+_STORAGE = {8: U8, 16: U16, 32: U32, 64: U64}
+
+
+@RULES.rule(ops.RNG_BIT_GENERATOR)
+def rng_bit_generator(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The next state and random bits, a function of the state alone: bit for bit those of XLA:CPU.
+
+    DEFAULT is Philox. Elements that are not unsigned integers are such bits read as their type.
+    """
+    shape, (state,) = instruction.shape, values
+    bits_shape = shape.tuple_shapes[1] if shape.is_tuple else shape
+    element_type = bits_shape.element_type
+    where = f"{instruction.name} (rng-bit-generator)"
+    if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
+        raise UnsupportedError(f"{where} makes integers or floating-point numbers, declared {bits_shape.brief}")
+    if state.dtype != np.uint64 or state.shape not in ((2,), (3,)):
+        given = instruction.operands[0].shape.brief
+        raise UnsupportedError(f"{where} with DEFAULT takes a state of u64[2] or u64[3], given {given}")
+    generate = three_fry if instruction.attributes.algorithm is RandomAlgorithm.THREE_FRY else philox
+    next_state, words = generate(state, bits_shape.dimensions, element_type.bits)
+    bits = _elements(words, element_type)
+    return (next_state, bits) if shape.is_tuple else bits
+
+
+def _elements(words: Array, element_type: PrimitiveType) -> Array:
+    """The lowest bits of each word, read as an element."""
+    if element_type.is_integral:
+        return words.astype(dtype_of(element_type))
+    if element_type.bits < 8:
+        return (words.astype(np.uint8) & np.uint8((1 << element_type.bits) - 1)).view(dtype_of(element_type))
+    return bitcast_array(words.astype(dtype_of(_STORAGE[element_type.bits])), element_type)
+
+
+# stochastic-convert
+
+
+@RULES.rule(ops.STOCHASTIC_CONVERT)
+def stochastic_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Floats to signed integers, rounded away from zero with the probability of the fraction that is cut off.
+
+    That is done where the random number, of `n` bits, is less than the fraction times 2^n. NaN gives 0, numbers beyond
+    the range saturate.
+    """
+    target = instruction.shape.element_type
+    if not (target.is_integral and target.is_signed):
+        raise UnsupportedError(
+            f"{instruction.name} (stochastic-convert) converts to signed integers, declared {instruction.shape.brief}"
+        )
+    number, random = values[0].astype(np.float64), values[1]
+    whole = np.floor(np.abs(number))
+    fraction = np.where(np.isfinite(number), np.abs(number) - whole, 0.0)
+    bits = PrimitiveType.from_dtype(random.dtype).bits
+    up = random.astype(np.uint64) < (fraction * 2.0**bits).astype(np.uint64)
+    return _saturated(number, whole, up, dtype_of(target))
+
+
+def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> Array:
+    """`whole + up` with the sign of `number`, or the limit of the type that `number` reaches."""
+    limits: Any = ml_dtypes.iinfo(dtype)
+    low, high = np.int64(limits.min), np.int64(limits.max)
+    below, above = number <= float(low), number >= float(high)
+    size = np.where(below | above | np.isnan(number), 0.0, whole).astype(np.int64) + up
+    signed = np.where(number < 0, -size, size)
+    return np.where(above, high, np.where(below, low, signed)).astype(dtype)

@@ -17,13 +17,14 @@ import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.accumulate import accumulate
 from xlapy.interpreter.batched import apply_scalars, monoid
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
-from xlapy.interpreter.elementwise_conversion import round_to
 from xlapy.ops.dimensions import Window, WindowDimension, dilated, strided
+from xlapy.ops.requirements import elements_of
 
 Arrays = list[Array]
 Combine = Callable[[Arrays, Arrays], Arrays]
@@ -271,7 +272,7 @@ def scan(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     """Runs the body once a slice along the dimension, from the first or, reversed, from the last."""
     carries, axis = instruction.num_carries, instruction.dimensions[0]
     inputs, state = values[: len(values) - carries], list(values[len(values) - carries :])
-    results = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
+    results = elements_of(instruction.shape)
     outputs = [np.empty(s.dimensions, s.dtype) for s in results[: len(results) - carries]]
     size = (*inputs, *outputs)[0].shape[axis]
     for i in reversed(range(size)) if instruction.is_reverse else range(size):

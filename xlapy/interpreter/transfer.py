@@ -1,21 +1,159 @@
-"""Transfers between devices and the host: not evaluated yet; each says what it waits for.
+"""Transfers between devices, the host and memories.
 
-Owns: nothing but these refusals. Must not know: text, builders.
+Owns: who sends to whom on a channel. Must not know: how values travel, which is behind `exchange.py`.
+Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
+
+The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take part:
+partitions with a channel, replicas without one (or with channel 0). Who is no source sends nothing, who is no target
+receives zeros. Without pairs one device sends on the channel and one receives. A send never waits for its recv.
 """
 
 from __future__ import annotations
 
-from xlapy import ops
-from xlapy.interpreter.core import RULES
+import functools
+import re
+from collections.abc import Sequence
 
-RULES.refuse(
-    "needs queues and channels between devices",
-    ops.COPY_DONE,
-    ops.COPY_START,
-    ops.INFEED,
-    ops.OUTFEED,
-    ops.RECV,
-    ops.RECV_DONE,
-    ops.SEND,
-    ops.SEND_DONE,
-)
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.errors import ExecutionError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.collectives import device_number, members
+from xlapy.interpreter.core import RULES, TOKEN, Context, Value
+from xlapy.interpreter.exchange import describe
+from xlapy.ops.replica_groups import ALL_REPLICAS, GroupMode
+
+PAIRS = "_xla_send_recv_source_target_pairs"
+
+Pairs = tuple[tuple[int, int], ...]
+
+_PAIR = r"\{\s*(\d+)\s*,\s*(\d+)\s*\}"
+_PAIRS = re.compile(rf"\{{\s*(?:{_PAIR}(?:\s*,\s*{_PAIR})*)?\s*\}}")
+
+
+# -- infeed, outfeed
+
+
+@RULES.rule(ops.INFEED)
+def infeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """(data, token): the next value that the host feeds in; the empty tuple is there without it."""
+    data = instruction.shape.tuple_shapes[0]
+    if data.is_tuple and not data.tuple_shapes:
+        return (), TOKEN
+    return context.exchange.infeed(instruction, data), TOKEN
+
+
+@RULES.rule(ops.OUTFEED)
+def outfeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A token, once the host has the operand."""
+    context.exchange.outfeed(instruction, values[0])
+    return TOKEN
+
+
+# -- send, recv: (buffer, number, token)
+
+
+@RULES.rule(ops.SEND)
+def send(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The operand is under way at once, to the host or to another device."""
+    exchange, value = context.exchange, values[0]
+    pairs = pairs_of(instruction)
+    if instruction.is_host_transfer:
+        exchange.send_to_host(instruction, value)
+    elif pairs is None:
+        exchange.send(instruction, None, value)
+    else:
+        for target in _partners(context, instruction, pairs):
+            exchange.send(instruction, target, value)
+    return value, np.zeros((), np.uint32), TOKEN
+
+
+@RULES.rule(ops.SEND_DONE)
+def send_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A token: the value has left."""
+    return TOKEN
+
+
+@RULES.rule(ops.RECV)
+def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Zeros for the buffer, and the number under which recv-done takes the value: 0 if none comes."""
+    exchange = context.exchange
+    pairs = pairs_of(instruction)
+    if instruction.is_host_transfer:
+        number = exchange.start_receive_from_host(instruction)
+    elif pairs is None:
+        number = exchange.start_receive(instruction, None)
+    else:
+        sources = _partners(context, instruction, tuple((target, source) for source, target in pairs))
+        number = exchange.start_receive(instruction, sources[0]) if sources else 0
+    return _zeros(instruction.shape.tuple_shapes[0]), np.array(number, np.uint32), TOKEN
+
+
+@RULES.rule(ops.RECV_DONE)
+def recv_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """(data, token), once the data are there."""
+    buffer, number, _ = values[0]
+    if not int(number):
+        return buffer, TOKEN
+    return context.exchange.finish_receive(instruction, int(number), instruction.shape.tuple_shapes[0]), TOKEN
+
+
+def pairs_of(instruction: Instruction) -> Pairs | None:
+    """The (source, target) pairs of a send or recv, None if it names none; `ExecutionError` if they cannot be read."""
+    text = (instruction.frontend_attributes or {}).get(PAIRS)
+    if text is None:
+        return None
+    pairs = read_pairs(text)
+    if pairs is None:
+        raise ExecutionError(f"{describe(instruction)}: {PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, it is {text}")
+    return pairs
+
+
+@functools.lru_cache(maxsize=256)
+def read_pairs(text: str) -> Pairs | None:
+    """The pairs in `{{0,1},{1,2}}`, quoted or not; None if it reads otherwise."""
+    text = text.strip().strip('"')
+    if not _PAIRS.fullmatch(text):
+        return None
+    return tuple((int(source), int(target)) for source, target in re.findall(_PAIR, text))
+
+
+def mode_of(instruction: Instruction) -> GroupMode:
+    """What the ids in the pairs of a send or recv number."""
+    return GroupMode.CROSS_PARTITION if instruction.channel_id else GroupMode.CROSS_REPLICA
+
+
+def _partners(context: Context, instruction: Instruction, pairs: Pairs) -> list[int]:
+    """The devices that stand second in the pairs where this device stands first."""
+    everybody = members(context, ALL_REPLICAS, mode_of(instruction))
+    place = everybody.index(device_number(context))
+    others = [other for own, other in pairs if own == place]
+    if any(other >= len(everybody) for other in others):
+        raise ExecutionError(
+            f"{describe(instruction)}: {PAIRS} name id {max(others)}, there are {len(everybody)} "
+            f"{mode_of(instruction).value.removeprefix('cross_')}s"
+        )
+    return [everybody[other] for other in others]
+
+
+def _zeros(shape: Shape) -> Value:
+    if shape.is_tuple:
+        return tuple(map(_zeros, shape.tuple_shapes))
+    return np.zeros(shape.dimensions, shape.dtype) if shape.is_array else TOKEN
+
+
+# -- copies between memories
+
+
+@RULES.rule(ops.COPY_START)
+def copy_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """(copy, operand, context): values never change, so the operand is its own copy; the context means nothing."""
+    return values[0], values[0], np.zeros((), np.uint32)
+
+
+@RULES.rule(ops.COPY_DONE)
+def copy_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The copy that the matching copy-start made."""
+    return values[0][0]

@@ -1,5 +1,6 @@
 """Meaning of the operations that make tuples and take them apart.
 
+Must not know: what the elements are.
 Source: Tuple, GetTupleElement of the specification.
 """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.ops.attributes import INTEGERS, BracedKind, Kind, Reader, split_integers
+from xlapy.ops.attributes import INTEGERS, BracedKind, Kind, Reader, split_integers, to_integer
 from xlapy.ops.requirements import agrees
 
 
@@ -35,7 +35,7 @@ class OutputAliasKind(Kind[OutputAlias]):
         match = reader.match(_ALIAS)
         if match is None:
             reader.fail("expected an alias such as {1}: (0, {}): output index, operand number, operand index")
-        return OutputAlias(split_integers(match[1]), int(match[2]), split_integers(match[3]))
+        return OutputAlias(split_integers(match[1]), to_integer(match[2]), split_integers(match[3]))
 
     def write(self, value: OutputAlias) -> str:
         return f"{INTEGERS.write(value.output_index)}: ({value.operand}, {INTEGERS.write(value.operand_index)})"

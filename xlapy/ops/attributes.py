@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, dataclass_transform
 
+from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 
@@ -106,12 +107,23 @@ _INTEGERS = re.compile(r"\{\s*((?:-?\d+(?:\s*,\s*-?\d+)*)?)\s*\}")
 _DECODED: dict[str, tuple[int, ...]] = {}
 
 
+def to_integer(text: str) -> int:
+    """The integer that a run of digits spells; `ShapeError` if 64 bits do not hold it."""
+    value = int(text) if len(text) < 40 else _TOO_LARGE
+    if not -(2**63) <= value < 2**63:
+        raise ShapeError(f"the integer {text.strip()[:40]} does not fit in 64 bits")
+    return value
+
+
+_TOO_LARGE = 2**64
+
+
 def split_integers(text: str) -> tuple[int, ...]:
     """`"1, 2"` -> (1, 2); interned, since modules repeat a few lists many times."""
     found = _DECODED.get(text)
     if found is None:
-        found = tuple(int(part) for part in text.split(",")) if text.strip() else ()
-        if len(_DECODED) < 10_000:
+        found = tuple([to_integer(part) for part in text.split(",")]) if text.strip() else ()
+        if len(_DECODED) < 10_000 and len(text) < 200:
             _DECODED[text] = found
     return found
 

@@ -2,6 +2,7 @@
 
 Owns: all-gather, all-reduce, all-to-all, ragged-all-to-all, collective-broadcast, collective-permute,
 collective-reduce, reduce-scatter, their -start and -done forms, replica-id, partition-id.
+Must not know: the IR, values, who builds or evaluates them.
 Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter,
 ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
@@ -10,13 +11,12 @@ How many replicas and partitions take part is the module's to say: rules here ju
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlapy.base.element_types import S32, U32
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import Shape
+from xlapy.base.shape import UNBOUNDED, Ints, Shape
 from xlapy.ops.attributes import (
     BOOL,
     INTEGER,
@@ -25,14 +25,14 @@ from xlapy.ops.attributes import (
     ONE_INTEGER,
     WORD,
     Attributes,
-    NoAttributes,
     attribute,
     attributes,
 )
-from xlapy.ops.registry import AsyncRole, Effect, OpDef, Role, at_least, exactly
+from xlapy.ops.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
 from xlapy.ops.replica_groups import ALL_REPLICAS, REPLICA_GROUPS, GroupMode, ReplicaGroups, group_mode
 from xlapy.ops.requirements import (
     agrees,
+    elements_of,
     one_or_tuple,
     require_arrays,
     require_dimension,
@@ -40,20 +40,27 @@ from xlapy.ops.requirements import (
     require_shape,
 )
 
-Programs = Sequence[ProgramShape]
-IntegerLists = tuple[tuple[int, ...], ...]
+IntegerLists = tuple[Ints, ...]
 
 _REDUCER = (Role("to_apply"),)
 _OBSOLETE_MODE = {"mode": WORD}
 
 
-def _effect(attributes: Any) -> Effect:
+@attributes
+class GroupedAttributes(Attributes):
+    """Who takes part in a collective: `channel_id` and `replica_groups` together name the participants."""
+
+    channel_id: int | None = attribute(INTEGER, default=None)
+    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
+
+
+def _effect(attrs: Any) -> Effect:
     """With a channel, or with layouts that other programs rely on, every participant must take part: keep the op."""
-    bound = attributes.channel_id is not None or getattr(attributes, "constrain_layout", False)
+    bound = attrs.channel_id is not None or getattr(attrs, "constrain_layout", False)
     return Effect.SIDE_EFFECT if bound else Effect.PURE
 
 
-# ---- replica groups, reducers
+# -- replica groups, reducers
 
 
 def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bool = True) -> None:
@@ -72,13 +79,13 @@ def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bo
         raise ShapeError(f"{name}: replica_groups {groups.to_text()} must all have one size")
 
 
-def _mode(name: str, attributes: Any, uniform: bool = True) -> GroupMode:
+def _mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMode:
     """The group mode of a collective, once its replica groups are found legal."""
     try:
-        mode = group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
+        mode = group_mode(attrs.channel_id, getattr(attrs, "use_global_device_ids", None))
     except ShapeError as error:
         raise ShapeError(f"{name}: {error}") from error
-    _check_groups(name, attributes.replica_groups, mode, uniform)
+    _check_groups(name, attrs.replica_groups, mode, uniform)
     return mode
 
 
@@ -106,42 +113,46 @@ def _check_reducer(name: str, operands: Sequence[Shape], programs: Programs) -> 
         )
 
 
-# ---- all-gather
+# -- all-gather
 
 
 @attributes
-class AllGatherAttributes(Attributes):
+class AllGatherAttributes(GroupedAttributes):
     """`all_gather_dimension`: the dimension along which the shards are joined, in the order of the group."""
 
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
     constrain_layout: bool = attribute(BOOL, default=False)
     all_gather_dimension: int = attribute(ONE_INTEGER, key="dimensions")
     use_global_device_ids: bool = attribute(BOOL, default=False)
 
 
-def all_gather_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
-    """The result of an all-gather over `shard_count` participants: a shape for one operand, else a tuple."""
-    require_arrays("all-gather", operands)
+def _resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Callable[[Shape], int]) -> Shape:
+    """The operands with another size of one dimension, unless it is unbounded: a shape for one, else a tuple."""
+    require_arrays(name, operands)
     shapes: list[Shape] = []
     for operand in operands:
-        require_dimension("all-gather", "dimension", dimension, operand)
+        require_dimension(name, "dimension", dimension, operand)
         sizes = list(operand.dimensions)
-        sizes[dimension] = sizes[dimension] * shard_count if sizes[dimension] >= 0 else sizes[dimension]
+        if sizes[dimension] != UNBOUNDED:
+            sizes[dimension] = size_of(operand)
         shapes.append(Shape.array(operand.element_type, sizes, operand.dynamic_dimensions, operand.layout))
     return one_or_tuple(shapes)
 
 
-def _gathered(name: str, result: Shape, operands: Sequence[Shape], attributes: AllGatherAttributes) -> None:
-    mode = _mode(name, attributes)
+def all_gather_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
+    """The result of an all-gather over `shard_count` participants: a shape for one operand, else a tuple."""
+    return _resized("all-gather", operands, dimension, lambda operand: operand.dimensions[dimension] * shard_count)
+
+
+def _gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes) -> None:
+    mode = _mode(name, attrs)
     require_arrays(name, operands)
-    dimension = attributes.all_gather_dimension
+    dimension = attrs.all_gather_dimension
     first = _first(name, result, operands, dimension)
     small, large = operands[0].dimensions[dimension], first.dimensions[dimension]
-    shards = -(-large // small) if small > 0 else max(attributes.replica_groups.group_size, 1)
+    shards = -(-large // small) if small > 0 else max(attrs.replica_groups.group_size, 1)
     require_shape(name, result, all_gather_shape(operands, dimension, shards))
     if small > 0:
-        _check_shards(name, shards, attributes.replica_groups, mode)
+        _check_shards(name, shards, attrs.replica_groups, mode)
 
 
 def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) -> Shape:
@@ -154,30 +165,37 @@ def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) 
     return arrays[0]
 
 
-def _all_gather(shape: Shape, operands: Sequence[Shape], attributes: AllGatherAttributes, programs: Programs) -> None:
-    _gathered("all-gather", shape, operands, attributes)
+def _check_all_gather(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: Programs) -> None:
+    _gathered("all-gather", shape, operands, attrs)
 
 
 ALL_GATHER = OpDef(
-    name="all-gather", family="collectives", arity=at_least(1), attributes=AllGatherAttributes, check=_all_gather,
+    name="all-gather",
+    family="collectives",
+    arity=at_least(1),
+    attributes=AllGatherAttributes,
+    check=_check_all_gather,
     effect_rule=_effect,
-)  # fmt: skip
+)
 
 
-def _all_gather_start(
-    shape: Shape, operands: Sequence[Shape], attributes: AllGatherAttributes, programs: Programs
-) -> None:
+def _check_all_gather_start(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: Programs) -> None:
     """The result is (operands, gathered)."""
     if len(shape.tuple_shapes) != 2:
         raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.brief}")
     require_shape("all-gather-start: the first element", shape.tuple_shapes[0], one_or_tuple(operands))
-    _gathered("all-gather-start", shape.tuple_shapes[1], operands, attributes)
+    _gathered("all-gather-start", shape.tuple_shapes[1], operands, attrs)
 
 
 ALL_GATHER_START = OpDef(
-    name="all-gather-start", family="collectives", arity=at_least(1), attributes=AllGatherAttributes,
-    check=_all_gather_start, effect=Effect.SIDE_EFFECT, async_role=AsyncRole.START,
-)  # fmt: skip
+    name="all-gather-start",
+    family="collectives",
+    arity=at_least(1),
+    attributes=AllGatherAttributes,
+    check=_check_all_gather_start,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+)
 
 
 def _second_element(name: str, operand: Shape) -> Shape:
@@ -186,111 +204,132 @@ def _second_element(name: str, operand: Shape) -> Shape:
     return operand.tuple_shapes[1]
 
 
-def _all_gather_done(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_all_gather_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return _second_element("all-gather-done", operands[0])
 
 
 ALL_GATHER_DONE = OpDef(
-    name="all-gather-done", family="collectives", arity=exactly(1), infer=_all_gather_done, effect=Effect.SIDE_EFFECT,
+    name="all-gather-done",
+    family="collectives",
+    arity=exactly(1),
+    infer=_infer_all_gather_done,
+    effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
-)  # fmt: skip
+)
 
-# ---- all-reduce, reduce-scatter, collective-reduce
+
+# -- all-reduce, reduce-scatter, collective-reduce
 
 
 @attributes
-class AllReduceAttributes(Attributes):
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
+class AllReduceAttributes(GroupedAttributes):
     constrain_layout: bool = attribute(BOOL, default=False)
     use_global_device_ids: bool = attribute(BOOL, default=False)
 
 
-def _reduced(name: str, operands: Sequence[Shape], attributes: AllReduceAttributes, programs: Programs) -> Shape:
+def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
     require_arrays(name, operands)
-    _mode(name, attributes, uniform=False)
+    _mode(name, attrs, uniform=False)
     _check_reducer(name, operands, programs)
     return one_or_tuple(operands)
 
 
-def _all_reduce(operands: Sequence[Shape], attributes: AllReduceAttributes, programs: Programs) -> Shape:
-    return _reduced("all-reduce", operands, attributes, programs)
+def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+    return _reduced("all-reduce", operands, attrs, programs)
 
 
 ALL_REDUCE = OpDef(
-    name="all-reduce", family="collectives", arity=at_least(1), attributes=AllReduceAttributes, roles=_REDUCER,
-    infer=_all_reduce, effect_rule=_effect, obsolete=_OBSOLETE_MODE,
-)  # fmt: skip
+    name="all-reduce",
+    family="collectives",
+    arity=at_least(1),
+    attributes=AllReduceAttributes,
+    roles=_REDUCER,
+    infer=_infer_all_reduce,
+    effect_rule=_effect,
+    obsolete=_OBSOLETE_MODE,
+)
 
 
-def _all_reduce_start(operands: Sequence[Shape], attributes: AllReduceAttributes, programs: Programs) -> Shape:
-    return _reduced("all-reduce-start", operands, attributes, programs)
+def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+    return _reduced("all-reduce-start", operands, attrs, programs)
 
 
 ALL_REDUCE_START = OpDef(
-    name="all-reduce-start", family="collectives", arity=at_least(1), attributes=AllReduceAttributes, roles=_REDUCER,
-    infer=_all_reduce_start, effect=Effect.SIDE_EFFECT, async_role=AsyncRole.START, obsolete=_OBSOLETE_MODE,
-)  # fmt: skip
+    name="all-reduce-start",
+    family="collectives",
+    arity=at_least(1),
+    attributes=AllReduceAttributes,
+    roles=_REDUCER,
+    infer=_infer_all_reduce_start,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+    obsolete=_OBSOLETE_MODE,
+)
 
 
-def _all_reduce_done(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_all_reduce_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return operands[0]
 
 
 ALL_REDUCE_DONE = OpDef(
-    name="all-reduce-done", family="collectives", arity=exactly(1), infer=_all_reduce_done, effect=Effect.SIDE_EFFECT,
-    aliases=((0, ()),), async_role=AsyncRole.DONE,
-)  # fmt: skip
+    name="all-reduce-done",
+    family="collectives",
+    arity=exactly(1),
+    infer=_infer_all_reduce_done,
+    effect=Effect.SIDE_EFFECT,
+    aliases=((0, ()),),
+    async_role=AsyncRole.DONE,
+)
 
 
 @attributes
-class ReduceScatterAttributes(Attributes):
+class ReduceScatterAttributes(AllReduceAttributes):
     """`scatter_dimension`: the dimension of the reduced array that is cut into one block a participant."""
 
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
-    constrain_layout: bool = attribute(BOOL, default=False)
-    use_global_device_ids: bool = attribute(BOOL, default=False)
     scatter_dimension: int = attribute(ONE_INTEGER, key="dimensions")
 
 
 def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
     """The result of a reduce-scatter over `shard_count` participants: a shape for one operand, else a tuple."""
-    require_arrays("reduce-scatter", operands)
-    shapes: list[Shape] = []
-    for operand in operands:
-        require_dimension("reduce-scatter", "dimension", dimension, operand)
-        sizes = list(operand.dimensions)
-        if sizes[dimension] >= 0 and sizes[dimension] % shard_count:
+
+    def block(operand: Shape) -> int:
+        size = operand.dimensions[dimension]
+        if size % shard_count:
             raise ShapeError(
                 f"reduce-scatter: dimension {dimension} of {operand.brief} must be divisible by "
                 f"the number of shards {shard_count}"
             )
-        sizes[dimension] = sizes[dimension] // shard_count if sizes[dimension] >= 0 else sizes[dimension]
-        shapes.append(Shape.array(operand.element_type, sizes, operand.dynamic_dimensions, operand.layout))
-    return one_or_tuple(shapes)
+        return size // shard_count
+
+    return _resized("reduce-scatter", operands, dimension, block)
 
 
-def _reduce_scatter(
-    shape: Shape, operands: Sequence[Shape], attributes: ReduceScatterAttributes, programs: Programs
+def _check_reduce_scatter(
+    shape: Shape, operands: Sequence[Shape], attrs: ReduceScatterAttributes, programs: Programs
 ) -> None:
     name = "reduce-scatter"
-    mode = _mode(name, attributes)
+    mode = _mode(name, attrs)
     require_arrays(name, operands)
     _check_reducer(name, operands, programs)
-    dimension = attributes.scatter_dimension
+    dimension = attrs.scatter_dimension
     first = _first(name, shape, operands, dimension)
     large, small = operands[0].dimensions[dimension], first.dimensions[dimension]
-    shards = -(-large // small) if small > 0 else max(attributes.replica_groups.group_size, 1)
+    shards = -(-large // small) if small > 0 else max(attrs.replica_groups.group_size, 1)
     require_shape(name, shape, reduce_scatter_shape(operands, dimension, max(shards, 1)))
     if small > 0:
-        _check_shards(name, shards, attributes.replica_groups, mode)
+        _check_shards(name, shards, attrs.replica_groups, mode)
 
 
 REDUCE_SCATTER = OpDef(
-    name="reduce-scatter", family="collectives", arity=at_least(1), attributes=ReduceScatterAttributes, roles=_REDUCER,
-    check=_reduce_scatter, effect_rule=_effect, obsolete=_OBSOLETE_MODE,
-)  # fmt: skip
+    name="reduce-scatter",
+    family="collectives",
+    arity=at_least(1),
+    attributes=ReduceScatterAttributes,
+    roles=_REDUCER,
+    check=_check_reduce_scatter,
+    effect_rule=_effect,
+    obsolete=_OBSOLETE_MODE,
+)
 
 
 def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Shape:
@@ -310,51 +349,51 @@ def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Sha
 
 
 @attributes
-class CollectiveReduceAttributes(Attributes):
+class CollectiveReduceAttributes(AllReduceAttributes):
     """Without `has_dynamic_root` the first member of each group receives the result."""
 
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
-    constrain_layout: bool = attribute(BOOL, default=False)
-    use_global_device_ids: bool = attribute(BOOL, default=False)
     has_dynamic_root: bool = attribute(BOOL, default=False, always=True)
 
 
-def _collective_reduce(operands: Sequence[Shape], attributes: CollectiveReduceAttributes, programs: Programs) -> Shape:
-    _mode("collective-reduce", attributes)
-    shape = _rooted("collective-reduce", operands, attributes.has_dynamic_root)
-    _check_reducer("collective-reduce", operands[:-1] if attributes.has_dynamic_root else operands, programs)
+def _infer_collective_reduce(operands: Sequence[Shape], attrs: CollectiveReduceAttributes, programs: Programs) -> Shape:
+    _mode("collective-reduce", attrs)
+    shape = _rooted("collective-reduce", operands, attrs.has_dynamic_root)
+    _check_reducer("collective-reduce", operands[:-1] if attrs.has_dynamic_root else operands, programs)
     return shape
 
 
 COLLECTIVE_REDUCE = OpDef(
-    name="collective-reduce", family="collectives", arity=at_least(1), attributes=CollectiveReduceAttributes,
-    roles=_REDUCER, infer=_collective_reduce, effect=Effect.SIDE_EFFECT,
-)  # fmt: skip
+    name="collective-reduce",
+    family="collectives",
+    arity=at_least(1),
+    attributes=CollectiveReduceAttributes,
+    roles=_REDUCER,
+    infer=_infer_collective_reduce,
+    effect=Effect.SIDE_EFFECT,
+)
 
-# ---- all-to-all
+
+# -- all-to-all
 
 
 @attributes
-class AllToAllAttributes(Attributes):
+class AllToAllAttributes(GroupedAttributes):
     """With `split_dimension` one array is cut along it and joined again; without, operand i goes to member i."""
 
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
     constrain_layout: bool = attribute(BOOL, default=False)
     split_dimension: int | None = attribute(ONE_INTEGER, default=None, key="dimensions")
 
 
-def _all_to_all(operands: Sequence[Shape], attributes: AllToAllAttributes, programs: Programs) -> Shape:
+def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: Programs) -> Shape:
     require_arrays("all-to-all", operands)
-    _mode("all-to-all", attributes)
-    members = attributes.replica_groups.group_size  # 0: as many as the module has
-    if attributes.split_dimension is not None:
-        return _split_all_to_all(operands, attributes.split_dimension, members)
+    _mode("all-to-all", attrs)
+    members = attrs.replica_groups.group_size  # 0: as many as the module has
+    if attrs.split_dimension is not None:
+        return _split_all_to_all(operands, attrs.split_dimension, members)
     if members and len(operands) != members:
         raise ShapeError(
             f"all-to-all takes an operand a member: {len(operands)} operands, "
-            f"replica_groups {attributes.replica_groups.to_text()} have {members} members"
+            f"replica_groups {attrs.replica_groups.to_text()} have {members} members"
         )
     for number, operand in enumerate(operands):
         if not operand.compatible(operands[0]):
@@ -376,23 +415,26 @@ def _split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -
 
 
 ALL_TO_ALL = OpDef(
-    name="all-to-all", family="collectives", arity=at_least(1), attributes=AllToAllAttributes, infer=_all_to_all,
+    name="all-to-all",
+    family="collectives",
+    arity=at_least(1),
+    attributes=AllToAllAttributes,
+    infer=_infer_all_to_all,
     effect_rule=_effect,
-)  # fmt: skip
+)
 
 
 @attributes
-class RaggedAllToAllAttributes(Attributes):
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
+class RaggedAllToAllAttributes(GroupedAttributes):
+    """Who takes part, and nothing else."""
 
 
 _RAGGED = ("input", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
 
 
-def _ragged_all_to_all(operands: Sequence[Shape], attributes: RaggedAllToAllAttributes, programs: Programs) -> Shape:
+def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAttributes, _: Programs) -> Shape:
     require_arrays("ragged-all-to-all", operands)
-    _mode("ragged-all-to-all", attributes)
+    _mode("ragged-all-to-all", attrs)
     offsets = operands[2]
     if offsets.rank not in (1, 2):
         raise ShapeError(f"ragged-all-to-all: input_offsets must have rank 1 or 2, it is {offsets.brief}")
@@ -406,32 +448,38 @@ def _ragged_all_to_all(operands: Sequence[Shape], attributes: RaggedAllToAllAttr
 
 
 RAGGED_ALL_TO_ALL = OpDef(
-    name="ragged-all-to-all", family="collectives", arity=exactly(6), attributes=RaggedAllToAllAttributes,
-    infer=_ragged_all_to_all, aliases=((1, ()),), obsolete={"dimensions": INTEGERS},
-)  # fmt: skip
+    name="ragged-all-to-all",
+    family="collectives",
+    arity=exactly(6),
+    attributes=RaggedAllToAllAttributes,
+    infer=_infer_ragged_all_to_all,
+    aliases=((1, ()),),
+    obsolete={"dimensions": INTEGERS},
+)
 
-# ---- collective-broadcast, collective-permute
+
+# -- collective-broadcast, collective-permute
 
 
 @attributes
-class CollectiveBroadcastAttributes(Attributes):
+class CollectiveBroadcastAttributes(GroupedAttributes):
     """Without `has_dynamic_root` the first member of each group sends."""
 
-    channel_id: int | None = attribute(INTEGER, default=None)
-    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
     has_dynamic_root: bool = attribute(BOOL, default=False)
 
 
-def _collective_broadcast(
-    operands: Sequence[Shape], attributes: CollectiveBroadcastAttributes, programs: Programs
-) -> Shape:
-    return _rooted("collective-broadcast", operands, attributes.has_dynamic_root)
+def _infer_collective_broadcast(operands: Sequence[Shape], attrs: CollectiveBroadcastAttributes, _: Programs) -> Shape:
+    return _rooted("collective-broadcast", operands, attrs.has_dynamic_root)
 
 
 COLLECTIVE_BROADCAST = OpDef(
-    name="collective-broadcast", family="collectives", arity=at_least(1), attributes=CollectiveBroadcastAttributes,
-    infer=_collective_broadcast, effect=Effect.SIDE_EFFECT,
-)  # fmt: skip
+    name="collective-broadcast",
+    family="collectives",
+    arity=at_least(1),
+    attributes=CollectiveBroadcastAttributes,
+    infer=_infer_collective_broadcast,
+    effect=Effect.SIDE_EFFECT,
+)
 
 
 @attributes
@@ -457,28 +505,28 @@ def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
                 )
 
 
-def _permuted(name: str, operands: Sequence[Shape], attributes: CollectivePermuteAttributes) -> tuple[Shape, Shape]:
+def _permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermuteAttributes) -> tuple[Shape, Shape]:
     """(operands as the start form returns them, result)."""
-    if not attributes.slice_sizes:
+    if not attrs.slice_sizes:
         require_arrays(name, operands)
-        _check_pairs(name, attributes.source_target_pairs, 1)
+        _check_pairs(name, attrs.source_target_pairs, 1)
         return one_or_tuple(operands), one_or_tuple(operands)
     if len(operands) != 4:
         raise ShapeError(
             f"{name} with slice_sizes takes input, output and their offsets: 4 operands, given {len(operands)}"
         )
     slices = _check_slices(name, operands)
-    _check_pairs(name, attributes.source_target_pairs, slices)
+    _check_pairs(name, attrs.source_target_pairs, slices)
     return operands[0], operands[1]
 
 
 def _check_slices(name: str, operands: Sequence[Shape]) -> int:
     """Offsets are a tuple of one scalar a dimension, or of such tuples, for each buffer; returns how many slices."""
-    source, target = (s.tuple_shapes if s.is_tuple else (s,) for s in operands[:2])
+    source, target = map(elements_of, operands[:2])
     if operands[0].is_tuple is not operands[1].is_tuple or len(source) != len(target):
         raise ShapeError(f"{name}: input {operands[0].brief} and output {operands[1].brief} must hold as many buffers")
     for buffers, offsets in ((operands[0], operands[2]), (operands[1], operands[3])):
-        parts = buffers.tuple_shapes if buffers.is_tuple else (buffers,)
+        parts = elements_of(buffers)
         places = offsets.tuple_shapes if buffers.is_tuple else (offsets,)
         if len(parts) != len(places):
             raise ShapeError(f"{name}: offsets {offsets.brief} must hold one entry for each buffer of {buffers.brief}")
@@ -498,49 +546,61 @@ def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
         )
 
 
-def _collective_permute(
-    operands: Sequence[Shape], attributes: CollectivePermuteAttributes, programs: Programs
-) -> Shape:
-    return _permuted("collective-permute", operands, attributes)[1]
+def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: Programs) -> Shape:
+    return _permuted("collective-permute", operands, attrs)[1]
 
 
 COLLECTIVE_PERMUTE = OpDef(
-    name="collective-permute", family="collectives", arity=at_least(1), attributes=CollectivePermuteAttributes,
-    infer=_collective_permute, effect_rule=_effect,
-)  # fmt: skip
+    name="collective-permute",
+    family="collectives",
+    arity=at_least(1),
+    attributes=CollectivePermuteAttributes,
+    infer=_infer_collective_permute,
+    effect_rule=_effect,
+)
 
 
-def _collective_permute_start(
-    shape: Shape, operands: Sequence[Shape], attributes: CollectivePermuteAttributes, programs: Programs
+def _check_collective_permute_start(
+    shape: Shape, operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: Programs
 ) -> None:
     """The result is (operands, results, contexts...)."""
-    expected = _permuted("collective-permute-start", operands, attributes)
+    expected = _permuted("collective-permute-start", operands, attrs)
     if len(shape.tuple_shapes) < 2:
         raise ShapeError(f"collective-permute-start has shape (operands, results, ...), declared {shape.brief}")
     require_shape("collective-permute-start", shape, Shape.tuple((*expected, *shape.tuple_shapes[2:])))
 
 
 COLLECTIVE_PERMUTE_START = OpDef(
-    name="collective-permute-start", family="collectives", arity=at_least(1), attributes=CollectivePermuteAttributes,
-    check=_collective_permute_start, effect=Effect.SIDE_EFFECT, async_role=AsyncRole.START,
-)  # fmt: skip
+    name="collective-permute-start",
+    family="collectives",
+    arity=at_least(1),
+    attributes=CollectivePermuteAttributes,
+    check=_check_collective_permute_start,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+)
 
 
-def _collective_permute_done(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_collective_permute_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return _second_element("collective-permute-done", operands[0])
 
 
 COLLECTIVE_PERMUTE_DONE = OpDef(
-    name="collective-permute-done", family="collectives", arity=exactly(1), infer=_collective_permute_done,
-    effect=Effect.SIDE_EFFECT, async_role=AsyncRole.DONE,
-)  # fmt: skip
+    name="collective-permute-done",
+    family="collectives",
+    arity=exactly(1),
+    infer=_infer_collective_permute_done,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
 
-# ---- who am I
+
+# -- who am I
 
 
-def _identifier(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_identifier(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
     return Shape.scalar(U32)
 
 
-REPLICA_ID = OpDef(name="replica-id", family="collectives", arity=exactly(0), infer=_identifier)
-PARTITION_ID = OpDef(name="partition-id", family="collectives", arity=exactly(0), infer=_identifier)
+REPLICA_ID = OpDef(name="replica-id", family="collectives", arity=exactly(0), infer=_infer_identifier)
+PARTITION_ID = OpDef(name="partition-id", family="collectives", arity=exactly(0), infer=_infer_identifier)

@@ -1,14 +1,15 @@
 """Definitions of the contractions: dot, ragged-dot and scaled-dot, sums of products over dimensions of two operands.
 
 Owns: their dimension numbers, the precision and algorithm of a contraction, the element type of mixed operands.
+Must not know: the IR, values, who builds or evaluates them.
 Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification; `chlo.ragged_dot` of StableHLO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import Any
 
 from xlapy.base.element_types import (
     BF16,
@@ -28,26 +29,33 @@ from xlapy.base.element_types import (
     F64,
     PRED,
     PrimitiveType,
-)  # fmt: skip
+)
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import UNBOUNDED, Shape
-from xlapy.ops.attributes import INTEGERS, Attributes, BracedKind, EnumKind, attribute, attributes
-from xlapy.ops.dimensions import PRECISION, Precision
-from xlapy.ops.registry import OpDef, exactly
+from xlapy.ops.attributes import INTEGERS, Attributes, EnumKind, attribute, attributes
+from xlapy.ops.dimensions import PRECISIONS, Precision, drop_default_precision
+from xlapy.ops.registry import OpDef, Programs, exactly
 from xlapy.ops.requirements import require_arrays, require_dimension, require_shape
 
-Programs = Sequence[ProgramShape]
-
-
-# The element type of mixed operands
+# -- the element type of mixed operands
 
 _OVERFLOW_EXPONENT_AND_PRECISION: dict[PrimitiveType, tuple[int, int]] = {
-    F4E2M1FN: (3, 2), F6E2M3FN: (3, 4), F6E3M2FN: (5, 3),
-    F8E3M4: (4, 5), F8E4M3: (8, 4), F8E4M3FN: (9, 4), F8E4M3B11FNUZ: (5, 4), F8E4M3FNUZ: (8, 4),
-    F8E5M2: (16, 3), F8E5M2FNUZ: (16, 3), F8E8M0FNU: (128, 1),
-    F16: (16, 11), BF16: (128, 8), F32: (128, 24), F64: (1024, 53),
-}  # fmt: skip
+    F4E2M1FN: (3, 2),
+    F6E2M3FN: (3, 4),
+    F6E3M2FN: (5, 3),
+    F8E3M4: (4, 5),
+    F8E4M3: (8, 4),
+    F8E4M3FN: (9, 4),
+    F8E4M3B11FNUZ: (5, 4),
+    F8E4M3FNUZ: (8, 4),
+    F8E5M2: (16, 3),
+    F8E5M2FNUZ: (16, 3),
+    F8E8M0FNU: (128, 1),
+    F16: (16, 11),
+    BF16: (128, 8),
+    F32: (128, 24),
+    F64: (1024, 53),
+}
 
 
 def _precision_order(t: PrimitiveType) -> tuple[bool, int, int, int, bool]:
@@ -70,7 +78,7 @@ def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
     return a if first > second else b
 
 
-# Attributes
+# -- attributes
 
 
 class Algorithm(Enum):
@@ -92,13 +100,7 @@ class Algorithm(Enum):
     DOT_F64_F64_F64 = "dot_f64_f64_f64"
 
 
-PRECISIONS = BracedKind(PRECISION)
 ALGORITHM = EnumKind(Algorithm)
-
-
-def stated_precision(precision: tuple[Precision, ...]) -> tuple[Precision, ...]:
-    """The precisions as they are written: none at all when every operand has the default."""
-    return precision if any(p is not Precision.DEFAULT for p in precision) else ()
 
 
 @attributes
@@ -136,15 +138,7 @@ class RaggedDotAttributes(ContractionAttributes):
     operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
 
 
-PreciseAttributes = TypeVar("PreciseAttributes", DotAttributes, RaggedDotAttributes)
-
-
-def _normalize(attrs: PreciseAttributes, _: Sequence[Shape], __: Shape) -> PreciseAttributes:
-    stated = stated_precision(attrs.operand_precision)
-    return attrs if stated == attrs.operand_precision else attrs.replace(operand_precision=stated)
-
-
-# Shape rules
+# -- shape rules
 
 
 def _check_side(name: str, side: str, operand: Shape, batch: Sequence[int], contracting: Sequence[int]) -> None:
@@ -203,7 +197,7 @@ def result_of(operands: Sequence[Shape], dimensions: Dimensions, element_type: P
     return Shape.array(chosen, [size for size, _ in dimensions], [dynamic for _, dynamic in dimensions])
 
 
-def check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
+def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
     """The element type declared for a sum of products: any, but real only if both operands are."""
     if not shape.is_array:
         raise ShapeError(f"{name} makes an array, declared {shape.brief}")
@@ -213,31 +207,45 @@ def check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> Pr
     return shape.element_type
 
 
+ProductRule = Callable[[Sequence[Shape], Any, PrimitiveType | None], Shape]
+"""`(operand shapes, attributes, element type of the result or None) -> shape`; raises `ShapeError`."""
+
+
+def sum_of_products(
+    name: str, family: str, operands: int, attributes: type[Attributes], shape_of: ProductRule
+) -> OpDef:
+    """An op that sums products of its first two operands: its element type may be declared, all else is inferred."""
+
+    def infer(operands: Sequence[Shape], attrs: Any, _: Programs) -> Shape:
+        return shape_of(operands, attrs, None)
+
+    def check(shape: Shape, operands: Sequence[Shape], attrs: Any, _: Programs) -> None:
+        element_type = _check_element_type(name, shape, operands)
+        require_shape(name, shape, shape_of(operands, attrs, element_type))
+
+    return OpDef(
+        name=name,
+        family=family,
+        arity=exactly(operands),
+        attributes=attributes,
+        infer=infer,
+        check=check,
+        normalize=drop_default_precision,
+    )
+
+
+# -- dot
+
+
 def _dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
     _check_contraction("dot", operands, attrs)
     return result_of(operands, _contracted(operands[0], operands[1], attrs), element_type)
 
 
-def _infer_dot(operands: Sequence[Shape], attrs: DotAttributes, _: Programs) -> Shape:
-    return _dot_shape(operands, attrs, None)
+DOT = sum_of_products("dot", "contraction", 2, DotAttributes, _dot_shape)
 
 
-def _check_dot(shape: Shape, operands: Sequence[Shape], attrs: DotAttributes, _: Programs) -> None:
-    require_shape("dot", shape, _dot_shape(operands, attrs, check_element_type("dot", shape, operands)))
-
-
-DOT = OpDef(
-    name="dot",
-    family="contraction",
-    arity=exactly(2),
-    attributes=DotAttributes,
-    infer=_infer_dot,
-    check=_check_dot,
-    normalize=_normalize,
-)
-
-
-# Ragged dot
+# -- ragged dot
 
 
 class RaggedMode(Enum):
@@ -323,27 +331,10 @@ def _ragged_dot_shape(
     return result_of(operands, groups + _contracted(lhs, rhs, attrs, attrs.rhs_group_dims), element_type)
 
 
-def _infer_ragged_dot(operands: Sequence[Shape], attrs: RaggedDotAttributes, _: Programs) -> Shape:
-    return _ragged_dot_shape(operands, attrs, None)
+RAGGED_DOT = sum_of_products("ragged-dot", "contraction", 3, RaggedDotAttributes, _ragged_dot_shape)
 
 
-def _check_ragged_dot(shape: Shape, operands: Sequence[Shape], attrs: RaggedDotAttributes, _: Programs) -> None:
-    element_type = check_element_type("ragged-dot", shape, operands)
-    require_shape("ragged-dot", shape, _ragged_dot_shape(operands, attrs, element_type))
-
-
-RAGGED_DOT = OpDef(
-    name="ragged-dot",
-    family="contraction",
-    arity=exactly(3),
-    attributes=RaggedDotAttributes,
-    infer=_infer_ragged_dot,
-    check=_check_ragged_dot,
-    normalize=_normalize,
-)
-
-
-# Scaled dot
+# -- scaled dot
 
 
 def _is_unscaled(operand: Shape, scale: Shape) -> bool:
@@ -381,21 +372,4 @@ def _scaled_dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_t
     return result_of(operands, _contracted(lhs, rhs, attrs), element_type)
 
 
-def _infer_scaled_dot(operands: Sequence[Shape], attrs: DotAttributes, _: Programs) -> Shape:
-    return _scaled_dot_shape(operands, attrs, None)
-
-
-def _check_scaled_dot(shape: Shape, operands: Sequence[Shape], attrs: DotAttributes, _: Programs) -> None:
-    element_type = check_element_type("scaled-dot", shape, operands)
-    require_shape("scaled-dot", shape, _scaled_dot_shape(operands, attrs, element_type))
-
-
-SCALED_DOT = OpDef(
-    name="scaled-dot",
-    family="contraction",
-    arity=exactly(4),
-    attributes=DotAttributes,
-    infer=_infer_scaled_dot,
-    check=_check_scaled_dot,
-    normalize=_normalize,
-)
+SCALED_DOT = sum_of_products("scaled-dot", "contraction", 4, DotAttributes, _scaled_dot_shape)

@@ -1,6 +1,7 @@
 """Definitions of the operations that call computations or order others.
 
 Owns: call, while, conditional, fusion, async-start / -update / -done, opt-barrier, after-all, add-dependency, domain.
+Must not know: the IR, values, who builds or evaluates them.
 Source: Call, CompositeCall, While, Conditional, OptimizationBarrier, AfterAll, AddDependency, AsyncStart, AsyncUpdate,
 AsyncDone, Fusion, Domain of the specification.
 """
@@ -30,14 +31,13 @@ from xlapy.ops.attributes import (
     attributes,
     quote,
 )
-from xlapy.ops.registry import AsyncRole, Effect, OpDef, Role, at_least, exactly
+from xlapy.ops.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
 from xlapy.ops.requirements import agrees, is_prefix, require_programs, require_token
-
-Programs = Sequence[ProgramShape]
 
 MAIN_THREAD = "main"
 
-# ---- call, while, conditional
+
+# -- call, while, conditional
 
 
 @attributes
@@ -61,18 +61,23 @@ def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShap
             )
 
 
-def _call(operands: Sequence[Shape], attributes: CallAttributes, programs: Programs) -> Shape:
+def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: Programs) -> Shape:
     require_programs("call", programs, 1)
     _match_parameters("call", operands, programs[0])
     return programs[0].result
 
 
 CALL = OpDef(
-    name="call", family="control", arity=at_least(0), attributes=CallAttributes, roles=(Role("to_apply"),), infer=_call
+    name="call",
+    family="control",
+    arity=at_least(0),
+    attributes=CallAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_call,
 )
 
 
-def _while(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_while(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape:
     require_programs("while", programs, 2)
     (init,) = operands
     condition, body = programs
@@ -91,9 +96,13 @@ def _while(operands: Sequence[Shape], attributes: NoAttributes, programs: Progra
 
 
 WHILE = OpDef(
-    name="while", family="control", arity=exactly(1), roles=(Role("condition"), Role("body")), infer=_while,
+    name="while",
+    family="control",
+    arity=exactly(1),
+    roles=(Role("condition"), Role("body")),
+    infer=_infer_while,
     aliases=((0, ()),),
-)  # fmt: skip
+)
 
 _BRANCHES = (Role("branch_computations", many=True),)
 _TRUE_FALSE = (Role("true_computation"), Role("false_computation"))
@@ -103,7 +112,7 @@ def _branch_roles(operands: Sequence[Shape], count: int) -> tuple[Role, ...]:
     return _TRUE_FALSE if operands and operands[0].element_type is PRED else _BRANCHES
 
 
-def _conditional(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_conditional(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape:
     index = operands[0]
     if not index.is_scalar or index.element_type not in (PRED, S32):
         raise ShapeError(f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.brief}")
@@ -149,10 +158,11 @@ CONDITIONAL = OpDef(
     arity=at_least(1),
     roles=_BRANCHES,
     role_keys=_branch_roles,
-    infer=_conditional,
+    infer=_infer_conditional,
 )
 
-# ---- fusion
+
+# -- fusion
 
 
 class FusionKind(Enum):
@@ -170,10 +180,10 @@ class FusionAttributes(Attributes):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
 
 
-def _fusion(operands: Sequence[Shape], attributes: FusionAttributes, programs: Programs) -> Shape:
+def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: Programs) -> Shape:
     require_programs("fusion", programs, 1)
     _match_parameters("fusion", operands, programs[0])
-    check_aliases("fusion", attributes.output_to_operand_aliasing, programs[0].result, operands)
+    check_aliases("fusion", attrs.output_to_operand_aliasing, programs[0].result, operands)
     return programs[0].result
 
 
@@ -183,39 +193,48 @@ FUSION = OpDef(
     arity=at_least(0),
     attributes=FusionAttributes,
     roles=(Role("calls"),),
-    infer=_fusion,
+    infer=_infer_fusion,
 )
 
-# ---- order
+
+# -- order
 
 
-def _same_as_operand(operands: Sequence[Shape], attributes: Any, programs: Programs) -> Shape:
+def _infer_same(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return operands[0]
 
 
 OPT_BARRIER = OpDef(
-    name="opt-barrier", family="control", arity=exactly(1), infer=_same_as_operand, effect=Effect.ORDERED,
+    name="opt-barrier",
+    family="control",
+    arity=exactly(1),
+    infer=_infer_same,
+    effect=Effect.ORDERED,
     aliases=((0, ()),),
-)  # fmt: skip
+)
 
 
-def _after_all(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_after_all(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
     """Operands are tokens in the specification; XLA's verifier lets anything be waited for."""
     return Shape.token()
 
 
-AFTER_ALL = OpDef(name="after-all", family="control", arity=at_least(0), infer=_after_all, effect=Effect.ORDERED)
+AFTER_ALL = OpDef(name="after-all", family="control", arity=at_least(0), infer=_infer_after_all, effect=Effect.ORDERED)
 
 
-def _add_dependency(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     require_token("add-dependency", operands, 1)
     return operands[0]
 
 
 ADD_DEPENDENCY = OpDef(
-    name="add-dependency", family="control", arity=exactly(2), infer=_add_dependency, effect=Effect.ORDERED,
+    name="add-dependency",
+    family="control",
+    arity=exactly(2),
+    infer=_infer_add_dependency,
+    effect=Effect.ORDERED,
     aliases=((0, ()),),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +298,12 @@ DOMAIN = OpDef(
     family="control",
     arity=exactly(1),
     attributes=DomainAttributes,
-    infer=_same_as_operand,
+    infer=_infer_same,
     aliases=((0, ()),),
 )
 
-# ---- asynchronous execution
+
+# -- asynchronous execution
 
 
 class ComputationNameKind(Kind[str]):
@@ -309,7 +329,9 @@ def _require_async(name: str, what: str, shape: Shape) -> None:
         raise ShapeError(f"{name}: {what} must be ((operands...), result, context...), it is {shape.brief}")
 
 
-def _async_start(shape: Shape, operands: Sequence[Shape], attributes: AsyncStartAttributes, programs: Programs) -> None:
+def _check_async_start(
+    shape: Shape, operands: Sequence[Shape], attrs: AsyncStartAttributes, programs: Programs
+) -> None:
     require_programs("async-start", programs, 1)
     _require_async("async-start", "the shape", shape)
     bound, result = shape.tuple_shapes[:2]
@@ -323,17 +345,23 @@ def _async_start(shape: Shape, operands: Sequence[Shape], attributes: AsyncStart
             f"async-start has result {result.brief}, the called computation returns {programs[0].result.brief}"
         )
     whole = Shape.tuple((parameters, programs[0].result, *shape.tuple_shapes[2:]))
-    aliases = attributes.output_to_operand_aliasing
+    aliases = attrs.output_to_operand_aliasing
     check_aliases("async-start", aliases, whole, programs[0].parameters, buffers_are_arrays=True)
 
 
 ASYNC_START = OpDef(
-    name="async-start", family="control", arity=at_least(0), attributes=AsyncStartAttributes, roles=(Role("calls"),),
-    check=_async_start, effect=Effect.ORDERED, async_role=AsyncRole.START,
-)  # fmt: skip
+    name="async-start",
+    family="control",
+    arity=at_least(0),
+    attributes=AsyncStartAttributes,
+    roles=(Role("calls"),),
+    check=_check_async_start,
+    effect=Effect.ORDERED,
+    async_role=AsyncRole.START,
+)
 
 
-def _async_update(shape: Shape, operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> None:
+def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
     """Operands behind the first are bound to further parameters of the computation that async-start calls."""
     before = operands[0]
     _require_async("async-update", "operand 0", before)
@@ -353,25 +381,36 @@ def _async_update(shape: Shape, operands: Sequence[Shape], attributes: NoAttribu
 
 
 ASYNC_UPDATE = OpDef(
-    name="async-update", family="control", arity=at_least(1), check=_async_update, effect=Effect.ORDERED,
-    obsolete=_INHERITED, async_role=AsyncRole.UPDATE, aliases=((0, ()),),
-)  # fmt: skip
+    name="async-update",
+    family="control",
+    arity=at_least(1),
+    check=_check_async_update,
+    effect=Effect.ORDERED,
+    obsolete=_INHERITED,
+    async_role=AsyncRole.UPDATE,
+    aliases=((0, ()),),
+)
 
 
-def _async_done(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_async_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     _require_async("async-done", "operand 0", operands[0])
     return operands[0].tuple_shapes[1]
 
 
-def _check_async_done(shape: Shape, operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> None:
+def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttributes, programs: Programs) -> None:
     """An async instruction whose operands are not all bound yet may show less of the result."""
-    result = _async_done(operands, attributes, programs)
+    result = _infer_async_done(operands, attrs, programs)
     if not is_prefix(result, shape):
         raise ShapeError(f"async-done: operand 0 {operands[0].brief} has result {result.brief}, declared {shape.brief}")
 
 
 ASYNC_DONE = OpDef(
-    name="async-done", family="control", arity=exactly(1), infer=_async_done,
-    check=_check_async_done, effect=Effect.ORDERED,
-    obsolete=_INHERITED, async_role=AsyncRole.DONE,
-)  # fmt: skip
+    name="async-done",
+    family="control",
+    arity=exactly(1),
+    infer=_infer_async_done,
+    check=_check_async_done,
+    effect=Effect.ORDERED,
+    obsolete=_INHERITED,
+    async_role=AsyncRole.DONE,
+)

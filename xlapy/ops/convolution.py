@@ -1,6 +1,7 @@
 """Definition of the convolution: sums of products of a kernel and the part of the input under a moving window.
 
-Owns: its groups, kind and sparsity, and its shape rule. Source: Conv and its general forms in the specification.
+Owns: its groups, kind and sparsity, and its shape rule. Must not know: the IR, values, who builds or evaluates them.
+Source: Conv and its general forms in the specification.
 """
 
 from __future__ import annotations
@@ -12,30 +13,19 @@ from enum import Enum
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import UNBOUNDED, Shape
-from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, Kind, Reader, attribute, attributes
-from xlapy.ops.contraction import (
-    ALGORITHM,
-    PRECISIONS,
-    Algorithm,
-    check_element_type,
-    result_of,
-    stated_precision,
-)  # fmt: skip
+from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, Kind, Reader, attribute, attributes, to_integer
+from xlapy.ops.contraction import ALGORITHM, Algorithm, result_of, sum_of_products
 from xlapy.ops.dimensions import (
     DIM_LABELS,
+    PRECISIONS,
     WINDOW,
     ConvDimensions,
     Precision,
     Window,
     WindowDimension,
     dilated,
-)  # fmt: skip
-from xlapy.ops.registry import OpDef, exactly
-from xlapy.ops.requirements import require_shape
-
-Programs = Sequence[ProgramShape]
+)
 
 
 class ConvolutionKind(Enum):
@@ -98,9 +88,9 @@ def _read_tensor_sparsity(reader: Reader) -> TensorSparsity:
         if match is None or (match[1] == "sparsity") != (match[3] is not None):
             reader.fail("expected sparsity=1x4, dimension=0 or stride=1")
         if match[3] is None:
-            given[match[1]] = int(match[2])
+            given[match[1]] = to_integer(match[2])
         else:
-            given["num_non_zero"], given["block_size"] = int(match[2]), int(match[3])
+            given["num_non_zero"], given["block_size"] = to_integer(match[2]), to_integer(match[3])
     return TensorSparsity(**given)
 
 
@@ -118,12 +108,7 @@ class ConvolutionAttributes(Attributes):
     sparsity_config: SparsityConfig = attribute(SparsityKind(), default=SparsityConfig())
 
 
-def _normalize(attrs: ConvolutionAttributes, _: Sequence[Shape], __: Shape) -> ConvolutionAttributes:
-    stated = stated_precision(attrs.operand_precision)
-    return attrs if stated == attrs.operand_precision else attrs.replace(operand_precision=stated)
-
-
-# Shape rule
+# -- shape rule
 
 
 def _require_convolution_operand(side: str, operand: Shape, rank: int) -> None:
@@ -217,10 +202,7 @@ def _check_features(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> Non
 
 
 def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
-    try:
-        attrs.window.check()
-    except ShapeError as error:
-        raise ShapeError(f"convolution: {error}") from None
+    attrs.window.check("convolution: window")
     sizes = tuple(rhs.dimensions[d] for d in attrs.dim_labels.kernel_spatial_dimensions)
     if sizes != attrs.window.sizes:
         raise ShapeError(
@@ -271,30 +253,16 @@ def _output_dimensions(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> 
         numbers.output_feature_dimension: (rhs.dimensions[numbers.kernel_output_feature_dimension], False),
     }
     spatial = zip(
-        numbers.output_spatial_dimensions, numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions,
-        attrs.window.dimensions, strict=True,
-    )  # fmt: skip
+        numbers.output_spatial_dimensions,
+        numbers.input_spatial_dimensions,
+        numbers.kernel_spatial_dimensions,
+        attrs.window.dimensions,
+        strict=True,
+    )
     for out, base, kernel, window in spatial:
         dynamic = lhs.dynamic_dimensions[base] or rhs.dynamic_dimensions[kernel]
         places[out] = (_output_size(window, lhs.dimensions[base]), dynamic)
     return [places[dimension] for dimension in range(lhs.rank)]
 
 
-def _infer_convolution(operands: Sequence[Shape], attrs: ConvolutionAttributes, _: Programs) -> Shape:
-    return _convolution_shape(operands, attrs, None)
-
-
-def _check_convolution(shape: Shape, operands: Sequence[Shape], attrs: ConvolutionAttributes, _: Programs) -> None:
-    element_type = check_element_type("convolution", shape, operands)
-    require_shape("convolution", shape, _convolution_shape(operands, attrs, element_type))
-
-
-CONVOLUTION = OpDef(
-    name="convolution",
-    family="convolution",
-    arity=exactly(2),
-    attributes=ConvolutionAttributes,
-    infer=_infer_convolution,
-    check=_check_convolution,
-    normalize=_normalize,
-)
+CONVOLUTION = sum_of_products("convolution", "convolution", 2, ConvolutionAttributes, _convolution_shape)

@@ -1,6 +1,7 @@
 """Definition of the operation that calls code outside of HLO.
 
-Owns: custom-call. Source: CustomCall of the specification.
+Owns: custom-call. Must not know: the IR, values, who builds or evaluates them.
+Source: CustomCall of the specification.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from enum import Enum
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
 from xlapy.ops.attributes import (
@@ -20,16 +20,21 @@ from xlapy.ops.attributes import (
     SHAPES,
     STRING,
     Attributes,
-    BracedKind,
     EnumKind,
     attribute,
     attributes,
 )
-from xlapy.ops.dimensions import DIM_LABELS, PRECISION, WINDOW, ConvDimensions, Precision, Window
-from xlapy.ops.registry import Effect, OpDef, Role, at_least
+from xlapy.ops.dimensions import (
+    DIM_LABELS,
+    PRECISIONS,
+    WINDOW,
+    ConvDimensions,
+    Precision,
+    Window,
+    drop_default_precision,
+)
+from xlapy.ops.registry import Effect, OpDef, Programs, Role, at_least
 from xlapy.ops.requirements import agrees
-
-Programs = Sequence[ProgramShape]
 
 
 class PaddingType(Enum):
@@ -69,7 +74,7 @@ class CustomCallAttributes(Attributes):
     dim_labels: ConvDimensions | None = attribute(DIM_LABELS, default=None)
     feature_group_count: int = attribute(INTEGER, default=1)
     batch_group_count: int = attribute(INTEGER, default=1)
-    operand_precision: tuple[Precision, ...] = attribute(BracedKind(PRECISION), default=())
+    operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
     padding_type: PaddingType = attribute(EnumKind(PaddingType), default=PaddingType.INVALID)
     custom_call_target: str = attribute(STRING)
     operand_layout_constraints: tuple[Shape, ...] | None = attribute(SHAPES, default=None)
@@ -87,14 +92,14 @@ _PINNING_TARGETS = ("Pin", "Unpin")
 """Targets of XLA itself that make a buffer of an array and the reverse, in place."""
 
 
-def _custom_call(shape: Shape, operands: Sequence[Shape], attributes: CustomCallAttributes, programs: Programs) -> None:
-    if attributes.api_version is CustomCallApiVersion.UNSPECIFIED:
+def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: Programs) -> None:
+    if attrs.api_version is CustomCallApiVersion.UNSPECIFIED:
         raise ShapeError("custom-call: api_version must not be API_VERSION_UNSPECIFIED")
-    constraints = attributes.operand_layout_constraints
-    if constraints is not None and attributes.custom_call_target not in _UNCONSTRAINED_TARGETS:
+    constraints = attrs.operand_layout_constraints
+    if constraints is not None and attrs.custom_call_target not in _UNCONSTRAINED_TARGETS:
         _check_constraints(shape, operands, constraints)
-    pins = attributes.custom_call_target in _PINNING_TARGETS
-    check_aliases("custom-call", attributes.output_to_operand_aliasing, shape, operands, buffers_are_arrays=pins)
+    pins = attrs.custom_call_target in _PINNING_TARGETS
+    check_aliases("custom-call", attrs.output_to_operand_aliasing, shape, operands, buffers_are_arrays=pins)
 
 
 def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:
@@ -115,20 +120,17 @@ def _has_layout(shape: Shape) -> bool:
     return all(leaf.layout is not None for _, leaf in shape.leaves() if leaf.is_array)
 
 
-def _drop_default_precision(
-    attributes: CustomCallAttributes, operands: Sequence[Shape], result: Shape
-) -> CustomCallAttributes:
-    given = attributes.operand_precision
-    plain = bool(given) and all(p is Precision.DEFAULT for p in given)
-    return attributes.replace(operand_precision=()) if plain else attributes
-
-
-def _effect(attributes: CustomCallAttributes) -> Effect:
-    return Effect.SIDE_EFFECT if attributes.custom_call_has_side_effect else Effect.PURE
+def _effect(attrs: CustomCallAttributes) -> Effect:
+    return Effect.SIDE_EFFECT if attrs.custom_call_has_side_effect else Effect.PURE
 
 
 CUSTOM_CALL = OpDef(
-    name="custom-call", family="custom", arity=at_least(0), attributes=CustomCallAttributes, check=_custom_call,
+    name="custom-call",
+    family="custom",
+    arity=at_least(0),
+    attributes=CustomCallAttributes,
+    check=_check_custom_call,
     roles=(Role("called_computations", many=True, optional=True, aliases=("to_apply",)),),
-    normalize=_drop_default_precision, effect_rule=_effect,
-)  # fmt: skip
+    normalize=drop_default_precision,
+    effect_rule=_effect,
+)

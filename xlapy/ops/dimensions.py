@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from xlapy.base.errors import ShapeError
-from xlapy.ops.attributes import EnumKind, Kind, Reader
+from xlapy.base.shape import Shape
+from xlapy.ops.attributes import BracedKind, EnumKind, Kind, Reader, to_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +67,43 @@ class Window:
     ) -> Window:
         """A window from one sequence a property; an empty one means the default for every dimension."""
         rank = len(sizes)
-        columns = {"strides": strides, "padding": padding, "base_dilations": base_dilations,
-                   "window_dilations": window_dilations, "window_reversal": reversal}  # fmt: skip
+        columns = {
+            "strides": strides,
+            "padding": padding,
+            "base_dilations": base_dilations,
+            "window_dilations": window_dilations,
+            "window_reversal": reversal,
+        }
         for name, column in columns.items():
             if len(column) not in (0, rank):
                 raise ShapeError(f"window has {rank} dimensions, {name} has {len(column)} entries: {list(column)}")
-        window = Window(tuple(
-            WindowDimension(
-                sizes[i],
-                strides[i] if strides else 1,
-                *(padding[i] if padding else (0, 0)),
-                base_dilations[i] if base_dilations else 1,
-                window_dilations[i] if window_dilations else 1,
-                reversal[i] if reversal else False,
+        window = Window(
+            tuple(
+                WindowDimension(
+                    sizes[i],
+                    strides[i] if strides else 1,
+                    *(padding[i] if padding else (0, 0)),
+                    base_dilations[i] if base_dilations else 1,
+                    window_dilations[i] if window_dilations else 1,
+                    reversal[i] if reversal else False,
+                )
+                for i in range(rank)
             )
-            for i in range(rank)
-        ))  # fmt: skip
+        )
         window.check()
         return window
 
-    def check(self) -> None:
-        """Refuses sizes, strides and dilations below one (`ShapeError`)."""
+    def check(self, what: str = "window") -> None:
+        """Refuses sizes, strides and dilations below one: `ShapeError`, which `what` begins."""
         for i, d in enumerate(self.dimensions):
-            for name, value in (("size", d.size), ("stride", d.stride), ("base dilation", d.base_dilation),
-                                ("window dilation", d.window_dilation)):  # fmt: skip
+            for name, value in (
+                ("size", d.size),
+                ("stride", d.stride),
+                ("base dilation", d.base_dilation),
+                ("window dilation", d.window_dilation),
+            ):
                 if value < 1:
-                    raise ShapeError(f"window dimension {i} has a non-positive {name}: {value}")
+                    raise ShapeError(f"{what} dimension {i} has a non-positive {name}: {value}")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -155,7 +168,7 @@ def _window(columns: dict[str, list[str]]) -> Window:
             raise ShapeError(f"window field {name} has {len(column)} entries, another has {rank}")
 
     def integers(name: str, default: int) -> list[int]:
-        return [int(text) for text in columns.get(name, [str(default)] * rank)]
+        return [to_integer(text) for text in columns.get(name, [str(default)] * rank)]
 
     pads = [text.partition("_") for text in columns.get("pad", ["0_0"] * rank)]
     if any(not underscore for _, underscore, _ in pads):
@@ -163,8 +176,8 @@ def _window(columns: dict[str, list[str]]) -> Window:
     rows = zip(
         integers("size", 1),
         integers("stride", 1),
-        [int(low) for low, _, _ in pads],
-        [int(high) for _, _, high in pads],
+        [to_integer(low) for low, _, _ in pads],
+        [to_integer(high) for _, _, high in pads],
         integers("lhs_dilate", 1),
         integers("rhs_dilate", 1),
         map(bool, integers("rhs_reversal", 0)),
@@ -207,15 +220,13 @@ class PaddingConfigKind(Kind[PaddingConfig]):
                 if dimensions:
                     reader.fail("expected low_high or low_high_interior after x")
                 return PaddingConfig(())
-            dimensions.append(PaddingDimension(int(match[1]), int(match[2]), int(match[3] or 0)))
+            dimensions.append(PaddingDimension(*map(to_integer, (match[1], match[2], match[3] or "0"))))
             more = bool(match[4])
         return PaddingConfig(tuple(dimensions))
 
     def write(self, value: PaddingConfig) -> str:
         interior = any(d.interior for d in value.dimensions)
-        return "x".join(
-            f"{d.low}_{d.high}_{d.interior}" if interior else f"{d.low}_{d.high}" for d in value.dimensions
-        )
+        return "x".join(f"{d.low}_{d.high}_{d.interior}" if interior else f"{d.low}_{d.high}" for d in value.dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +256,7 @@ class SliceRangesKind(Kind[SliceRanges]):
             match = reader.match(_RANGE)
             if match is None:
                 reader.fail("expected a range such as [0:2] or [0:6:2]")
-            rows.append((int(match[1]), int(match[2]), int(match[3] or 1)))
+            rows.append((to_integer(match[1]), to_integer(match[2]), to_integer(match[3] or "1")))
         return SliceRanges(tuple(r[0] for r in rows), tuple(r[1] for r in rows), tuple(r[2] for r in rows))
 
     def write(self, value: SliceRanges) -> str:
@@ -347,8 +358,15 @@ class Precision(Enum):
     HIGHEST = "highest"
 
 
+def drop_default_precision(attrs: Any, _: Sequence[Shape], __: Shape) -> Any:
+    """Attributes with `operand_precision` as it is written: none at all when every operand has the default."""
+    given = attrs.operand_precision
+    plain = bool(given) and all(precision is Precision.DEFAULT for precision in given)
+    return attrs.replace(operand_precision=()) if plain else attrs
+
+
 WINDOW = WindowKind()
 PADDING = PaddingConfigKind()
 SLICE_RANGES = SliceRangesKind()
 DIM_LABELS = ConvDimensionsKind()
-PRECISION = EnumKind(Precision, ignore_case=True)
+PRECISIONS = BracedKind(EnumKind(Precision, ignore_case=True))

@@ -1,6 +1,7 @@
 """Definitions of the elementwise operations: one result element from the operand elements at the same index.
 
 Owns: unary and binary arithmetic, comparison, selection, conversion and complex parts.
+Must not know: the IR, values, who builds or evaluates them.
 Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
 operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex of the specification.
 """
@@ -13,14 +14,12 @@ from typing import Any
 
 from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, attribute, attributes
-from xlapy.ops.registry import OpDef, exactly
-from xlapy.ops.requirements import agrees
+from xlapy.ops.registry import OpDef, Programs, exactly
+from xlapy.ops.requirements import agrees, require_array
 
 TypeTest = Callable[[PrimitiveType], bool]
-Programs = Sequence[ProgramShape]
 
 
 def is_float_or_complex(t: PrimitiveType) -> bool:
@@ -60,25 +59,20 @@ def is_ordered(t: PrimitiveType) -> bool:
     return t.is_array and not t.is_complex
 
 
-def require_array(name: str, operand: Shape, what: str = "operand") -> None:
-    if not operand.is_array:
-        raise ShapeError(f"{name} takes arrays, {what} is {operand.brief}")
-
-
-def require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> None:
+def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> None:
     require_array(name, operand)
     if not test(operand.element_type):
         raise ShapeError(f"{name} takes {allowed} elements, operand is {operand.brief}")
 
 
-# Unary
+# -- unary
 
 
 def _unary(name: str, test: TypeTest, allowed: str) -> OpDef:
     """An op whose result has the shape and type of its operand."""
 
     def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
-        require_type(name, operands[0], test, allowed)
+        _require_type(name, operands[0], test, allowed)
         return operands[0]
 
     return OpDef(name=name, family="elementwise", arity=exactly(1), infer=infer, elementwise=True)
@@ -88,7 +82,7 @@ def _unary_to(name: str, test: TypeTest, allowed: str, result: Callable[[Primiti
     """An op whose result has the dimensions of its operand and another element type."""
 
     def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
-        require_type(name, operands[0], test, allowed)
+        _require_type(name, operands[0], test, allowed)
         return operands[0].with_element_type(result(operands[0].element_type))
 
     return OpDef(name=name, family="elementwise", arity=exactly(1), infer=infer, elementwise=True)
@@ -138,7 +132,7 @@ TAN = _unary("tan", *_ANALYTIC)
 TANH = _unary("tanh", *_ANALYTIC)
 
 
-# Binary
+# -- binary
 
 
 def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
@@ -210,7 +204,7 @@ def _infer_complex(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
 COMPLEX = OpDef(name="complex", family="elementwise", arity=exactly(2), infer=_infer_complex, elementwise=True)
 
 
-# Comparison
+# -- comparison
 
 
 class ComparisonDirection(Enum):
@@ -280,7 +274,7 @@ COMPARE = OpDef(
 )
 
 
-# Ternary
+# -- ternary
 
 
 def _infer_clamp(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
@@ -316,7 +310,7 @@ CLAMP = OpDef(name="clamp", family="elementwise", arity=exactly(3), infer=_infer
 SELECT = OpDef(name="select", family="elementwise", arity=exactly(3), infer=_infer_select, elementwise=True)
 
 
-# Conversion
+# -- conversion
 
 
 def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
@@ -376,7 +370,7 @@ class ReducePrecisionAttributes(Attributes):
 
 
 def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: Programs) -> Shape:
-    require_type("reduce-precision", operands[0], *_FLOATING)
+    _require_type("reduce-precision", operands[0], *_FLOATING)
     if attrs.exponent_bits < 1:
         raise ShapeError(f"reduce-precision needs exponent_bits >= 1, given {attrs.exponent_bits}")
     if attrs.mantissa_bits < 0:

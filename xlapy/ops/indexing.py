@@ -1,6 +1,7 @@
 """Definitions of gather and scatter: reading and updating many slices at positions computed at run time.
 
 Owns: gather, scatter.
+Must not know: the IR, values, who builds or evaluates them.
 Source: Gather, Scatter of the specification; gather and scatter of StableHLO for the rules on batching dimensions.
 
 Both walk an array of index vectors. Example: gather from f32[16,11] with s64[5,2] index vectors (`index_vector_dim=1`),
@@ -13,16 +14,12 @@ from collections.abc import Sequence
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import Shape
+from xlapy.base.shape import Ints, Shape
 from xlapy.ops.attributes import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
-from xlapy.ops.registry import OpDef, Role, at_least, exactly
-from xlapy.ops.requirements import agrees, require_arrays, require_programs, same_size
+from xlapy.ops.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.ops.requirements import agrees, elements_of, require_arrays, require_distinct, require_programs, same_size
 
-Programs = Sequence[ProgramShape]
-Ints = tuple[int, ...]
-
-
-# What gather and scatter share
+# -- what gather and scatter share
 
 
 def _check_distinct(name: str, what: str, dimensions: Ints, rank: int, of: str) -> None:
@@ -30,8 +27,7 @@ def _check_distinct(name: str, what: str, dimensions: Ints, rank: int, of: str) 
     for dimension in dimensions:
         if not 0 <= dimension < rank:
             raise ShapeError(f"{name}: {what} {list(dimensions)} must be in [0, {rank}), the dimensions of {of}")
-    if len(set(dimensions)) != len(dimensions):
-        raise ShapeError(f"{name}: {what} {list(dimensions)} repeats a dimension")
+    require_distinct(name, what, dimensions)
 
 
 def _check_ascending(name: str, what: str, dimensions: Ints, rank: int, of: str) -> None:
@@ -91,7 +87,7 @@ def _check_batching(
             )
 
 
-# Gather
+# -- gather
 
 
 @attributes
@@ -180,7 +176,7 @@ def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
 GATHER = OpDef(name="gather", family="indexing", arity=exactly(2), attributes=GatherAttributes, infer=_infer_gather)
 
 
-# Scatter
+# -- scatter
 
 
 @attributes
@@ -274,7 +270,7 @@ def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: S
 def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape], program: ProgramShape) -> None:
     """It takes the N current values, then N updates, and returns the N new values; all of them scalars."""
     count = len(inputs)
-    results = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    results = elements_of(program.result)
     if len(program.parameters) != 2 * count or len(results) != count:
         raise ShapeError(
             f"scatter: the update computation takes {2 * count} parameters and returns {count} scalars "
@@ -284,8 +280,11 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
         if operand.element_type is not update.element_type:
             raise ShapeError(f"scatter: operand {i} is {operand.brief}, updates {i} of another type: {update.brief}")
         expected = Shape.scalar(operand.element_type)
-        places = (("parameter", i, program.parameters[i]), ("parameter", count + i, program.parameters[count + i]),
-                  ("result", i, results[i]))  # fmt: skip
+        places = (
+            ("parameter", i, program.parameters[i]),
+            ("parameter", count + i, program.parameters[count + i]),
+            ("result", i, results[i]),
+        )
         for what, number, shape in places:
             if not agrees(shape, expected):
                 raise ShapeError(

@@ -1,6 +1,7 @@
 """Definitions of matrix factorization and solution, and of Fourier transforms.
 
-Owns: cholesky, triangular-solve, fft. Source: Cholesky, TriangularSolve, Fft of the specification.
+Owns: cholesky, triangular-solve, fft. Must not know: the IR, values, who builds or evaluates them.
+Source: Cholesky, TriangularSolve, Fft of the specification.
 """
 
 from __future__ import annotations
@@ -10,13 +11,10 @@ from enum import Enum
 
 from xlapy.base.element_types import C64, C128, F32, F64
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import BOOL, INTEGERS, Attributes, EnumKind, attribute, attributes
-from xlapy.ops.registry import OpDef, exactly
+from xlapy.ops.registry import OpDef, Programs, exactly
 from xlapy.ops.requirements import require_arrays, same_size
-
-Programs = Sequence[ProgramShape]
 
 
 def _require_square(name: str, operand: Shape) -> None:
@@ -36,13 +34,15 @@ class CholeskyAttributes(Attributes):
     lower: bool = attribute(BOOL, default=False)
 
 
-def _cholesky(operands: Sequence[Shape], attributes: CholeskyAttributes, programs: Programs) -> Shape:
+def _infer_cholesky(operands: Sequence[Shape], _: CholeskyAttributes, __: Programs) -> Shape:
     require_arrays("cholesky", operands)
     _require_square("cholesky", operands[0])
     return operands[0]
 
 
-CHOLESKY = OpDef(name="cholesky", family="linalg", arity=exactly(1), attributes=CholeskyAttributes, infer=_cholesky)
+CHOLESKY = OpDef(
+    name="cholesky", family="linalg", arity=exactly(1), attributes=CholeskyAttributes, infer=_infer_cholesky
+)
 
 
 class Transpose(Enum):
@@ -64,7 +64,7 @@ class TriangularSolveAttributes(Attributes):
     transpose_a: Transpose = attribute(EnumKind(Transpose), default=Transpose.UNSET)
 
 
-def _triangular_solve(operands: Sequence[Shape], attributes: TriangularSolveAttributes, programs: Programs) -> Shape:
+def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAttributes, _: Programs) -> Shape:
     require_arrays("triangular-solve", operands)
     a, b = operands
     if a.element_type is not b.element_type:
@@ -72,15 +72,15 @@ def _triangular_solve(operands: Sequence[Shape], attributes: TriangularSolveAttr
     _require_square("triangular-solve", a)
     if a.rank != b.rank:
         raise ShapeError(f"triangular-solve: a and b must have equal ranks, they are {a.brief} and {b.brief}")
-    shared = -2 if attributes.left_side else -1
+    shared = -2 if attrs.left_side else -1
     if not same_size(a.dimensions[-1], b.dimensions[shared]):
         raise ShapeError(
-            f"triangular-solve with left_side={str(attributes.left_side).lower()}: "
+            f"triangular-solve with left_side={str(attrs.left_side).lower()}: "
             f"dimension {b.rank + shared} of b {b.brief} must have the size of a {a.brief}"
         )
     if a.dimensions[:-2] != b.dimensions[:-2]:
         raise ShapeError(f"triangular-solve: batch dimensions must be equal, a is {a.brief}, b is {b.brief}")
-    if attributes.transpose_a is Transpose.UNSET:
+    if attrs.transpose_a is Transpose.UNSET:
         raise ShapeError("triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, it is not given")
     return b
 
@@ -90,7 +90,7 @@ TRIANGULAR_SOLVE = OpDef(
     family="linalg",
     arity=exactly(2),
     attributes=TriangularSolveAttributes,
-    infer=_triangular_solve,
+    infer=_infer_triangular_solve,
 )
 
 
@@ -111,10 +111,10 @@ class FftAttributes(Attributes):
     fft_length: tuple[int, ...] = attribute(INTEGERS)
 
 
-def _fft(operands: Sequence[Shape], attributes: FftAttributes, programs: Programs) -> Shape:
+def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: Programs) -> Shape:
     require_arrays("fft", operands)
     (operand,) = operands
-    kind, length = attributes.fft_type, attributes.fft_length
+    kind, length = attrs.fft_type, attrs.fft_length
     if not 1 <= len(length) <= 3:
         raise ShapeError(f"fft_length must have 1 to 3 entries, given {list(length)}")
     if any(size < 0 for size in length):
@@ -159,4 +159,4 @@ def _fft_result(operand: Shape, kind: FftType, length: tuple[int, ...]) -> Shape
     return Shape.array(element, (*operand.dimensions[:-1], last), dynamic, operand.layout)
 
 
-FFT = OpDef(name="fft", family="linalg", arity=exactly(1), attributes=FftAttributes, infer=_fft)
+FFT = OpDef(name="fft", family="linalg", arity=exactly(1), attributes=FftAttributes, infer=_infer_fft)

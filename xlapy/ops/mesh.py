@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xlapy.base.errors import ShapeError
-from xlapy.ops.attributes import Reader, split_integers
+from xlapy.base.shape import bounded_product
+from xlapy.ops.attributes import Reader, split_integers, to_integer
 
 MAX_DEVICES = 1 << 24
 """The most devices whose ids are ever written out one by one."""
@@ -36,6 +37,8 @@ class Iota:
             raise ShapeError(f"T({_join(perm)}) is not a permutation of the dimensions of [{_join(reshape_dims)}]")
         if any(size < 1 for size in reshape_dims):
             raise ShapeError(f"device ids [{_join(reshape_dims)}] have a dimension below 1")
+        if bounded_product(reshape_dims) >= 2**63:
+            raise ShapeError(f"device ids [{_join(reshape_dims)}] number more than 64 bits hold")
         return Iota(*_shortest(list(reshape_dims), list(perm)))
 
     @property
@@ -63,7 +66,8 @@ def _shortest(dims: list[int], perm: list[int]) -> tuple[tuple[int, ...], tuple[
     """Drops dimensions of size 1 and merges those that stay neighbours, until neither is possible."""
     while True:
         kept = [d for d in range(len(dims)) if dims[d] != 1]
-        perm = [kept.index(d) for d in perm if dims[d] != 1]
+        place = {d: i for i, d in enumerate(kept)}
+        perm = [place[d] for d in perm if d in place]
         dims = [dims[d] for d in kept]
         pair = next((i for i in range(1, len(perm)) if perm[i] == perm[i - 1] + 1), None)
         if pair is None:
@@ -96,7 +100,7 @@ class Mesh:
             raise ShapeError(f"mesh axes {list(names)} have a size below 1: {list(sizes)}")
         if not names:
             return Mesh()
-        count = math.prod(sizes)
+        count = bounded_product(sizes)
         chosen = Iota.make((count,)) if devices is None else devices if isinstance(devices, Iota) else tuple(devices)
         given = chosen.size if isinstance(chosen, Iota) else len(chosen)
         if given != count:
@@ -215,7 +219,7 @@ def _read_maximal(reader: Reader) -> Mesh:
     if match is None:
         reader.fail("expected device_id= in maximal_mesh")
     reader.expect("]")
-    return Mesh.maximal(int(match[1]))
+    return Mesh.maximal(to_integer(match[1]))
 
 
 def _read_axes(reader: Reader) -> Mesh:
@@ -228,7 +232,7 @@ def _read_axes(reader: Reader) -> Mesh:
         if match is None:
             reader.fail("expected a mesh axis such as 'a'=2")
         names.append(match[1] or match[2] or "")
-        sizes.append(int(match[3]))
+        sizes.append(to_integer(match[3]))
     return Mesh.make(names, sizes, _read_device_ids(reader))
 
 
@@ -274,7 +278,7 @@ def read_axis(reader: Reader, mesh: Mesh) -> AxisRef:
     if match is None:
         reader.fail("expected a mesh axis such as 'a' or 'a':(1)2")
     number = _axis_number(reader, match[1] or match[2] or "", mesh)
-    return AxisRef(number, int(match[3] or 1), int(match[4]) if match[4] else None)
+    return AxisRef(number, to_integer(match[3] or "1"), to_integer(match[4]) if match[4] else None)
 
 
 def _axis_number(reader: Reader, name: str, mesh: Mesh) -> int:

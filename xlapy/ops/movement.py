@@ -16,7 +16,6 @@ from typing import Any
 from xlapy.base.element_types import S32
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import (
     INTEGER,
@@ -29,10 +28,8 @@ from xlapy.ops.attributes import (
     attributes,
 )
 from xlapy.ops.dimensions import PADDING, SLICE_RANGES, PaddingConfig, SliceRanges
-from xlapy.ops.elementwise import require_array
-from xlapy.ops.registry import OpDef, at_least, exactly
-
-Programs = Sequence[ProgramShape]
+from xlapy.ops.registry import OpDef, Programs, at_least, exactly
+from xlapy.ops.requirements import require_array, require_dimension, require_distinct
 
 _INT32_MAX = 2**31 - 1
 
@@ -51,22 +48,12 @@ class DimensionAttributes(Attributes):
     dimension: int = attribute(ONE_INTEGER, key="dimensions")
 
 
-def _require_dimension(name: str, dimension: int, operand: Shape) -> None:
-    if not 0 <= dimension < operand.rank:
-        raise ShapeError(f"{name}: {dimension} is no dimension of {operand.brief}, which has rank {operand.rank}")
-
-
-def _require_distinct(name: str, dimensions: Sequence[int]) -> None:
-    if len(set(dimensions)) != len(dimensions):
-        raise ShapeError(f"{name} takes distinct dimensions, given {list(dimensions)}")
-
-
 def _require_same_type(name: str, shape: Shape, operand: Shape, what: str = "result") -> None:
     if not shape.is_array or shape.element_type is not operand.element_type:
         raise ShapeError(f"{name} keeps the element type: operand {operand.brief}, {what} {shape.brief}")
 
 
-# Broadcast and reshape
+# -- broadcast and reshape
 
 
 @attributes
@@ -86,9 +73,9 @@ def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAt
             f"broadcast takes one entry in dimensions for each dimension of the operand {operand.brief}, "
             f"given {list(dimensions)}"
         )
-    _require_distinct("broadcast", dimensions)
+    require_distinct("broadcast", "dimensions", dimensions)
     for source, target in enumerate(dimensions):
-        _require_dimension("broadcast", target, shape)
+        require_dimension("broadcast", "dimension", target, shape)
         if operand.dimensions[source] != shape.dimensions[target]:
             raise ShapeError(
                 f"broadcast maps operand dimension {source} of {operand.brief} to result dimension {target} "
@@ -216,7 +203,7 @@ def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: 
 DYNAMIC_RESHAPE = OpDef(name="dynamic-reshape", family="movement", arity=at_least(1), check=_check_dynamic_reshape)
 
 
-# Transpose, reverse, shuffle
+# -- transpose, reverse, shuffle
 
 
 def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:
@@ -241,9 +228,9 @@ def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: 
 def _infer_reverse(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:
     operand = operands[0]
     require_array("reverse", operand)
-    _require_distinct("reverse", attrs.dimensions)
+    require_distinct("reverse", "dimensions", attrs.dimensions)
     for dimension in attrs.dimensions:
-        _require_dimension("reverse", dimension, operand)
+        require_dimension("reverse", "dimension", dimension, operand)
     return operand
 
 
@@ -276,9 +263,9 @@ class ShuffleAttributes(Attributes):
 def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Programs) -> Shape:
     operand = operands[0]
     require_array("shuffle", operand)
-    _require_distinct("shuffle", attrs.dimensions)
+    require_distinct("shuffle", "dimensions", attrs.dimensions)
     for dimension in attrs.dimensions:
-        _require_dimension("shuffle", dimension, operand)
+        require_dimension("shuffle", "dimension", dimension, operand)
     if attrs.mode is ShuffleMode.PERMUTE:
         _check_indices(operand, attrs)
     elif attrs.indices is not None:
@@ -315,14 +302,14 @@ def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
 SHUFFLE = OpDef(name="shuffle", family="movement", arity=exactly(1), attributes=ShuffleAttributes, infer=_infer_shuffle)
 
 
-# Concatenate, slice, pad
+# -- concatenate, slice, pad
 
 
 def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
     """Sizes add up along the dimension and agree elsewhere; a dimension dynamic in any operand is dynamic."""
     first, dimension = operands[0], attrs.dimension
     require_array("concatenate", first)
-    _require_dimension("concatenate", dimension, first)
+    require_dimension("concatenate", "dimension", dimension, first)
     for number, operand in enumerate(operands):
         require_array("concatenate", operand, f"operand {number}")
         if operand.element_type is not first.element_type:
@@ -418,7 +405,7 @@ def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: Programs) -> 
 PAD = OpDef(name="pad", family="movement", arity=exactly(2), attributes=PadAttributes, infer=_infer_pad)
 
 
-# Slices at run-time positions
+# -- slices at run-time positions
 
 
 @attributes
@@ -502,7 +489,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
 )
 
 
-# Copies
+# -- copies
 
 
 def _infer_copy(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
@@ -529,12 +516,12 @@ def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs
 BITCAST = OpDef(name="bitcast", family="movement", arity=exactly(1), check=_check_bitcast)
 
 
-# Sizes of dimensions
+# -- sizes of dimensions
 
 
 def _require_size_dimension(name: str, dimension: int, operand: Shape) -> None:
     require_array(name, operand)
-    _require_dimension(name, dimension, operand)
+    require_dimension(name, "dimension", dimension, operand)
     if operand.dimensions[dimension] > _INT32_MAX:
         raise ShapeError(
             f"{name}: dimension {dimension} of {operand.brief} is larger than {_INT32_MAX}, the largest size in s32"

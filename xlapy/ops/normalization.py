@@ -1,6 +1,7 @@
 """Definitions of batch normalization: training, inference and gradient.
 
 Owns: batch-norm-training, batch-norm-inference, batch-norm-grad.
+Must not know: the IR, values, who builds or evaluates them.
 Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
 """
 
@@ -9,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import FLOAT, INTEGER, Attributes, attribute, attributes
-from xlapy.ops.registry import OpDef, exactly
+from xlapy.ops.registry import OpDef, Programs, exactly
 from xlapy.ops.requirements import require_arrays, require_dimension, same_size
-
-Programs = Sequence[ProgramShape]
 
 
 @attributes
@@ -53,21 +51,21 @@ def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], featur
     return Shape.array(operand.element_type, (features,), (operand.dynamic_dimensions[feature_index],))
 
 
-def _training(operands: Sequence[Shape], attributes: BatchNormAttributes, programs: Programs) -> Shape:
+def _infer_batch_norm_training(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
     vectors = {"scale": 1, "offset": 2}
-    feature = _check("batch-norm-training", operands, vectors, attributes.feature_index)
+    feature = _check("batch-norm-training", operands, vectors, attrs.feature_index)
     return Shape.tuple((operands[0], feature, feature))
 
 
-def _inference(operands: Sequence[Shape], attributes: BatchNormAttributes, programs: Programs) -> Shape:
+def _infer_batch_norm_inference(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
     vectors = {"scale": 1, "offset": 2, "mean": 3, "variance": 4}
-    _check("batch-norm-inference", operands, vectors, attributes.feature_index)
+    _check("batch-norm-inference", operands, vectors, attrs.feature_index)
     return operands[0]
 
 
-def _grad(operands: Sequence[Shape], attributes: BatchNormAttributes, programs: Programs) -> Shape:
+def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
     vectors = {"scale": 1, "mean": 2, "variance": 3}
-    feature = _check("batch-norm-grad", operands, vectors, attributes.feature_index)
+    feature = _check("batch-norm-grad", operands, vectors, attrs.feature_index)
     operand, gradient = operands[0], operands[4]
     if not gradient.element_type.is_floating:
         raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, it is {gradient.brief}")
@@ -83,15 +81,19 @@ BATCH_NORM_TRAINING = OpDef(
     family="normalization",
     arity=exactly(3),
     attributes=BatchNormAttributes,
-    infer=_training,
+    infer=_infer_batch_norm_training,
 )
 BATCH_NORM_INFERENCE = OpDef(
     name="batch-norm-inference",
     family="normalization",
     arity=exactly(5),
     attributes=BatchNormAttributes,
-    infer=_inference,
+    infer=_infer_batch_norm_inference,
 )
 BATCH_NORM_GRAD = OpDef(
-    name="batch-norm-grad", family="normalization", arity=exactly(5), attributes=BatchNormAttributes, infer=_grad
+    name="batch-norm-grad",
+    family="normalization",
+    arity=exactly(5),
+    attributes=BatchNormAttributes,
+    infer=_infer_batch_norm_grad,
 )

@@ -1,6 +1,7 @@
 """Definitions of the operations that make or use random bits.
 
 Owns: rng, rng-bit-generator, rng-get-and-update-state, stochastic-convert.
+Must not know: the IR, values, who builds or evaluates them.
 Source: RngUniform, RngNormal, RngBitGenerator, RngGetAndUpdateState, StochasticConvert of the specification.
 """
 
@@ -8,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 from xlapy.base.element_types import PRED, U64
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, NoAttributes, attribute, attributes
-from xlapy.ops.registry import Effect, OpDef, at_least, exactly
+from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, attribute, attributes
+from xlapy.ops.registry import Effect, OpDef, Programs, at_least, exactly
 from xlapy.ops.requirements import agrees, require_arrays, require_shape
-
-Programs = Sequence[ProgramShape]
 
 
 class RandomDistribution(Enum):
@@ -32,7 +31,7 @@ class RngAttributes(Attributes):
     distribution: RandomDistribution = attribute(EnumKind(RandomDistribution, ignore_case=True))
 
 
-def _rng(shape: Shape, operands: Sequence[Shape], attributes: RngAttributes, programs: Programs) -> None:
+def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _: Programs) -> None:
     element = shape.element_type
     if len(operands) != 2:
         raise ShapeError(f"rng takes 2 operands, given {len(operands)}")
@@ -41,14 +40,19 @@ def _rng(shape: Shape, operands: Sequence[Shape], attributes: RngAttributes, pro
             raise ShapeError(f"rng of {shape.brief} takes {element}[] as operand {number}, given {operand.brief}")
     if not shape.is_array:
         raise ShapeError(f"rng makes an array, declared {shape.brief}")
-    if attributes.distribution is RandomDistribution.NORMAL and not element.is_floating:
+    if attrs.distribution is RandomDistribution.NORMAL and not element.is_floating:
         raise ShapeError(f"rng with rng_normal makes floating-point elements, declared {shape.brief}")
     if not (element.is_floating or element.is_integral or element is PRED):
         raise ShapeError(f"rng with rng_uniform makes floating-point, integer or pred elements, declared {shape.brief}")
 
 
 RNG = OpDef(
-    name="rng", family="random", arity=at_least(0), attributes=RngAttributes, check=_rng, effect=Effect.SIDE_EFFECT
+    name="rng",
+    family="random",
+    arity=at_least(0),
+    attributes=RngAttributes,
+    check=_check_rng,
+    effect=Effect.SIDE_EFFECT,
 )
 
 
@@ -68,13 +72,13 @@ class RngBitGeneratorAttributes(Attributes):
 _STATE_WORDS = {RandomAlgorithm.THREE_FRY: (2,), RandomAlgorithm.PHILOX: (2, 3)}
 
 
-def _rng_bit_generator(
-    shape: Shape, operands: Sequence[Shape], attributes: RngBitGeneratorAttributes, programs: Programs
+def _check_rng_bit_generator(
+    shape: Shape, operands: Sequence[Shape], attrs: RngBitGeneratorAttributes, _: Programs
 ) -> None:
     """The result is (new state, bits), or only the bits."""
     require_arrays("rng-bit-generator", operands)
     (state,) = operands
-    _check_state(state, attributes.algorithm)
+    _check_state(state, attrs.algorithm)
     bits = shape
     if shape.is_tuple:
         if len(shape.tuple_shapes) != 2:
@@ -99,9 +103,12 @@ def _check_state(state: Shape, algorithm: RandomAlgorithm) -> None:
 
 
 RNG_BIT_GENERATOR = OpDef(
-    name="rng-bit-generator", family="random", arity=exactly(1), attributes=RngBitGeneratorAttributes,
-    check=_rng_bit_generator,
-)  # fmt: skip
+    name="rng-bit-generator",
+    family="random",
+    arity=exactly(1),
+    attributes=RngBitGeneratorAttributes,
+    check=_check_rng_bit_generator,
+)
 
 
 @attributes
@@ -111,17 +118,21 @@ class RngGetAndUpdateStateAttributes(Attributes):
     delta: int = attribute(INTEGER)
 
 
-def _rng_state(operands: Sequence[Shape], attributes: RngGetAndUpdateStateAttributes, programs: Programs) -> Shape:
+def _infer_rng_get_and_update_state(_: Sequence[Shape], __: RngGetAndUpdateStateAttributes, ___: Programs) -> Shape:
     return Shape.array(U64, (2,))
 
 
 RNG_GET_AND_UPDATE_STATE = OpDef(
-    name="rng-get-and-update-state", family="random", arity=exactly(0), attributes=RngGetAndUpdateStateAttributes,
-    infer=_rng_state, effect=Effect.SIDE_EFFECT,
-)  # fmt: skip
+    name="rng-get-and-update-state",
+    family="random",
+    arity=exactly(0),
+    attributes=RngGetAndUpdateStateAttributes,
+    infer=_infer_rng_get_and_update_state,
+    effect=Effect.SIDE_EFFECT,
+)
 
 
-def _stochastic_convert(shape: Shape, operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> None:
+def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
     require_arrays("stochastic-convert", operands)
     operand, random = operands
     if not operand.element_type.is_floating:
@@ -142,5 +153,5 @@ def _stochastic_convert(shape: Shape, operands: Sequence[Shape], attributes: NoA
 
 
 STOCHASTIC_CONVERT = OpDef(
-    name="stochastic-convert", family="random", arity=exactly(2), check=_stochastic_convert, elementwise=True
+    name="stochastic-convert", family="random", arity=exactly(2), check=_check_stochastic_convert, elementwise=True
 )

@@ -1,6 +1,7 @@
 """Definitions of the operations that combine elements by a computation of scalars.
 
 Owns: reduce, reduce-window, select-and-scatter, map, scan.
+Must not know: the IR, values, who builds or evaluates them.
 Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
 """
 
@@ -14,10 +15,15 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.ops.attributes import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.ops.dimensions import WINDOW, Window
-from xlapy.ops.registry import OpDef, Role, at_least, exactly
-from xlapy.ops.requirements import agrees, require_arrays, require_dimension, require_programs
-
-Programs = Sequence[ProgramShape]
+from xlapy.ops.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.ops.requirements import (
+    agrees,
+    elements_of,
+    require_arrays,
+    require_dimension,
+    require_distinct,
+    require_programs,
+)
 
 
 def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], program: ProgramShape) -> None:
@@ -27,7 +33,7 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
         raise ShapeError(
             f"{name}: the reducer takes {2 * count} parameters for {count} arrays, it is {program.to_text()}"
         )
-    results = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    results = elements_of(program.result)
     if len(results) != count:
         raise ShapeError(f"{name}: the reducer returns {count} scalars, it is {program.to_text()}")
     for i, result in enumerate(results):
@@ -57,7 +63,7 @@ def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Seque
     return values, inits
 
 
-# Reduce
+# -- reduce
 
 
 @attributes
@@ -70,8 +76,7 @@ def _infer_reduce(operands: Sequence[Shape], attrs: ReduceAttributes, programs: 
     values, inits = _split("reduce", operands)
     for dimension in attrs.dimensions:
         require_dimension("reduce", "dimension", dimension, values[0])
-    if len(set(attrs.dimensions)) != len(attrs.dimensions):
-        raise ShapeError(f"reduce: dimensions {list(attrs.dimensions)} repeat one")
+    require_distinct("reduce", "dimensions", attrs.dimensions)
     check_reducer("reduce", values, inits, programs[0])
     kept = [d for d in range(values[0].rank) if d not in attrs.dimensions]
     results = [_keep(value, kept) for value in values]
@@ -93,7 +98,7 @@ REDUCE = OpDef(
 )
 
 
-# Windows
+# -- windows
 
 
 @attributes
@@ -109,10 +114,7 @@ def window_output(name: str, base: Shape, window: Window) -> Shape:
         raise ShapeError(
             f"{name}: the window has {len(window.dimensions)} dimensions, operand {base.brief} has {base.rank}"
         )
-    try:
-        window.check()
-    except ShapeError as error:
-        raise ShapeError(f"{name}: {error}") from None
+    window.check(f"{name}: window")
     pairs = zip(base.dimensions, window.dimensions, strict=True)
     sizes = tuple([size if size == UNBOUNDED else d.output_size(size) for size, d in pairs])
     return Shape.array(base.element_type, sizes, base.dynamic_dimensions)
@@ -166,7 +168,7 @@ SELECT_AND_SCATTER = OpDef(
 )
 
 
-# Map
+# -- map
 
 
 @attributes
@@ -226,7 +228,7 @@ MAP = OpDef(
 )
 
 
-# Scan
+# -- scan
 
 
 @attributes
@@ -249,7 +251,7 @@ def scan_shape(
             raise ShapeError("scan without inputs along one dimension has no size to infer; give the dimension's size")
         require_dimension("scan", "dimension", attrs.dimensions[0], operands[0])
         size = operands[0].dimensions[attrs.dimensions[0]]
-    roots = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    roots = elements_of(program.result)
     outputs = len(roots) - carries
     results = [_with_dimension(s, attrs.dimensions[0], size) if i < outputs else s for i, s in enumerate(roots)]
     return Shape.tuple(results) if program.result.is_tuple else results[0]
@@ -277,8 +279,8 @@ def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, 
     require_programs("scan", programs, 1)
     require_arrays("scan", operands[: len(operands) - attrs.num_carries])
     (program,) = programs
-    results = shape.tuple_shapes if shape.is_tuple else (shape,)
-    roots = program.result.tuple_shapes if program.result.is_tuple else (program.result,)
+    results = elements_of(shape)
+    roots = elements_of(program.result)
     _check_scan_counts(operands, results, attrs, program, roots)
     dimension, carries = attrs.dimensions[0], attrs.num_carries
     inputs, outputs = len(operands) - carries, len(results) - carries

@@ -20,10 +20,13 @@ from xlapy.ops.requirements import agrees
 
 VARIADIC = -1
 
-InferRule = Callable[[Sequence[Shape], Any, Sequence[ProgramShape]], Shape]
+Programs = Sequence[ProgramShape]
+"""The signatures of the computations that an instruction calls, in the order of the op's roles."""
+
+InferRule = Callable[[Sequence[Shape], Any, Programs], Shape]
 """`(operand shapes, attributes, program shapes of the called computations) -> result shape`; raises `ShapeError`."""
 
-CheckRule = Callable[[Shape, Sequence[Shape], Any, Sequence[ProgramShape]], None]
+CheckRule = Callable[[Shape, Sequence[Shape], Any, Programs], None]
 """`(declared shape, operand shapes, attributes, program shapes) -> None`; raises `ShapeError`."""
 
 NormalizeRule = Callable[[Any, Sequence[Shape], Shape], Any]
@@ -153,7 +156,7 @@ class OpDef:
         self,
         operands: Sequence[Shape],
         attributes: Attributes = NO_ATTRIBUTES,
-        programs: Sequence[ProgramShape] = (),
+        programs: Programs = (),
     ) -> Shape:
         """The shape this op infers; `ShapeError` if the operands are illegal or the op's shape must be declared."""
         self.check_arity(len(operands))
@@ -170,9 +173,9 @@ class OpDef:
         shape: Shape,
         operands: Sequence[Shape],
         attributes: Attributes = NO_ATTRIBUTES,
-        programs: Sequence[ProgramShape] = (),
+        programs: Programs = (),
     ) -> None:
-        """Judges a declared result shape, layouts and dynamic flags aside; raises `ShapeError` with the rule and both values."""
+        """Judges a declared result shape, layouts and dynamic flags aside; `ShapeError` gives rule and both values."""
         self.check_arity(len(operands))
         if self.check is not None:
             self.check(shape, operands, attributes, programs)

@@ -1,12 +1,13 @@
 """Replica groups: which devices take part together in a collective, in each of the forms HLO text has.
 
-Owns: `GroupList`, `IotaGroups`, `MeshGroups`, the four ways to read the ids in them, their kind. Must not know: the IR,
-any particular collective, how many replicas and partitions there are.
+Owns: `GroupList`, `IotaGroups`, `MeshGroups`, the four ways to read the ids in them and the devices they name, their
+kind. Must not know: the IR, any particular collective. A device's number is replica * partitions + partition.
 Source: AllReduce and "Replica groups" of the specification.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -159,6 +160,36 @@ def group_mode(channel_id: int | None, use_global_device_ids: bool | None) -> Gr
     if use_global_device_ids is None:
         return GroupMode.CROSS_PARTITION
     return GroupMode.FLATTENED_ID if use_global_device_ids else GroupMode.CROSS_REPLICA_AND_PARTITION
+
+
+def participants(groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int, device: int) -> tuple[int, ...]:
+    """The devices in the group of `device`, itself included, in the order of the group; none if it is in no group.
+
+    Example: with 2 replicas of 2 partitions device 3 is partition 1 of replica 1; everybody in its group is (1, 3) across
+    replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. `ShapeError` for an id that is too large.
+    """
+    table = _device_groups(groups, mode, replicas, partitions)
+    return next((row for row in table if device in row), ())
+
+
+@functools.lru_cache(maxsize=256)
+def _device_groups(groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int) -> Groups:
+    """Every group as devices."""
+    limit, what = {
+        GroupMode.CROSS_PARTITION: (partitions, "partitions"),
+        GroupMode.FLATTENED_ID: (replicas * partitions, "devices"),
+    }.get(mode, (replicas, "replicas"))
+    rows = groups.groups or (tuple(range(limit)),)
+    largest = max((identifier for row in rows for identifier in row), default=0)
+    if largest >= limit:
+        raise ShapeError(f"replica_groups {groups.to_text()} name id {largest}, there are {limit} {what}")
+    if mode is GroupMode.FLATTENED_ID:
+        return rows
+    if mode is GroupMode.CROSS_PARTITION:
+        return tuple(tuple(r * partitions + p for p in row) for row in rows for r in range(replicas))
+    if mode is GroupMode.CROSS_REPLICA:
+        return tuple(tuple(r * partitions + p for r in row) for row in rows for p in range(partitions))
+    return tuple(tuple(r * partitions + p for r in row for p in range(partitions)) for row in rows)
 
 
 _BRACE = re.compile(r"(?=\{)")

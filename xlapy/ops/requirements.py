@@ -39,10 +39,14 @@ def same_size(a: int, b: int) -> bool:
     return a == b or a < 0 or b < 0
 
 
+def require_array(name: str, operand: Shape, what: str = "operand") -> None:
+    if not operand.is_array:
+        raise ShapeError(f"{name} takes arrays, {what} is {operand.brief}")
+
+
 def require_arrays(name: str, operands: Sequence[Shape]) -> None:
     for number, operand in enumerate(operands):
-        if not operand.is_array:
-            raise ShapeError(f"{name} takes arrays, operand {number} is {operand.brief}")
+        require_array(name, operand, f"operand {number}")
 
 
 def require_token(name: str, operands: Sequence[Shape], number: int) -> None:
@@ -60,9 +64,19 @@ def require_dimension(name: str, what: str, dimension: int, operand: Shape) -> N
         raise ShapeError(f"{name}: {what} {dimension} is out of bounds for {operand.brief} of rank {operand.rank}")
 
 
+def require_distinct(name: str, what: str, dimensions: Sequence[int]) -> None:
+    if len(set(dimensions)) < len(dimensions):
+        raise ShapeError(f"{name}: {what} {list(dimensions)} repeat a dimension")
+
+
 def require_programs(name: str, programs: Sequence[ProgramShape], count: int) -> None:
     if len(programs) != count:
         raise ShapeError(f"{name} calls {count} computation{'' if count == 1 else 's'}, given {len(programs)}")
+
+
+def elements_of(shape: Shape) -> tuple[Shape, ...]:
+    """The elements of a tuple; of anything else, itself alone. Undoes `one_or_tuple`."""
+    return shape.tuple_shapes if shape.is_tuple else (shape,)
 
 
 def one_or_tuple(shapes: Sequence[Shape]) -> Shape:

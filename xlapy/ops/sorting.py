@@ -1,6 +1,7 @@
 """Definitions of sort and topk.
 
-Owns: sort, topk. Source: Sort, TopK of the specification.
+Owns: sort, topk. Must not know: the IR, values, who builds or evaluates them.
+Source: Sort, TopK of the specification.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import BOOL, INTEGER, ONE_INTEGER, Attributes, attribute, attributes
-from xlapy.ops.registry import OpDef, Role, at_least, exactly
+from xlapy.ops.registry import OpDef, Programs, Role, at_least, exactly
 from xlapy.ops.requirements import agrees, one_or_tuple, require_arrays, require_dimension, require_programs
-
-Programs = Sequence[ProgramShape]
 
 
 @attributes

@@ -11,12 +11,10 @@ from typing import Any, Self
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import BOOLS, INTEGER, LITERAL, Attributes, attribute, attributes
-from xlapy.ops.registry import OpDef, exactly
-
-Programs = Sequence[ProgramShape]
+from xlapy.ops.registry import OpDef, Programs, exactly
+from xlapy.ops.requirements import require_dimension
 
 
 @attributes
@@ -87,10 +85,7 @@ def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: Pro
     t = shape.element_type
     if not (t.is_integral or t.is_floating or t.is_complex):
         raise ShapeError(f"iota makes integer, floating-point or complex elements, declared {shape.brief}")
-    if not 0 <= attrs.iota_dimension < shape.rank:
-        raise ShapeError(
-            f"iota_dimension {attrs.iota_dimension} is no dimension of {shape.brief}, which has rank {shape.rank}"
-        )
+    require_dimension("iota", "iota_dimension", attrs.iota_dimension, shape)
 
 
 IOTA = OpDef(name="iota", family="sources", arity=exactly(0), attributes=IotaAttributes, check=_check_iota)

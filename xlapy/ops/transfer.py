@@ -1,6 +1,7 @@
 """Definitions of the operations that move data to and from the host, other devices and other memories.
 
 Owns: infeed, outfeed, send, send-done, recv, recv-done, copy-start, copy-done.
+Must not know: the IR, values, who builds or evaluates them.
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
 Example: `recv` returns `(f32[4], u32[], token[])` (buffer, context, token), `recv-done` of it `(f32[4], token[])`.
@@ -9,21 +10,20 @@ Example: `recv` returns `(f32[4], u32[], token[])` (buffer, context, token), `re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xlapy.base.element_types import U32
 from xlapy.base.errors import ShapeError
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.ops.attributes import BOOL, INTEGER, SHAPE, STRING, Attributes, NoAttributes, attribute, attributes
-from xlapy.ops.registry import AsyncRole, Effect, OpDef, exactly
-from xlapy.ops.requirements import agrees, require_shape, require_token
-
-Programs = Sequence[ProgramShape]
+from xlapy.ops.attributes import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes
+from xlapy.ops.registry import AsyncRole, Effect, OpDef, Programs, exactly
+from xlapy.ops.requirements import agrees, elements_of, require_shape, require_token
 
 _CONTEXT = Shape.scalar(U32)
 _TOKEN = Shape.token()
 
-# ---- infeed, outfeed
+
+# -- infeed, outfeed
 
 
 @attributes
@@ -31,13 +31,13 @@ class InfeedAttributes(Attributes):
     infeed_config: str = attribute(STRING, default="")
 
 
-def _infeed(shape: Shape, operands: Sequence[Shape], attributes: InfeedAttributes, programs: Programs) -> None:
+def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, __: Programs) -> None:
     """The result is (data, token); data is an array or a flat tuple of arrays."""
     require_token("infeed", operands, 0)
     if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
         raise ShapeError(f"infeed has shape (data, token[]), declared {shape.brief}")
     data = shape.tuple_shapes[0]
-    if any(not part.is_array for part in (data.tuple_shapes if data.is_tuple else (data,))):
+    if any(not part.is_array for part in elements_of(data)):
         raise ShapeError(
             f"infeed takes in an array or a tuple of arrays without further nesting, declared {data.brief}"
         )
@@ -48,7 +48,7 @@ INFEED = OpDef(
     family="transfer",
     arity=exactly(1),
     attributes=InfeedAttributes,
-    check=_infeed,
+    check=_check_infeed,
     effect=Effect.SIDE_EFFECT,
 )
 
@@ -61,24 +61,30 @@ class OutfeedAttributes(Attributes):
     outfeed_config: str = attribute(STRING, default="")
 
 
-def _outfeed(operands: Sequence[Shape], attributes: OutfeedAttributes, programs: Programs) -> Shape:
+def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: Programs) -> Shape:
     require_token("outfeed", operands, 1)
-    declared = attributes.outfeed_shape
+    declared = attrs.outfeed_shape
     if declared is not None and not agrees(declared, operands[0]):
         raise ShapeError(f"outfeed: outfeed_shape is {declared.brief}, operand 0 is {operands[0].brief}")
     return _TOKEN
 
 
-def _fill_outfeed_shape(attributes: OutfeedAttributes, operands: Sequence[Shape], result: Shape) -> OutfeedAttributes:
-    return attributes if attributes.outfeed_shape is not None else attributes.replace(outfeed_shape=operands[0])
+def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], result: Shape) -> OutfeedAttributes:
+    return attrs if attrs.outfeed_shape is not None else attrs.replace(outfeed_shape=operands[0])
 
 
 OUTFEED = OpDef(
-    name="outfeed", family="transfer", arity=exactly(2), attributes=OutfeedAttributes, infer=_outfeed,
-    normalize=_fill_outfeed_shape, effect=Effect.SIDE_EFFECT,
-)  # fmt: skip
+    name="outfeed",
+    family="transfer",
+    arity=exactly(2),
+    attributes=OutfeedAttributes,
+    infer=_infer_outfeed,
+    normalize=_fill_outfeed_shape,
+    effect=Effect.SIDE_EFFECT,
+)
 
-# ---- send, recv
+
+# -- send, recv
 
 
 @attributes
@@ -89,15 +95,21 @@ class ChannelAttributes(Attributes):
     is_host_transfer: bool = attribute(BOOL, default=False)
 
 
-def _send(operands: Sequence[Shape], attributes: ChannelAttributes, programs: Programs) -> Shape:
+def _infer_send(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
     require_token("send", operands, 1)
     return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
 
 
 SEND = OpDef(
-    name="send", family="transfer", arity=exactly(2), attributes=ChannelAttributes, infer=_send,
-    effect=Effect.SIDE_EFFECT, aliases=((0, (0,)),), async_role=AsyncRole.START,
-)  # fmt: skip
+    name="send",
+    family="transfer",
+    arity=exactly(2),
+    attributes=ChannelAttributes,
+    infer=_infer_send,
+    effect=Effect.SIDE_EFFECT,
+    aliases=((0, (0,)),),
+    async_role=AsyncRole.START,
+)
 
 
 def _require_transfer(name: str, operand: Shape) -> None:
@@ -107,39 +119,55 @@ def _require_transfer(name: str, operand: Shape) -> None:
         raise ShapeError(f"{name}: a transfer under way has shape (buffer, u32[], token[]), given {operand.brief}")
 
 
-def _send_done(operands: Sequence[Shape], attributes: ChannelAttributes, programs: Programs) -> Shape:
+def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
     _require_transfer("send-done", operands[0])
     return _TOKEN
 
 
 SEND_DONE = OpDef(
-    name="send-done", family="transfer", arity=exactly(1), attributes=ChannelAttributes, infer=_send_done,
-    effect=Effect.SIDE_EFFECT, async_role=AsyncRole.DONE,
-)  # fmt: skip
+    name="send-done",
+    family="transfer",
+    arity=exactly(1),
+    attributes=ChannelAttributes,
+    infer=_infer_send_done,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
 
 
-def _recv(shape: Shape, operands: Sequence[Shape], attributes: ChannelAttributes, programs: Programs) -> None:
+def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> None:
     require_token("recv", operands, 0)
     _require_transfer("recv", shape)
 
 
 RECV = OpDef(
-    name="recv", family="transfer", arity=exactly(1), attributes=ChannelAttributes, check=_recv,
-    effect=Effect.SIDE_EFFECT, async_role=AsyncRole.START,
-)  # fmt: skip
+    name="recv",
+    family="transfer",
+    arity=exactly(1),
+    attributes=ChannelAttributes,
+    check=_check_recv,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+)
 
 
-def _recv_done(operands: Sequence[Shape], attributes: ChannelAttributes, programs: Programs) -> Shape:
+def _infer_recv_done(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
     _require_transfer("recv-done", operands[0])
     return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN))
 
 
 RECV_DONE = OpDef(
-    name="recv-done", family="transfer", arity=exactly(1), attributes=ChannelAttributes, infer=_recv_done,
-    effect=Effect.SIDE_EFFECT, async_role=AsyncRole.DONE,
-)  # fmt: skip
+    name="recv-done",
+    family="transfer",
+    arity=exactly(1),
+    attributes=ChannelAttributes,
+    infer=_infer_recv_done,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
 
-# ---- copy-start, copy-done
+
+# -- copy-start, copy-done
 
 
 @attributes
@@ -149,18 +177,24 @@ class CopyStartAttributes(Attributes):
     cross_program_prefetch_index: int | None = attribute(INTEGER, default=None)
 
 
-def _copy_start(operands: Sequence[Shape], attributes: CopyStartAttributes, programs: Programs) -> Shape:
+def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: Programs) -> Shape:
     """(destination, source, context); layouts of the first two may differ."""
     return Shape.tuple((operands[0], operands[0], _CONTEXT))
 
 
 COPY_START = OpDef(
-    name="copy-start", family="transfer", arity=exactly(1), attributes=CopyStartAttributes, infer=_copy_start,
-    effect=Effect.ORDERED, aliases=((0, (1,)),), async_role=AsyncRole.START,
-)  # fmt: skip
+    name="copy-start",
+    family="transfer",
+    arity=exactly(1),
+    attributes=CopyStartAttributes,
+    infer=_infer_copy_start,
+    effect=Effect.ORDERED,
+    aliases=((0, (1,)),),
+    async_role=AsyncRole.START,
+)
 
 
-def _copy_done(operands: Sequence[Shape], attributes: NoAttributes, programs: Programs) -> Shape:
+def _infer_copy_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     (operand,) = operands
     if len(operand.tuple_shapes) != 3:
         raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.brief}")
@@ -175,7 +209,7 @@ COPY_DONE = OpDef(
     name="copy-done",
     family="transfer",
     arity=exactly(1),
-    infer=_copy_done,
+    infer=_infer_copy_done,
     effect=Effect.ORDERED,
     async_role=AsyncRole.DONE,
 )

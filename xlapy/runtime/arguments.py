@@ -6,11 +6,14 @@ Must not know: how a program runs.
 
 from __future__ import annotations
 
+import reprlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -26,7 +29,7 @@ def check_arguments(program: ProgramShape, arguments: Sequence[Any]) -> list[Val
             f"the program takes {len(program.parameters)} arguments, given {len(arguments)}: {program.to_text()}"
         )
     return [
-        _value(shape, argument, f"parameter {number} ({name})" if name else f"parameter {number}")
+        check_value(shape, argument, f"parameter {number} ({name})" if name else f"parameter {number}")
         for number, (shape, argument, name) in enumerate(
             zip(program.parameters, arguments, _names(program), strict=True)
         )
@@ -37,7 +40,8 @@ def _names(program: ProgramShape) -> Sequence[str]:
     return program.parameter_names or [""] * len(program.parameters)
 
 
-def _value(shape: Shape, argument: Any, where: str) -> Value:
+def check_value(shape: Shape, argument: Any, where: str) -> Value:
+    """The value of a shape that an argument is; `InvalidArgumentError`, which begins with `where`, if it is none."""
     if shape.is_tuple:
         return _tuple_value(shape, argument, where)
     if shape.is_token:
@@ -52,13 +56,13 @@ def _tuple_value(shape: Shape, argument: Any, where: str) -> Value:
         given = f"{len(argument)} elements" if isinstance(argument, list | tuple) else type(argument).__name__
         raise InvalidArgumentError(f"{where} takes a tuple of {len(shape.tuple_shapes)} elements, given {given}")
     pairs = zip(shape.tuple_shapes, argument, strict=True)
-    return tuple(_value(element, item, f"{where} element {i}") for i, (element, item) in enumerate(pairs))
+    return tuple(check_value(element, item, f"{where} element {i}") for i, (element, item) in enumerate(pairs))
 
 
 def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any]:
     dtype = shape.dtype
     if isinstance(argument, bool | int | float | complex | list):
-        array = _from_python(argument, dtype, where)
+        array = _from_python(argument, shape.element_type, where)
     else:
         array = _from_array(argument, where)
     if array.shape != shape.dimensions or array.dtype != dtype:
@@ -68,35 +72,42 @@ def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any
     return array
 
 
-def _from_python(argument: Any, dtype: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
+def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.ndarray[Any, Any]:
     """Python numbers have no element type of their own and take the parameter's, if the value fits."""
+    shown = reprlib.repr(argument)
     try:
         array = np.asarray(argument)
-        with np.errstate(all="ignore"):
-            converted = array.astype(dtype)
-        exact = (
-            array.dtype.kind in "fc"
-            or dtype.kind in "fcV"
-            or bool(np.array_equal(converted.astype(array.dtype), array))
-        )
+        if array.dtype.kind not in "biufc" and array.size:
+            raise InvalidArgumentError(f"{where} takes numbers, given {shown}")
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            converted = array.astype(element_type.dtype)
+        back = converted.astype(array.dtype) if array.dtype.kind in "biu" else array
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where}: {error}") from error
-    if array.dtype.kind in "fc" and dtype.kind in "iub":
-        raise InvalidArgumentError(f"{where} takes {dtype.name}, given the {array.dtype.name} value {argument!r}")
-    if not exact:
-        raise InvalidArgumentError(f"{where}: {argument!r} does not fit {dtype.name}")
+    given = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}[array.dtype.kind]
+    if array.size and given > _kind(element_type):
+        raise InvalidArgumentError(f"{where} takes {element_type}, given the {array.dtype.name} value {shown}")
+    if _kind(element_type) < 2 and not np.array_equal(back, array):
+        raise InvalidArgumentError(f"{where}: {shown} does not fit {element_type}")
     return converted
 
 
+def _kind(element_type: PrimitiveType) -> int:
+    """1 for integers and PRED, 2 for floating-point, 3 for complex types: which numbers it can take without surprise."""
+    return 3 if element_type.is_complex else 2 if element_type.is_floating else 1
+
+
 def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
-    if isinstance(argument, np.ndarray):
-        return argument
     if isinstance(argument, Buffer):
         return argument.array
-    if hasattr(argument, "__array__") or isinstance(argument, np.generic):
-        return np.asarray(argument)
-    if hasattr(argument, "__dlpack__"):
-        return np.from_dlpack(argument)
+    try:
+        if hasattr(argument, "__array__"):
+            return np.asarray(argument)
+        if hasattr(argument, "__dlpack__"):
+            return np.from_dlpack(argument)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise InvalidArgumentError(f"{where}: the {type(argument).__name__} cannot be read as an array: {error}") from error
     raise InvalidArgumentError(f"{where} takes an array, given {type(argument).__name__}")
 
 
@@ -109,6 +120,13 @@ def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
     if any(np.may_share_memory(value, leaf) for argument in arguments for leaf in leaves(argument)):
         value = value.copy()
     return Buffer(value)
+
+
+def shape_of(value: Value) -> Shape:
+    """The shape that a value has."""
+    if isinstance(value, tuple):
+        return Shape.tuple([shape_of(element) for element in value])
+    return Shape.of(value) if isinstance(value, np.ndarray) else Shape.token()
 
 
 def leaves(value: Value) -> list[np.ndarray[Any, Any]]:

@@ -11,19 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.errors import ExecutionError
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.arguments import leaves
 from xlapy.runtime.backend import Observer, Value
 
 
 def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
-    """Writes each instruction with its value; with `pattern`, only those whose name it matches (a regular expression)."""
-    matches = re.compile(pattern)
+    """Writes each instruction with its computation and its value, every time it runs (in loops too).
+
+    With `pattern`, only those whose name it matches somewhere (a regular expression). `InvalidArgumentError` if it is none.
+    """
+    try:
+        matches = re.compile(pattern)
+    except re.error as error:
+        raise InvalidArgumentError(f"{pattern!r} is not a regular expression: {error}") from error
 
     def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         if matches.search(instruction.name):
-            write(f"{instruction.name} = {instruction.shape} {instruction.op.name} -> {describe(value)}")
+            parent = "" if instruction.parent is None else f"{instruction.parent.name}: "
+            operands = ", ".join(operand.name for operand in instruction.operands)
+            applied = f"{instruction.op.name}({operands})" if operands else instruction.op.name
+            write(f"{parent}{instruction.name} = {instruction.shape.brief} {applied} -> {describe(value)}")
 
     return observe
 
@@ -52,7 +62,8 @@ def _has_nan(value: Value) -> bool:
 
 
 def _is_inexact(array: np.ndarray[Any, Any]) -> bool:
-    return array.dtype.kind in "fcV"
+    element_type = PrimitiveType.from_dtype(array.dtype)
+    return element_type.is_floating or element_type.is_complex
 
 
 def both(*observers: Observer) -> Observer:

@@ -192,14 +192,21 @@ def _message(
 
 def _outside(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, flush: bool) -> tuple[Array, Array]:
     """Where |actual - expected| exceeds `limit` in absolute terms; NaN and infinities must agree exactly."""
-    got, want = _widened(actual), _widened(expected)
-    with np.errstate(all="ignore"):
-        distance = np.abs(got - want).astype(np.float64)
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
-    distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+    distance = _absolute_distance(_widened(actual), _widened(expected))
     if not flush:
         return distance > limit, distance
     return distance > np.asarray(limit) + 2 * float(_finfo(dtype).smallest_normal), distance
+
+
+def _absolute_distance(got: Array, want: Array) -> Array:
+    """|got - want| as float64: 0 for equal values and for NaN against NaN, part by part where a complex part is infinite."""
+    if got.dtype.kind == "c":
+        distance = np.hypot(_absolute_distance(got.real, want.real), _absolute_distance(got.imag, want.imag))
+    else:
+        with np.errstate(all="ignore"):
+            distance = np.abs(got - want).astype(np.float64)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
 def _worst_part(actual: Array, expected: Array, dtype: np.dtype[Any], flush: bool) -> Array:

@@ -1,15 +1,13 @@
 """HLO text: `parse_hlo` reads it, `print_module` writes it as XLA does, `PrintOptions` says in which form."""
 
 from xlapy.text.options import PrintOptions, SubcomputationMode
-from xlapy.text.parser import parse_hlo, parse_shape, parse_shaped_literal
+from xlapy.text.parser import parse_hlo
 from xlapy.text.printer import print_computation, print_instruction, print_module
 
 __all__ = [
     "PrintOptions",
     "SubcomputationMode",
     "parse_hlo",
-    "parse_shape",
-    "parse_shaped_literal",
     "print_computation",
     "print_instruction",
     "print_module",

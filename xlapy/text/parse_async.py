@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from xlapy.base.element_types import F32
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
-from xlapy.hlo.computation import Computation
+from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.registry import REGISTRY, AsyncRole, OpDef, lookup
+from xlapy.ops.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, FUSION
+from xlapy.ops.registry import REGISTRY, AsyncRole, OpDef
+from xlapy.ops.sources import PARAMETER, ParameterAttributes
 from xlapy.text.annotations import annotate
 from xlapy.text.parse_attributes import Parsed
 from xlapy.text.state import Scope
@@ -26,8 +28,7 @@ from xlapy.text.state import Scope
 if TYPE_CHECKING:
     from xlapy.text.parse_instruction import InstructionReader
 
-ASYNC_START = "async-start"
-_SUFFIXES = {"-start": ASYNC_START, "-update": "async-update", "-done": "async-done"}
+_SUFFIXES = {"-start": ASYNC_START, "-update": ASYNC_UPDATE, "-done": ASYNC_DONE}
 _NATIVE = frozenset(["all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"])
 ASYNC_OPS = frozenset(_SUFFIXES.values())
 _SHARED = ("metadata", "original_value", "backend_config", "frontend_attributes", "statistics")
@@ -36,10 +37,10 @@ _SHARED = ("metadata", "original_value", "backend_config", "frontend_attributes"
 
 def split_async(opcode: str) -> tuple[OpDef, OpDef] | None:
     """`add-start` -> (add, async-start); None if it is no asynchronous form of an op."""
-    for suffix, name in _SUFFIXES.items():
+    for suffix, op in _SUFFIXES.items():
         wrapped = opcode.removesuffix(suffix)
         if wrapped != opcode and wrapped in REGISTRY and wrapped not in _NATIVE:
-            return REGISTRY[wrapped], lookup(name)
+            return REGISTRY[wrapped], op
     return None
 
 
@@ -51,16 +52,16 @@ def has_short_form(computation: Computation | None) -> bool:
     root = computation.root if computation is not None else None
     if computation is None or root is None or root.op.name in _NATIVE:
         return False
-    if root.op.inline is not None or root.op.name in ASYNC_OPS:
+    if root.op.inline is not None or root.op in ASYNC_OPS:
         return False
-    return all(instruction is root or instruction.op.name == "parameter" for instruction in computation)
+    return all(instruction is root or is_parameter(instruction) for instruction in computation)
 
 
 def wrapped_computation(instruction: Instruction) -> Computation | None:
     """The computation at the start of the chain that an async instruction is part of; None if the chain is broken."""
     while instruction.op.async_role in (AsyncRole.UPDATE, AsyncRole.DONE) and instruction.operands:
         instruction = instruction.operands[0]
-    starts = instruction.op.name == ASYNC_START and len(instruction.computations) == 1
+    starts = instruction.op is ASYNC_START and len(instruction.computations) == 1
     return instruction.computations[0] if starts else None
 
 
@@ -72,7 +73,7 @@ def read_async(
     wrapped, op = ops
     if shape is None:
         parser.reader.fail_at(op_at, f"the shape of a {op.name} cannot be inferred; write it in front")
-    if wrapped.inline is not None or wrapped.name in ASYNC_OPS:
+    if wrapped.inline is not None or wrapped in ASYNC_OPS:
         parser.reader.fail_at(op_at, f"{wrapped.name} has no asynchronous form")
     if op.async_role is not AsyncRole.DONE and not _is_state(shape):
         parser.reader.fail_at(
@@ -103,7 +104,7 @@ def _start(
     notes, parsed.notes = parsed.notes, {}
     root = parser.make(inner, wrapped.name, wrapped, shape.tuple_shapes[1], parameters, roles, parsed, op_at)
     edit.set_root(inner.computation, root)
-    if wrapped.name in ("call", "fusion") and root.computations[0].root is not None:
+    if wrapped in (CALL, FUSION) and root.computations[0].root is not None:
         called = root.computations[0].program_shape
         _fit(inner.computation, called.parameters, called.result)
     parser.state.computations.append(inner.computation)
@@ -115,11 +116,10 @@ def _start(
 
 def _parameters(computation: Computation, wrapped: OpDef, shapes: Sequence[Shape]) -> list[Instruction]:
     """One parameter an operand; stand-ins for operands that a later async-update brings."""
-    parameter = lookup("parameter")
     missing = max(wrapped.arity.least - len(shapes), 0)
     found: list[Instruction] = []
     for number, shape in enumerate([*shapes, *[Shape.array(F32, (1,))] * missing]):
-        instruction = Instruction(parameter, shape, (), parameter.attributes.make(number=number), name="async_param")
+        instruction = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name="async_param")
         edit.link(computation, instruction)
         found.append(instruction)
     return found
@@ -188,8 +188,7 @@ def _fit(computation: Computation, parameters: Sequence[Shape], result: Shape) -
                 edit.set_shape(computation.parameters[number], shape)
             continue
         root = computation.root_instruction
-        parameter = lookup("parameter")
-        added = Instruction(parameter, shape, (), parameter.attributes.make(number=number), name="async_param")
+        added = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name="async_param")
         edit.link(computation, added)
         edit.set_operands(root, (*root.operands, added))
     if not computation.root_instruction.shape.compatible(result):

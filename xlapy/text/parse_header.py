@@ -162,7 +162,8 @@ _ATTRIBUTES: dict[str, Callable[[TextReader, ModuleConfig], None]] = {
 }
 
 
-# ---- stack frames
+
+# -- stack frames
 
 
 def read_stack_frames(reader: TextReader) -> StackFrames | None:

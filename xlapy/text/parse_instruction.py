@@ -19,10 +19,13 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import TYPE_NAMES, sanitize
 from xlapy.ops.attributes import LITERAL, Attributes
+from xlapy.ops.control import ASYNC_START
 from xlapy.ops.registry import REGISTRY, OpDef, Role, lookup
 from xlapy.ops.requirements import agrees
+from xlapy.ops.sources import PARAMETER, ParameterAttributes
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT, GetTupleElementAttributes
 from xlapy.text.annotations import annotate
-from xlapy.text.parse_async import ASYNC_OPS, ASYNC_START, read_async, set_thread, share_annotations, split_async
+from xlapy.text.parse_async import ASYNC_OPS, read_async, set_thread, share_annotations, split_async
 from xlapy.text.parse_attributes import AttributeReader, Parsed, ReadBody, plan_of
 from xlapy.text.reader import BLANK, NAME
 from xlapy.text.state import ParserState, Scope
@@ -42,7 +45,6 @@ _INDEX = re.compile(r"#\s*(\d+)")
 _TYPES = "|".join(sorted((t.text for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE_TYPE)), key=len, reverse=True))
 _SHAPE_AHEAD = re.compile(rf"(?=\(|b\s*\(|(?:{_TYPES})\s*\[)")
 _ENDS_OPERAND = re.compile(r"(?=[,)])")
-_GTE = "get-tuple-element"
 
 
 class InstructionReader:
@@ -173,11 +175,11 @@ class InstructionReader:
             attributes = self._normalize(op, attributes, operands, shape, op_at)
         instruction = Instruction(op, shape, operands, attributes, called, name)
         edit.link(scope.computation, instruction)
-        if op.name == ASYNC_START:
+        if op is ASYNC_START:
             set_thread(instruction.computations[0], instruction.async_execution_thread)
         if parsed.notes:
             annotate(instruction, parsed.notes)
-            if op.name in ASYNC_OPS:
+            if op in ASYNC_OPS:
                 share_annotations(instruction, parsed.notes)
         for before in parsed.before:
             edit.add_control_edge(before, instruction)
@@ -299,9 +301,8 @@ class InstructionReader:
     def _missing(self, scope: Scope, name: str, shape: Shape) -> Instruction:
         """The parameter that an undefined operand of a lone instruction stands for."""
         number = len(scope.computation.parameters)
-        op = lookup("parameter")
         chosen = name or f"_{number}"
-        parameter = Instruction(op, shape, (), op.attributes.make(number=number), name=chosen)
+        parameter = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name=chosen)
         edit.link(scope.computation, parameter)
         scope.names[chosen] = parameter
         return parameter
@@ -318,8 +319,8 @@ class InstructionReader:
         name = f"{name}#{index}"
         found = scope.names.get(name)
         if found is None:
-            op = lookup(_GTE)
-            found = Instruction(op, parts[index], (whole,), op.attributes.make(index=index), name=sanitize(name))
+            element = GetTupleElementAttributes.make(index=index)
+            found = Instruction(GET_TUPLE_ELEMENT, parts[index], (whole,), element, name=sanitize(name))
             edit.link(scope.computation, found)
             scope.names[name] = found
         return name, found

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from xlapy.base.errors import ParseError
-from xlapy.base.literal import Literal
+from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -57,27 +56,6 @@ def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Mo
     return module
 
 
-def parse_shape(text: str) -> Shape:
-    """The shape that a text such as `f32[2,<=3]{1,0}` or `(s32[], token[])` spells. Raises `ParseError`."""
-    reader = TextReader(text)
-    shape = reader.shape()
-    _expect_end(reader, "shape")
-    return shape
-
-
-def parse_shaped_literal(text: str) -> Literal:
-    """The literal that a text such as `s32[2]{0} {1, 2}` spells. Raises `ParseError`."""
-    reader = TextReader(text)
-    literal = reader.literal(None)
-    _expect_end(reader, "literal")
-    return literal
-
-
-def _expect_end(reader: TextReader, what: str) -> None:
-    if not reader.at_end():
-        reader.fail(f"expected the end of the text after the {what}, found {reader.shown()}")
-
-
 class _ModuleReader:
     """Reads one text."""
 
@@ -88,6 +66,12 @@ class _ModuleReader:
         self.module = Module(LONE_NAME)
 
     def read(self) -> Module:
+        try:
+            return self._read()
+        except ShapeError as error:  # of a value that its own class refuses: the cursor stands behind it
+            self.reader.fail(str(error))
+
+    def _read(self) -> Module:
         start = self.reader.skip()
         if _HEADER.match(self.reader.text, start):
             read_header(self.reader, self.module, _normalize)
@@ -191,7 +175,7 @@ class _ModuleReader:
             if position >= len(text):
                 reader.fail_at(opened_at, f"computation {computation.name!r} has no closing brace")
         reader.position += 1
-        edit.set_root(computation, scope.root or next(reversed(computation._instructions)))
+        edit.set_root(computation, scope.root or computation.last_instruction)
         self.state.computations.append(computation)
 
     # -- a lone instruction
@@ -207,7 +191,7 @@ class _ModuleReader:
         if not reader.at_end():
             reader.fail("expected the end of the text after a single instruction; a module begins with HloModule")
         self._check_undefined()
-        edit.set_root(scope.computation, next(reversed(scope.computation._instructions)))
+        edit.set_root(scope.computation, scope.computation.last_instruction)
         self._adopt([scope.computation, *self.state.computations], scope.computation)
         attach_stack_frames(self.module, None)
         config = self.module.config

@@ -18,15 +18,19 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import is_shown, metadata_text
 from xlapy.ops.attributes import LITERAL, Field, NoAttributes
+from xlapy.ops.collectives import REDUCE_SCATTER
+from xlapy.ops.control import ASYNC_START, CALL, CONDITIONAL, WHILE
+from xlapy.ops.reduction import SCAN
 from xlapy.ops.registry import AsyncRole, OpDef, Role
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT
 from xlapy.text.annotations import config_text, frontend_attributes_text
 from xlapy.text.options import PrintOptions, SubcomputationMode
-from xlapy.text.parse_async import ASYNC_OPS, ASYNC_START, has_short_form, wrapped_computation
+from xlapy.text.parse_async import ASYNC_OPS, has_short_form, wrapped_computation
 
 BodyText = Callable[[Computation, int], str]
 
-_SEQUENTIAL = frozenset(["call", "conditional", "while"])
-_NAMED_CALLS_IN_FULL = frozenset(["reduce-scatter", "scan"])
+_SEQUENTIAL = frozenset([CALL, CONDITIONAL, WHILE])
+_NAMED_CALLS_IN_FULL = frozenset([REDUCE_SCATTER, SCAN])
 """Ops whose `to_apply` XLA writes as `calls` when it prints bodies in full."""
 _CONFIGS = frozenset(["infeed_config", "outfeed_config"])
 _MOST_COMPACT_OPERANDS = 4
@@ -74,7 +78,7 @@ class InstructionWriter:
 
     def _async_name(self, instruction: Instruction) -> str:
         computation = wrapped_computation(instruction)
-        if computation is None or instruction.op.name not in ASYNC_OPS or not has_short_form(computation):
+        if computation is None or instruction.op not in ASYNC_OPS or not has_short_form(computation):
             return instruction.op.name
         return f"{computation.root_instruction.op.name}{instruction.op.name.removeprefix('async')}"
 
@@ -111,7 +115,7 @@ class InstructionWriter:
             return shape
         suffix = ""
         if options.compact_gte:
-            while operand.op.name == "get-tuple-element":
+            while operand.op is GET_TUPLE_ELEMENT:
                 suffix = f"#{operand.attributes.index}{suffix}"
                 operand = operand.operands[0]
         name = self._canonical(operand) if options.canonicalize_instruction_names else self._name(operand.name)
@@ -197,11 +201,11 @@ class InstructionWriter:
         op = instruction.op
         if mode is SubcomputationMode.NAME_ONLY:
             computation = instruction.computations[0]
-            if op.name == ASYNC_START and self.options.syntax_sugar_async_ops and has_short_form(computation):
+            if op is ASYNC_START and self.options.syntax_sugar_async_ops and has_short_form(computation):
                 return
             self._called_names(instruction, parts)
         elif mode is SubcomputationMode.FULL_BODIES or (
-            mode is SubcomputationMode.NON_SEQUENTIAL_BODIES and op.name not in _SEQUENTIAL
+            mode is SubcomputationMode.NON_SEQUENTIAL_BODIES and op not in _SEQUENTIAL
         ):
             self._called_bodies(instruction, parts)
 
@@ -212,7 +216,7 @@ class InstructionWriter:
 
     def _called_bodies(self, instruction: Instruction, parts: list[str]) -> None:
         for role, computations in _by_role(instruction):
-            key = "calls" if instruction.op.name in _NAMED_CALLS_IN_FULL else role.key
+            key = "calls" if instruction.op in _NAMED_CALLS_IN_FULL else role.key
             texts = ",\n".join(self.body_text(computation, self.indent) for computation in computations)
             parts.append(f", {key}={'{' if role.many else ''}\n{texts}{f'{chr(10)}}}' if role.many else ''}")
 

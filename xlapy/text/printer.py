@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.hlo.computation import MAIN_THREAD, Computation
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, post_order, print_order
+from xlapy.ops.control import ASYNC_START, FUSION, MAIN_THREAD
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT
 from xlapy.text.options import PrintOptions, SubcomputationMode
-from xlapy.text.parse_async import ASYNC_START, has_short_form
+from xlapy.text.parse_async import has_short_form
 from xlapy.text.print_header import header_text, stack_frames_text
 from xlapy.text.print_instruction import BodyText, InstructionWriter, shortened
 
@@ -57,7 +59,7 @@ def print_instruction(instruction: Instruction, options: PrintOptions = LONG) ->
 
 def _is_wrapped(computation: Computation) -> bool:
     """Whether the computation is the inside of an async-start that prints in the short form."""
-    return any(c.op.name == ASYNC_START for c in computation.callers) and has_short_form(computation)
+    return any(c.op is ASYNC_START for c in computation.callers) and has_short_form(computation)
 
 
 def _shown_callees(computation: Computation) -> list[Computation]:
@@ -68,7 +70,7 @@ def _shown_callees(computation: Computation) -> list[Computation]:
 
 
 def _is_fused(computation: Computation) -> bool:
-    return any(caller.op.name == "fusion" for caller in computation.callers)
+    return any(caller.op is FUSION for caller in computation.callers)
 
 
 class _Bodies:
@@ -123,7 +125,7 @@ def _body_text(
     writer = InstructionWriter(options, True, indent + 1, at_caller)
     for instruction in order:
         is_root = instruction is computation.root
-        if options.compact_gte and not is_root and instruction.op.name == "get-tuple-element":
+        if options.compact_gte and not is_root and instruction.op is GET_TUPLE_ELEMENT:
             continue
         lines.append(f"{tab}  {'ROOT ' if is_root else ''}{writer.text(instruction)}")
     thread = computation.execution_thread

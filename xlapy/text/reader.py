@@ -37,7 +37,7 @@ _SIMPLE_ESCAPES = {
     "\\": "\\", '"': '"', "'": "'", "?": "?",
 }  # fmt: skip
 _JSON_MARK = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}"]', re.DOTALL)
-_BRACKET = re.compile(r"/\*(?s:.*?)\*/|//[^\r\n]*|[(){}]")
+_BRACKET = re.compile(r"/\*(?s:.*?)(?:\*/|\Z)|//[^\r\n]*|[(){}]")
 _SCALAR = re.compile(r"[-+\w.]+(?:\(0x[0-9a-fA-F]+\))?")
 _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 _CACHE_LIMIT = 1 << 14
@@ -180,7 +180,7 @@ class TextReader:
         if shape is None:
             return self._shaped_literal(start)
         if shape.is_tuple and self.match(_ELIDED):
-            return _elided(shape)
+            return self._parse(lambda: _elided(shape), start)
         end = self._literal_end(shape.brief)
         token = self.text[start:end]
         if len(token) > 40:
@@ -224,6 +224,8 @@ class TextReader:
             self.fail_at(start + error.offset, error.message)
         except ShapeError as error:
             self.fail_at(start, str(error))
+        except MemoryError:
+            self.fail_at(start, "the literal does not fit in memory")
 
 
 def _elided(shape: Shape) -> Literal:

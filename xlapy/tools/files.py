@@ -5,14 +5,18 @@ Owns: file forms and their errors. Writing goes to a temporary file first, which
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import re
 import sys
 import tempfile
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import click
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
@@ -22,42 +26,60 @@ from xlapy.hlo.module import Module
 from xlapy.text import parse_hlo
 
 MAX_PROGRAM_BYTES = 1 << 30
+_NUMBERED = re.compile(r"(.+)\.\d+")
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class StandardInput:
+    """What a command read from standard input, kept for the folder that reproduces an internal error."""
+
+    data: bytes | None = None
 
 
 def read_program(path: str, *, verify: bool = True) -> Module:
     """Parses a file of HLO text; `-` is standard input."""
     name = "<stdin>" if path == "-" else path
-    if path == "-":
-        data = sys.stdin.buffer.read(MAX_PROGRAM_BYTES + 1)
-    else:
-        with open(path, "rb") as file:
-            data = file.read(MAX_PROGRAM_BYTES + 1)
+    data = _read_standard_input() if path == "-" else _read_file(path)
     if len(data) > MAX_PROGRAM_BYTES:
         raise InvalidArgumentError(f"{name} is larger than {MAX_PROGRAM_BYTES} bytes")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"{name} is not HLO text: byte {error.start} is not UTF-8") from error
     return parse_hlo(text, verify=verify, filename=name)
 
 
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MAX_PROGRAM_BYTES + 1)
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise InvalidArgumentError("standard input is closed")
+    data = sys.stdin.buffer.read(MAX_PROGRAM_BYTES + 1)
+    context = click.get_current_context(silent=True)
+    if context is not None and isinstance(context.obj, StandardInput):
+        context.obj.data = data
+    return data
+
+
+# -- arguments
+
+
 def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
     """The arguments that .npy and .npz files hold, a .npy one leaf, the entries of a .npz by name or in order.
 
-    Entries of a .npz named after all parameters are matched by name. Tuple parameters take one array a leaf.
+    A single .npz is read by name if it has an entry for each parameter; a parameter that was renamed `x.1` because
+    another computation has an `x` is found as `x` too. Tuple parameters take one array a leaf, in order.
     """
-    named: dict[str, np.ndarray[Any, Any]] = {}
-    ordered: list[np.ndarray[Any, Any]] = []
-    for path in paths:
-        loaded = _load(path)
-        if isinstance(loaded, np.ndarray):
-            ordered.append(loaded)
-        elif not ordered and set(program.parameter_names) <= set(loaded) and program.parameter_names:
-            named.update(loaded)
-        else:
-            ordered.extend(loaded.values())
-    if named:
-        ordered = [named[name] for name in program.parameter_names] + ordered
+    loaded = [_load(path) for path in paths]
+    if len(loaded) == 1 and isinstance(loaded[0], dict):
+        ordered = _by_name(loaded[0], paths[0], program) or list(loaded[0].values())
+    else:
+        ordered = [array for one in loaded for array in (one.values() if isinstance(one, dict) else [one])]
     leaves = [leaf for parameter in program.parameters for _, leaf in parameter.leaves() if leaf.is_array]
     if len(ordered) != len(leaves):
         raise InvalidArgumentError(
@@ -67,52 +89,111 @@ def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
     return [_nest(parameter, typed) for parameter in program.parameters]
 
 
-def _load(path: str) -> np.ndarray[Any, Any] | Mapping[str, np.ndarray[Any, Any]]:
+def _by_name(entries: Mapping[str, Array], path: str, program: ProgramShape) -> list[Array] | None:
+    """The entries in the order of the parameters; None if they are not named after them."""
+    names = list(program.parameter_names)
+    for wanted in (names, [_written_name(name) for name in names]):
+        given = [name for name in wanted if name in entries]
+        if len(given) == len(set(wanted)) == len(wanted):
+            return [entries[name] for name in wanted]
+        if given and len(set(wanted)) == len(wanted):
+            missing = ", ".join(name for name in wanted if name not in entries)
+            raise InvalidArgumentError(f"{path} has no array named {missing}; it has {', '.join(entries)}")
+    return None
+
+
+def _written_name(name: str) -> str:
+    match = _NUMBERED.fullmatch(name)
+    return match[1] if match else name
+
+
+def _load(path: str) -> Array | dict[str, Array]:
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except MemoryError as error:
+        raise InvalidArgumentError(f"{path} does not fit in memory: {error}") from error
+    except Exception as error:  # whatever the readers of .npy and .zip raise for a file that is neither
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
         raise InvalidArgumentError(f"{path} is not a .npy or .npz file of plain arrays: {error}") from error
 
 
-def _with_type(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
-    """Types that NumPy's file format does not know (bfloat16, float8 ...) come back as raw bytes; give them their type."""
+def _with_type(array: Array, shape: Shape) -> Array:
+    """Types that NumPy's file format does not know (bfloat16, float8 ...) come back as raw bytes; give them their type.
+
+    The byte order of the file does not matter.
+    """
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == shape.dtype.itemsize:
         return array.view(shape.dtype)
-    return array
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _nest(shape: Shape, leaves: Any) -> Any:
+def _nest(shape: Shape, leaves: Iterator[Array]) -> Any:
     if shape.is_tuple:
         return tuple(_nest(element, leaves) for element in shape.tuple_shapes)
     return next(leaves) if shape.is_array else None
 
 
+# -- results
+
+
+def check_writable(path: str) -> None:
+    """Raises `OSError` if a file of this name surely cannot be written, so that no long run is in vain."""
+    target = Path(path).resolve()
+    if _is_special(path):
+        place = Path(path)
+    elif target.parent.is_dir():
+        place = target.parent
+    else:
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", path)
+    if not os.access(place, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+def _is_special(path: str) -> bool:
+    """Whether the name is that of a device, pipe or the like: `/dev/null` must not be replaced by a file."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
 def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
-    """Writes a file whole or not at all."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=target.name + ".", dir=target.parent)
+    """Writes a file whole or not at all; what is no regular file (a pipe, /dev/null) is written to as it is."""
+    check_writable(path)
+    if _is_special(path):
+        whole = io.BytesIO()  # some writers go back in what they wrote
+        write(whole)
+        with open(path, "wb") as file:
+            file.write(whole.getvalue())
+        return
+    target = Path(path).resolve()
+    handle, temporary = tempfile.mkstemp(prefix=".xlapy-", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _umask() -> int:
+def _mode(target: Path) -> int:
+    """The permissions of the file that is replaced, or those of a new file."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask
 
 
-def save_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Saves arrays as .npz; types unknown to NumPy's format are stored as raw bytes of their width."""
     raw: dict[str, Any] = {name: _storable(array) for name, array in arrays.items()}
     write_file(path, lambda file: np.savez(file, **raw))
 
 
-def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _storable(array: Array) -> Array:
     return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")

@@ -9,6 +9,7 @@ import os
 import platform
 import shlex
 import shutil
+import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
@@ -17,15 +18,20 @@ from pathlib import Path
 from xlapy.base import flags
 
 
-def write_reproducer(arguments: Sequence[str], error: BaseException) -> Path:
+def write_reproducer(arguments: Sequence[str], error: BaseException, standard_input: bytes | None = None) -> Path:
     """Returns the folder `xlapy-failure-*` under the flag `failure_dir` (default: the current directory).
 
-    `command.sh` runs the same command on copies of the files that the command named; `error.txt` holds the traceback.
+    `command.sh` runs the same command on copies of the files that the command named and of what it read from standard
+    input; `error.txt` holds the traceback.
     """
     base = Path(str(flags.get("failure_dir") or "."))
     folder = Path(tempfile.mkdtemp(prefix="xlapy-failure-", dir=base if os.access(base, os.W_OK) else None)).resolve()
     replayed = [_copied(argument, folder) for argument in arguments]
-    script = f'#!/bin/sh\ncd "$(dirname "$0")"\nexec xlapy {shlex.join(replayed)}\n'
+    command = f'exec "${{PYTHON:-{sys.executable}}}" -m xlapy {shlex.join(replayed)}'
+    if standard_input is not None:
+        (folder / "stdin.hlo").write_bytes(standard_input)
+        command += " < stdin.hlo"
+    script = f'#!/bin/sh\ncd "$(dirname "$0")"\n{command}\n'
     (folder / "command.sh").write_text(script)
     (folder / "command.sh").chmod(0o755)
     (folder / "error.txt").write_text("".join(traceback.format_exception(error)))

@@ -18,6 +18,9 @@ FAMILIES = (
 NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
 """The note of samples that the pinned jaxlib cannot read."""
 
+REFUSED_AT_RUN = "refused when it runs"
+"""The note of samples that are legal, but that neither XLA:CPU nor the interpreter gives a value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

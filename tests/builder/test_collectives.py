@@ -1,0 +1,388 @@
+"""The builder functions of collectives: what they append, infer and refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests import peer
+from tests.builder.programs import instruction_texts, listing, opcodes, parameters
+from xlapy import ops
+from xlapy.base import Layout, Shape, ShapeError
+from xlapy.base.errors import BuilderError
+from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
+from xlapy.builder.channels import ChannelHandle, ChannelType
+from xlapy.ops.replica_groups import IotaGroups
+
+
+def reducer(element_type: str = "f32") -> XlaComputation:
+    builder = XlaBuilder("sum")
+    scalar = Shape.parse(f"{element_type}[]")
+    x, y = ops.parameter(builder, 0, scalar, "x"), ops.parameter(builder, 1, scalar, "y")
+    return builder.build(x + y)
+
+
+class TestAllGather:
+    def test_array(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        result = ops.all_gather(x, 0, 4)
+        assert result.shape.brief == "f32[8,3]"
+        assert instruction_texts(result) == ["all-gather = f32[8,3] all-gather(p0), replica_groups={}, dimensions={0}"]
+
+    def test_everything(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        result = ops.all_gather(x, 1, 2, [[0, 1], [2, 3]], 5, Layout([0, 1]), True)
+        assert result.shape == Shape.parse("f32[2,6]{0,1}")
+        assert instruction_texts(result) == [
+            "all-gather = f32[2,6] all-gather(p0), channel_id=5, replica_groups={{0,1},{2,3}}, constrain_layout=true, "
+            "dimensions={1}, use_global_device_ids=true"
+        ]
+
+    def test_tuple(self) -> None:
+        (x,) = parameters("(f32[2], s32[3])")
+        assert instruction_texts(ops.all_gather(x, 0, 2)) == [
+            "get-tuple-element = f32[2] get-tuple-element(p0), index=0",
+            "get-tuple-element.1 = s32[3] get-tuple-element(p0), index=1",
+            "all-gather = (f32[4], s32[6]) all-gather(get-tuple-element, get-tuple-element.1), replica_groups={}, "
+            "dimensions={0}",
+        ]
+
+    def test_list(self) -> None:
+        x, y = parameters("f32[2]", "s32[3]")
+        result = ops.all_gather_tuple([x, y], 0, 2, layout=Layout([0]))
+        assert result.shape == Shape.parse("(f32[4]{0}, s32[6]{0})")
+        assert opcodes(result) == ["all-gather"]
+
+    def test_tuple_of_one_stays_a_tuple(self) -> None:
+        x, y = parameters("(f32[2])", "f32[2]")
+        assert ops.all_gather(x, 0, 2).shape.brief == "(f32[4])"
+        assert ops.all_gather_tuple([y], 0, 2).shape.brief == "(f32[4])"
+
+    def test_groups_of_other_forms(self) -> None:
+        (x,) = parameters("f32[2]")
+        groups = ops.all_gather(x, 0, 2, IotaGroups.make(2, 2, (2, 2), (1, 0))).instruction.replica_groups
+        assert groups.to_text() == "[2,2]<=[2,2]T(1,0)"
+        assert ops.all_gather(x, 0, 2, np.array([[1, 0]])).instruction.replica_groups.to_text() == "{{1,0}}"  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda x: ops.all_gather(x, 1, 2), r"dimension 1 is out of bounds for f32\[2\] of rank 1"),
+            (lambda x: ops.all_gather(x, 0, 0), "shard_count must be at least 1, given 0"),
+            (
+                lambda x: ops.all_gather(x, 0, 2, [[0, 1, 2]]),
+                r"shapes tell 2 shards, replica_groups \{\{0,1,2\}\} have 3",
+            ),
+            (lambda x: ops.all_gather(x, 0, 2, [0, 1]), "replica_groups takes a list of integers, given 0"),  # type: ignore[list-item]
+            (lambda x: ops.all_gather(x, 0, 2, use_global_device_ids=True), "true needs a channel_id, none is given"),
+            (lambda x: ops.all_gather(x, 0, 2, channel_id=0), "channel numbers count from 1, given 0"),
+            (
+                lambda x: ops.all_gather(x, 0, 2, layout=Layout([0, 1])),
+                r"has 1 dimensions, but its layout \{0,1\} orders 2",
+            ),
+            (lambda x: ops.all_gather(ops.tuple(x.builder, ()), 0, 2), "or a tuple of arrays, given the empty tuple"),
+        ],
+    )
+    def test_refused(self, call: Callable[[XlaOp], XlaOp], message: str) -> None:
+        (x,) = parameters("f32[2]")
+        with pytest.raises(BuilderError, match=f"test_collectives.py.*all-gather.*{message}"):
+            call(x)
+
+
+class TestAllReduce:
+    def test_array(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        result = ops.all_reduce(x, reducer())
+        assert listing(result.builder.build()) == (
+            "sum (x: f32[], y: f32[]) -> f32[] {\n"
+            "  x = f32[] parameter(0)\n"
+            "  y = f32[] parameter(1)\n"
+            "  ROOT add = f32[] add(x, y)\n"
+            "}\n"
+            "\n"
+            "ENTRY test (p0: f32[2,3]) -> f32[2,3] {\n"
+            "  p0 = f32[2,3] parameter(0)\n"
+            "  ROOT all-reduce = f32[2,3] all-reduce(p0), replica_groups={}, to_apply=sum\n"
+            "}"
+        )
+
+    def test_everything(self) -> None:
+        (x,) = parameters("f32[2,3]")
+        handle = ChannelHandle(3, ChannelType.DEVICE_TO_DEVICE)
+        result = ops.all_reduce(x, reducer(), [[0, 1]], handle, Shape.parse("f32[2,3]{0,1}"), True)
+        assert result.shape == Shape.parse("f32[2,3]{0,1}")
+        assert instruction_texts(result) == [
+            "all-reduce = f32[2,3] all-reduce(p0), channel_id=3, replica_groups={{0,1}}, constrain_layout=true, "
+            "use_global_device_ids=true, to_apply=sum"
+        ]
+
+    def test_tuples(self) -> None:
+        pair, single, x = parameters("(f32[2], f32[3])", "(f32[2])", "f32[3]")
+        assert ops.all_reduce(pair, reducer()).shape.brief == "(f32[2], f32[3])"
+        laid_out = Shape.parse("(f32[2]{0:S(1)})")
+        reduced = ops.all_reduce(single, reducer(), shape_with_layout=laid_out)
+        assert reduced.shape == laid_out
+        assert ops.all_reduce_tuple([x], reducer(), shape_with_layout=x.shape).shape == Shape.tuple([x.shape])
+        assert ops.all_reduce_tuple([x, x], reducer()).shape.brief == "(f32[3], f32[3])"
+
+    def test_refused(self) -> None:
+        x, mixed = parameters("f32[2]", "(f32[2], s32[2])")
+        with pytest.raises(ShapeError, match=r"operand 0 is f32\[2\], operand 1 is s32\[2\]"):
+            ops.all_reduce(mixed, reducer())
+        with pytest.raises(ShapeError, match=r"has shape f32\[2\], declared f32\[3\]"):
+            ops.all_reduce(x, reducer(), shape_with_layout=Shape.parse("f32[3]"))
+        with pytest.raises(ShapeError, match="needs a channel_id"):
+            ops.all_reduce_tuple([x], reducer(), use_global_device_ids=True)
+        assert opcodes(x) == []  # what a refused call appended is gone
+
+    @pytest.mark.parametrize(
+        ("shape", "element", "op"),
+        [("f32[2]", "f32", "add"), ("pred[2]", "pred", "or"), ("(s32[2], s32[])", "s32", "add")],
+    )
+    def test_cross_replica_sum(self, shape: str, element: str, op: str) -> None:
+        (x,) = parameters(shape)
+        result = ops.cross_replica_sum(x, [[0, 1]])
+        assert result.shape.brief == shape
+        text = listing(result.builder.build())
+        assert f"ROOT {op} = {element}[] {op}(x, y)" in text
+        assert "replica_groups={{0,1}}, to_apply=sum" in text
+
+    def test_cross_replica_sum_refused(self) -> None:
+        x, nothing = parameters("token[]", "()")
+        with pytest.raises(ShapeError, match=r"all-reduce takes arrays, operand 0 is token\[\]"):
+            ops.cross_replica_sum(x)
+        with pytest.raises(ShapeError, match="given the empty tuple"):
+            ops.cross_replica_sum(nothing)
+
+
+class TestReduceScatter:
+    def test_array(self) -> None:
+        (x,) = parameters("f32[8,3]")
+        assert instruction_texts(ops.reduce_scatter(x, reducer(), 0, 4, [[0, 1, 2, 3]])) == [
+            "reduce-scatter = f32[2,3] reduce-scatter(p0), replica_groups={{0,1,2,3}}, dimensions={0}, to_apply=sum"
+        ]
+
+    def test_everything(self) -> None:
+        (x,) = parameters("(f32[8,2], f32[4,6])")
+        result = ops.reduce_scatter(x, reducer(), 1, 2, [[0, 1]], 1, Layout([0, 1]), True)
+        assert result.shape == Shape.parse("(f32[8,1]{0,1}, f32[4,3]{0,1})")
+        assert instruction_texts(result)[-1] == (
+            "reduce-scatter = (f32[8,1], f32[4,3]) reduce-scatter(get-tuple-element, get-tuple-element.1), "
+            "channel_id=1, replica_groups={{0,1}}, constrain_layout=true, use_global_device_ids=true, "
+            "dimensions={1}, to_apply=sum"
+        )
+
+    def test_tuple_of_one_stays_a_tuple(self) -> None:
+        (x,) = parameters("(f32[8])")
+        assert ops.reduce_scatter(x, reducer(), 0, 2).shape.brief == "(f32[4])"
+
+    @pytest.mark.parametrize(
+        ("dimension", "count", "message"),
+        [
+            (1, 2, r"dimension 1 is out of bounds for f32\[8\] of rank 1"),
+            (0, 3, r"dimension 0 of f32\[8\] must be divisible by the number of shards 3"),
+            (0, 0, "shard_count must be at least 1, given 0"),
+        ],
+    )
+    def test_refused(self, dimension: int, count: int, message: str) -> None:
+        (x,) = parameters("f32[8]")
+        with pytest.raises(ShapeError, match=message):
+            ops.reduce_scatter(x, reducer(), dimension, count)
+
+
+class TestCollectiveReduce:
+    def test_static_root(self) -> None:
+        (x,) = parameters("f32[4]")
+        assert instruction_texts(ops.collective_reduce(x, reducer(), [[0, 1]])) == [
+            "collective-reduce = f32[4] collective-reduce(p0), replica_groups={{0,1}}, has_dynamic_root=false, "
+            "to_apply=sum"
+        ]
+
+    def test_dynamic_root(self) -> None:
+        x, y, root = parameters("f32[4]", "f32[2]", "s32[2]")
+        result = ops.collective_reduce([x, y, root], reducer(), [[0, 1]], 1, True, has_dynamic_root=True)
+        assert result.shape.brief == "(f32[4], f32[2])"
+        attributes = result.instruction.attributes
+        assert (attributes.channel_id, attributes.use_global_device_ids, attributes.has_dynamic_root) == (1, True, True)
+
+    def test_refused(self) -> None:
+        x, root = parameters("f32[4]", "s32[2]")
+        with pytest.raises(ShapeError, match=r"the root of 1 data operands must be s32\[1\], it is s32\[2\]"):
+            ops.collective_reduce([x, root], reducer(), has_dynamic_root=True)
+
+
+class TestAllToAll:
+    def test_the_example_of_the_specification(self) -> None:
+        (x,) = parameters("f32[4,16]")
+        assert instruction_texts(ops.all_to_all(x, split_dimension=1, concat_dimension=0, split_count=4)) == [
+            "all-to-all = f32[4,16] all-to-all(p0), replica_groups={{0,1,2,3}}, dimensions={1}",
+            "reshape = f32[4,4,4] reshape(all-to-all)",
+            "transpose = f32[4,4,4] transpose(reshape), dimensions={1,0,2}",
+            "reshape.1 = f32[16,4] reshape(transpose)",
+        ]
+
+    @pytest.mark.parametrize(
+        ("split", "concat", "shape", "order"),
+        [(0, 1, "f32[2,12,5]", (1, 0, 2, 3)), (0, 2, "f32[2,6,10]", (1, 2, 0, 3)), (1, 2, "f32[4,3,10]", (0, 2, 1, 3)),
+         (1, 0, "f32[8,3,5]", (1, 0, 2, 3))],
+    )  # fmt: skip
+    def test_blocks_move(self, split: int, concat: int, shape: str, order: tuple[int, ...]) -> None:
+        (x,) = parameters("f32[4,6,5]")
+        result = ops.all_to_all(x, split, concat, 2, [[1, 0]])
+        assert result.shape.brief == shape
+        assert result.instruction.operands[0].dimensions == order
+
+    def test_along_one_dimension(self) -> None:
+        (x,) = parameters("f32[4,6]")
+        assert instruction_texts(ops.all_to_all(x, 1, 1, 2, IotaGroups.make(2, 2), channel_id=7)) == [
+            "all-to-all = f32[4,6] all-to-all(p0), channel_id=7, replica_groups=[2,2]<=[4], dimensions={1}"
+        ]
+
+    def test_blocks_are_where_a_concatenation_puts_them(self) -> None:
+        """On one replica nothing moves between replicas: the array form joins blocks as the tuple form does."""
+        x = np.arange(4 * 6, dtype=np.float32).reshape(4, 6)
+        blocks = np.concatenate(np.split(x, 3, axis=1), axis=0)
+        (p,) = parameters("f32[4,6]")
+        exchanged = ops.all_to_all(p, 1, 0, 3)
+        exchanged.builder.build(exchanged)
+        reshape = exchanged.instruction.operands[0].operands[0]
+        moved = x.reshape(reshape.shape.dimensions).transpose(exchanged.instruction.operands[0].dimensions)
+        assert np.array_equal(moved.reshape(exchanged.shape.dimensions), blocks)
+
+    def test_layout_takes_the_tuple_form(self) -> None:
+        (x,) = parameters("f32[4,6]")
+        result = ops.all_to_all(x, 1, 0, 2, [[0, 1]], Layout([0, 1]))
+        assert instruction_texts(result) == [
+            "slice = f32[4,3] slice(p0), slice={[0:4], [0:3]}",
+            "slice.1 = f32[4,3] slice(p0), slice={[0:4], [3:6]}",
+            "all-to-all = (f32[4,3], f32[4,3]) all-to-all(slice, slice.1), replica_groups={{0,1}}, "
+            "constrain_layout=true",
+            "get-tuple-element = f32[4,3] get-tuple-element(all-to-all), index=0",
+            "get-tuple-element.1 = f32[4,3] get-tuple-element(all-to-all), index=1",
+            "concatenate = f32[8,3] concatenate(get-tuple-element, get-tuple-element.1), dimensions={0}",
+        ]
+        exchanged = result.instruction.operands[0].operands[0]
+        assert exchanged.shape == Shape.parse("(f32[4,3]{0,1}, f32[4,3]{0,1})")
+
+    def test_tuple_forms(self) -> None:
+        x, y = parameters("f32[4]", "f32[4]")
+        assert ops.all_to_all_tuple([x, y], [[0, 1]]).shape.brief == "(f32[4], f32[4])"
+        assert ops.all_to_all_tuple(operands=[x], layout=Layout([0])).instruction.constrain_layout
+        by_name = ops.all_to_all_tuple(operand=x, split_dimension=0, concat_dimension=0, split_count=1)
+        assert by_name.shape.brief == "f32[4]"
+
+    @pytest.mark.parametrize(
+        ("shape", "arguments", "message"),
+        [
+            ("f32[4,6]", (2, 0, 2), r"split_dimension 2 is out of bounds for f32\[4,6\] of rank 2"),
+            ("f32[4,6]", (0, -1, 2), r"concat_dimension -1 is out of bounds for f32\[4,6\] of rank 2"),
+            ("f32[4,6]", (1, 0, 4), r"dimension 1 of f32\[4,6\] must be divisible by split_count 4"),
+            ("f32[4,6]", (1, 0, 0), "split_count must be at least 1, given 0"),
+            ("f32[4,6]", (1, 0, 2, [[0, 1, 2]]), r"split_count is 2, replica_groups \{\{0,1,2\}\} have 3 members"),
+            ("f32[<=4,6]", (1, 0, 2), r"takes static dimensions, given f32\[<=4,6\]"),
+            ("(f32[4])", (0, 0, 2), r"all-to-all takes arrays, operand 0 is \(f32\[4\]\)"),
+        ],
+    )
+    def test_refused(self, shape: str, arguments: tuple[int, ...], message: str) -> None:
+        (x,) = parameters(shape)
+        for function in (ops.all_to_all, ops.all_to_all_tuple):
+            with pytest.raises(ShapeError, match=message):
+                function(x, *arguments)
+
+    def test_tuple_refused(self) -> None:
+        x, y = parameters("f32[4]", "f32[5]")
+        with pytest.raises(ShapeError, match=r"operand 0 is f32\[4\], operand 1 is f32\[5\]"):
+            ops.all_to_all_tuple([x, y])
+        with pytest.raises(ShapeError, match=r"1 operands, replica_groups \{\{0,1\}\} have 2 members"):
+            ops.all_to_all_tuple([x], [[0, 1]])
+
+    def test_ragged(self) -> None:
+        p = parameters("f32[8,2]", "s32[2]", "s32[2]", "f32[16,2]", "s32[2]", "s32[2]")
+        result = ops.ragged_all_to_all(*p, replica_groups=[[0, 1]], channel_id=1)
+        assert instruction_texts(result) == [
+            "ragged-all-to-all = f32[16,2] ragged-all-to-all(p0, p3, p1, p2, p4, /*index=5*/p5), channel_id=1, "
+            "replica_groups={{0,1}}"
+        ]
+
+    def test_ragged_refused(self) -> None:
+        p = parameters("f32[8,2]", "s32[2]", "s32[3]", "f32[16,2]", "s32[2]", "s32[2]")
+        with pytest.raises(
+            ShapeError, match=r"send_sizes must have the shape of input_offsets s32\[2\], it is s32\[3\]"
+        ):
+            ops.ragged_all_to_all(*p)
+
+
+class TestCopies:
+    def test_broadcast(self) -> None:
+        (x,) = parameters("f32[4]")
+        assert instruction_texts(ops.collective_broadcast(x, [[1, 0]], 2)) == [
+            "collective-broadcast = f32[4] collective-broadcast(p0), channel_id=2, replica_groups={{1,0}}"
+        ]
+
+    def test_broadcast_from_a_dynamic_root(self) -> None:
+        x, y, root = parameters("f32[4]", "s32[]", "s32[2]")
+        result = ops.collective_broadcast([x, y, root], [[0, 1]], has_dynamic_root=True)
+        assert result.shape.brief == "(f32[4], s32[])"
+        assert result.instruction.has_dynamic_root
+
+    def test_broadcast_refused(self) -> None:
+        (x,) = parameters("f32[4]")
+        with pytest.raises(ShapeError, match=r"takes data operands before the root, given f32\[4\] alone"):
+            ops.collective_broadcast(x, [[0]], has_dynamic_root=True)
+
+    def test_permute(self) -> None:
+        (x,) = parameters("f32[4]")
+        assert instruction_texts(ops.collective_permute(x, [(0, 1), (1, 0)], 1)) == [
+            "collective-permute = f32[4] collective-permute(p0), channel_id=1, source_target_pairs={{0,1},{1,0}}"
+        ]
+
+    def test_multi_permute(self) -> None:
+        x, y = parameters("f32[4]", "s32[]")
+        assert instruction_texts(ops.multi_collective_permute([x, y], [(0, 1)])) == [
+            "collective-permute = (f32[4], s32[]) collective-permute(p0, p1), source_target_pairs={{0,1}}"
+        ]
+
+    def test_permute_refused(self) -> None:
+        x, pair = parameters("f32[4]", "(f32[4])")
+        with pytest.raises(ShapeError, match=r"target 1 appears 2 times in source_target_pairs=\{\{0,1\},\{2,1\}\}"):
+            ops.collective_permute(x, [(0, 1), (2, 1)])
+        with pytest.raises(ShapeError, match=r"collective-permute takes arrays, operand 0 is \(f32\[4\]\)"):
+            ops.multi_collective_permute([pair], [(0, 1)])
+
+
+def test_identifiers() -> None:
+    builder = XlaBuilder("test")
+    both = ops.replica_id(builder) + ops.partition_id(builder)
+    assert instruction_texts(both) == [
+        "replica-id = u32[] replica-id()",
+        "partition-id = u32[] partition-id()",
+        "add = u32[] add(replica-id, partition-id)",
+    ]
+
+
+def test_identifiers_refused() -> None:
+    builder = XlaBuilder("test")
+    ops.replica_id(builder)
+    builder.build()
+    for function in (ops.replica_id, ops.partition_id):
+        with pytest.raises(BuilderError, match="builder test is finished"):
+            function(builder)
+
+
+def test_jaxlib_reads_what_is_built() -> None:
+    x, pair = parameters("f32[4,8]", "(f32[2], f32[3])")
+    total = reducer()
+    results = [
+        ops.all_gather(x, 0, 2, [[0, 1]], 1, use_global_device_ids=True),
+        ops.all_reduce(pair, total, shape_with_layout=pair.shape),
+        ops.reduce_scatter(x, total, 1, 2, [[0, 1]]),
+        ops.all_to_all(x, 1, 0, 2),
+        ops.all_to_all(x, 1, 0, 2, layout=Layout([1, 0])),
+        ops.collective_broadcast(x, [[0, 1]]),
+        ops.multi_collective_permute([x, x], [(0, 1)]),
+        ops.replica_id(x.builder),
+    ]
+    text = x.builder.build(ops.tuple(x.builder, results)).as_hlo_text(print_metadata=False)
+    assert peer.parse_and_print(text) == text

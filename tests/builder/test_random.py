@@ -1,0 +1,87 @@
+"""The builder functions of random numbers: what they append, infer and refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builder.programs import instruction_texts, parameters
+from xlapy import ops
+from xlapy.base import S8, Shape, ShapeError
+from xlapy.base.errors import BuilderError
+from xlapy.ops.random import RandomAlgorithm
+
+
+def test_rng() -> None:
+    a, b = parameters("f32[]", "f32[]")
+    both = ops.tuple(
+        a.builder, [ops.rng_normal(a, b, Shape.parse("f32[2,3]")), ops.rng_uniform(a, b, Shape.parse("f32[4]"))]
+    )
+    assert instruction_texts(both)[:2] == [
+        "rng = f32[2,3] rng(p0, p1), distribution=rng_normal",
+        "rng.1 = f32[4] rng(p0, p1), distribution=rng_uniform",
+    ]
+
+
+def test_plain_limits_take_the_type_of_the_result() -> None:
+    (a,) = parameters("u8[]")
+    assert instruction_texts(ops.rng_uniform(a, 7, Shape.parse("u8[2]"))) == [
+        "constant = u8[] constant(7)",
+        "rng = u8[2] rng(p0, constant), distribution=rng_uniform",
+    ]
+
+
+def test_rng_refused() -> None:
+    a, i = parameters("f32[]", "s32[]")
+    with pytest.raises(ShapeError, match=r"rng of f32\[2\] takes f32\[\] as operand 1, given s32\[\]"):
+        ops.rng_uniform(a, i, Shape.parse("f32[2]"))
+    with pytest.raises(ShapeError, match=r"rng with rng_normal makes floating-point elements, declared s32\[2\]"):
+        ops.rng_normal(i, i, Shape.parse("s32[2]"))
+    with pytest.raises(BuilderError, match="needs an XlaOp among its operands, given int, float"):
+        ops.rng_normal(0, 1.0, Shape.parse("f32[2]"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "bits"),
+    [("f32[2,3]{0,1}", "u32[2,3]"), ("u8[]", "u8[]"), ("s64[4]", "u64[4]"), ("c64[2]", "u64[2]"), ("bf16[2]", "u16[2]"),
+     ("f4e2m1fn[2]", "u4[2]"), ("pred[2]", "u1[2]")],
+)  # fmt: skip
+def test_bits_are_as_wide_as_the_elements(shape: str, bits: str) -> None:
+    (state,) = parameters("u64[2]")
+    result = ops.rng_bit_generator(RandomAlgorithm.THREE_FRY, state, Shape.parse(shape))
+    assert result.shape.tuple_shapes[1].layout == Shape.parse(shape).layout
+    assert instruction_texts(result) == [
+        f"rng-bit-generator = (u64[2], {bits}) rng-bit-generator(p0), algorithm=rng_three_fry"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "shape", "message"),
+    [
+        ("u64[2]", "c128[2]", r"makes bits as wide as an unsigned integer type, given c128\[2\]"),
+        ("u64[2]", "token[]", r"makes bits as wide as an unsigned integer type, given token\[\]"),
+        ("u64[2]", "(f32[2])", r"makes bits as wide as an unsigned integer type, given \(f32\[2\]\)"),
+        ("u32[4]", "f32[2]", r"takes a state of u64\[2\] or u64\[3\], given u32\[4\]"),
+    ],
+)
+def test_bits_refused(state: str, shape: str, message: str) -> None:
+    (s,) = parameters(state)
+    with pytest.raises(ShapeError, match=f"rng-bit-generator.*{message}"):
+        ops.rng_bit_generator(RandomAlgorithm.PHILOX, s, Shape.parse(shape))
+
+
+@pytest.mark.parametrize("target", [S8, "s8", "int8"])
+def test_stochastic_convert(target: object) -> None:
+    x, random = parameters("f32[2,3]", "u32[2,3]")
+    if target == "int8":
+        target = S8.dtype
+    assert instruction_texts(ops.stochastic_convert_type(x, random, target)) == [
+        "stochastic-convert = s8[2,3] stochastic-convert(p0, p1)"
+    ]
+
+
+def test_stochastic_convert_refused() -> None:
+    x, random = parameters("f32[2]", "u16[2]")
+    with pytest.raises(ShapeError, match=r"random numbers u16\[2\] must have the width of operand f32\[2\]"):
+        ops.stochastic_convert_type(x, random, S8)
+    with pytest.raises(BuilderError, match="no element type has the spelling 'int7'"):
+        ops.stochastic_convert_type(x, random, "int7")

@@ -1,0 +1,485 @@
+"""Collectives: what exchanges data among replicas and partitions, and what names them.
+
+Owns: the builder functions of `ops/collectives.py`. Must not know: how many replicas and partitions there are.
+Source: AllGather, AllReduce, CrossReplicaSum, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute,
+ReduceScatter, ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
+
+Arguments several functions share:
+`operand`: an array; where it says so also a tuple of one or more arrays, which gives a tuple of their results.
+`replica_groups`: lists of the ids that exchange data with each other, in the order of the lists; none at all: everybody
+in one group. An `IotaGroups` or `MeshGroups` is taken too.
+`channel_id`: joins the instances of the collective in several programs; with it the ids number partitions, or devices
+if `use_global_device_ids` (replica * partitions + partition), else replicas.
+`layout`, `shape_with_layout`: the layout in which data are exchanged, for programs that are compiled apart.
+`computation`: takes two scalars of the operand's type and returns one; it should be associative and commutative.
+Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, overload
+
+from xlapy.base.element_types import PRED
+from xlapy.base.errors import ShapeError
+from xlapy.base.layout import Layout
+from xlapy.base.shape import Shape
+from xlapy.builder import elementwise, movement, tuples
+from xlapy.builder.broadcasting import as_ints
+from xlapy.builder.builder import XlaBuilder, append, builder_of
+from xlapy.builder.channels import Channel, channel_number
+from xlapy.builder.computation import XlaComputation
+from xlapy.builder.op import XlaOp
+from xlapy.builder.sources import parameter
+from xlapy.ops import collectives as defs
+from xlapy.ops.collectives import (
+    AllGatherAttributes,
+    AllReduceAttributes,
+    AllToAllAttributes,
+    CollectiveBroadcastAttributes,
+    CollectivePermuteAttributes,
+    CollectiveReduceAttributes,
+    RaggedAllToAllAttributes,
+    ReduceScatterAttributes,
+    all_gather_shape,
+    reduce_scatter_shape,
+)
+from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups, ReplicaGroups
+from xlapy.ops.requirements import elements_of, require_arrays, require_dimension
+
+Groups: TypeAlias = ReplicaGroups | Sequence[Sequence[int]]
+Pairs: TypeAlias = Sequence[tuple[int, int]]
+
+
+# -- what the functions share
+
+
+def _groups(given: Groups) -> ReplicaGroups:
+    if isinstance(given, GroupList | IotaGroups | MeshGroups):
+        return given
+    return GroupList(tuple([as_ints("replica_groups", group) for group in given]))
+
+
+def _members(replica_groups: Groups, channel_id: Channel | None) -> dict[str, Any]:
+    """The attributes that say who takes part."""
+    return {"replica_groups": _groups(replica_groups), "channel_id": channel_number(channel_id)}
+
+
+def _elements(name: str, operand: XlaOp) -> list[XlaOp]:
+    """The arrays of an operand: itself, or what a tuple holds."""
+    if not operand.shape.is_tuple:
+        return [operand]
+    if not operand.shape.tuple_shapes:
+        raise ShapeError(f"{name} takes an array or a tuple of arrays, given the empty tuple")
+    return [tuples.get_tuple_element(operand, i) for i in range(len(operand.shape.tuple_shapes))]
+
+
+def _like(operand: XlaOp, result: XlaOp) -> XlaOp:
+    """The result as a tuple if the operand is one: collectives of a single array make no tuple by themselves."""
+    return _tupled(result) if operand.shape.is_tuple else result
+
+
+def _tupled(result: XlaOp) -> XlaOp:
+    return result if result.shape.is_tuple else tuples.tuple(result.builder, (result,))
+
+
+def _with_layout(shape: Shape, layout: Layout | None) -> Shape:
+    """The shape with all its arrays in one layout, if any is wanted."""
+    if layout is None:
+        return shape
+    if shape.is_tuple:
+        return Shape.tuple([_with_layout(part, layout) for part in shape.tuple_shapes])
+    return shape.with_layout(layout)
+
+
+def _require_positive(name: str, what: str, count: int) -> None:
+    if count < 1:
+        raise ShapeError(f"{name}: {what} must be at least 1, given {count}")
+
+
+def _require_one_type(name: str, arrays: Sequence[XlaOp]) -> None:
+    require_arrays(name, [array.shape for array in arrays])
+    for number, array in enumerate(arrays):
+        if array.element_type is not arrays[0].element_type:
+            raise ShapeError(
+                f"{name} reduces arrays of one element type, operand 0 is {arrays[0].shape.brief}, "
+                f"operand {number} is {array.shape.brief}"
+            )
+
+
+# -- all-gather
+
+
+def all_gather(
+    operand: XlaOp,
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+    layout: Layout | None = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """The operands of all members of the group joined along a dimension, in the order of the group.
+
+    `shard_count` is the number of members, or of those on all partitions: f32[2,3] of 4 along dimension 0 gives
+    f32[8,3]. A tuple is gathered array by array.
+    """
+    with builder_of("all-gather", (operand,)).building("all-gather"):
+        members = (replica_groups, channel_id, use_global_device_ids)
+        gathered = _gather(_elements("all-gather", operand), all_gather_dimension, shard_count, layout, *members)
+        return _like(operand, gathered)
+
+
+def all_gather_tuple(
+    operands: Sequence[XlaOp],
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+    layout: Layout | None = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """The tuple of `all_gather` of each of the operands, in one exchange."""
+    with builder_of("all-gather", operands).building("all-gather"):
+        members = (replica_groups, channel_id, use_global_device_ids)
+        return _tupled(_gather(operands, all_gather_dimension, shard_count, layout, *members))
+
+
+def _gather(
+    arrays: Sequence[XlaOp],
+    dimension: int,
+    shard_count: int,
+    layout: Layout | None,
+    replica_groups: Groups,
+    channel_id: Channel | None,
+    use_global_device_ids: bool | None,
+) -> XlaOp:
+    """One array for one, a tuple for several."""
+    _require_positive("all-gather", "shard_count", shard_count)
+    attributes = AllGatherAttributes.make(
+        all_gather_dimension=dimension,
+        constrain_layout=layout is not None,
+        use_global_device_ids=bool(use_global_device_ids),
+        **_members(replica_groups, channel_id),
+    )
+    shape = all_gather_shape([array.shape for array in arrays], dimension, shard_count)
+    return append(defs.ALL_GATHER, arrays, attributes, shape=_with_layout(shape, layout))
+
+
+# -- all-reduce, reduce-scatter, collective-reduce
+
+
+def all_reduce(
+    operand: XlaOp,
+    computation: XlaComputation,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+    shape_with_layout: Shape | None = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """The operands of all members of the group combined element by element; each member gets the result.
+
+    The result has the operand's shape. A tuple, of arrays of one element type, is reduced array by array.
+    """
+    with builder_of("all-reduce", (operand,)).building("all-reduce"):
+        members = (replica_groups, channel_id, use_global_device_ids)
+        reduced = _reduce(_elements("all-reduce", operand), computation, shape_with_layout, *members)
+        return _like(operand, reduced)
+
+
+def all_reduce_tuple(
+    operands: Sequence[XlaOp],
+    computation: XlaComputation,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+    shape_with_layout: Shape | None = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """The tuple of `all_reduce` of each of the operands, in one exchange; `shape_with_layout` is that of the tuple."""
+    with builder_of("all-reduce", operands).building("all-reduce"):
+        members = (replica_groups, channel_id, use_global_device_ids)
+        return _tupled(_reduce(operands, computation, shape_with_layout, *members))
+
+
+def _reduce(
+    arrays: Sequence[XlaOp],
+    computation: XlaComputation,
+    declared: Shape | None,
+    replica_groups: Groups,
+    channel_id: Channel | None,
+    use_global_device_ids: bool | None,
+) -> XlaOp:
+    """One array for one, a tuple for several."""
+    _require_one_type("all-reduce", arrays)
+    attributes = AllReduceAttributes.make(
+        constrain_layout=declared is not None,
+        use_global_device_ids=bool(use_global_device_ids),
+        **_members(replica_groups, channel_id),
+    )
+    if declared is not None and len(declared.tuple_shapes) == len(arrays) == 1:
+        declared = declared.tuple_shapes[0]
+    return append(defs.ALL_REDUCE, arrays, attributes, (computation,), shape=declared)
+
+
+def cross_replica_sum(operand: XlaOp, replica_groups: Groups = ()) -> XlaOp:
+    """`all_reduce` with a sum; of PRED, with a logical or. The operand may be a tuple."""
+    builder = builder_of("all-reduce", (operand,))
+    with builder.building("all-reduce"):
+        arrays = elements_of(operand.shape)
+        require_arrays("all-reduce", arrays)
+        scalar = Shape.scalar(arrays[0].element_type if arrays else PRED)
+        inner = builder.create_sub_builder("sum")
+        x, y = parameter(inner, 0, scalar, "x"), parameter(inner, 1, scalar, "y")
+        total = elementwise.or_(x, y) if scalar.element_type is PRED else elementwise.add(x, y)
+        return all_reduce(operand, inner.build(total), replica_groups)
+
+
+def reduce_scatter(
+    operand: XlaOp,
+    computation: XlaComputation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+    layout: Layout | None = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """The result of an `all_reduce`, of which each member gets one block along `scatter_dimension`.
+
+    The dimension is cut into `shard_count` blocks, which the members take in the order of the group: f32[8,3] of 4
+    along dimension 0 gives f32[2,3]. A tuple, of arrays of one element type, is treated array by array.
+    """
+    with builder_of("reduce-scatter", (operand,)).building("reduce-scatter"):
+        attributes = ReduceScatterAttributes.make(
+            scatter_dimension=scatter_dimension,
+            constrain_layout=layout is not None,
+            use_global_device_ids=bool(use_global_device_ids),
+            **_members(replica_groups, channel_id),
+        )
+        _require_positive("reduce-scatter", "shard_count", shard_count)
+        arrays = _elements("reduce-scatter", operand)
+        _require_one_type("reduce-scatter", arrays)
+        shape = reduce_scatter_shape([array.shape for array in arrays], scatter_dimension, shard_count)
+        declared = _with_layout(shape, layout)
+        return _like(operand, append(defs.REDUCE_SCATTER, arrays, attributes, (computation,), shape=declared))
+
+
+def collective_reduce(
+    operands: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+    use_global_device_ids: bool | None = None,
+    has_dynamic_root: bool = False,
+) -> XlaOp:
+    """The result of an `all_reduce`, which only one member of each group gets: the first one.
+
+    With `has_dynamic_root` the last operand, s32[n] for n arrays before it, says for each array which member. One array
+    gives an array, several give a tuple.
+    """
+    arrays = [operands] if isinstance(operands, XlaOp) else list(operands)
+    with builder_of("collective-reduce", arrays).building("collective-reduce"):
+        attributes = CollectiveReduceAttributes.make(
+            use_global_device_ids=bool(use_global_device_ids),
+            has_dynamic_root=has_dynamic_root,
+            **_members(replica_groups, channel_id),
+        )
+        return append(defs.COLLECTIVE_REDUCE, arrays, attributes, (computation,))
+
+
+# -- all-to-all
+
+
+def all_to_all(
+    operand: XlaOp,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: Groups = (),
+    layout: Layout | None = None,
+    channel_id: Channel | None = None,
+) -> XlaOp:
+    """Cuts an array in `split_count` blocks, sends block i to member i and joins what comes in the order of the group.
+
+    Blocks are cut along `split_dimension` and joined along `concat_dimension`: f32[4,16] of 4, cut along 1 and joined
+    along 0, gives f32[16,4]. `split_count` is the size of the groups. With a `layout` the blocks are exchanged as
+    operands of their own, in that layout.
+    """
+    if layout is not None:
+        return all_to_all_tuple(
+            operand, split_dimension, concat_dimension, split_count, replica_groups, layout, channel_id
+        )
+    with builder_of("all-to-all", (operand,)).building("all-to-all"):
+        groups = _groups(replica_groups)
+        _check_exchange(operand.shape, split_dimension, concat_dimension, split_count, groups)
+        members = groups if groups.group_size else GroupList((tuple(range(split_count)),))
+        attributes = AllToAllAttributes.make(split_dimension=split_dimension, **_members(members, channel_id))
+        exchanged = append(defs.ALL_TO_ALL, (operand,), attributes)
+        if split_dimension == concat_dimension:
+            return exchanged
+        return _move_blocks(exchanged, split_dimension, concat_dimension, split_count)
+
+
+def _check_exchange(operand: Shape, split: int, concat: int, count: int, groups: ReplicaGroups) -> None:
+    require_arrays("all-to-all", (operand,))
+    if operand.is_dynamic:
+        raise ShapeError(f"all-to-all takes static dimensions, given {operand.brief}")
+    require_dimension("all-to-all", "split_dimension", split, operand)
+    require_dimension("all-to-all", "concat_dimension", concat, operand)
+    _require_positive("all-to-all", "split_count", count)
+    if groups.group_size not in (0, count):
+        raise ShapeError(
+            f"all-to-all: split_count is {count}, replica_groups {groups.to_text()} have {groups.group_size} members"
+        )
+    if operand.dimensions[split] % count:
+        raise ShapeError(f"all-to-all: dimension {split} of {operand.brief} must be divisible by split_count {count}")
+
+
+def _move_blocks(exchanged: XlaOp, split: int, concat: int, count: int) -> XlaOp:
+    """The blocks that lie along one dimension put along another: f32[4,16] -> f32[4,4,4] -> swapped -> f32[16,4]."""
+    sizes = list(exchanged.shape.dimensions)
+    apart = movement.reshape(exchanged, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
+    order = [d if d < split else d + 1 for d in range(len(sizes))]
+    order.insert(concat, split)
+    sizes[split] //= count
+    sizes[concat] *= count
+    return movement.reshape(movement.transpose(apart, order), sizes)
+
+
+@overload
+def all_to_all_tuple(
+    operands: Sequence[XlaOp],
+    replica_groups: Groups = (),
+    layout: Layout | None = None,
+    channel_id: Channel | None = None,
+) -> XlaOp: ...
+@overload
+def all_to_all_tuple(
+    operand: XlaOp,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: Groups = (),
+    layout: Layout | None = None,
+    channel_id: Channel | None = None,
+) -> XlaOp: ...
+def all_to_all_tuple(*arguments: Any, **named: Any) -> XlaOp:
+    """Sends operand i to member i of the group: the tuple of what the members send here, in the order of the group.
+
+    The operands have one shape; there are as many as the groups have members. Given one array, cuts it into the
+    operands and joins the results, as `all_to_all` does.
+    """
+    if "operand" in named or (arguments and isinstance(arguments[0], XlaOp)):
+        return _exchange_blocks(*arguments, **named)
+    return _exchange(*arguments, **named)
+
+
+def _exchange(
+    operands: Sequence[XlaOp],
+    replica_groups: Groups = (),
+    layout: Layout | None = None,
+    channel_id: Channel | None = None,
+) -> XlaOp:
+    with builder_of("all-to-all", operands).building("all-to-all"):
+        attributes = AllToAllAttributes.make(
+            constrain_layout=layout is not None, **_members(replica_groups, channel_id)
+        )
+        shape = defs.ALL_TO_ALL.result_shape([operand.shape for operand in operands], attributes)
+        return append(defs.ALL_TO_ALL, operands, attributes, shape=_with_layout(shape, layout))
+
+
+def _exchange_blocks(
+    operand: XlaOp,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: Groups = (),
+    layout: Layout | None = None,
+    channel_id: Channel | None = None,
+) -> XlaOp:
+    builder = builder_of("all-to-all", (operand,))
+    with builder.building("all-to-all"):
+        _check_exchange(operand.shape, split_dimension, concat_dimension, split_count, _groups(replica_groups))
+        size = operand.shape.dimensions[split_dimension] // split_count
+        starts = [i * size for i in range(split_count)]
+        blocks = [movement.slice_in_dim(operand, start, start + size, 1, split_dimension) for start in starts]
+        exchanged = _exchange(blocks, replica_groups, layout, channel_id)
+        return movement.concat_in_dim(builder, _elements("all-to-all", exchanged), concat_dimension)
+
+
+def ragged_all_to_all(
+    input: XlaOp,
+    input_offsets: XlaOp,
+    send_sizes: XlaOp,
+    output: XlaOp,
+    output_offsets: XlaOp,
+    recv_sizes: XlaOp,
+    replica_groups: Groups = (),
+    channel_id: Channel | None = None,
+) -> XlaOp:
+    """Sends slices of `input`, of different lengths along dimension 0, to the members; returns `output` with theirs.
+
+    Member i gets `send_sizes[i]` rows of `input` from `input_offsets[i]` on, and writes them to its `output` from
+    `output_offsets[i]` on; `recv_sizes[i]` is how many rows member i sends here. These are integers [members], or
+    [members, updates] for several slices a member, all four of one shape. Operands of the instruction stand in another
+    order: input, output, then the rest.
+    """
+    operands = (input, output, input_offsets, send_sizes, output_offsets, recv_sizes)
+    with builder_of("ragged-all-to-all", operands).building("ragged-all-to-all"):
+        attributes = RaggedAllToAllAttributes.make(**_members(replica_groups, channel_id))
+        return append(defs.RAGGED_ALL_TO_ALL, operands, attributes)
+
+
+# -- collective-broadcast, collective-permute
+
+
+def collective_broadcast(
+    operand: XlaOp | Sequence[XlaOp],
+    replica_groups: Groups,
+    channel_id: Channel | None = None,
+    has_dynamic_root: bool = False,
+) -> XlaOp:
+    """The operand of the first member of each group, on all its members; zeros on who is in no group.
+
+    Several operands give a tuple. With `has_dynamic_root` the last of them, s32[n] for n arrays before it, says for
+    each array which member sends it.
+    """
+    operands = [operand] if isinstance(operand, XlaOp) else list(operand)
+    with builder_of("collective-broadcast", operands).building("collective-broadcast"):
+        attributes = CollectiveBroadcastAttributes.make(
+            has_dynamic_root=has_dynamic_root, **_members(replica_groups, channel_id)
+        )
+        return append(defs.COLLECTIVE_BROADCAST, operands, attributes)
+
+
+def collective_permute(operand: XlaOp, source_target_pairs: Pairs, channel_id: Channel | None = None) -> XlaOp:
+    """The operand of the source, on the target of each pair (source, target); zeros on who is no target.
+
+    No id is the source, or the target, of two pairs.
+    """
+    return multi_collective_permute([operand], source_target_pairs, channel_id)
+
+
+def multi_collective_permute(
+    operands: Sequence[XlaOp], source_target_pairs: Pairs, channel_id: Channel | None = None
+) -> XlaOp:
+    """The tuple of `collective_permute` of each of the operands, in one exchange; of one operand, an array."""
+    with builder_of("collective-permute", operands).building("collective-permute"):
+        attributes = CollectivePermuteAttributes.make(
+            channel_id=channel_number(channel_id),
+            source_target_pairs=tuple([as_ints("source_target_pairs", pair) for pair in source_target_pairs]),
+        )
+        return append(defs.COLLECTIVE_PERMUTE, operands, attributes)
+
+
+# -- who am I
+
+
+def replica_id(builder: XlaBuilder) -> XlaOp:
+    """The number of this replica, from 0, as u32[]."""
+    return builder.append(defs.REPLICA_ID)
+
+
+def partition_id(builder: XlaBuilder) -> XlaOp:
+    """The number of this partition, from 0, as u32[]."""
+    return builder.append(defs.PARTITION_ID)

@@ -1,0 +1,134 @@
+"""Random bits from a counter: Threefry-2x32 and Philox-4x32, bit for bit as XLA's.
+
+Owns: both generators, and how their blocks of 32-bit words fill an array. Must not know: instructions, text.
+Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011), with 20 and 10 rounds.
+
+A generator turns a counter into a block of 32-bit words, by a bijection that the key chooses; `n`, `n + 1`, ... give
+block after block, so that an array of any size is made at once. Elements of less than 32 bits take the lowest bits of
+a word each, those of 64 bits two words, lower half first.
+
+Example: Philox fills u32[6] with the blocks of two counters, of four words each; the last two words are dropped, and
+the counter moves on by 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy.interpreter.core import Array
+
+_WORD = np.uint64(32)
+_MASK = np.uint64(0xFFFFFFFF)
+
+Words = Sequence[Array]
+"""uint32 arrays of one shape: the words of many blocks."""
+
+# Threefry
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def three_fry(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
+    """The next state, uint64[2] (key, counter), and an array of random words.
+
+    The words are uint64 if `bits`, the width of an element, is 64, else uint32, of which the lowest bits count.
+    """
+    if bits == 64:
+        words = _three_fry_blocks(state, dimensions)
+        random, count = _join(words[0], words[1]), math.prod(dimensions)
+    else:
+        split, halves = _halves(dimensions)
+        words = _three_fry_blocks(state, halves)
+        padded = list(halves)
+        padded[split] *= 2
+        pairs = np.stack(words, axis=split + 1).reshape(padded)
+        random = pairs[tuple(map(slice, dimensions))] if dimensions else pairs[0]
+        count = math.prod(halves)
+    return np.array([state[0], state[1] + np.uint64(count)]), np.asarray(random)
+
+
+def _halves(dimensions: Sequence[int]) -> tuple[int, list[int]]:
+    """The dimension in which the two words of a block are neighbours, and the sizes of the array of blocks.
+
+    It is the first of even size, or else the (first) largest, which then loses the last word of its last blocks.
+    """
+    sizes = list(dimensions) or [1]
+    even = [d for d, size in enumerate(sizes) if size % 2 == 0]
+    split = even[0] if even else sizes.index(max(sizes))
+    sizes[split] = (sizes[split] + 1) // 2
+    return split, sizes
+
+
+def _three_fry_blocks(state: Array, dimensions: Sequence[int]) -> Words:
+    """Both words of one block for each element of an array, whose row-major positions are added to the counter."""
+    positions = np.arange(math.prod(dimensions), dtype=np.uint64).reshape(dimensions)
+    low, high = _split(state[0])
+    keys = (low, high, low ^ high ^ np.uint32(_PARITY))
+    first, second = _split(state[1] + positions)
+    first, second = first + keys[0], second + keys[1]
+    for group in range(5):
+        for distance in _ROTATIONS[group % 2]:
+            first = first + second
+            second = first ^ _rotate(second, distance)
+        first = first + keys[(group + 1) % 3]
+        second = second + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return first, second
+
+
+def _rotate(word: Array, distance: int) -> Array:
+    return (word << np.uint32(distance)) | (word >> np.uint32(32 - distance))
+
+
+# Philox
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_STEPS = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
+_ROUNDS = 10
+
+
+def philox(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
+    """The next state and an array of random words, as `three_fry` returns them.
+
+    The state is uint64[3] (key, lower and upper half of the counter) or uint64[2], in which the key is the upper half
+    too and does not move.
+    """
+    low, high = (state[1], state[2]) if len(state) == 3 else (state[1], state[0])
+    count = math.prod(dimensions)
+    words_of_element = 2 if bits == 64 else 1
+    blocks = -(-count * words_of_element // 4)
+    words = np.stack(_philox_blocks(state[0], low, high, blocks), axis=-1).reshape(-1)
+    words = words[: count * words_of_element]
+    random = words if bits != 64 else _join(words[0::2], words[1::2])
+    next_low = low + np.uint64(blocks)
+    next_high = high + np.uint64(next_low < low)
+    return np.array([state[0], next_low, next_high][: len(state)]), random.reshape(dimensions)
+
+
+def _philox_blocks(key: Array, low: Array, high: Array, blocks: int) -> Words:
+    """The four words of each block."""
+    lows = low + np.arange(blocks, dtype=np.uint64)
+    highs = high + (lows < low).astype(np.uint64)
+    words = [*_split(lows), *_split(highs)]
+    keys = list(_split(key))
+    for _ in range(_ROUNDS):
+        first_low, first_high = _split(words[0] * _MULTIPLIERS[0])
+        second_low, second_high = _split(words[2] * _MULTIPLIERS[1])
+        words = [second_high ^ words[1] ^ keys[0], second_low, first_high ^ words[3] ^ keys[1], first_low]
+        keys = [k + step for k, step in zip(keys, _KEY_STEPS, strict=True)]
+    return words
+
+
+# Words of 32 bits and numbers of 64
+
+
+def _split(numbers: Array) -> tuple[Array, Array]:
+    """The lower and the upper half of uint64 numbers, as uint32 words."""
+    return (numbers & _MASK).astype(np.uint32), (numbers >> _WORD).astype(np.uint32)
+
+
+def _join(low: Array, high: Array) -> Array:
+    return low.astype(np.uint64) | (high.astype(np.uint64) << _WORD)

@@ -1,0 +1,92 @@
+"""Runs one program on several devices at once: a thread for each, and one error for all.
+
+Owns: the threads of a run. Must not know: how a program is evaluated.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.module import Module
+from xlapy.runtime.backend import Value
+from xlapy.runtime.device import Device, collective_timeout
+from xlapy.runtime.exchange import DeviceExchange
+from xlapy.runtime.rendezvous import Rendezvous
+
+Body = Callable[[DeviceExchange], Value]
+"""What one device does; its number and the way to the others are in the exchange."""
+
+
+def run_on_devices(devices: Sequence[Device], replica_count: int, partition_count: int, body: Body) -> list[Value]:
+    """The values that `body` returns for each device; device number i runs as replica i // partition_count.
+
+    The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are several.
+    A single device runs in the calling thread.
+    """
+    timeout = collective_timeout()
+    names = [_name(number, replica_count, partition_count) for number in range(len(devices))]
+
+    def wake() -> None:
+        for device in devices:
+            device.wake()
+
+    rendezvous = Rendezvous(names, timeout, wake)
+    exchanges = [
+        DeviceExchange(rendezvous, device, number, replica_count, partition_count, timeout)
+        for number, device in enumerate(devices)
+    ]
+    results: list[Value] = [None] * len(devices)
+
+    def run(exchange: DeviceExchange) -> None:
+        try:
+            results[exchange.number] = body(exchange)
+        except BaseException as error:  # whatever it is, the others must not wait for this device
+            rendezvous.fail(exchange.number, error)
+        finally:
+            rendezvous.finish(exchange.number)
+
+    if len(exchanges) == 1:
+        run(exchanges[0])
+    else:
+        _run_threads(rendezvous, exchanges, run)
+    failure = rendezvous.failure or rendezvous.unreceived()
+    if failure is not None:
+        raise failure
+    return results
+
+
+def _run_threads(
+    rendezvous: Rendezvous, exchanges: Sequence[DeviceExchange], run: Callable[[DeviceExchange], None]
+) -> None:
+    threads = [threading.Thread(target=run, args=(e,), name=f"device {e.number}", daemon=True) for e in exchanges]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # Ctrl-C ends the run, and no thread may outlive it
+        rendezvous.fail(None, error)
+        for thread in threads:
+            thread.join()
+
+
+def _name(number: int, replica_count: int, partition_count: int) -> str:
+    if partition_count == 1 or replica_count == 1:
+        return f"device {number}"
+    return f"device {number} (replica {number // partition_count}, partition {number % partition_count})"
+
+
+def counts(module: Module, num_replicas: int | None, num_partitions: int | None, available: int) -> tuple[int, int]:
+    """Replicas and partitions to run, by default the module's own; `InvalidArgumentError` if devices are too few."""
+    replicas = module.config.replica_count if num_replicas is None else num_replicas
+    partitions = module.config.num_partitions if num_partitions is None else num_partitions
+    if replicas < 1 or partitions < 1:
+        raise InvalidArgumentError(f"{module.name}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}")
+    if replicas * partitions > available:
+        raise InvalidArgumentError(
+            f"{module.name} runs on {replicas * partitions} devices ({replicas} replicas of {partitions} partitions), the "
+            f"client has {available}; make it with Client(..., devices={replicas * partitions})"
+        )
+    return replicas, partitions

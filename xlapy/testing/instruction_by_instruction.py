@@ -1,0 +1,222 @@
+"""Compares the interpreter with another implementation one instruction at a time, each on the same operands.
+
+A whole program in floating point is ill-conditioned: a difference of one bit in a cosine may become any difference
+behind a cancellation. Here the interpreter evaluates a module once and records the operands of every instruction of the
+entry; then one flat module computes each instruction from parameters of its own, and the other implementation runs
+that. What differs is the fault of the instruction named, within the bounds of `testing.comparison`.
+
+Owns: the steps of a run, the flat module, the bounds of sums. Must not know: which implementation runs the flat module,
+or what is excused there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.element_types import C128, F64
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order, post_order
+from xlapy.interpreter import RULES, TOKEN, Context
+from xlapy.ops.contraction import DOT
+from xlapy.ops.convolution import CONVOLUTION
+from xlapy.ops.sources import PARAMETER, ParameterAttributes
+from xlapy.ops.tuples import TUPLE
+from xlapy.testing.comparison import assert_close, rule_of_operation
+
+Array = np.ndarray[Any, Any]
+Value = Any
+Adjust = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An instruction with the values of its operands and its own value."""
+
+    instruction: Instruction
+    operands: tuple[Value, ...]
+    value: Value
+
+
+def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda array: array) -> list[Step]:
+    """What the interpreter computes in the entry, instruction by instruction.
+
+    `adjust` replaces every array before another instruction uses it: by one without denormals, say.
+    """
+    context = Context()
+    values: dict[Instruction, Value] = {}
+    steps: list[Step] = []
+    with np.errstate(all="ignore"):
+        for instruction in post_order(module.entry_computation):
+            if is_parameter(instruction):
+                values[instruction] = _adjusted(arguments[instruction.attributes.number], adjust)
+                continue
+            operands = tuple(values[operand] for operand in instruction.operands)
+            value = RULES.find(instruction.op)(context, instruction, operands)
+            steps.append(Step(instruction, operands, value))
+            values[instruction] = _adjusted(value, adjust)
+    return steps
+
+
+def _adjusted(value: Value, adjust: Adjust) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_adjusted(element, adjust) for element in value)
+    return value if value is TOKEN else adjust(np.asarray(value))
+
+
+def flat_module(steps: Sequence[Step]) -> tuple[Module, list[Value]]:
+    """A module that computes every step from parameters, and returns them all in a tuple; and its arguments.
+
+    The steps share a parameter where they share an operand.
+    """
+    module = Module("flat")
+    callees = _copied_callees(module, steps)
+    entry = edit.add_computation(module, "entry", entry=True)
+    arguments: list[Value] = []
+    parameters: dict[Instruction, Instruction] = {}
+    results: list[Instruction] = []
+    for step in steps:
+        for operand, value in zip(step.instruction.operands, step.operands, strict=True):
+            if operand not in parameters and value is not TOKEN:
+                attributes = ParameterAttributes.make(number=len(arguments))
+                parameters[operand] = edit.create(entry, PARAMETER, (), attributes, shape=operand.shape)
+                arguments.append(value)
+            elif operand not in parameters:
+                parameters[operand] = edit.clone_instruction(operand, entry, ())
+        computations = [callees[c] for c in step.instruction.computations]
+        operands = [parameters[operand] for operand in step.instruction.operands]
+        results.append(edit.clone_instruction(step.instruction, entry, operands, computations))
+    edit.set_root(entry, edit.create(entry, TUPLE, results))
+    module.config.entry_computation_layout = entry.program_shape
+    return module, arguments
+
+
+def _copied_callees(module: Module, steps: Sequence[Step]) -> Mapping[Computation, Computation]:
+    """Copies of all computations that the steps call, directly or not."""
+    wanted = {c for step in steps for c in step.instruction.computations}
+    copies: dict[Computation, Computation] = {}
+    if not wanted:
+        return copies
+    source = next(iter(wanted)).module
+    assert source is not None
+    order = computation_post_order(source)
+    for computation in reversed(order):
+        if computation in wanted:
+            wanted.update(c for instruction in computation for c in instruction.computations)
+    for computation in order:
+        if computation in wanted:
+            copies[computation] = edit.clone_computation(computation, module, copies)
+    return copies
+
+
+def assert_step(step: Step, actual: Value, *, rule: str | None = None, flush_denormals: bool = False) -> None:
+    """Raises AssertionError unless `actual` is the value of a step by `rule`, by default that of the operation."""
+    chosen = rule or _rule(step)
+    terms, magnitude = _size_of_sums(step) if chosen == "accumulation" else (1, None)
+    _assert_leaves(step.value, actual, magnitude, terms, chosen, flush_denormals, describe(step.instruction))
+
+
+def describe(instruction: Instruction) -> str:
+    operands = ", ".join(operand.shape.brief for operand in instruction.operands)
+    return f"{instruction.name}: {instruction.shape.brief} {instruction.op.name}({operands})"
+
+
+def _rule(step: Step) -> str:
+    arrays = [value for value in step.operands if isinstance(value, np.ndarray)]
+    return rule_of_operation(step.instruction.op.name, arrays[0].dtype if arrays else np.float32)
+
+
+def _assert_leaves(
+    ours: Value, theirs: Value, magnitude: Value, terms: int, rule: str, flush: bool, where: str
+) -> None:
+    if isinstance(ours, tuple):
+        parts = magnitude if isinstance(magnitude, tuple) else (magnitude,) * len(ours)
+        for i, (left, right, part) in enumerate(zip(ours, theirs, parts, strict=True)):
+            _assert_leaves(left, right, part, terms, rule, flush, f"{where} [{i}]")
+        return
+    if ours is TOKEN:
+        return
+    left, right = np.asarray(theirs), np.asarray(ours)
+    if magnitude is not None:
+        certain = _is_certain(magnitude, right)
+        if left.shape == right.shape == certain.shape:
+            left, right, magnitude = left[certain], right[certain], magnitude[certain]
+    assert_close(
+        left, right, rule=rule, terms=terms, magnitude=magnitude, flush_denormals=flush, where=where
+    )  # fmt: skip
+
+
+# The bounds of sums
+
+
+def _size_of_sums(step: Step) -> tuple[int, Value]:
+    """How many terms a result element has, and the step's value for the absolute values of its operands."""
+    instruction = step.instruction
+    operands = tuple(_absolute(value) for value in step.operands)
+    if instruction.op in (DOT, CONVOLUTION):
+        instruction = _widened(instruction)
+    with np.errstate(all="ignore"):
+        magnitude = RULES.find(instruction.op)(Context(), instruction, operands)
+    return _terms(step), magnitude
+
+
+def _absolute(value: Value) -> Value:
+    """Absolute values of finite floats, 0 for others; integers (positions, or exact) as they are."""
+    if isinstance(value, tuple):
+        return tuple(map(_absolute, value))
+    if not isinstance(value, np.ndarray) or value.dtype.kind == "b" or _is_integer(value):
+        return value
+    finite = np.isfinite(value.astype(np.complex128) if value.dtype.kind == "c" else value.astype(np.float64))
+    with np.errstate(all="ignore"):
+        return np.where(finite, np.abs(value), np.zeros((), value.dtype)).astype(value.dtype)
+
+
+def _is_integer(array: Array) -> bool:
+    return array.dtype.kind in "iu" or array.dtype.name.startswith(("int", "uint"))
+
+
+def _widened(instruction: Instruction) -> Instruction:
+    """The instruction with a result that does not overflow."""
+    wide = C128 if instruction.shape.element_type.is_complex else F64
+    if not (instruction.shape.element_type.is_floating or instruction.shape.element_type.is_complex):
+        return instruction
+    shape = instruction.shape.with_element_type(wide)
+    return Instruction(
+        instruction.op, shape, instruction.operands, instruction.attributes, (), instruction.name, instruction.metadata
+    )
+
+
+def _terms(step: Step) -> int:
+    """An upper bound: all elements of the first operand, or those that a dot or convolution sums."""
+    shape: Shape = step.instruction.operands[0].shape
+    if step.instruction.op is DOT:
+        return prod(shape.dimensions[d] for d in step.instruction.attributes.lhs_contracting_dims)
+    if step.instruction.op is CONVOLUTION:
+        return max(1, step.instruction.operands[1].shape.size)
+    return max(1, shape.size)
+
+
+def _is_certain(magnitude: Array, value: Array) -> Array:
+    """Where a sum of absolute values stays clear of overflow, so that the order of its terms does not matter."""
+    if magnitude.dtype.kind == "b" or _is_integer(magnitude):
+        return np.ones(np.shape(magnitude), np.bool_)
+    wide = np.abs(magnitude.astype(np.complex128))
+    if magnitude.dtype.kind == "c" and value.dtype.kind == "c":
+        limit = np.finfo(value.dtype).max
+    else:
+        limit = float(_largest(value.dtype))
+    return wide < limit / 2
+
+
+def _largest(dtype: np.dtype[Any]) -> float:
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).max)

@@ -1,0 +1,5 @@
+"""Random legal modules: `random_module(seed)` draws one; equal seeds give equal modules."""
+
+from xlapy.testing.random_modules.module import random_module
+
+__all__ = ["random_module"]

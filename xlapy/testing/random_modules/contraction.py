@@ -1,0 +1,122 @@
+"""Makers of dots and convolutions: any dimension numbers, groups, windows, precisions, mixed element types."""
+
+from __future__ import annotations
+
+from math import prod
+
+from xlapy.base.element_types import F32, F64, PRED, S32, S64, PrimitiveType
+from xlapy.base.shape import Shape
+from xlapy.ops.contraction import DOT, DotAttributes
+from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
+from xlapy.ops.dimensions import ConvDimensions, Precision, Window, WindowDimension, dilated
+from xlapy.ops.registry import OpDef
+from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
+
+
+def _types(draft: Draft) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
+    """Of lhs, rhs and result: mostly one, at times a wider result or mixed operands."""
+    if draft.exact:
+        t = draft.type(lambda t: t.is_integral)
+        return t, t, t
+    lhs = draft.type(lambda t: t is not PRED)
+    if lhs.is_complex or draft.chance(0.7):
+        return lhs, lhs, lhs
+    wide = [t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in draft.choices.types]
+    result = draft.choice(wide) if wide else lhs
+    rhs = draft.type(lambda t: t.is_floating == lhs.is_floating and t.is_integral == lhs.is_integral)
+    return (lhs, lhs, result) if draft.chance(0.6) or rhs.bits > result.bits else (lhs, rhs, result)
+
+
+def _precision(draft: Draft) -> tuple[Precision, ...]:
+    levels = list(Precision)
+    return (draft.choice(levels), draft.choice(levels)) if draft.chance(0.2) else ()
+
+
+def dot(draft: Draft) -> None:
+    """Up to two batch, contracting and free dimensions a side, at any places."""
+    lhs_type, rhs_type, result_type = _types(draft)
+    batch, contracting, left, right = ([draft.size() for _ in range(draft.choice(counts))] for counts in
+                                       ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2), (0, 1, 2)))  # fmt: skip
+    if prod(batch) * prod(contracting) * prod(left) * prod(right) > 8 * MOST_ELEMENTS:
+        raise Unsuitable
+    result = [*batch, *left, *right]
+    lhs, lhs_places = _scattered(draft, [*batch, *contracting, *left])
+    rhs, rhs_places = _scattered(draft, [*batch, *contracting, *right])
+    if max(prod(lhs), prod(rhs), prod(result)) > MOST_ELEMENTS:
+        raise Unsuitable
+    # free dimensions keep their order
+    left_sizes = [lhs[d] for d in sorted(lhs_places[len(batch) + len(contracting) :])]
+    right_sizes = [rhs[d] for d in sorted(rhs_places[len(batch) + len(contracting) :])]
+    paired = slice(len(batch), len(batch) + len(contracting))
+    attributes = DotAttributes.make(
+        lhs_batch_dims=tuple(lhs_places[: len(batch)]), lhs_contracting_dims=tuple(lhs_places[paired]),
+        rhs_batch_dims=tuple(rhs_places[: len(batch)]), rhs_contracting_dims=tuple(rhs_places[paired]),
+        operand_precision=_precision(draft),
+    )  # fmt: skip
+    operands = (draft.values(lhs, lhs_type), draft.values(rhs, rhs_type))
+    draft.add(DOT, operands, attributes, shape=Shape.array(result_type, [*batch, *left_sizes, *right_sizes]))
+
+
+def _scattered(draft: Draft, sizes: list[int]) -> tuple[list[int], list[int]]:
+    """The sizes in random order, and where each went."""
+    places = draft.shuffled(range(len(sizes)))
+    result = [0] * len(sizes)
+    for size, place in zip(sizes, places, strict=True):
+        result[place] = size
+    return result, places
+
+
+def window_dimension(draft: Draft, base: int, size: int) -> WindowDimension:
+    """A window of a size over `base` elements, of which negative padding removes no more than there are."""
+    entry = WindowDimension(
+        size,
+        stride=draft.choice((1, 1, 2, 3)),
+        padding_low=draft.choice((0, 0, 0, 1, 2, -1)),
+        padding_high=draft.choice((0, 0, 0, 1, 2, -1)),
+        base_dilation=draft.choice((1, 1, 1, 2, 3)),
+        window_dilation=draft.choice((1, 1, 1, 2)),
+    )
+    padded = dilated(base, entry.base_dilation) + entry.padding_low + entry.padding_high
+    return entry if padded >= 0 else WindowDimension(size)
+
+
+def convolution(draft: Draft) -> None:
+    spatial = draft.choice((0, 1, 1, 2, 2, 2, 3))
+    groups = draft.choice((1, 1, 1, 2, 3))
+    by_batch = draft.chance(0.3)
+    features, kernel_features, out = draft.positive(3), 0, groups * draft.positive(2)
+    batch = draft.positive(2) * (groups if by_batch else 1)
+    kernel_features, features = features, features * (1 if by_batch else groups)
+    base = [draft.size() for _ in range(spatial)]
+    kernel = [draft.positive(3) for _ in range(spatial)]
+    windows = [window_dimension(draft, *sizes) for sizes in zip(base, kernel, strict=True)]
+    if draft.chance(0.3):
+        windows = [_reversed(draft, w) for w in windows]
+    result = [w.output_size(size) for w, size in zip(windows, base, strict=True)]
+    lhs, lhs_places = _scattered(draft, [batch, features, *base])
+    rhs, rhs_places = _scattered(draft, [kernel_features, out, *kernel])
+    shape, places = _scattered(draft, [batch // (groups if by_batch else 1), out, *result])
+    if max(prod(lhs), prod(rhs), prod(shape)) > MOST_ELEMENTS:
+        raise Unsuitable
+    lhs_type, rhs_type, result_type = _types(draft)
+    attributes = ConvolutionAttributes.make(
+        window=Window(tuple(windows)),
+        dim_labels=ConvDimensions(
+            lhs_places[0], lhs_places[1], tuple(lhs_places[2:]), rhs_places[0], rhs_places[1], tuple(rhs_places[2:]),
+            places[0], places[1], tuple(places[2:]),
+        ),
+        feature_group_count=1 if by_batch else groups,
+        batch_group_count=groups if by_batch else 1,
+        operand_precision=_precision(draft),
+    )  # fmt: skip
+    operands = (draft.values(lhs, lhs_type), draft.values(rhs, rhs_type))
+    draft.add(CONVOLUTION, operands, attributes, shape=Shape.array(result_type, shape))
+
+
+def _reversed(draft: Draft, w: WindowDimension) -> WindowDimension:
+    return WindowDimension(
+        w.size, w.stride, w.padding_low, w.padding_high, w.base_dilation, w.window_dilation, draft.chance(0.5)
+    )
+
+
+MAKERS: tuple[tuple[OpDef, Maker], ...] = ((DOT, dot), (CONVOLUTION, convolution))

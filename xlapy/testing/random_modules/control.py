@@ -1,0 +1,153 @@
+"""Makers of instructions that group values or call computations: tuples, calls, fusions, bounded loops, conditionals.
+
+The called computations are random themselves, and exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy.base.element_types import PRED, S32
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops import control as ops
+from xlapy.ops.control import FusionAttributes, FusionKind
+from xlapy.ops.elementwise import ADD, COMPARE, CompareAttributes, ComparisonDirection
+from xlapy.ops.registry import OpDef
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
+from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
+
+_DEEPEST = 2
+_FUSIBLE = ("elementwise", "movement")
+
+
+def _values(draft: Draft, least: int, most: int) -> list[Instruction]:
+    """Values from the pool, tuples among them, tokens not."""
+    values = [i for i in draft.pool if not i.shape.is_token]
+    return [draft.choice(values) for _ in range(draft.integer(least, most))]
+
+
+def tuple_(draft: Draft) -> None:
+    draft.add(TUPLE, _values(draft, 0, 4))
+
+
+def element(draft: Draft, value: Instruction, index: int) -> Instruction:
+    return draft.add(GET_TUPLE_ELEMENT, (value,), GetTupleElementAttributes.make(index=index))
+
+
+def get_tuple_element(draft: Draft) -> None:
+    value = draft.choice([i for i in draft.pool if i.shape.is_tuple and i.shape.tuple_shapes])
+    element(draft, value, draft.integer(0, len(value.shape.tuple_shapes) - 1))
+
+
+def opt_barrier(draft: Draft) -> None:
+    draft.add(ops.OPT_BARRIER, _values(draft, 1, 1))
+
+
+def add_dependency(draft: Draft) -> None:
+    """A value that waits for others."""
+    value = draft.array(lambda _: True, lambda _: True)
+    token = edit.create(draft.computation, ops.AFTER_ALL, ())
+    draft.add(ops.ADD_DEPENDENCY, (value, token))
+
+
+def _inside(draft: Draft, name: str, parameters: Sequence[Shape], families: Sequence[str] = ()) -> Draft:
+    """A computation of a few instructions; its tuple parameters are taken apart first."""
+    if draft.depth >= _DEEPEST or draft.scalars:
+        raise Unsuitable
+    inner = draft.nested(name, parameters, families)
+    for parameter in tuple(inner.pool):
+        for index in range(len(parameter.shape.tuple_shapes)):
+            element(inner, parameter, index)
+    inner.grow(draft.integer(1, 6))
+    return inner
+
+
+def _result(inner: Draft) -> Computation:
+    """One value, or a tuple of some; the last made is among them."""
+    last = inner.pool[-1]
+    if inner.chance(0.6):
+        return inner.finish(last)
+    return inner.finish(inner.add(TUPLE, [*_values(inner, 0, 2), last]))
+
+
+def call(draft: Draft) -> None:
+    operands = _values(draft, 0, 3)
+    inner = _inside(draft, "called", [operand.shape for operand in operands])
+    draft.add(ops.CALL, operands, None, (_result(inner),))
+
+
+def fusion(draft: Draft) -> None:
+    """Every value inside is used or returned, as XLA's verifier demands."""
+    operands = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(1, 3))]
+    inner = _inside(draft, "fused", [operand.shape for operand in operands], _FUSIBLE)
+    unused = [i for i in inner.pool if not i.has_users]
+    root = unused[0] if len(unused) == 1 else inner.add(TUPLE, unused)
+    draft.add(ops.FUSION, operands, FusionAttributes.make(kind=FusionKind.LOOP), (inner.finish(root),))
+
+
+def while_(draft: Draft) -> None:
+    """A counter goes from a constant to a limit, at most four times; it stands anywhere among the other values."""
+    values = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(0, 3))]
+    counter = draft.integer(0, len(values))
+    start = draft.constant(np.array(draft.integer(0, 2), np.int32))
+    values.insert(counter, start)
+    shape = Shape.tuple([value.shape for value in values])
+    inner = _inside(draft, "body", [shape])
+    condition = draft.nested("condition", [shape], scalars=True)
+    limit = condition.constant(np.array(draft.integer(0, 4), np.int32))
+    below = CompareAttributes.make(direction=ComparisonDirection.LT)
+    current = element(condition, condition.pool[0], counter)
+    condition.finish(condition.add(COMPARE, (current, limit), below))
+    results = [inner.value(value.shape) for value in values]
+    before = element(inner, inner.computation.parameters[0], counter)
+    results[counter] = inner.add(ADD, (before, inner.constant(np.array(1, np.int32))))
+    body = inner.finish(inner.add(TUPLE, results))
+    init = draft.add(TUPLE, values)
+    draft.add(ops.WHILE, (init,), None, (condition.computation, body))
+
+
+def conditional(draft: Draft) -> None:
+    """On a pred, with two branches, or on a number that may be out of range, with one to four."""
+    by_pred = draft.chance(0.5)
+    operands = _values(draft, *((2, 2) if by_pred else (1, 4)))
+    first = _inside(draft, "branch", [operands[0].shape])
+    branches = [_result(first)]
+    shape = branches[0].program_shape.result
+    for operand in operands[1:]:
+        inner = _inside(draft, "branch", [operand.shape])
+        branches.append(inner.finish(_of_shape(inner, shape)))
+    index = draft.value(Shape.scalar(PRED)) if by_pred else draft.indices((), len(branches))
+    if not by_pred and index.shape.element_type is not S32:
+        index = draft.constant(np.array(draft.integer(-1, len(branches)), np.int32))
+    draft.add(ops.CONDITIONAL, (index, *operands), None, branches)
+
+
+def _of_shape(draft: Draft, shape: Shape) -> Instruction:
+    if shape.is_tuple:
+        return draft.add(TUPLE, [_of_shape(draft, part) for part in shape.tuple_shapes])
+    return draft.value(shape)
+
+
+TUPLE_MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+    (TUPLE, tuple_),
+    (GET_TUPLE_ELEMENT, get_tuple_element),
+    (GET_TUPLE_ELEMENT, get_tuple_element),
+    (GET_TUPLE_ELEMENT, get_tuple_element),
+)
+MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+    (ops.OPT_BARRIER, opt_barrier),
+    (ops.ADD_DEPENDENCY, add_dependency),
+    (ops.CALL, call),
+    (ops.CALL, call),
+    (ops.FUSION, fusion),
+    (ops.FUSION, fusion),
+    (ops.WHILE, while_),
+    (ops.WHILE, while_),
+    (ops.CONDITIONAL, conditional),
+    (ops.CONDITIONAL, conditional),
+)

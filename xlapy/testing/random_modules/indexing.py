@@ -1,0 +1,99 @@
+"""Makers of gathers and scatters: batching dimensions, permuted and implicit index vectors, windows of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xlapy.ops.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
+from xlapy.ops.registry import OpDef
+from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.scalar_computations import combiner
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The dimension numbers that gathers and scatters share; `many` are the sizes of the gathered slices or updates."""
+
+    indices: Ints
+    many: Ints
+    offsets: Ints
+    dropped: Ints
+    index_map: Ints
+    batching: Ints
+    indices_batching: Ints
+    vector_dim: int
+    slice_sizes: Ints
+    vectors: int
+    """How many index vectors there are."""
+
+
+def _numbers(draft: Draft, operand: Sequence[int]) -> Numbers:
+    rank = len(operand)
+    batching = draft.some(range(rank), 0.2)
+    free = [d for d in range(rank) if d not in batching]
+    dropped = draft.some(free, 0.4)
+    kept = [d for d in free if d not in dropped]
+    slice_sizes = [min(1, size) for size in operand]
+    for d in kept:
+        slice_sizes[d] = draft.integer(0 if draft.chance(0.1) else min(1, operand[d]), operand[d])
+    index_map = draft.some(draft.shuffled(free), 0.7) or free[:1]
+    places = draft.shuffled(range(len(batching) + draft.integer(0, 2)))
+    batch = [draft.size() for _ in places]
+    for place, d in zip(places, batching, strict=False):
+        batch[place] = operand[d]
+    vector_dim = draft.integer(0, len(batch))
+    indices = [*batch[:vector_dim], len(index_map), *batch[vector_dim:]]
+    if len(index_map) == 1 and draft.chance(0.3):
+        vector_dim, indices = len(batch), batch
+    offsets = sorted(draft.shuffled(range(len(batch) + len(kept)))[: len(kept)])
+    many = _merged(offsets, [slice_sizes[d] for d in kept], batch)
+    if max(prod(indices), prod(many)) > MOST_ELEMENTS:
+        raise Unsuitable
+    indices_batching = tuple(p if p < vector_dim else p + 1 for p in places[: len(batching)])
+    return Numbers(
+        tuple(indices), many, tuple(offsets), tuple(dropped), tuple(index_map), tuple(batching), indices_batching,
+        vector_dim, tuple(slice_sizes), prod(batch),
+    )  # fmt: skip
+
+
+def _merged(offsets: Sequence[int], windows: Sequence[int], batch: Sequence[int]) -> Ints:
+    of_windows, of_batch = iter(windows), iter(batch)
+    return tuple(
+        next(of_windows) if d in offsets else next(of_batch) for d in range(len(windows) + len(batch))
+    )  # fmt: skip
+
+
+def gather(draft: Draft) -> None:
+    operand = draft.array(lambda s: s.rank > 0, lambda _: True)
+    n = _numbers(draft, operand.shape.dimensions)
+    attributes = GatherAttributes.make(
+        offset_dims=n.offsets, collapsed_slice_dims=n.dropped, start_index_map=n.index_map,
+        operand_batching_dims=n.batching, start_indices_batching_dims=n.indices_batching,
+        index_vector_dim=n.vector_dim, slice_sizes=n.slice_sizes, indices_are_sorted=n.vectors < 2,
+    )  # fmt: skip
+    draft.add(GATHER, (operand, draft.indices(n.indices, max(operand.shape.dimensions))), attributes)
+
+
+def scatter(draft: Draft) -> None:
+    """The promises of sorted and unique indices are given only where there is one index vector at most."""
+    first = draft.array(lambda s: s.rank > 0, lambda _: True)
+    sizes = first.shape.dimensions
+    n = _numbers(draft, sizes)
+    t = first.shape.element_type
+    types = [t, *draft.partners(t, draft.choice((0, 0, 0, 1)))]
+    operands = [first, *(draft.values(sizes, t) for t in types[1:])]
+    updates = [draft.values(n.many, t) for t in types]
+    attributes = ScatterAttributes.make(
+        update_window_dims=n.offsets, inserted_window_dims=n.dropped, scatter_dims_to_operand_dims=n.index_map,
+        input_batching_dims=n.batching, scatter_indices_batching_dims=n.indices_batching,
+        index_vector_dim=n.vector_dim, indices_are_sorted=n.vectors < 2, unique_indices=n.vectors < 2,
+    )  # fmt: skip
+    indices = draft.indices(n.indices, max(sizes))
+    draft.add(SCATTER, (*operands, indices, *updates), attributes, (combiner(draft, types),))
+
+
+MAKERS: tuple[tuple[OpDef, Maker], ...] = ((GATHER, gather), (SCATTER, scatter))

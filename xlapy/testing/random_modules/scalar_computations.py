@@ -1,0 +1,100 @@
+"""Scalar computations for reductions, scatters and sorts: reducers that any grouping serves, orders without cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops import elementwise as ops
+from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
+from xlapy.ops.registry import OpDef
+from xlapy.ops.tuples import TUPLE
+from xlapy.testing.random_modules.draft import Draft, Unsuitable
+
+
+def is_ordered(t: PrimitiveType) -> bool:
+    return not t.is_complex
+
+
+def _monoids(t: PrimitiveType, exact: bool) -> tuple[OpDef, ...]:
+    """Associative and commutative operations, rounding aside; of floats in exact computations only those that choose."""
+    if t.is_complex:
+        return ops.ADD, ops.MULTIPLY
+    if not t.is_floating:
+        return ops.ADD, ops.MULTIPLY, ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR, ops.XOR
+    choosing = (ops.MAXIMUM, ops.MINIMUM)
+    return choosing if exact else (*choosing, ops.ADD, ops.ADD, ops.MULTIPLY)
+
+
+def _scalars(types: Sequence[PrimitiveType]) -> list[Shape]:
+    return [Shape.scalar(t) for t in types]
+
+
+def reducer(draft: Draft, types: Sequence[PrimitiveType]) -> Computation:
+    """Accumulators, then values, each in the order of `types`; the result is a tuple if there are several."""
+    inner = draft.nested("reducer", _scalars([*types, *types]), scalars=True)
+    if len(types) == 2 and is_ordered(types[0]) and types[1].is_integral and draft.chance(0.5):
+        return inner.finish(inner.add(TUPLE, _greater(inner, *inner.pool)))
+    results: list[Instruction] = []
+    for number, t in enumerate(types):
+        pair = draft.shuffled((inner.pool[number], inner.pool[len(types) + number]))
+        results.append(inner.add(draft.choice(_monoids(t, draft.exact)), pair))
+    return inner.finish(results[0] if len(results) == 1 else inner.add(TUPLE, results))
+
+
+def _greater(
+    draft: Draft, value: Instruction, place: Instruction, other: Instruction, other_place: Instruction
+) -> tuple[Instruction, Instruction]:
+    """The pair with the greater value, NaN the greatest, of equal ones that with the lower place."""
+    greater = _compare(draft, value, other, ComparisonDirection.GT)
+    unordered = _compare(draft, value, value, ComparisonDirection.NE)
+    wins = draft.add(ops.OR, (greater, unordered))
+    equal = _compare(draft, value, other, ComparisonDirection.EQ)
+    lower = _compare(draft, place, other_place, ComparisonDirection.LT)
+    stays = draft.add(ops.OR, (wins, draft.add(ops.AND, (equal, lower))))
+    return draft.add(ops.SELECT, (wins, value, other)), draft.add(ops.SELECT, (stays, place, other_place))
+
+
+def combiner(draft: Draft, types: Sequence[PrimitiveType]) -> Computation:
+    """For a scatter: a reducer, or the choice of the current value or of the update, a type each."""
+    if draft.chance(0.6):
+        return reducer(draft, types)
+    inner = draft.nested("combiner", _scalars([*types, *types]), scalars=True)
+    count = len(types)
+    chosen = [inner.pool[number + (count if draft.chance(0.8) else 0)] for number in range(count)]
+    return inner.finish(chosen[0] if count == 1 else inner.add(TUPLE, chosen))
+
+
+def selector(draft: Draft, t: PrimitiveType) -> Computation:
+    """For a select-and-scatter: whether the first of two elements is to be preferred."""
+    inner = draft.nested("selector", _scalars([t, t]), scalars=True)
+    names = ("GE", "GT", "LE", "LT")
+    return inner.finish(_compare(inner, *inner.pool, ComparisonDirection(draft.choice(names))))
+
+
+def comparator(draft: Draft, types: Sequence[PrimitiveType], total: bool) -> Computation:
+    """A lexicographic order by one or two of the operands; `total` orders floats totally."""
+    inner = draft.nested("comparator", _scalars([t for t in types for _ in range(2)]), scalars=True)
+    keys = draft.shuffled([number for number, t in enumerate(types) if is_ordered(t)])[: draft.choice((1, 1, 2))]
+    if not keys:
+        raise Unsuitable
+    pairs = [(inner.pool[2 * key], inner.pool[2 * key + 1]) for key in keys]
+    directions = [draft.choice((ComparisonDirection.LT, ComparisonDirection.GT)) for _ in keys]
+    result = _compare(inner, *pairs[-1], directions[-1], total)
+    for pair, direction in reversed(list(zip(pairs[:-1], directions[:-1], strict=True))):
+        before = _compare(inner, *pair, direction, total)
+        tied = _compare(inner, *pair, ComparisonDirection.EQ, total)
+        result = inner.add(ops.OR, (before, inner.add(ops.AND, (tied, result))))
+    return inner.finish(result)
+
+
+def _compare(
+    draft: Draft, lhs: Instruction, rhs: Instruction, direction: ComparisonDirection, total: bool = False
+) -> Instruction:
+    order = ComparisonType.TOTALORDER if total and lhs.shape.element_type.is_floating else None
+    made = draft.add(ops.COMPARE, (lhs, rhs), CompareAttributes.make(direction=direction, type=order))
+    assert made.shape.element_type is PRED
+    return made
