@@ -35,9 +35,10 @@ types: $(VENV)/.dev
 
 check: lint types test
 
-# Rewrites docs/ops.md from the operation registry.
+# Rewrites docs/ops.md from the operation registry and docs/builder.md from the builder's functions.
 docs: $(VENV)/.demo
 	$(BIN)/xlapy ops --markdown > docs/ops.md.new && mv docs/ops.md.new docs/ops.md
+	$(BIN)/xlapy ops --builder > docs/builder.md.new && mv docs/builder.md.new docs/builder.md
 
 clean:
 	rm -rf $(VENV) demo-output build dist *.egg-info

@@ -1,7 +1,7 @@
 """Seconds that large operations take on the interpreter: `python benchmarks/interpreter.py`.
 
-The interpreter is the definition of the operations, not a fast way to run them; these are the sizes at which it must still
-be usable (seconds at most).
+The interpreter is the definition of the operations, not a fast way to run them; these are the sizes at which it must
+still be usable (seconds at most).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ODD_ORDER = """order {
 CASES = {
     "dot 1024x1024x1024 f32": "ENTRY e { a = f32[1024,1024] parameter(0) b = f32[1024,1024] parameter(1) "
     "ROOT r = f32[1024,1024] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }",
-    "add 16M f32": "ENTRY e { a = f32[16777216] parameter(0) b = f32[16777216] parameter(1) ROOT r = f32[16777216] add(a, b) }",
+    "add 16M f32": "ENTRY e { a = f32[16777216] parameter(0) b = f32[16777216] parameter(1) "
+    "ROOT r = f32[16777216] add(a, b) }",
     "convolution 8x56x56x64, 3x3x64x64": "ENTRY e { a = f32[8,56,56,64] parameter(0) k = f32[3,3,64,64] parameter(1) "
     "ROOT r = f32[8,56,56,64] convolution(a, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f }",
     "sort 1M f32 by less-than": LESS + "ENTRY e { a = f32[1048576] parameter(0) "

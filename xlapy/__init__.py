@@ -17,41 +17,68 @@ if TYPE_CHECKING:
     from xlapy.base.program_shape import ProgramShape
     from xlapy.base.shape import Shape
     from xlapy.builder import ResultAccuracy, XlaBuilder, XlaComputation, XlaOp
+    from xlapy.builder.channels import ChannelHandle, ChannelType
     from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
     from xlapy.builder.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
     from xlapy.builder.padding import Padding
+    from xlapy.hlo.instruction import OpMetadata
     from xlapy.hlo.module import Module
-    from xlapy.ops.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Precision
+    from xlapy.hlo.sharding import Sharding
+    from xlapy.ops.aliasing import OutputAlias
+    from xlapy.ops.custom import CustomCallApiVersion, CustomCallSchedule, PaddingType
+    from xlapy.ops.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Precision, Window, WindowDimension
     from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+    from xlapy.ops.linalg import FftType, Transpose
+    from xlapy.ops.mesh import AxisRef, Mesh
+    from xlapy.ops.random import RandomAlgorithm
+    from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups
     from xlapy.runtime import Buffer, Client, Executable
     from xlapy.text import PrintOptions, parse_hlo
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AxisRef",
     "Buffer",
+    "ChannelHandle",
+    "ChannelType",
     "Client",
     "ComparisonDirection",
     "ComparisonType",
     "ConvDimensions",
+    "CustomCallApiVersion",
+    "CustomCallSchedule",
     "DotDimensionNumbers",
     "Executable",
+    "FftType",
     "GatherDimensionNumbers",
+    "GroupList",
+    "IotaGroups",
     "Layout",
     "Literal",
+    "Mesh",
+    "MeshGroups",
     "Module",
+    "OpMetadata",
+    "OutputAlias",
     "Padding",
     "PaddingConfig",
     "PaddingDimension",
+    "PaddingType",
     "Precision",
     "PrecisionConfig",
     "PrimitiveType",
     "PrintOptions",
     "ProgramShape",
     "RaggedDotDimensionNumbers",
+    "RandomAlgorithm",
     "ResultAccuracy",
     "ScatterDimensionNumbers",
     "Shape",
+    "Sharding",
+    "Transpose",
+    "Window",
+    "WindowDimension",
     "XlaBuilder",
     "XlaComputation",
     "XlaOp",
@@ -61,29 +88,47 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AxisRef": "xlapy.ops.mesh",
     "Buffer": "xlapy.runtime",
+    "ChannelHandle": "xlapy.builder.channels",
+    "ChannelType": "xlapy.builder.channels",
     "Client": "xlapy.runtime",
     "ComparisonDirection": "xlapy.ops.elementwise",
     "ComparisonType": "xlapy.ops.elementwise",
     "ConvDimensions": "xlapy.ops.dimensions",
+    "CustomCallApiVersion": "xlapy.ops.custom",
+    "CustomCallSchedule": "xlapy.ops.custom",
     "DotDimensionNumbers": "xlapy.builder.contraction",
     "Executable": "xlapy.runtime",
+    "FftType": "xlapy.ops.linalg",
     "GatherDimensionNumbers": "xlapy.builder.indexing",
+    "GroupList": "xlapy.ops.replica_groups",
+    "IotaGroups": "xlapy.ops.replica_groups",
     "Layout": "xlapy.base.layout",
     "Literal": "xlapy.base.literal",
+    "Mesh": "xlapy.ops.mesh",
+    "MeshGroups": "xlapy.ops.replica_groups",
     "Module": "xlapy.hlo.module",
+    "OpMetadata": "xlapy.hlo.instruction",
+    "OutputAlias": "xlapy.ops.aliasing",
     "Padding": "xlapy.builder.padding",
     "PaddingConfig": "xlapy.ops.dimensions",
     "PaddingDimension": "xlapy.ops.dimensions",
+    "PaddingType": "xlapy.ops.custom",
     "Precision": "xlapy.ops.dimensions",
     "PrecisionConfig": "xlapy.builder.contraction",
     "PrimitiveType": "xlapy.base.element_types",
     "PrintOptions": "xlapy.text",
     "ProgramShape": "xlapy.base.program_shape",
     "RaggedDotDimensionNumbers": "xlapy.builder.contraction",
+    "RandomAlgorithm": "xlapy.ops.random",
     "ResultAccuracy": "xlapy.builder",
     "ScatterDimensionNumbers": "xlapy.builder.indexing",
     "Shape": "xlapy.base.shape",
+    "Sharding": "xlapy.hlo.sharding",
+    "Transpose": "xlapy.ops.linalg",
+    "Window": "xlapy.ops.dimensions",
+    "WindowDimension": "xlapy.ops.dimensions",
     "XlaBuilder": "xlapy.builder",
     "XlaComputation": "xlapy.builder",
     "XlaOp": "xlapy.builder",

@@ -10,9 +10,16 @@ from xlapy.base.errors import ParseError, XlaError
 
 @pytest.mark.parametrize(
     "name",
-    ["ShapeError", "VerificationError", "ParseError", "BuilderError", "InvalidArgumentError", "ExecutionError",
-     "UnsupportedError"],
-)  # fmt: skip
+    [
+        "ShapeError",
+        "VerificationError",
+        "ParseError",
+        "BuilderError",
+        "InvalidArgumentError",
+        "ExecutionError",
+        "UnsupportedError",
+    ],
+)
 def test_every_error_is_an_xla_error(name):
     assert issubclass(getattr(errors, name), XlaError)
 

@@ -73,11 +73,19 @@ def test_a_physical_shape_and_odd_types_print():
 
 @pytest.mark.parametrize(
     "change",
-    [{"minor_to_major": (0, 1)}, {"tiles": ((8,),)}, {"tail_padding_alignment_in_elements": 2},
-     {"index_primitive_type": U8}, {"pointer_primitive_type": U8}, {"element_size_in_bits": 4}, {"memory_space": 2},
-     {"split_configs": ((0, (1,)),)}, {"dynamic_shape_metadata_prefix_bytes": 8}],
+    [
+        {"minor_to_major": (0, 1)},
+        {"tiles": ((8,),)},
+        {"tail_padding_alignment_in_elements": 2},
+        {"index_primitive_type": U8},
+        {"pointer_primitive_type": U8},
+        {"element_size_in_bits": 4},
+        {"memory_space": 2},
+        {"split_configs": ((0, (1,)),)},
+        {"dynamic_shape_metadata_prefix_bytes": 8},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_every_field_counts_in_equality(change):
     assert Layout.default(2).replace(**change) != Layout.default(2)
     assert Layout.default(2).replace(**change) == Layout.default(2).replace(**change)

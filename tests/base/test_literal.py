@@ -37,12 +37,23 @@ def random_literal(element_type, dimensions, seed=0, layout=None) -> Literal:
 
 @pytest.mark.parametrize(
     ("value", "shape"),
-    [(1, "s32[]"), (True, "pred[]"), (1.5, "f32[]"), (2j, "c64[]"), ([1, 2], "s32[2]"), ([[1.0], [2.0]], "f32[2,1]"),
-     ([], "f32[0]"), (np.float64(1), "f64[]"), (np.zeros((2, 0), np.int8), "s8[2,0]"),
-     ((1, (2.0, [True])), "(s32[], (f32[], pred[1]))"),
-     ((), "()"), (np.zeros(2, ml_dtypes.bfloat16), "bf16[2]"), (np.array([1], ">i4"), "s32[1]")],
+    [
+        (1, "s32[]"),
+        (True, "pred[]"),
+        (1.5, "f32[]"),
+        (2j, "c64[]"),
+        ([1, 2], "s32[2]"),
+        ([[1.0], [2.0]], "f32[2,1]"),
+        ([], "f32[0]"),
+        (np.float64(1), "f64[]"),
+        (np.zeros((2, 0), np.int8), "s8[2,0]"),
+        ((1, (2.0, [True])), "(s32[], (f32[], pred[1]))"),
+        ((), "()"),
+        (np.zeros(2, ml_dtypes.bfloat16), "bf16[2]"),
+        (np.array([1], ">i4"), "s32[1]"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_of_python_and_numpy_values(value, shape):
     assert Literal.of(value).shape == Shape.parse(shape)
 

@@ -16,13 +16,30 @@ from xlapy.base.scanner import Scanner
 from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, scan_shape, shape_from_token
 
 TEXTS = [
-    "f32[]", "f32[]{:S(1)}", "f32[]{:T(8)}", "pred[2]", "f32[2,3]{0,1}", "f32[2,<=3]", "f32[?,2]", "f32[<=0]",
-    "f32[0,7]", "token[]", "opaque[]", "b(f32[2])", "((f32[2]{0}), b(f32[4]{0}))", "(f32[2],(),s32[])", "()",
+    "f32[]",
+    "f32[]{:S(1)}",
+    "f32[]{:T(8)}",
+    "pred[2]",
+    "f32[2,3]{0,1}",
+    "f32[2,<=3]",
+    "f32[?,2]",
+    "f32[<=0]",
+    "f32[0,7]",
+    "token[]",
+    "opaque[]",
+    "b(f32[2])",
+    "((f32[2]{0}), b(f32[4]{0}))",
+    "(f32[2],(),s32[])",
+    "()",
     "(f32[2],f32[2],f32[2],f32[2],f32[2],f32[2],f32[2])",
     "(f32[],f32[],f32[],f32[],f32[],/*index=5*/f32[],f32[],f32[],f32[],f32[],/*index=10*/(f32[]))",
-    "f32[2,3]{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}", "f32 [ 2 , 3 ] { 0 , 1 }",
-    "f32[2]/*a*/{0}", "f32[2]{0:}", "u4[2]{0:E(4)}", "(token[], opaque[], b(s8[2,2]{0,1}))",
-]  # fmt: skip
+    "f32[2,3]{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}",
+    "f32 [ 2 , 3 ] { 0 , 1 }",
+    "f32[2]/*a*/{0}",
+    "f32[2]{0:}",
+    "u4[2]{0:E(4)}",
+    "(token[], opaque[], b(s8[2,2]{0,1}))",
+]
 
 
 def xla_text(shape: str) -> str:
@@ -124,7 +141,10 @@ def test_with():
 def test_leaves_and_subshapes():
     shape = Shape.parse("(f32[2], ((s32[]), token[]), ())")
     assert [(path, leaf.brief) for path, leaf in shape.leaves()] == [
-        ((0,), "f32[2]"), ((1, 0, 0), "s32[]"), ((1, 1), "token[]")]  # fmt: skip
+        ((0,), "f32[2]"),
+        ((1, 0, 0), "s32[]"),
+        ((1, 1), "token[]"),
+    ]
     assert list(Shape.scalar(F32).leaves()) == [((), Shape.scalar(F32))]
     assert shape.subshape(()) is shape
     assert shape.subshape((1, 0, 0)) == Shape.scalar(S32)

@@ -225,9 +225,13 @@ class TestAllToAll:
 
     @pytest.mark.parametrize(
         ("split", "concat", "shape", "order"),
-        [(0, 1, "f32[2,12,5]", (1, 0, 2, 3)), (0, 2, "f32[2,6,10]", (1, 2, 0, 3)), (1, 2, "f32[4,3,10]", (0, 2, 1, 3)),
-         (1, 0, "f32[8,3,5]", (1, 0, 2, 3))],
-    )  # fmt: skip
+        [
+            (0, 1, "f32[2,12,5]", (1, 0, 2, 3)),
+            (0, 2, "f32[2,6,10]", (1, 2, 0, 3)),
+            (1, 2, "f32[4,3,10]", (0, 2, 1, 3)),
+            (1, 0, "f32[8,3,5]", (1, 0, 2, 3)),
+        ],
+    )
     def test_blocks_move(self, split: int, concat: int, shape: str, order: tuple[int, ...]) -> None:
         (x,) = parameters("f32[4,6,5]")
         result = ops.all_to_all(x, split, concat, 2, [[1, 0]])

@@ -21,12 +21,15 @@ import_module("xlapy.interpreter.contraction")  # registers the rules
 BATCHED = DotDimensionNumbers((2,), (1,), (0,), (0,))
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "result", "contracting"), [
-    ("f32[3]", "f32[3]", "f32[]", ((0,), (0,))),
-    ("f32[2,3]", "f32[3]", "f32[2]", ((1,), (0,))),
-    ("f32[2,3]", "f32[3,4]", "f32[2,4]", ((1,), (0,))),
-    ("f32[2,3,5]", "f32[3,4]", "f32[2,5,4]", ((1,), (0,))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "contracting"),
+    [
+        ("f32[3]", "f32[3]", "f32[]", ((0,), (0,))),
+        ("f32[2,3]", "f32[3]", "f32[2]", ((1,), (0,))),
+        ("f32[2,3]", "f32[3,4]", "f32[2,4]", ((1,), (0,))),
+        ("f32[2,3,5]", "f32[3,4]", "f32[2,5,4]", ((1,), (0,))),
+    ],
+)
 def test_dot(lhs: str, rhs: str, result: str, contracting: tuple[tuple[int, ...], ...]) -> None:
     product = ops.dot(*parameters(lhs, rhs))
     assert product.shape.brief == result

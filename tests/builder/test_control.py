@@ -138,15 +138,19 @@ class TestCall:
         result = ops.composite_call(x.builder, doubled("f32[2]"), [x], "my.double", "{n = 1 : i32}", 3)
         assert result.instruction.is_composite
         assert result.instruction.frontend_attributes == {
-            "composite.attributes": "{n = 1 : i32}", "composite.name": "my.double", "composite.version": "3",
-        }  # fmt: skip
+            "composite.attributes": "{n = 1 : i32}",
+            "composite.name": "my.double",
+            "composite.version": "3",
+        }
 
     def test_composite_defaults(self) -> None:
         (x,) = parameters("f32[2]")
         result = ops.composite_call(x.builder, doubled("f32[2]"), [x], "my.double")
         assert result.instruction.frontend_attributes == {
-            "composite.attributes": "{}", "composite.name": "my.double", "composite.version": "0",
-        }  # fmt: skip
+            "composite.attributes": "{}",
+            "composite.name": "my.double",
+            "composite.version": "0",
+        }
 
 
 class TestOrder:

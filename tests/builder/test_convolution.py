@@ -63,9 +63,18 @@ def test_conv_general() -> None:
 def test_conv_general_dilated() -> None:
     config = PrecisionConfig((Precision.HIGH, Precision.DEFAULT), Algorithm.DOT_F32_F32_F32)
     result = ops.conv_general_dilated(
-        *parameters("bf16[2,8,9,6]", "bf16[3,2,3,4]"), [1, 2], [(1, -1), (0, 2)], [2, 1], [1, 3], NHWC, 2, 1, config,
-        "f32", [True, False],
-    )  # fmt: skip
+        *parameters("bf16[2,8,9,6]", "bf16[3,2,3,4]"),
+        [1, 2],
+        [(1, -1), (0, 2)],
+        [2, 1],
+        [1, 3],
+        NHWC,
+        2,
+        1,
+        config,
+        "f32",
+        [True, False],
+    )
     assert result.shape.brief == "f32[2,13,4,4]"
     attributes = result.instruction.attributes
     assert attributes.window == Window.make([3, 2], [1, 2], [(1, -1), (0, 2)], [2, 1], [1, 3], [True, False])
@@ -88,16 +97,19 @@ def test_values() -> None:
     assert value.reshape(-1).tolist() == [210, 321, 432, 43]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (([1], "SMAE"), "convolution: padding is SAME, VALID or a list of .low, high. pairs, given 'SMAE'"),
-    (([1, 1], "SAME"), "convolution: padding SAME takes one input size"),
-    (([1, 1], [(0, 0)]), r"convolution: window has 1 dimensions, strides has 2 entries: \[1, 1\]"),
-    (([1], [(0, 0), (1, 1)]), "convolution: window has 1 dimensions, padding has 2 entries"),
-    (([0], [(0, 0)]), "convolution: window dimension 0 has a non-positive stride: 0"),
-    (([1], [(-9, 0)]), "convolution: padding -9_0 removes more than the 8 elements"),
-    (([1], "VALID", 2), "convolution: input feature size 3 .* is no multiple of feature_group_count 2"),
-    (([1], "VALID", 2, 2), "convolution takes one kind of groups"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1], "SMAE"), "convolution: padding is SAME, VALID or a list of .low, high. pairs, given 'SMAE'"),
+        (([1, 1], "SAME"), "convolution: padding SAME takes one input size"),
+        (([1, 1], [(0, 0)]), r"convolution: window has 1 dimensions, strides has 2 entries: \[1, 1\]"),
+        (([1], [(0, 0), (1, 1)]), "convolution: window has 1 dimensions, padding has 2 entries"),
+        (([0], [(0, 0)]), "convolution: window dimension 0 has a non-positive stride: 0"),
+        (([1], [(-9, 0)]), "convolution: padding -9_0 removes more than the 8 elements"),
+        (([1], "VALID", 2), "convolution: input feature size 3 .* is no multiple of feature_group_count 2"),
+        (([1], "VALID", 2, 2), "convolution takes one kind of groups"),
+    ],
+)
 def test_refusals_name_the_callers_line(arguments: tuple[Any, ...], message: str) -> None:
     x, y = parameters("f32[2,3,8]", "f32[4,3,3]")
     with pytest.raises(ShapeError, match=rf"test_convolution\.py:\d+: {message}"):

@@ -14,28 +14,69 @@ from xlapy.builder import ResultAccuracy
 from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
 
 UNARY = {
-    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
-    "atanh": "atanh", "cbrt": "cbrt",
-    "ceil": "ceil", "cos": "cosine", "cosh": "cosh", "erf": "erf", "exp": "exponential",
-    "expm1": "exponential-minus-one", "floor": "floor", "imag": "imag", "is_finite": "is-finite", "log": "log",
-    "log1p": "log-plus-one", "logistic": "logistic", "neg": "negate", "real": "real", "round": "round-nearest-afz",
-    "round_nearest_even": "round-nearest-even", "rsqrt": "rsqrt", "sign": "sign", "sin": "sine", "sinh": "sinh",
-    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-}  # fmt: skip
+    "abs": "abs",
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cbrt": "cbrt",
+    "ceil": "ceil",
+    "cos": "cosine",
+    "cosh": "cosh",
+    "erf": "erf",
+    "exp": "exponential",
+    "expm1": "exponential-minus-one",
+    "floor": "floor",
+    "imag": "imag",
+    "is_finite": "is-finite",
+    "log": "log",
+    "log1p": "log-plus-one",
+    "logistic": "logistic",
+    "neg": "negate",
+    "real": "real",
+    "round": "round-nearest-afz",
+    "round_nearest_even": "round-nearest-even",
+    "rsqrt": "rsqrt",
+    "sign": "sign",
+    "sin": "sine",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+}
 BINARY = {
-    "add": "add", "atan2": "atan2", "complex": "complex", "div": "divide", "max": "maximum", "min": "minimum",
-    "mul": "multiply", "pow": "power", "rem": "remainder", "sub": "subtract",
-}  # fmt: skip
+    "add": "add",
+    "atan2": "atan2",
+    "complex": "complex",
+    "div": "divide",
+    "max": "maximum",
+    "min": "minimum",
+    "mul": "multiply",
+    "pow": "power",
+    "rem": "remainder",
+    "sub": "subtract",
+}
 INTEGER_BINARY = {
-    "and_": "and", "mulhi": "mulhi", "or_": "or", "shift_left": "shift-left",
-    "shift_right_arithmetic": "shift-right-arithmetic", "shift_right_logical": "shift-right-logical", "xor": "xor",
-}  # fmt: skip
+    "and_": "and",
+    "mulhi": "mulhi",
+    "or_": "or",
+    "shift_left": "shift-left",
+    "shift_right_arithmetic": "shift-right-arithmetic",
+    "shift_right_logical": "shift-right-logical",
+    "xor": "xor",
+}
 INTEGER_UNARY = {"clz": "count-leading-zeros", "not_": "not", "population_count": "popcnt"}
 
 
-@pytest.mark.parametrize(("function", "name", "kind"), [
-    *[(f, n, "f32") for f, n in UNARY.items()], *[(f, n, "u8") for f, n in INTEGER_UNARY.items()],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "name", "kind"),
+    [
+        *[(f, n, "f32") for f, n in UNARY.items()],
+        *[(f, n, "u8") for f, n in INTEGER_UNARY.items()],
+    ],
+)
 def test_unary(function: str, name: str, kind: str) -> None:
     (x,) = parameters(f"{kind}[2,3]")
     result = getattr(ops, function)(x)
@@ -44,9 +85,13 @@ def test_unary(function: str, name: str, kind: str) -> None:
     assert result.instruction.operands == (x.instruction,)
 
 
-@pytest.mark.parametrize(("function", "name", "kind"), [
-    *[(f, n, "f32") for f, n in BINARY.items()], *[(f, n, "s32") for f, n in INTEGER_BINARY.items()],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "name", "kind"),
+    [
+        *[(f, n, "f32") for f, n in BINARY.items()],
+        *[(f, n, "s32") for f, n in INTEGER_BINARY.items()],
+    ],
+)
 def test_binary(function: str, name: str, kind: str) -> None:
     x, y = parameters(f"{kind}[2,3]", f"{kind}[2,3]")
     result = getattr(ops, function)(x, y)

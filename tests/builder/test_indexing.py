@@ -38,9 +38,12 @@ class TestGather:
     def test_batching_and_promises(self) -> None:
         x, i = parameters("f32[7,5]", "s32[3,7,1]")
         numbers = GatherDimensionNumbers(
-            offset_dims=[2], start_index_map=[1], index_vector_dim=2,
-            operand_batching_dims=[0], start_indices_batching_dims=[1],
-        )  # fmt: skip
+            offset_dims=[2],
+            start_index_map=[1],
+            index_vector_dim=2,
+            operand_batching_dims=[0],
+            start_indices_batching_dims=[1],
+        )
         result = ops.gather(x, i, numbers, np.array([1, 2]), indices_are_sorted=True)
         assert listing(x.builder.build(result)).splitlines()[-2] == (
             "  ROOT gather = f32[3,7,2] gather(p0, p1), offset_dims={2}, collapsed_slice_dims={}, start_index_map={1}, "
@@ -76,9 +79,13 @@ class TestScatter:
         assert (result.instruction.unique_indices, result.instruction.indices_are_sorted) == (True, False)
         zeros, ones = np.zeros((3, 2)), np.ones((1, 2))
         first, second = evaluate(
-            result, zeros.astype(np.float32), zeros.astype(np.int8), np.int32([1]), ones.astype(np.float32),
+            result,
+            zeros.astype(np.float32),
+            zeros.astype(np.int8),
+            np.int32([1]),
+            ones.astype(np.float32),
             3 * ones.astype(np.int8),
-        )  # fmt: skip
+        )
         assert first.tolist() == [[0, 0], [1, 1], [0, 0]]
         assert second.tolist() == [[0, 0], [3, 3], [0, 0]]
 

@@ -21,11 +21,19 @@ class TestOperators:
     @pytest.mark.parametrize(
         ("function", "name"),
         [
-            (operator.add, "add"), (operator.sub, "subtract"), (operator.mul, "multiply"), (operator.truediv, "divide"),
-            (operator.mod, "remainder"), (operator.pow, "power"), (operator.and_, "and"), (operator.or_, "or"),
-            (operator.xor, "xor"), (operator.lshift, "shift-left"), (operator.rshift, "shift-right-arithmetic"),
+            (operator.add, "add"),
+            (operator.sub, "subtract"),
+            (operator.mul, "multiply"),
+            (operator.truediv, "divide"),
+            (operator.mod, "remainder"),
+            (operator.pow, "power"),
+            (operator.and_, "and"),
+            (operator.or_, "or"),
+            (operator.xor, "xor"),
+            (operator.lshift, "shift-left"),
+            (operator.rshift, "shift-right-arithmetic"),
         ],
-    )  # fmt: skip
+    )
     def test_binary(self, function: Callable[[Any, Any], XlaOp], name: str) -> None:
         x, y = parameters("s32[3]", "s32[3]")
         assert function(x, y).instruction.op.name == name
@@ -56,10 +64,14 @@ class TestOperators:
     @pytest.mark.parametrize(
         ("function", "direction"),
         [
-            (operator.eq, "EQ"), (operator.ne, "NE"), (operator.lt, "LT"), (operator.le, "LE"), (operator.gt, "GT"),
+            (operator.eq, "EQ"),
+            (operator.ne, "NE"),
+            (operator.lt, "LT"),
+            (operator.le, "LE"),
+            (operator.gt, "GT"),
             (operator.ge, "GE"),
         ],
-    )  # fmt: skip
+    )
     def test_comparison(self, function: Callable[[Any, Any], XlaOp], direction: str) -> None:
         (x,) = parameters("s32[3]")
         result = function(x, 2)
@@ -96,10 +108,14 @@ class TestNotAValue:
     @pytest.mark.parametrize(
         ("use", "what"),
         [
-            (bool, "truth value; use ops.select"), (int, "int"), (float, "float"), (operator.index, "Python index"),
-            (np.asarray, "NumPy array; build the computation"), (lambda x: 1 if x > 0 else 2, "truth value"),
+            (bool, "truth value; use ops.select"),
+            (int, "int"),
+            (float, "float"),
+            (operator.index, "Python index"),
+            (np.asarray, "NumPy array; build the computation"),
+            (lambda x: 1 if x > 0 else 2, "truth value"),
         ],
-    )  # fmt: skip
+    )
     def test_refused(self, use: Callable[[XlaOp], Any], what: str) -> None:
         (x,) = parameters("s32[]")
         with pytest.raises(BuilderError, match=f"has no value before the program runs, so it has no {what}"):
@@ -124,15 +140,34 @@ class TestIndexing:
     @pytest.mark.parametrize(
         "index",
         [
-            0, -1, slice(1, 2), (1, 2, 3), (slice(None), 1), (slice(None), slice(None, None, 2)), (), ..., (..., 0),
-            (1, ...), (0, ..., 2), (slice(None), ..., slice(1, 3)), None, (None, 0, None), (..., None),
-            (slice(None), slice(None, None, -1)), (slice(None), slice(None), slice(3, 0, -2)),
-            (slice(None), slice(-1, None, -1), slice(None, None, -3)), (slice(1, 1),), (slice(5, 9),),
-            (slice(None), slice(2, 0)), (slice(-1, None),), (np.int64(1), slice(None, 2)),
-            (slice(None), slice(None), slice(None, None, 5)), (slice(None), slice(None), slice(None, None, -5)),
+            0,
+            -1,
+            slice(1, 2),
+            (1, 2, 3),
+            (slice(None), 1),
+            (slice(None), slice(None, None, 2)),
+            (),
+            ...,
+            (..., 0),
+            (1, ...),
+            (0, ..., 2),
+            (slice(None), ..., slice(1, 3)),
+            None,
+            (None, 0, None),
+            (..., None),
+            (slice(None), slice(None, None, -1)),
+            (slice(None), slice(None), slice(3, 0, -2)),
+            (slice(None), slice(-1, None, -1), slice(None, None, -3)),
+            (slice(1, 1),),
+            (slice(5, 9),),
+            (slice(None), slice(2, 0)),
+            (slice(-1, None),),
+            (np.int64(1), slice(None, 2)),
+            (slice(None), slice(None), slice(None, None, 5)),
+            (slice(None), slice(None), slice(None, None, -5)),
         ],
         ids=str,
-    )  # fmt: skip
+    )
     def test_as_numpy(self, index: Any) -> None:
         (x,) = parameters("s32[2,3,4]")
         result = x[index]

@@ -42,9 +42,16 @@ def test_rng_refused() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "bits"),
-    [("f32[2,3]{0,1}", "u32[2,3]"), ("u8[]", "u8[]"), ("s64[4]", "u64[4]"), ("c64[2]", "u64[2]"), ("bf16[2]", "u16[2]"),
-     ("f4e2m1fn[2]", "u4[2]"), ("pred[2]", "u1[2]")],
-)  # fmt: skip
+    [
+        ("f32[2,3]{0,1}", "u32[2,3]"),
+        ("u8[]", "u8[]"),
+        ("s64[4]", "u64[4]"),
+        ("c64[2]", "u64[2]"),
+        ("bf16[2]", "u16[2]"),
+        ("f4e2m1fn[2]", "u4[2]"),
+        ("pred[2]", "u1[2]"),
+    ],
+)
 def test_bits_are_as_wide_as_the_elements(shape: str, bits: str) -> None:
     (state,) = parameters("u64[2]")
     result = ops.rng_bit_generator(RandomAlgorithm.THREE_FRY, state, Shape.parse(shape))

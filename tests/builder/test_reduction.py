@@ -182,21 +182,38 @@ class TestReduceWindow:
         refused("padding is SAME, VALID or a list", ops.reduce_window, x, 0, add, [1, 1], [1, 1], "FULL")
         refused(
             "window has 2 dimensions, base_dilations has 1 entries: [2]",
-            ops.reduce_window_with_general_padding, x, 0, add, [1, 1], [1, 1], [2], [], [(0, 0), (0, 0)],
-        )  # fmt: skip
+            ops.reduce_window_with_general_padding,
+            x,
+            0,
+            add,
+            [1, 1],
+            [1, 1],
+            [2],
+            [],
+            [(0, 0), (0, 0)],
+        )
 
 
 class TestSelectAndScatter:
     def test_example_of_the_specification(self) -> None:
         x, source = parameters("f32[4,5]", "f32[2,2]")
         result = ops.select_and_scatter(
-            operand=x, select=binary("ge"), window_dimensions=[2, 3], window_strides=[2, 2], padding="VALID",
-            source=source, init_value=0, scatter=binary("add"),
-        )  # fmt: skip
+            operand=x,
+            select=binary("ge"),
+            window_dimensions=[2, 3],
+            window_strides=[2, 2],
+            padding="VALID",
+            source=source,
+            init_value=0,
+            scatter=binary("add"),
+        )
         operand = np.float32([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
         assert evaluate(result, operand, np.float32([[2, 6], [3, 1]])).tolist() == [
-            [0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0]
-        ]  # fmt: skip
+            [0, 0, 0, 0, 0],
+            [0, 0, 8, 0, 0],
+            [0, 0, 3, 0, 0],
+            [0, 0, 0, 1, 0],
+        ]
 
     def test_general_padding(self) -> None:
         (x,) = parameters("f32[3]")
@@ -217,12 +234,28 @@ class TestSelectAndScatter:
         x, source = parameters("f32[4]", "f32[4]")
         refused(
             "select-and-scatter: the source is f32[4], the window takes f32[3] positions over f32[4]",
-            ops.select_and_scatter, x, binary("ge"), [2], [1], "VALID", source, 0, binary("add"),
-        )  # fmt: skip
+            ops.select_and_scatter,
+            x,
+            binary("ge"),
+            [2],
+            [1],
+            "VALID",
+            source,
+            0,
+            binary("add"),
+        )
         refused(
             "select-and-scatter: select returns pred[]",
-            ops.select_and_scatter, x, binary("add"), [1], [1], "VALID", source, 0, binary("add"),
-        )  # fmt: skip
+            ops.select_and_scatter,
+            x,
+            binary("add"),
+            [1],
+            [1],
+            "VALID",
+            source,
+            0,
+            binary("add"),
+        )
 
 
 class TestMap:
@@ -318,8 +351,13 @@ class TestScan:
         refused("scan: 1 inputs and 2 initial carries, the computation is", ops.scan, x, [0, 0], running_sum(), 0)
         refused(
             "scan: scan_dimension_size is 5, input 0 is f32[4], scanned along dimension 0",
-            ops.scan, x, 0, running_sum(), 0, scan_dimension_size=5,
-        )  # fmt: skip
+            ops.scan,
+            x,
+            0,
+            running_sum(),
+            0,
+            scan_dimension_size=5,
+        )
         start = ops.constant(x.builder, np.int32(1))
         body = computation("body", ["s32[]"], lambda c: ops.tuple(c.builder, [c, c]))
         refused("has no size to infer; give the dimension's size", ops.scan, [], [start], body, 0)

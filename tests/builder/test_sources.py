@@ -53,11 +53,18 @@ class TestConstant:
     @pytest.mark.parametrize(
         ("value", "shape"),
         [
-            (True, "pred[]"), (3, "s32[]"), (0.5, "f32[]"), (1j, "c64[]"), ([1, 2], "s32[2]"),
-            ([[1.5], [2]], "f32[2,1]"), (np.int8([1, 2]), "s8[2]"), (np.zeros((0, 3)), "f64[0,3]"),
-            ((1, [2.5, 3]), "(s32[], f32[2])"), ((), "()"),
+            (True, "pred[]"),
+            (3, "s32[]"),
+            (0.5, "f32[]"),
+            (1j, "c64[]"),
+            ([1, 2], "s32[2]"),
+            ([[1.5], [2]], "f32[2,1]"),
+            (np.int8([1, 2]), "s8[2]"),
+            (np.zeros((0, 3)), "f64[0,3]"),
+            ((1, [2.5, 3]), "(s32[], f32[2])"),
+            ((), "()"),
         ],
-    )  # fmt: skip
+    )
     def test_natural_type(self, builder: XlaBuilder, value: object, shape: str) -> None:
         x = ops.constant(builder, value)
         assert (x.shape.brief, opcodes(x)) == (shape, ["constant"])

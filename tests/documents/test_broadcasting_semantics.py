@@ -110,12 +110,15 @@ class TestFormalDefinition:
 
 
 class TestDegenerateDimensions:
-    @pytest.mark.parametrize(("left", "right", "result"), [
-        ((2, 1), (2, 3), (2, 3)),
-        ((1, 2, 5), (7, 2, 5), (7, 2, 5)),
-        ((7, 2, 5), (7, 1, 5), (7, 2, 5)),
-        ((2, 1), (1, 3), (2, 3)),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("left", "right", "result"),
+        [
+            ((2, 1), (2, 3), (2, 3)),
+            ((1, 2, 5), (7, 2, 5), (7, 2, 5)),
+            ((7, 2, 5), (7, 1, 5), (7, 2, 5)),
+            ((2, 1), (1, 3), (2, 3)),
+        ],
+    )
     def test_compatible(self, left: tuple[int, ...], right: tuple[int, ...], result: tuple[int, ...]) -> None:
         a, b = counted(*left), counted(*right, first=100)
         assert evaluate(add(), a, b).shape == result
@@ -149,9 +152,19 @@ class TestComposition:
 NUMBERS = (ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.max, ops.min, ops.pow)
 BITS = (ops.and_, ops.or_, ops.xor, ops.shift_left, ops.shift_right_arithmetic, ops.shift_right_logical)
 COMPARISONS = (
-    ops.eq, ops.ne, ops.ge, ops.gt, ops.le, ops.lt, ops.eq_total_order, ops.ne_total_order, ops.ge_total_order,
-    ops.gt_total_order, ops.le_total_order, ops.lt_total_order,
-)  # fmt: skip
+    ops.eq,
+    ops.ne,
+    ops.ge,
+    ops.gt,
+    ops.le,
+    ops.lt,
+    ops.eq_total_order,
+    ops.ne_total_order,
+    ops.ge_total_order,
+    ops.gt_total_order,
+    ops.le_total_order,
+    ops.lt_total_order,
+)
 EVERY_BINARY = [
     *[(op, "f32", "f32") for op in NUMBERS],
     *[(op, "s32", "s32") for op in BITS],

@@ -33,10 +33,15 @@ class TestDot:
         lhs, rhs = counted(2, 3, first=1), counted(3, 4, first=1)
         check(ops.dot, (lhs, rhs), lhs @ rhs)
 
-    @pytest.mark.parametrize(("lhs", "rhs", "result"), [
-        ("f32[5]", "f32[5]", "f32[]"), ("f32[7,5]", "f32[5]", "f32[7]"), ("f32[7,5]", "f32[5,3]", "f32[7,3]"),
-        ("f32[5]", "f32[5,3]", "f32[3]"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("lhs", "rhs", "result"),
+        [
+            ("f32[5]", "f32[5]", "f32[]"),
+            ("f32[7,5]", "f32[5]", "f32[7]"),
+            ("f32[7,5]", "f32[5,3]", "f32[7,3]"),
+            ("f32[5]", "f32[5,3]", "f32[3]"),
+        ],
+    )
     def test_shapes(self, lhs: str, rhs: str, result: str) -> None:
         assert shape(ops.dot, lhs, rhs) == result
 
@@ -87,10 +92,13 @@ class TestDotGeneral:
     def test_all_pairs_without_contraction(self) -> None:
         check(dot_general(), (f32([1, 2]), f32([3, 4])), f32([[3, 4], [6, 8]]))
 
-    @pytest.mark.parametrize(("build", "message"), [
-        (dot_general([1], [1]), r"contracting pair 0 has sizes 3 .*f32\[2,3\]\) and 4 .*f32\[5,4\]"),
-        (dot_general([], [], [0], [0]), r"batch pair 0 has sizes 2 .*f32\[2,3\]\) and 5 .*f32\[5,4\]"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("build", "message"),
+        [
+            (dot_general([1], [1]), r"contracting pair 0 has sizes 3 .*f32\[2,3\]\) and 4 .*f32\[5,4\]"),
+            (dot_general([], [], [0], [0]), r"batch pair 0 has sizes 2 .*f32\[2,3\]\) and 5 .*f32\[5,4\]"),
+        ],
+    )
     def test_paired_sizes_agree(self, build: Build, message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(build, "f32[2,3]", "f32[5,4]")
@@ -109,8 +117,10 @@ class TestDotGeneral:
         build = dot_general([0], [0], preferred_element_type=F64)
         tiny = f32([1, 2**-20])
         check(build, (tiny, tiny), np.array(1 + 2**-40))
-        assert shape(dot_general([0], [0], preferred_element_type=PrimitiveType.from_text("s32")),
-                     "s8[3]", "s8[3]") == "s32[]"  # fmt: skip
+        assert (
+            shape(dot_general([0], [0], preferred_element_type=PrimitiveType.from_text("s32")), "s8[3]", "s8[3]")
+            == "s32[]"
+        )
 
 
 # -- convolution
@@ -145,12 +155,15 @@ LHS, RHS = counted(2, 3, 4, 5), counted(4, 3, 2, 3, first=-30)
 
 
 class TestConv:
-    @pytest.mark.parametrize(("strides", "padding"), [
-        ((1, 1), [(0, 0), (0, 0)]),
-        ((2, 3), [(1, 2), (2, 3)]),
-        ((1, 2), [(-1, 0), (0, -2)]),
-        ((3, 1), [(0, 2), (-1, 3)]),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("strides", "padding"),
+        [
+            ((1, 1), [(0, 0), (0, 0)]),
+            ((2, 3), [(1, 2), (2, 3)]),
+            ((1, 2), [(-1, 0), (0, -2)]),
+            ((3, 1), [(0, 2), (-1, 3)]),
+        ],
+    )
     def test_is_the_loop_of_the_section(self, strides: tuple[int, ...], padding: list[tuple[int, int]]) -> None:
         low, high = zip(*padding, strict=True)
         check(conv(*strides, padding=padding), (LHS, RHS), convolved(LHS, RHS, strides, low, high))
@@ -230,14 +243,27 @@ class TestGroups:
     def test_batch_groups_divide_the_batch(self) -> None:
         assert shape(conv(1, batch_group_count=3), "f32[6,2,5]", "f32[9,2,3]") == "f32[2,9,3]"
 
-    @pytest.mark.parametrize(("lhs", "rhs", "groups", "message"), [
-        ("f32[4,4,5]", "f32[3,1,3]", {"feature_group_count": 3}, "input feature size 4 .* no multiple"),
-        ("f32[4,4,5]", "f32[3,2,3]", {"feature_group_count": 2}, "output feature size 3 .* no multiple"),
-        ("f32[4,4,5]", "f32[4,4,3]", {"feature_group_count": 2}, "kernel takes 4 input features .* 2 feature groups"),
-        ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 3}, "input batch size 4 .* no multiple"),
-        ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 2}, "output feature size 3 .* multiple of batch_group"),
-        ("f32[4,4,5]", "f32[4,2,3]", {"feature_group_count": 2, "batch_group_count": 2}, "takes one kind of groups"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("lhs", "rhs", "groups", "message"),
+        [
+            ("f32[4,4,5]", "f32[3,1,3]", {"feature_group_count": 3}, "input feature size 4 .* no multiple"),
+            ("f32[4,4,5]", "f32[3,2,3]", {"feature_group_count": 2}, "output feature size 3 .* no multiple"),
+            (
+                "f32[4,4,5]",
+                "f32[4,4,3]",
+                {"feature_group_count": 2},
+                "kernel takes 4 input features .* 2 feature groups",
+            ),
+            ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 3}, "input batch size 4 .* no multiple"),
+            ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 2}, "output feature size 3 .* multiple of batch_group"),
+            (
+                "f32[4,4,5]",
+                "f32[4,2,3]",
+                {"feature_group_count": 2, "batch_group_count": 2},
+                "takes one kind of groups",
+            ),
+        ],
+    )
     def test_refusals(self, lhs: str, rhs: str, groups: dict[str, int], message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(conv(1, **groups), lhs, rhs)
@@ -255,13 +281,19 @@ class TestGeneralForms:
 
     def test_conv_general(self) -> None:
         lhs, rhs = np.moveaxis(LHS, 1, -1).copy(), np.transpose(RHS, (2, 3, 1, 0)).copy()
-        check(lambda x, y: ops.conv_general(x, y, [2, 1], self.padding, self.numbers), (lhs, rhs),
-              np.moveaxis(self.expected, 1, -1).copy())  # fmt: skip
+        check(
+            lambda x, y: ops.conv_general(x, y, [2, 1], self.padding, self.numbers),
+            (lhs, rhs),
+            np.moveaxis(self.expected, 1, -1).copy(),
+        )
 
     def test_conv_with_general_dimensions(self) -> None:
         lhs, rhs = np.moveaxis(LHS, 1, -1).copy(), np.transpose(RHS, (2, 3, 1, 0)).copy()
-        check(lambda x, y: ops.conv_with_general_dimensions(x, y, [1, 1], Padding.VALID, self.numbers), (lhs, rhs),
-              np.moveaxis(convolved(LHS, RHS, (1, 1), (0, 0), (0, 0)), 1, -1).copy())  # fmt: skip
+        check(
+            lambda x, y: ops.conv_with_general_dimensions(x, y, [1, 1], Padding.VALID, self.numbers),
+            (lhs, rhs),
+            np.moveaxis(convolved(LHS, RHS, (1, 1), (0, 0), (0, 0)), 1, -1).copy(),
+        )
 
     def test_conv_general_dilated(self) -> None:
         check(dilated(strides=(2, 1), padding=self.padding, lhs=(1, 1), rhs=(1, 1)), (LHS, RHS), self.expected)

@@ -78,8 +78,10 @@ class TestCompositeCall:
         assert root.instruction.op is ops.CALL
         assert root.instruction.attributes.is_composite
         assert root.instruction.frontend_attributes == {
-            "composite.name": "foo.bar", "composite.attributes": self.attributes, "composite.version": "1",
-        }  # fmt: skip
+            "composite.name": "foo.bar",
+            "composite.attributes": self.attributes,
+            "composite.version": "1",
+        }
 
     def test_prints_as_in_the_example(self) -> None:
         root = built(lambda x: ops.composite_call(x.builder, self.f, [x], "foo.bar", self.attributes, 1), "f32[]")
@@ -184,8 +186,11 @@ class TestWhile:
         t = "(s32[], f32[10])"
         condition = function(lambda state: ops.lt(state[0], 1000), t)
         loop = function(body, t)
-        check(lambda init: ops.while_(condition=condition, body=loop, init=init), ((s32(0), np.zeros(10, np.float32)),),
-              (s32(1000), np.full(10, 500, np.float32)))  # fmt: skip
+        check(
+            lambda init: ops.while_(condition=condition, body=loop, init=init),
+            ((s32(0), np.zeros(10, np.float32)),),
+            (s32(1000), np.full(10, 500, np.float32)),
+        )
 
     def test_the_body_may_never_run(self) -> None:
         condition, body = function(lambda x: ops.lt(x, 0), "s32[]"), function(lambda x: x - 1, "s32[]")
@@ -194,8 +199,10 @@ class TestWhile:
     def test_the_shape_is_the_same_in_all_iterations(self) -> None:
         condition = function(lambda x: ops.lt(x, 0), "s32[]")
         with pytest.raises(ShapeError, match=r"while: the body returns f32\[\], the initial value is s32\[\]"):
-            shape(lambda x: ops.while_(condition, function(lambda x: ops.convert_element_type(x, "f32"), "s32[]"), x),
-                  "s32[]")  # fmt: skip
+            shape(
+                lambda x: ops.while_(condition, function(lambda x: ops.convert_element_type(x, "f32"), "s32[]"), x),
+                "s32[]",
+            )
         with pytest.raises(ShapeError, match=r"condition's parameter is s32\[\], the initial value s32\[2\]"):
             shape(lambda x: ops.while_(condition, function(lambda x: x - 1, "s32[]"), x), "s32[2]")
 
@@ -230,9 +237,7 @@ class TestOrder:
         check(lambda x: ops.add_dependency(x, ops.create_token(x.builder)), (f32(4),), f32(4))
 
     def test_copy_and_bitcast_in_text(self) -> None:
-        text = entry(
-            "x = f32[2,3]{1,0} parameter(0)", "c = f32[2,3]{1,0} copy(x)", "ROOT b = f32[6]{0} bitcast(c)"
-        )  # fmt: skip
+        text = entry("x = f32[2,3]{1,0} parameter(0)", "c = f32[2,3]{1,0} copy(x)", "ROOT b = f32[6]{0} bitcast(c)")
         np.testing.assert_array_equal(run(text, f32([[1, 2, 3], [4, 5, 6]])), [1, 2, 3, 4, 5, 6])
 
     def test_fusion_in_text(self) -> None:
@@ -265,10 +270,13 @@ class TestText:
         with pytest.raises(xla.errors.VerificationError):
             CLIENT.compile(text)
 
-    @pytest.mark.parametrize(("body", "message"), [
-        ("x = c64[2] parameter(0)\nROOT y = pred[2] compare(x, x), direction=LT", "takes EQ or NE, not LT"),
-        ("x = s32[2] parameter(0)\nROOT y = pred[2] is-finite(x)", "is-finite takes floating-point elements"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ("x = c64[2] parameter(0)\nROOT y = pred[2] compare(x, x), direction=LT", "takes EQ or NE, not LT"),
+            ("x = s32[2] parameter(0)\nROOT y = pred[2] is-finite(x)", "is-finite takes floating-point elements"),
+        ],
+    )
     def test_what_the_parser_takes_the_verifier_refuses(self, body: str, message: str) -> None:
         text = entry(body)
         assert len(xla.parse_hlo(text, verify=False).entry_computation) == 2

@@ -55,15 +55,28 @@ def test_exact_function(op: Build, operand: list[float], expected: list[float]) 
 
 POINTS = np.array([0.125, 0.5, 0.75, 1.5, 2.0])
 APPROXIMATED: list[tuple[Build, Callable[[float], float], Array]] = [
-    (ops.cos, math.cos, POINTS), (ops.sin, math.sin, POINTS), (ops.tan, math.tan, POINTS),
-    (ops.cosh, math.cosh, POINTS), (ops.sinh, math.sinh, POINTS), (ops.tanh, math.tanh, POINTS),
-    (ops.erf, math.erf, POINTS), (ops.exp, math.exp, POINTS), (ops.expm1, math.expm1, POINTS),
-    (ops.log, math.log, POINTS), (ops.log1p, math.log1p, POINTS),
+    (ops.cos, math.cos, POINTS),
+    (ops.sin, math.sin, POINTS),
+    (ops.tan, math.tan, POINTS),
+    (ops.cosh, math.cosh, POINTS),
+    (ops.sinh, math.sinh, POINTS),
+    (ops.tanh, math.tanh, POINTS),
+    (ops.erf, math.erf, POINTS),
+    (ops.exp, math.exp, POINTS),
+    (ops.expm1, math.expm1, POINTS),
+    (ops.log, math.log, POINTS),
+    (ops.log1p, math.log1p, POINTS),
     (ops.logistic, lambda x: 1 / (1 + math.exp(-x)), POINTS),
-    (ops.cbrt, math.cbrt, POINTS), (ops.sqrt, math.sqrt, POINTS), (ops.rsqrt, lambda x: 1 / math.sqrt(x), POINTS),
-    (ops.acos, math.acos, POINTS[:3]), (ops.asin, math.asin, POINTS[:3]), (ops.atan, math.atan, POINTS),
-    (ops.acosh, math.acosh, POINTS[3:]), (ops.asinh, math.asinh, POINTS), (ops.atanh, math.atanh, POINTS[:3]),
-]  # fmt: skip
+    (ops.cbrt, math.cbrt, POINTS),
+    (ops.sqrt, math.sqrt, POINTS),
+    (ops.rsqrt, lambda x: 1 / math.sqrt(x), POINTS),
+    (ops.acos, math.acos, POINTS[:3]),
+    (ops.asin, math.asin, POINTS[:3]),
+    (ops.atan, math.atan, POINTS),
+    (ops.acosh, math.acosh, POINTS[3:]),
+    (ops.asinh, math.asinh, POINTS),
+    (ops.atanh, math.atanh, POINTS[:3]),
+]
 
 
 @pytest.mark.parametrize(("op", "formula", "points"), APPROXIMATED, ids=named)
@@ -76,10 +89,24 @@ def test_approximated_function(op: Build, formula: Callable[[float], float], poi
 
 @pytest.mark.parametrize(
     "op",
-    [ops.cbrt, ops.cos, ops.cosh, ops.erf, ops.exp, ops.expm1, ops.log, ops.log1p, ops.logistic, ops.rsqrt, ops.sin,
-     ops.sqrt, ops.tan, ops.tanh],
+    [
+        ops.cbrt,
+        ops.cos,
+        ops.cosh,
+        ops.erf,
+        ops.exp,
+        ops.expm1,
+        ops.log,
+        ops.log1p,
+        ops.logistic,
+        ops.rsqrt,
+        ops.sin,
+        ops.sqrt,
+        ops.tan,
+        ops.tanh,
+    ],
     ids=named,
-)  # fmt: skip
+)
 def test_result_accuracy(op: Build) -> None:
     computation = built(lambda x: op(x, result_accuracy=ResultAccuracy(ulps=2)), "f32[3]").builder.build()
     assert "result_accuracy={tolerance={atol=0,rtol=0,ulps=2}}" in computation.as_hlo_text()
@@ -167,7 +194,7 @@ BINARY: list[tuple[Build, Array, Array, Array]] = [
     (ops.shift_right_arithmetic, s32([-16, 16, -16, 16, -1]), s32([2, 2, 32, 32, 100]), s32([-4, 4, -1, 0, -1])),
     (ops.shift_right_logical, s32([-16, 16, -16, 16, -1]), s32([28, 2, 32, 32, 31]), s32([15, 4, 0, 0, 1])),
     (ops.atan2, f32([0, 0.0, -0.0]), f32([1, -1, -1]), f32([0, np.float32(math.pi), -np.float32(math.pi)])),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("op", "lhs", "rhs", "expected"), BINARY, ids=named)
@@ -209,10 +236,13 @@ def test_complex() -> None:
 # -- comparison
 
 COMPARISONS: list[tuple[Build, Build, Callable[[Any, Any], Any]]] = [
-    (ops.eq, ops.eq_total_order, np.equal), (ops.ne, ops.ne_total_order, np.not_equal),
-    (ops.ge, ops.ge_total_order, np.greater_equal), (ops.gt, ops.gt_total_order, np.greater),
-    (ops.le, ops.le_total_order, np.less_equal), (ops.lt, ops.lt_total_order, np.less),
-]  # fmt: skip
+    (ops.eq, ops.eq_total_order, np.equal),
+    (ops.ne, ops.ne_total_order, np.not_equal),
+    (ops.ge, ops.ge_total_order, np.greater_equal),
+    (ops.gt, ops.gt_total_order, np.greater),
+    (ops.le, ops.le_total_order, np.less_equal),
+    (ops.lt, ops.lt_total_order, np.less),
+]
 IN_ORDER = np.array([-NAN, -INF, -2.5, -0.0, 0.0, 2.5, INF, NAN], np.float32)
 IN_ORDER[0], IN_ORDER[-1] = np.copysign(f32(NAN), f32(-1)), np.copysign(f32(NAN), f32(1))
 
@@ -284,12 +314,18 @@ class TestSelect:
         check(ops.select, (pred(True), on_true, on_false), on_true)
         check(ops.select, (pred(False), on_true, on_false), on_false)
 
-    @pytest.mark.parametrize(("shapes", "message"), [
-        (("pred[2]", "(f32[2])", "(f32[2])"), r"select of tuples takes a scalar predicate, given pred\[2\]"),
-        (("pred[]", "(f32[2])", "(f32[3])"), r"select takes tuples of one shape, given \(f32\[2\]\) and \(f32\[3\]\)"),
-        (("pred[]", "f32[2]", "f32[3]"), r"equal dimensions, given f32\[2\] and f32\[3\]"),
-        (("s32[]", "f32[2]", "f32[2]"), "select takes a pred predicate"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("shapes", "message"),
+        [
+            (("pred[2]", "(f32[2])", "(f32[2])"), r"select of tuples takes a scalar predicate, given pred\[2\]"),
+            (
+                ("pred[]", "(f32[2])", "(f32[3])"),
+                r"select takes tuples of one shape, given \(f32\[2\]\) and \(f32\[3\]\)",
+            ),
+            (("pred[]", "f32[2]", "f32[3]"), r"equal dimensions, given f32\[2\] and f32\[3\]"),
+            (("s32[]", "f32[2]", "f32[2]"), "select takes a pred predicate"),
+        ],
+    )
     def test_refusals(self, shapes: tuple[str, ...], message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(ops.select, *shapes)
@@ -331,14 +367,17 @@ class TestConvertElementType:
 
 
 class TestBitcastConvertType:
-    @pytest.mark.parametrize(("operand", "to", "result"), [
-        ("f32[10]", "f16", "f16[10,2]"),
-        ("f32[]", "f16", "f16[2]"),
-        ("f16[10,2]", "f32", "f32[10]"),
-        ("s32[3]", "f32", "f32[3]"),
-        ("s32[]", "s8", "s8[4]"),
-        ("s8[5,4]", "s32", "s32[5]"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("operand", "to", "result"),
+        [
+            ("f32[10]", "f16", "f16[10,2]"),
+            ("f32[]", "f16", "f16[2]"),
+            ("f16[10,2]", "f32", "f32[10]"),
+            ("s32[3]", "f32", "f32[3]"),
+            ("s32[]", "s8", "s8[4]"),
+            ("s8[5,4]", "s32", "s32[5]"),
+        ],
+    )
     def test_shapes(self, operand: str, to: str, result: str) -> None:
         assert shape(bitcast(to), operand) == result
 
@@ -351,13 +390,16 @@ class TestBitcastConvertType:
         check(bitcast("s8"), (words,), parts)
         check(bitcast("s32"), (parts,), words)
 
-    @pytest.mark.parametrize(("operand", "to", "message"), [
-        ("f16[10,3]", "f32", r"bitcast-convert of f16\[10,3\] to f32 needs a last dimension of 2"),
-        ("f16[]", "f32", r"bitcast-convert of f16\[\] to f32 needs a last dimension of 2"),
-        ("f32[2]", "c64", "between real and complex is refused"),
-        ("c64[2]", "f32", "between real and complex is refused"),
-        ("(f16[])", "s16", r"bitcast-convert takes arrays, operand is \(f16\[\]\)"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("operand", "to", "message"),
+        [
+            ("f16[10,3]", "f32", r"bitcast-convert of f16\[10,3\] to f32 needs a last dimension of 2"),
+            ("f16[]", "f32", r"bitcast-convert of f16\[\] to f32 needs a last dimension of 2"),
+            ("f32[2]", "c64", "between real and complex is refused"),
+            ("c64[2]", "f32", "between real and complex is refused"),
+            ("(f16[])", "s16", r"bitcast-convert takes arrays, operand is \(f16\[\]\)"),
+        ],
+    )
     def test_refusals(self, operand: str, to: str, message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(bitcast(to), operand)
@@ -389,11 +431,14 @@ class TestReducePrecision:
     def test_the_order_of_arguments(self) -> None:
         check(lambda x: ops.reduce_precision(x, 5, 10), (f32(1 / 3),), f32(np.float16(1 / 3)))
 
-    @pytest.mark.parametrize(("bits", "operand", "message"), [
-        ((0, 3), "f32[]", "reduce-precision needs exponent_bits >= 1, given 0"),
-        ((1, -1), "f32[]", "reduce-precision needs mantissa_bits >= 0, given -1"),
-        ((5, 10), "s32[]", r"reduce-precision takes floating-point elements, operand is s32\[\]"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("bits", "operand", "message"),
+        [
+            ((0, 3), "f32[]", "reduce-precision needs exponent_bits >= 1, given 0"),
+            ((1, -1), "f32[]", "reduce-precision needs mantissa_bits >= 0, given -1"),
+            ((5, 10), "s32[]", r"reduce-precision takes floating-point elements, operand is s32\[\]"),
+        ],
+    )
     def test_refusals(self, bits: tuple[int, int], operand: str, message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(reduced(*bits), operand)

@@ -65,17 +65,37 @@ def formal_gather(operand: Array, indices: Array, slice_sizes: Sequence[int], nu
 
 
 GATHERS: list[tuple[tuple[int, ...], Any, Sequence[int], dict[str, Any]]] = [
-    ((5, 4), [[0, 1], [3, 2]], [1, 1],
-     {"offset_dims": [], "collapsed_slice_dims": [0, 1], "start_index_map": [0, 1], "index_vector_dim": 1}),
-    ((5, 4), [[0, 1], [2, 3]], [1, 1],
-     {"offset_dims": [], "collapsed_slice_dims": [0, 1], "start_index_map": [1, 0], "index_vector_dim": 0}),
-    ((5, 4), [[0, 2, 1]], [3, 2],
-     {"offset_dims": [0, 2], "collapsed_slice_dims": [], "start_index_map": [0], "index_vector_dim": 0}),
-    ((5, 4, 3), [2, 0], [2, 4, 1],
-     {"offset_dims": [1, 2], "collapsed_slice_dims": [2], "start_index_map": [2], "index_vector_dim": 1}),
-    ((5, 4, 3), [1, 0, 2], [3, 2, 1],
-     {"offset_dims": [0, 1], "collapsed_slice_dims": [2], "start_index_map": [0, 1, 2], "index_vector_dim": 0}),
-]  # fmt: skip
+    (
+        (5, 4),
+        [[0, 1], [3, 2]],
+        [1, 1],
+        {"offset_dims": [], "collapsed_slice_dims": [0, 1], "start_index_map": [0, 1], "index_vector_dim": 1},
+    ),
+    (
+        (5, 4),
+        [[0, 1], [2, 3]],
+        [1, 1],
+        {"offset_dims": [], "collapsed_slice_dims": [0, 1], "start_index_map": [1, 0], "index_vector_dim": 0},
+    ),
+    (
+        (5, 4),
+        [[0, 2, 1]],
+        [3, 2],
+        {"offset_dims": [0, 2], "collapsed_slice_dims": [], "start_index_map": [0], "index_vector_dim": 0},
+    ),
+    (
+        (5, 4, 3),
+        [2, 0],
+        [2, 4, 1],
+        {"offset_dims": [1, 2], "collapsed_slice_dims": [2], "start_index_map": [2], "index_vector_dim": 1},
+    ),
+    (
+        (5, 4, 3),
+        [1, 0, 2],
+        [3, 2, 1],
+        {"offset_dims": [0, 1], "collapsed_slice_dims": [2], "start_index_map": [0, 1, 2], "index_vector_dim": 0},
+    ),
+]
 
 
 class TestGather:
@@ -104,9 +124,7 @@ class TestGather:
     def test_rows(self) -> None:
         """tf.gather_nd: an index picks an entire row."""
         operand, indices = counted(16, 11), (np.arange(20).reshape(4, 5, 1) * 7) % 16
-        build = gathered(
-            [1, 11], offset_dims=[2], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=2
-        )  # fmt: skip
+        build = gathered([1, 11], offset_dims=[2], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=2)
         check(build, (operand, indices), operand[indices[..., 0]])
 
     def test_implicit_trailing_dimension(self) -> None:
@@ -116,9 +134,12 @@ class TestGather:
     def test_sizes_of_the_result(self) -> None:
         """offset_dims.size is 4, operand.rank 6, and dimensions 0 and 2 are collapsed: 0>1, 1>3, 2>4, 3>5."""
         build = gathered(
-            [1, 2, 1, 3, 4, 5], offset_dims=[0, 2, 3, 5], collapsed_slice_dims=[0, 2], start_index_map=[0, 1, 5],
+            [1, 2, 1, 3, 4, 5],
+            offset_dims=[0, 2, 3, 5],
+            collapsed_slice_dims=[0, 2],
+            start_index_map=[0, 1, 5],
             index_vector_dim=1,
-        )  # fmt: skip
+        )
         assert shape(build, "f32[9,9,9,9,9,9]", "s32[7,3,8]") == "f32[2,7,3,4,8,5]"
 
     def test_starts_out_of_bounds_are_clamped(self) -> None:
@@ -130,16 +151,19 @@ class TestGather:
         numbers = {"offset_dims": [], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
         check(gathered([1], indices_are_sorted=True, **numbers), (s32([5, 6, 7]), s32([0, 2])), s32([5, 7]))
 
-    @pytest.mark.parametrize(("slice_sizes", "changes", "message"), [
-        ([1, 4], {"collapsed_slice_dims": []}, r"one entry a dimension of the operand f32\[9,4\]"),
-        ([1], {}, r"takes one slice size a dimension of f32\[9,4\], given \[1\]"),
-        ([2, 4], {}, r"dimension 0 is in collapsed_slice_dims \[0\], so its slice size must be 0 or 1, given 2"),
-        ([1, 5], {}, "slice size 5 of dimension 1 is not between 0 and the operand's 4"),
-        ([1, 4], {"start_index_map": [0, 1]}, r"start_index_map \[0, 1\] has 2 entries, the index vectors have 1"),
-        ([1, 4], {"start_index_map": [2]}, r"start_index_map \[2\] must be in \[0, 2\)"),
-        ([1, 4], {"index_vector_dim": 2}, r"index_vector_dim 2 must be in \[0, 1\] for indices s32\[6\]"),
-        ([1, 4], {"offset_dims": [2]}, r"offset_dims \[2\] must be in \[0, 2\)"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("slice_sizes", "changes", "message"),
+        [
+            ([1, 4], {"collapsed_slice_dims": []}, r"one entry a dimension of the operand f32\[9,4\]"),
+            ([1], {}, r"takes one slice size a dimension of f32\[9,4\], given \[1\]"),
+            ([2, 4], {}, r"dimension 0 is in collapsed_slice_dims \[0\], so its slice size must be 0 or 1, given 2"),
+            ([1, 5], {}, "slice size 5 of dimension 1 is not between 0 and the operand's 4"),
+            ([1, 4], {"start_index_map": [0, 1]}, r"start_index_map \[0, 1\] has 2 entries, the index vectors have 1"),
+            ([1, 4], {"start_index_map": [2]}, r"start_index_map \[2\] must be in \[0, 2\)"),
+            ([1, 4], {"index_vector_dim": 2}, r"index_vector_dim 2 must be in \[0, 1\] for indices s32\[6\]"),
+            ([1, 4], {"offset_dims": [2]}, r"offset_dims \[2\] must be in \[0, 2\)"),
+        ],
+    )
     def test_refusals(self, slice_sizes: list[int], changes: dict[str, Any], message: str) -> None:
         numbers = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
         with pytest.raises(ShapeError, match=f"gather.*{message}"):
@@ -177,22 +201,58 @@ def formal_scatter(operand: Array, indices: Array, updates: Array, numbers: dict
 
 
 SCATTERS: list[tuple[tuple[int, ...], Any, tuple[int, ...], dict[str, Any]]] = [
-    ((5, 4), [1, 3, 1], (3, 4),
-     {"update_window_dims": [1], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0],
-      "index_vector_dim": 1}),
-    ((5, 4), [[0, 1], [2, 3]], (2,),
-     {"update_window_dims": [], "inserted_window_dims": [0, 1], "scatter_dims_to_operand_dims": [1, 0],
-      "index_vector_dim": 0}),
-    ((5, 4), [[[0, 1]], [[3, 2]]], (2, 2, 2, 1),
-     {"update_window_dims": [0, 2], "inserted_window_dims": [], "scatter_dims_to_operand_dims": [0, 1],
-      "index_vector_dim": 2}),
-    ((5, 4, 3), [2, 0], (3, 2, 4),
-     {"update_window_dims": [0, 2], "inserted_window_dims": [2], "scatter_dims_to_operand_dims": [2],
-      "index_vector_dim": 1}),
-]  # fmt: skip
+    (
+        (5, 4),
+        [1, 3, 1],
+        (3, 4),
+        {
+            "update_window_dims": [1],
+            "inserted_window_dims": [0],
+            "scatter_dims_to_operand_dims": [0],
+            "index_vector_dim": 1,
+        },
+    ),
+    (
+        (5, 4),
+        [[0, 1], [2, 3]],
+        (2,),
+        {
+            "update_window_dims": [],
+            "inserted_window_dims": [0, 1],
+            "scatter_dims_to_operand_dims": [1, 0],
+            "index_vector_dim": 0,
+        },
+    ),
+    (
+        (5, 4),
+        [[[0, 1]], [[3, 2]]],
+        (2, 2, 2, 1),
+        {
+            "update_window_dims": [0, 2],
+            "inserted_window_dims": [],
+            "scatter_dims_to_operand_dims": [0, 1],
+            "index_vector_dim": 2,
+        },
+    ),
+    (
+        (5, 4, 3),
+        [2, 0],
+        (3, 2, 4),
+        {
+            "update_window_dims": [0, 2],
+            "inserted_window_dims": [2],
+            "scatter_dims_to_operand_dims": [2],
+            "index_vector_dim": 1,
+        },
+    ),
+]
 
-ROWS = {"update_window_dims": [1], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0],
-        "index_vector_dim": 1}  # fmt: skip
+ROWS = {
+    "update_window_dims": [1],
+    "inserted_window_dims": [0],
+    "scatter_dims_to_operand_dims": [0],
+    "index_vector_dim": 1,
+}
 
 
 class TestScatter:
@@ -205,22 +265,35 @@ class TestScatter:
     def test_example_1(self) -> None:
         """The figure: the window of the update index at (0, 9) falls outside and is left out."""
         operand = np.arange(1, 49, dtype=np.int32).reshape(2, 3, 4, 2)
-        indices = np.array([
-            [[[0, 0], [1, 0], [2, 1]], [[0, 1], [1, 1], [0, 9]]],
-            [[[0, 0], [2, 1], [2, 2]], [[1, 2], [0, 1], [1, 0]]],
-        ])  # fmt: skip
+        indices = np.array(
+            [
+                [[[0, 0], [1, 0], [2, 1]], [[0, 1], [1, 1], [0, 9]]],
+                [[[0, 0], [2, 1], [2, 2]], [[1, 2], [0, 1], [1, 0]]],
+            ]
+        )
         build = scattered(
-            ADD, update_window_dims=[3, 4], inserted_window_dims=[1], input_batching_dims=[0],
-            scatter_indices_batching_dims=[1], scatter_dims_to_operand_dims=[2, 1], index_vector_dim=3,
-        )  # fmt: skip
-        expected = s32([
-            [[[3, 4], [6, 7], [6, 7], [7, 8]],
-             [[9, 10], [11, 12], [15, 16], [17, 18]],
-             [[17, 18], [19, 20], [22, 23], [24, 25]]],
-            [[[25, 26], [28, 29], [30, 31], [31, 32]],
-             [[35, 36], [38, 39], [38, 39], [39, 40]],
-             [[41, 42], [44, 45], [46, 47], [47, 48]]],
-        ])  # fmt: skip
+            ADD,
+            update_window_dims=[3, 4],
+            inserted_window_dims=[1],
+            input_batching_dims=[0],
+            scatter_indices_batching_dims=[1],
+            scatter_dims_to_operand_dims=[2, 1],
+            index_vector_dim=3,
+        )
+        expected = s32(
+            [
+                [
+                    [[3, 4], [6, 7], [6, 7], [7, 8]],
+                    [[9, 10], [11, 12], [15, 16], [17, 18]],
+                    [[17, 18], [19, 20], [22, 23], [24, 25]],
+                ],
+                [
+                    [[25, 26], [28, 29], [30, 31], [31, 32]],
+                    [[35, 36], [38, 39], [38, 39], [39, 40]],
+                    [[41, 42], [44, 45], [46, 47], [47, 48]],
+                ],
+            ]
+        )
         check(build, (operand, indices, np.ones((2, 2, 3, 2, 2), np.int32)), expected)
 
     def test_current_value_is_the_first_parameter(self) -> None:
@@ -235,15 +308,22 @@ class TestScatter:
         check(scattered(KEEP_UPDATE, **ROWS), (f32([[0], [0]]), s32([0, 0, 0]), updates), f32([[3], [0]]))
 
     def test_a_window_partly_outside_is_dropped_whole(self) -> None:
-        numbers = {"update_window_dims": [1], "inserted_window_dims": [], "scatter_dims_to_operand_dims": [0],
-                   "index_vector_dim": 1}  # fmt: skip
+        numbers = {
+            "update_window_dims": [1],
+            "inserted_window_dims": [],
+            "scatter_dims_to_operand_dims": [0],
+            "index_vector_dim": 1,
+        }
         updates = f32([[1, 1, 1], [10, 10, 10], [100, 100, 100]])
         check(scattered(**numbers), (f32([0, 0, 0, 0, 0]), s32([3, 1, -1]), updates), f32([0, 10, 10, 10, 0]))
 
     def test_is_the_inverse_of_gather(self) -> None:
         operand, indices = counted(5, 4), s32([3, 0])
-        rows = evaluate(gathered([1, 4], offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0],
-                                 index_vector_dim=1), operand, indices)  # fmt: skip
+        rows = evaluate(
+            gathered([1, 4], offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1),
+            operand,
+            indices,
+        )
         doubled = operand.copy()
         doubled[[3, 0]] *= 2
         check(scattered(**ROWS), (operand, indices, rows), doubled)
@@ -253,9 +333,11 @@ class TestScatter:
             return ops.tuple(a.builder, [a + b, ops.max(n, m)])
 
         f = function(step, "f32[]", "s32[]", "f32[]", "s32[]")
-        check(lambda x, y, i, u, v: ops.scatter([x, y], i, [u, v], f, ScatterDimensionNumbers(**ROWS)),
-              (f32([[1], [2]]), s32([[1], [2]]), s32([1, 1]), f32([[10], [100]]), s32([[9], [5]])),
-              (f32([[1], [112]]), s32([[1], [9]])))  # fmt: skip
+        check(
+            lambda x, y, i, u, v: ops.scatter([x, y], i, [u, v], f, ScatterDimensionNumbers(**ROWS)),
+            (f32([[1], [2]]), s32([[1], [2]]), s32([1, 1]), f32([[10], [100]]), s32([[9], [5]])),
+            (f32([[1], [112]]), s32([[1], [9]])),
+        )
 
     def test_promises_change_nothing_if_kept(self) -> None:
         build = scattered(indices_are_sorted=True, unique_indices=True, **ROWS)
@@ -267,20 +349,35 @@ class TestScatter:
         expected[:, 2] = 1
         check(build, (np.zeros((2, 3), np.float32), s32([2]), np.ones((1, 2, 1), np.float32)), expected)
 
-    @pytest.mark.parametrize(("updates", "changes", "message"), [
-        ("f32[6]", {}, r"updates must have rank 2 .*, given f32\[6\]"),
-        ("f32[6,5]", {}, r"window dimension 1 of the updates f32\[6,5\] has size 5, more than the 4 of dimension 1"),
-        ("f32[7,4]", {}, r"dimension 0 of the updates f32\[7,4\] has size 7, dimension 0 of the indices .* has 6"),
-        ("f32[6,4]", {"update_window_dims": [2]}, r"update_window_dims \[2\] must be in \[0, 2\)"),
-        ("f32[6,4,4]", {"update_window_dims": [2, 1], "inserted_window_dims": []}, "update_window_dims .* ascending"),
-        ("f32[6,4,4]", {"update_window_dims": [1, 1], "inserted_window_dims": []}, "update_window_dims .* repeat"),
-        ("f32[6]", {"update_window_dims": [], "inserted_window_dims": [1, 0]}, "inserted_window_dims .* ascending"),
-        ("f32[6]", {"update_window_dims": [], "inserted_window_dims": [0, 0]}, "inserted_window_dims .* repeat"),
-        ("f32[6,4]", {"inserted_window_dims": [2]}, r"inserted_window_dims \[2\] must be in \[0, 2\)"),
-        ("f32[6,4]", {"inserted_window_dims": []}, r"one entry a dimension of the operand f32\[9,4\]"),
-        ("f32[6,4]", {"scatter_dims_to_operand_dims": [0, 1]}, "has 2 entries, the index vectors have 1"),
-        ("f32[6,4]", {"scatter_dims_to_operand_dims": [2]}, r"scatter_dims_to_operand_dims \[2\] must be in \[0, 2\)"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("updates", "changes", "message"),
+        [
+            ("f32[6]", {}, r"updates must have rank 2 .*, given f32\[6\]"),
+            (
+                "f32[6,5]",
+                {},
+                r"window dimension 1 of the updates f32\[6,5\] has size 5, more than the 4 of dimension 1",
+            ),
+            ("f32[7,4]", {}, r"dimension 0 of the updates f32\[7,4\] has size 7, dimension 0 of the indices .* has 6"),
+            ("f32[6,4]", {"update_window_dims": [2]}, r"update_window_dims \[2\] must be in \[0, 2\)"),
+            (
+                "f32[6,4,4]",
+                {"update_window_dims": [2, 1], "inserted_window_dims": []},
+                "update_window_dims .* ascending",
+            ),
+            ("f32[6,4,4]", {"update_window_dims": [1, 1], "inserted_window_dims": []}, "update_window_dims .* repeat"),
+            ("f32[6]", {"update_window_dims": [], "inserted_window_dims": [1, 0]}, "inserted_window_dims .* ascending"),
+            ("f32[6]", {"update_window_dims": [], "inserted_window_dims": [0, 0]}, "inserted_window_dims .* repeat"),
+            ("f32[6,4]", {"inserted_window_dims": [2]}, r"inserted_window_dims \[2\] must be in \[0, 2\)"),
+            ("f32[6,4]", {"inserted_window_dims": []}, r"one entry a dimension of the operand f32\[9,4\]"),
+            ("f32[6,4]", {"scatter_dims_to_operand_dims": [0, 1]}, "has 2 entries, the index vectors have 1"),
+            (
+                "f32[6,4]",
+                {"scatter_dims_to_operand_dims": [2]},
+                r"scatter_dims_to_operand_dims \[2\] must be in \[0, 2\)",
+            ),
+        ],
+    )
     def test_constraints(self, updates: str, changes: dict[str, Any], message: str) -> None:
         with pytest.raises(ShapeError, match=f"scatter.*{message}"):
             shape(scattered(**{**ROWS, **changes}), "f32[9,4]", "s32[6]", updates)
@@ -291,5 +388,9 @@ class TestScatter:
 
     def test_as_many_updates_as_operands(self) -> None:
         with pytest.raises(BuilderError, match="takes as many updates as operands, at least one: given 1 and 2"):
-            shape(lambda x, i, u: ops.scatter([x], i, [u, u], ADD_F32, ScatterDimensionNumbers(**ROWS)),
-                  "f32[9,4]", "s32[6]", "f32[6,4]")  # fmt: skip
+            shape(
+                lambda x, i, u: ops.scatter([x], i, [u, u], ADD_F32, ScatterDimensionNumbers(**ROWS)),
+                "f32[9,4]",
+                "s32[6]",
+                "f32[6,4]",
+            )

@@ -17,12 +17,14 @@ from xlapy.ops.dimensions import PaddingConfig, PaddingDimension
 
 Build = Callable[..., XlaOp]
 
-V = f32([
-    [[10, 11, 12], [15, 16, 17]],
-    [[20, 21, 22], [25, 26, 27]],
-    [[30, 31, 32], [35, 36, 37]],
-    [[40, 41, 42], [45, 46, 47]],
-])  # fmt: skip
+V = f32(
+    [
+        [[10, 11, 12], [15, 16, 17]],
+        [[20, 21, 22], [25, 26, 27]],
+        [[30, 31, 32], [35, 36, 37]],
+        [[40, 41, 42], [45, 46, 47]],
+    ]
+)
 """The array of 24 elements of Collapse and Reshape."""
 
 B = f32([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
@@ -92,12 +94,18 @@ class TestBroadcast:
         check(lambda x: ops.broadcast_in_dim(x, [2, 3], [1]), (f32([1, 2, 3]),), f32([[1, 2, 3], [1, 2, 3]]))
 
     def test_in_dim_expands_dimensions_of_size_1(self) -> None:
-        check(lambda x: ops.broadcast_in_dim(x, [2, 3, 2], [0, 2]), (f32([[1, 2]]),),
-              np.broadcast_to(f32([1, 2]), (2, 3, 2)).copy())  # fmt: skip
+        check(
+            lambda x: ops.broadcast_in_dim(x, [2, 3, 2], [0, 2]),
+            (f32([[1, 2]]),),
+            np.broadcast_to(f32([1, 2]), (2, 3, 2)).copy(),
+        )
 
     def test_in_dim_refusals(self) -> None:
-        refused(lambda x: ops.broadcast_in_dim(x, [2, 3], [0]), "f32[3]",
-                message="dimension 0 has size 3 and result dimension 0 2; they must be equal")  # fmt: skip
+        refused(
+            lambda x: ops.broadcast_in_dim(x, [2, 3], [0]),
+            "f32[3]",
+            message="dimension 0 has size 3 and result dimension 0 2; they must be equal",
+        )
         refused(lambda x: ops.broadcast_in_dim(x, [2, 3], [1, 0]), "f32[3,2]", message="strictly increasing")
         refused(lambda x: ops.broadcast_in_dim(x, [2, 3], [0, 1]), "f32[3]", message="one entry .* a dimension of the")
 
@@ -131,8 +139,11 @@ class TestCollapse:
 
     @pytest.mark.parametrize("dimensions", [[1, 0], [0, 2]])
     def test_consecutive_and_ascending_only(self, dimensions: Sequence[int]) -> None:
-        refused(lambda v: ops.collapse(v, dimensions), "f32[4,2,3]",
-                message=r"collapse takes consecutive ascending dimensions, given .* of f32\[4,2,3\]")  # fmt: skip
+        refused(
+            lambda v: ops.collapse(v, dimensions),
+            "f32[4,2,3]",
+            message=r"collapse takes consecutive ascending dimensions, given .* of f32\[4,2,3\]",
+        )
 
 
 class TestReshape:
@@ -225,12 +236,15 @@ class TestSlice:
     def test_start_may_be_the_limit(self) -> None:
         assert shape(lambda a: ops.slice(a, [1], [1]), "f32[3]") == "f32[0]"
 
-    @pytest.mark.parametrize(("start", "limit", "stride", "message"), [
-        (2, 1, 1, r"slice of f32\[3\], dimension 0: start 2 is beyond the limit 1"),
-        (-1, 1, 1, "start -1 is negative"),
-        (1, 4, 1, "limit 4 is beyond the size 3"),
-        (0, 3, 0, "stride must be at least 1, given 0"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("start", "limit", "stride", "message"),
+        [
+            (2, 1, 1, r"slice of f32\[3\], dimension 0: start 2 is beyond the limit 1"),
+            (-1, 1, 1, "start -1 is negative"),
+            (1, 4, 1, "limit 4 is beyond the size 3"),
+            (0, 3, 0, "stride must be at least 1, given 0"),
+        ],
+    )
     def test_refusals(self, start: int, limit: int, stride: int, message: str) -> None:
         refused(lambda a: ops.slice(a, [start], [limit], [stride]), "f32[3]", message=message)
 
@@ -244,11 +258,14 @@ class TestPad:
 
     x = s32([[1, 2, 3], [4, 5, 6]])
 
-    @pytest.mark.parametrize(("config", "expected"), [
-        (((0, 0, 1), (0, 0, 1)), [[1, 0, 2, 0, 3], [0, 0, 0, 0, 0], [4, 0, 5, 0, 6]]),
-        (((0, 1, 0), (1, 2, 0)), [[0, 1, 2, 3, 0, 0], [0, 4, 5, 6, 0, 0], [0] * 6]),
-        (((0, 1, 1), (1, 2, 1)), [[0, 1, 0, 2, 0, 3, 0, 0], [0] * 8, [0, 4, 0, 5, 0, 6, 0, 0], [0] * 8]),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("config", "expected"),
+        [
+            (((0, 0, 1), (0, 0, 1)), [[1, 0, 2, 0, 3], [0, 0, 0, 0, 0], [4, 0, 5, 0, 6]]),
+            (((0, 1, 0), (1, 2, 0)), [[0, 1, 2, 3, 0, 0], [0, 4, 5, 6, 0, 0], [0] * 6]),
+            (((0, 1, 1), (1, 2, 1)), [[0, 1, 0, 2, 0, 3, 0, 0], [0] * 8, [0, 4, 0, 5, 0, 6, 0, 0], [0] * 8]),
+        ],
+    )
     def test_figure(self, config: Any, expected: Any) -> None:
         check(padded(*config), (self.x,), s32(expected))
 

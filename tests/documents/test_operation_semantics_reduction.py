@@ -106,12 +106,15 @@ class TestReduce:
     def test_no_elements_give_the_initial_value(self) -> None:
         check(lambda x: ops.reduce(x, 7, ADD, [0]), (np.zeros((0, 2), np.float32),), f32([7, 7]))
 
-    @pytest.mark.parametrize(("shapes", "dimensions", "message"), [
-        (("f32[2,3]", "f32[]"), [2], r"reduce: dimension 2 is out of bounds for f32\[2,3\]"),
-        (("f32[2,3]", "f32[]"), [1, 1], r"reduce: dimensions \[1, 1\] repeat a dimension"),
-        (("f32[2,3]", "f32[1]"), [1], r"reducer's result 0 is f32\[\], initial value 0 is f32\[1\]"),
-        (("s32[2,3]", "s32[]"), [1], r"reducer's result 0 is f32\[\], initial value 0 is s32\[\]"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("shapes", "dimensions", "message"),
+        [
+            (("f32[2,3]", "f32[]"), [2], r"reduce: dimension 2 is out of bounds for f32\[2,3\]"),
+            (("f32[2,3]", "f32[]"), [1, 1], r"reduce: dimensions \[1, 1\] repeat a dimension"),
+            (("f32[2,3]", "f32[1]"), [1], r"reducer's result 0 is f32\[\], initial value 0 is f32\[1\]"),
+            (("s32[2,3]", "s32[]"), [1], r"reducer's result 0 is f32\[\], initial value 0 is s32\[\]"),
+        ],
+    )
     def test_refusals(self, shapes: tuple[str, str], dimensions: list[int], message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(lambda x, init: ops.reduce(x, init, ADD, dimensions), *shapes)
@@ -130,24 +133,31 @@ class TestVariadicReduce:
     values, indices = f32([3, 9, 4, 9, 1]), np.arange(5, dtype=np.int32)
 
     def test_maximum_and_its_index(self) -> None:
-        check(lambda v, k: ops.reduce([v, k], [-np.inf, -1], ARGMAX, [0]), (self.values, self.indices),
-              (f32(9), s32(3)))  # fmt: skip
+        check(
+            lambda v, k: ops.reduce([v, k], [-np.inf, -1], ARGMAX, [0]), (self.values, self.indices), (f32(9), s32(3))
+        )
 
     def test_is_the_recursion(self) -> None:
         def step(state: tuple[float, int], element: tuple[float, int]) -> tuple[float, int]:
             return element if element[0] >= state[0] else state
 
         value, index = reduce(step, zip(self.values, self.indices, strict=True), (-np.inf, -1))
-        check(lambda v, k: ops.reduce([v, k], [-np.inf, -1], ARGMAX, [0]), (self.values, self.indices),
-              (f32(value), s32(index)))  # fmt: skip
+        check(
+            lambda v, k: ops.reduce([v, k], [-np.inf, -1], ARGMAX, [0]),
+            (self.values, self.indices),
+            (f32(value), s32(index)),
+        )
 
     def test_accumulators_come_first(self) -> None:
         def last(a: XlaOp, i: XlaOp, b: XlaOp, j: XlaOp) -> XlaOp:
             return ops.tuple(a.builder, [a + b, ops.max(i, j)])
 
         f = function(last, "f32[]", "s32[]", "f32[]", "s32[]")
-        check(lambda v, k: ops.reduce([v, k], [0, 0], f, [1]),
-              (f32([[1, 2], [3, 4]]), s32([[5, 9], [8, 7]])), (f32([3, 7]), s32([9, 8])))  # fmt: skip
+        check(
+            lambda v, k: ops.reduce([v, k], [0, 0], f, [1]),
+            (f32([[1, 2], [3, 4]]), s32([[5, 9], [8, 7]])),
+            (f32([3, 7]), s32([9, 8])),
+        )
 
     def test_dimensions_are_equal(self) -> None:
         with pytest.raises(ShapeError, match=r"operand 1 is s32\[6\], operand 0 is f32\[5\]; dimensions must be equal"):
@@ -195,15 +205,17 @@ class TestReduceWindow:
 
     def test_dilation(self) -> None:
         """ReduceWindow - Example 2: the top windows see padding and holes only."""
-        build = windows(
-            ADD_S32, 0, [2, 1], [4, 1], [(2, 1), (0, 0)], base_dilations=[2, 1], window_dilations=[3, 1]
-        )  # fmt: skip
+        build = windows(ADD_S32, 0, [2, 1], [4, 1], [(2, 1), (0, 0)], base_dilations=[2, 1], window_dilations=[3, 1])
         check(build, (s32([[1, 2], [3, 4], [5, 6]]),), s32([[0, 0], [3, 4]]))
 
     def test_dilation_in_the_form_with_general_padding(self) -> None:
-        check(lambda x: ops.reduce_window_with_general_padding(
-            x, 0, ADD_S32, [2, 1], [4, 1], [2, 1], [3, 1], [(2, 1), (0, 0)]
-        ), (s32([[1, 2], [3, 4], [5, 6]]),), s32([[0, 0], [3, 4]]))  # fmt: skip
+        check(
+            lambda x: ops.reduce_window_with_general_padding(
+                x, 0, ADD_S32, [2, 1], [4, 1], [2, 1], [3, 1], [(2, 1), (0, 0)]
+            ),
+            (s32([[1, 2], [3, 4], [5, 6]]),),
+            s32([[0, 0], [3, 4]]),
+        )
 
     def test_init_enters_once_and_holes_add_nothing(self) -> None:
         build = windows(ADD, 1, [2], [1], [(0, 0)], base_dilations=[2])
@@ -214,14 +226,20 @@ class TestReduceWindow:
 
     def test_several_operands(self) -> None:
         values, indices = f32([3, 9, 4, 9, 1]), np.arange(5, dtype=np.int32)
-        check(lambda v, k: ops.reduce_window([v, k], [-np.inf, -1], ARGMAX, [2], [1], "VALID"), (values, indices),
-              (f32([9, 9, 9, 9]), s32([1, 1, 3, 3])))  # fmt: skip
+        check(
+            lambda v, k: ops.reduce_window([v, k], [-np.inf, -1], ARGMAX, [2], [1], "VALID"),
+            (values, indices),
+            (f32([9, 9, 9, 9]), s32([1, 1, 3, 3])),
+        )
 
-    @pytest.mark.parametrize(("sizes", "strides", "message"), [
-        ([2], [1, 1], "padding SAME takes one input size, window size and stride a dimension"),
-        ([0, 1], [1, 1], "window dimension 0 has a non-positive size: 0"),
-        ([2, 1], [1, 0], "window dimension 1 has a non-positive stride: 0"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("sizes", "strides", "message"),
+        [
+            ([2], [1, 1], "padding SAME takes one input size, window size and stride a dimension"),
+            ([0, 1], [1, 1], "window dimension 0 has a non-positive size: 0"),
+            ([2, 1], [1, 0], "window dimension 1 has a non-positive stride: 0"),
+        ],
+    )
     def test_refusals(self, sizes: list[int], strides: list[int], message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(windows(ADD, 0, sizes, strides, "SAME"), "f32[4,6]")
@@ -292,32 +310,47 @@ class TestScan:
         y0, c0 = 10 * a + i, i + a
         y1, c1 = 10 * b + c0, c0 + b
         y2, c2 = 10 * c + c1, c1 + c
-        check(lambda x, init: ops.scan([x], [init], RUNNING, scan_dimension=0, is_reverse=False),
-              (f32([a, b, c]), f32(i)), (f32([y0, y1, y2]), f32(c2)))  # fmt: skip
+        check(
+            lambda x, init: ops.scan([x], [init], RUNNING, scan_dimension=0, is_reverse=False),
+            (f32([a, b, c]), f32(i)),
+            (f32([y0, y1, y2]), f32(c2)),
+        )
 
     def test_reverse(self) -> None:
-        check(lambda x, init: ops.scan([x], [init], RUNNING, scan_dimension=0, is_reverse=True),
-              (f32([1, 2, 4]), f32(100)), (f32([116, 124, 140]), f32(107)))  # fmt: skip
+        check(
+            lambda x, init: ops.scan([x], [init], RUNNING, scan_dimension=0, is_reverse=True),
+            (f32([1, 2, 4]), f32(100)),
+            (f32([116, 124, 140]), f32(107)),
+        )
 
     def test_elements_and_outputs_lack_the_scan_dimension(self) -> None:
         f = function(running, "f32[2]", "f32[2]")
         x = f32([[1, 2, 4], [10, 20, 40]])
-        check(lambda x, init: ops.scan([x], [init], f, scan_dimension=1), (x, f32([0, 0])),
-              (f32([[10, 21, 43], [100, 210, 430]]), f32([7, 70])))  # fmt: skip
+        check(
+            lambda x, init: ops.scan([x], [init], f, scan_dimension=1),
+            (x, f32([0, 0])),
+            (f32([[10, 21, 43], [100, 210, 430]]), f32([7, 70])),
+        )
 
     def test_m_inputs_n_outputs_k_carries(self) -> None:
         def step(x: XlaOp, y: XlaOp, carry: XlaOp) -> XlaOp:
             return ops.tuple(x.builder, [x + y, x * y, ops.gt(x, y), carry + x * y])
 
         f = function(step, "f32[]", "f32[]", "f32[]")
-        check(lambda x, y, init: ops.scan([x, y], [init], f, scan_dimension=0), (f32([1, 5]), f32([3, 4]), f32(0)),
-              (f32([4, 9]), f32([3, 20]), pred([False, True]), f32(23)))  # fmt: skip
+        check(
+            lambda x, y, init: ops.scan([x, y], [init], f, scan_dimension=0),
+            (f32([1, 5]), f32([3, 4]), f32(0)),
+            (f32([4, 9]), f32([3, 20]), pred([False, True]), f32(23)),
+        )
 
     @pytest.mark.parametrize("is_associative", [None, True, False])
     def test_is_associative_is_a_promise(self, is_associative: bool | None) -> None:
         f = function(lambda x, c: ops.tuple(x.builder, [x + c, x + c]), "f32[]", "f32[]")
-        check(lambda x: ops.scan([x], [0.0], f, 0, is_associative=is_associative), (f32([1, 2, 3]),),
-              (f32([1, 3, 6]), f32(6)))  # fmt: skip
+        check(
+            lambda x: ops.scan([x], [0.0], f, 0, is_associative=is_associative),
+            (f32([1, 2, 3]),),
+            (f32([1, 3, 6]), f32(6)),
+        )
 
     def test_scan_dimension_sizes_agree(self) -> None:
         f = function(lambda x, y, c: ops.tuple(x.builder, [x + y, c]), "f32[]", "f32[]", "f32[]")

@@ -116,11 +116,19 @@ def test_arguments(name: str, arguments: list[str]) -> None:
             assert parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD or parameter.name not in arguments
 
 
-@pytest.mark.parametrize(("numbers", "fields"), [
-    (DotDimensionNumbers,
-     "lhs_contracting_dimensions rhs_contracting_dimensions lhs_batch_dimensions rhs_batch_dimensions"),
-    (GatherDimensionNumbers, "offset_dims collapsed_slice_dims start_index_map index_vector_dim"),
-    (ScatterDimensionNumbers, "update_window_dims inserted_window_dims scatter_dims_to_operand_dims index_vector_dim"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("numbers", "fields"),
+    [
+        (
+            DotDimensionNumbers,
+            "lhs_contracting_dimensions rhs_contracting_dimensions lhs_batch_dimensions rhs_batch_dimensions",
+        ),
+        (GatherDimensionNumbers, "offset_dims collapsed_slice_dims start_index_map index_vector_dim"),
+        (
+            ScatterDimensionNumbers,
+            "update_window_dims inserted_window_dims scatter_dims_to_operand_dims index_vector_dim",
+        ),
+    ],
+)
 def test_fields_of_dimension_numbers(numbers: type, fields: str) -> None:
     assert set(fields.split()) <= set(inspect.signature(numbers).parameters)

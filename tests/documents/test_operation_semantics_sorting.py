@@ -78,13 +78,19 @@ class TestSort:
             for j in range(i + 1, len(values)):
                 assert result[i] > result[j] or not (result[i] > result[j] or result[j] > result[i])
 
-    @pytest.mark.parametrize(("build", "shapes", "message"), [
-        (is_sorted(function(lambda a, b, c, d: ops.lt(a, b), *["f32[]"] * 4)), ("f32[3]", "f32[4]"),
-         r"operand 1 is f32\[4\], operand 0 is f32\[3\]; sizes must be equal"),
-        (is_sorted(dimension=1), ("f32[3]",), r"dimension 1 is out of bounds for f32\[3\] of rank 1"),
-        (is_sorted(), ("s32[3]",), r"parameter 0 of the comparator is f32\[\], operand 0 is s32\[3\]"),
-        (is_sorted(function(ops.add, "f32[]", "f32[]")), ("f32[3]",), r"must return pred\[\], it is .* -> f32\[\]"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("build", "shapes", "message"),
+        [
+            (
+                is_sorted(function(lambda a, b, c, d: ops.lt(a, b), *["f32[]"] * 4)),
+                ("f32[3]", "f32[4]"),
+                r"operand 1 is f32\[4\], operand 0 is f32\[3\]; sizes must be equal",
+            ),
+            (is_sorted(dimension=1), ("f32[3]",), r"dimension 1 is out of bounds for f32\[3\] of rank 1"),
+            (is_sorted(), ("s32[3]",), r"parameter 0 of the comparator is f32\[\], operand 0 is s32\[3\]"),
+            (is_sorted(function(ops.add, "f32[]", "f32[]")), ("f32[3]",), r"must return pred\[\], it is .* -> f32\[\]"),
+        ],
+    )
     def test_refusals(self, build: Build, shapes: tuple[str, ...], message: str) -> None:
         with pytest.raises(ShapeError, match=f"sort.*{message}"):
             shape(build, *shapes)
@@ -119,11 +125,14 @@ class TestTopK:
     def test_all_elements(self) -> None:
         check(lambda x: ops.top_k(x, 3), (f32([1, 3, 2]),), (f32([3, 2, 1]), s32([1, 2, 0])))
 
-    @pytest.mark.parametrize(("operand", "k", "message"), [
-        ("f32[]", 1, r"takes an array of rank 1 or more, given f32\[\]"),
-        ("f32[2,3]", 4, r"k 4 is not between 0 and 3, the size of the last of f32\[2,3\]"),
-        ("f32[3]", -1, "k -1 is not between 0 and 3"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("operand", "k", "message"),
+        [
+            ("f32[]", 1, r"takes an array of rank 1 or more, given f32\[\]"),
+            ("f32[2,3]", 4, r"k 4 is not between 0 and 3, the size of the last of f32\[2,3\]"),
+            ("f32[3]", -1, "k -1 is not between 0 and 3"),
+        ],
+    )
     def test_refusals(self, operand: str, k: int, message: str) -> None:
         with pytest.raises(ShapeError, match=f"topk.*{message}"):
             shape(lambda x: ops.top_k(x, k), operand)

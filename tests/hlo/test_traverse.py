@@ -65,8 +65,10 @@ def test_a_true_post_order_where_xla_prints_another() -> None:
 
 
 def test_ancestors_follow_operands_and_control_edges() -> None:
-    module = parse_hlo("HloModule m\nENTRY e { a = f32[] parameter(0)\n b = f32[] negate(a)\n c = f32[] negate(a)\n"
-                       " d = f32[] negate(a)\n ROOT r = f32[] negate(c), control-predecessors={b} }")  # fmt: skip
+    module = parse_hlo(
+        "HloModule m\nENTRY e { a = f32[] parameter(0)\n b = f32[] negate(a)\n c = f32[] negate(a)\n"
+        " d = f32[] negate(a)\n ROOT r = f32[] negate(c), control-predecessors={b} }"
+    )
     found = ancestors([module.entry_computation.find("r")])
     assert {i.name for i in found} == {"a", "b", "c", "r"}
 
@@ -82,10 +84,12 @@ def test_cycles_are_found() -> None:
 
 
 def test_call_cycles_are_found() -> None:
-    module = parse_hlo("HloModule m\nf { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=g }\n"
-                       "g { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=f }\n"
-                       "ENTRY e { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=f }",
-                       verify=False)  # fmt: skip
+    module = parse_hlo(
+        "HloModule m\nf { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=g }\n"
+        "g { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=f }\n"
+        "ENTRY e { p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=f }",
+        verify=False,
+    )
     assert {c.name for c in find_call_cycle(module)} == {"f", "g"}
     assert set(print_order(module)) == set(module.computations)
     assert print_module(module).count("to_apply") == 3
@@ -96,8 +100,9 @@ def test_depth_needs_no_recursion() -> None:
     module = parse_hlo("HloModule m\nENTRY e {\n  a0 = f32[] parameter(0)\n" + "\n".join(lines) + "\n}")
     assert len(post_order(module.entry_computation)) == 20_000
     calls = ["call0 { p = f32[] parameter(0) }"]
-    calls += [f"call{i} {{ p = f32[] parameter(0)\n "
-              f"ROOT q = f32[] call(p), to_apply=call{i - 1} }}" for i in range(1, 3000)]  # fmt: skip
+    calls += [
+        f"call{i} {{ p = f32[] parameter(0)\n ROOT q = f32[] call(p), to_apply=call{i - 1} }}" for i in range(1, 3000)
+    ]
     deep = parse_hlo("HloModule m\n" + "\n".join(calls))
     assert [c.name for c in computation_post_order(deep)] == [f"call{i}" for i in range(3000)]
     assert print_order(deep) == computation_post_order(deep)

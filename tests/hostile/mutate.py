@@ -9,10 +9,50 @@ import random
 import re
 from collections.abc import Callable, Sequence
 
-NUMBERS = ("0", "1", "-1", "2", "3", "7", "31", "32", "63", "64", "65", "1024", "2147483648", "9223372036854775807",
-           "9223372036854775808", "1" + "0" * 30, "1.5", "1e400", "nan", "-inf")  # fmt: skip
-TYPES = ("pred", "s1", "s4", "s8", "s32", "s64", "u2", "u8", "u32", "u64", "f8e4m3fn", "f8e8m0fnu", "f16", "bf16", "f32",
-         "f64", "c64", "c128", "token", "opaque")  # fmt: skip
+NUMBERS = (
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "7",
+    "31",
+    "32",
+    "63",
+    "64",
+    "65",
+    "1024",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1" + "0" * 30,
+    "1.5",
+    "1e400",
+    "nan",
+    "-inf",
+)
+TYPES = (
+    "pred",
+    "s1",
+    "s4",
+    "s8",
+    "s32",
+    "s64",
+    "u2",
+    "u8",
+    "u32",
+    "u64",
+    "f8e4m3fn",
+    "f8e8m0fnu",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+    "token",
+    "opaque",
+)
 STRAY = "{}()[],=%#\"'/*<>-?:_\\ \n\0\u00e9.xT@"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 _TYPE = re.compile(rf"\b(?:{'|'.join(TYPES)})(?=\[)")
@@ -37,8 +77,13 @@ class Mutator:
         self.opcodes = opcodes
         self.random = random.Random(seed)
         self.deep: list[Mutation] = [
-            self._number, self._type, self._name, self._opcode, self._attribute, self._sizes,
-        ]  # fmt: skip
+            self._number,
+            self._type,
+            self._name,
+            self._opcode,
+            self._attribute,
+            self._sizes,
+        ]
         self.mutations: list[Mutation] = [self._characters, self._stray, self._lines, self._splice, *self.deep]
 
     def next(self) -> str:
@@ -105,7 +150,9 @@ class Mutator:
     def _attribute(self, text: str, rng: random.Random) -> str:
         """Drops an attribute, or puts one of another text in its place or behind it."""
         others = _ATTRIBUTE.findall(rng.choice(self.corpus)) or [""]
-        return _replace(_ATTRIBUTE, text, lambda old: rng.choice(("", rng.choice(others), old + rng.choice(others))), rng)
+        return _replace(
+            _ATTRIBUTE, text, lambda old: rng.choice(("", rng.choice(others), old + rng.choice(others))), rng
+        )
 
     def _sizes(self, text: str, rng: random.Random) -> str:
         """Sizes of one shape by those of another: in one place, or everywhere."""
@@ -113,11 +160,13 @@ class Mutator:
         if not found:
             return text
         old, new = rng.choice(found), rng.choice([*found, "", "0", "1,1", "2,3,4", "<=4"])
-        return text.replace(f"[{old}]", f"[{new}]") if rng.random() < 0.5 else _replace(_SIZES, text, lambda _: new, rng)
+        return (
+            text.replace(f"[{old}]", f"[{new}]") if rng.random() < 0.5 else _replace(_SIZES, text, lambda _: new, rng)
+        )
 
 
 def undeclared(text: str, inferred: Sequence[str]) -> str:
-    """The text without layouts and the shapes that follow from operands, so that a change of type or operation carries on."""
+    """The text without layouts and the shapes that follow from operands, so that changes carry on."""
     shorter = _DECLARED.sub(lambda match: "" if match[1] in inferred else match[0], text)
     return _LAYOUT.sub("", _ENTRY_LAYOUT.sub("", shorter))
 

@@ -44,9 +44,7 @@ class Case:
         return instruction_runner.Case(self.op, self.operands, str(self.result_shape), written)
 
 
-def evaluate(
-    op: OpDef, *operands: Any, attributes: Attributes = NO_ATTRIBUTES, shape: Shape | None = None
-) -> Array:
+def evaluate(op: OpDef, *operands: Any, attributes: Attributes = NO_ATTRIBUTES, shape: Shape | None = None) -> Array:
     """The interpreter's value of one operation."""
     arrays = [np.asarray(operand) for operand in operands]
     computation = instruction_runner.one_instruction(op, [Shape.of(array) for array in arrays], attributes, shape)

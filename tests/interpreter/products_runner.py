@@ -36,7 +36,12 @@ def assert_like_peer(cases: Sequence[Case]) -> None:
     magnitudes = evaluate_all([_absolute(case) for case in cases])
     for case, ours, theirs, magnitude in zip(cases, evaluate_all(cases), expected, magnitudes, strict=True):
         assert_close(
-            ours, theirs, rule="accumulation", terms=case.terms, magnitude=magnitude, flush_denormals=True,
+            ours,
+            theirs,
+            rule="accumulation",
+            terms=case.terms,
+            magnitude=magnitude,
+            flush_denormals=True,
             where=case.title,
         )
 

@@ -1,10 +1,22 @@
-"""Meaning of replica-id and partition-id."""
+"""Meaning of the collectives: the specification's examples, every form of groups, and XLA:CPU on four devices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pytest
 
+from tests.interpreter.replica_runner import REDUCERS, floats, lists, module, run_on_devices
+from tests.peer_devices import Case
+from tests.peer_devices import run_on_devices as run_on_peer
+from xlapy.base.errors import ExecutionError, ShapeError, UnsupportedError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
+from xlapy.ops.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants
+from xlapy.runtime import Client
+from xlapy.testing.comparison import assert_close
+from xlapy.testing.random_values import random_array
 from xlapy.text import parse_hlo
 
 IDENTIFIERS = """HloModule m, replica_count=4, num_partitions=3
@@ -20,3 +32,456 @@ def test_each_device_knows_its_numbers(replica: int, partition: int) -> None:
         (replica, "uint32", ()),
         (partition, "uint32", ()),
     ]
+
+
+def test_devices_are_numbered_replica_by_replica() -> None:
+    assert lists(run_on_devices(IDENTIFIERS)) == [(r, p) for r in range(4) for p in range(3)]
+
+
+# -- groups
+
+PAIRED = GroupList(((0, 1), (2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("groups", "mode", "replicas", "partitions", "expected"),
+    [
+        (ALL_REPLICAS, GroupMode.CROSS_REPLICA, 2, 3, [(0, 3), (1, 4), (2, 5), (0, 3), (1, 4), (2, 5)]),
+        (ALL_REPLICAS, GroupMode.CROSS_PARTITION, 2, 2, [(0, 1), (0, 1), (2, 3), (2, 3)]),
+        (ALL_REPLICAS, GroupMode.CROSS_REPLICA_AND_PARTITION, 2, 2, [(0, 1, 2, 3)] * 4),
+        (GroupList(((1, 0),)), GroupMode.CROSS_REPLICA_AND_PARTITION, 2, 2, [(2, 3, 0, 1)] * 4),
+        (GroupList(((3, 0), (1, 2))), GroupMode.FLATTENED_ID, 2, 2, [(3, 0), (1, 2), (1, 2), (3, 0)]),
+        (PAIRED, GroupMode.CROSS_REPLICA, 4, 1, [(0, 1), (0, 1), (2, 3), (2, 3)]),
+        (IotaGroups.make(2, 2, (2, 2), (1, 0)), GroupMode.CROSS_REPLICA, 4, 1, [(0, 2), (1, 3), (0, 2), (1, 3)]),
+        (GroupList(((1,),)), GroupMode.CROSS_REPLICA, 2, 1, [(), (1,)]),
+    ],
+)  # fmt: skip
+def test_participants(groups: Any, mode: GroupMode, replicas: int, partitions: int, expected: list[Any]) -> None:
+    devices = range(replicas * partitions)
+    assert [participants(groups, mode, replicas, partitions, device) for device in devices] == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        (GroupMode.CROSS_REPLICA, r"replica_groups \{\{0,1\},\{2,3\}\} name id 3, there are 2 replicas"),
+        (GroupMode.CROSS_PARTITION, "name id 3, there are 1 partitions"),
+        (GroupMode.FLATTENED_ID, "name id 3, there are 2 devices"),
+    ],
+)
+def test_participants_beyond_the_devices_are_refused(mode: GroupMode, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        participants(PAIRED, mode, 2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ("{}", [10.0, 10.0, 10.0, 10.0]),
+        ("{{0,2},{1,3}}", [4.0, 6.0, 4.0, 6.0]),
+        ("[2,2]<=[4]", [3.0, 3.0, 7.0, 7.0]),
+        ("[2,2]<=[2,2]T(1,0)", [4.0, 6.0, 4.0, 6.0]),
+        ("mesh['a'=2,'b'=2] {'b'}", [3.0, 3.0, 7.0, 7.0]),
+        ("mesh['a'=2,'b'=2], device_ids=(3,2,1,0) {'a'}", [4.0, 6.0, 4.0, 6.0]),
+        ("mesh['a'=4] {'a':(1)2}", [4.0, 6.0, 4.0, 6.0]),
+        ("{{0},{1,2,3}}", [1.0, 9.0, 9.0, 9.0]),
+    ],
+)
+def test_all_reduce_in_every_form_of_groups(groups: str, expected: list[float]) -> None:
+    text = module(f"p = f32[] parameter(0) ROOT r = f32[] all-reduce(p), replica_groups={groups}, to_apply=add", 4)
+    assert lists(run_on_devices(text, [floats(d + 1) for d in range(4)])) == expected
+
+
+# -- one operation after the other
+
+
+def test_all_reduce_applies_any_reducer_in_the_order_of_the_group() -> None:
+    text = module(
+        "p = f32[2] parameter(0) ROOT r = f32[2] all-reduce(p), replica_groups={{2,0,1}}, to_apply=subtract", 3
+    )
+    results = run_on_devices(text, [floats([1, 10]), floats([2, 20]), floats([4, 5])])
+    assert lists(results) == [[1.0, -25.0]] * 3
+
+
+def test_all_reduce_of_several_operands() -> None:
+    text = module(
+        """p = f32[2] parameter(0) q = f32[] parameter(1)
+        ROOT r = (f32[2], f32[]) all-reduce(p, q), replica_groups={}, to_apply=add""",
+        2,
+    )
+    assert lists(run_on_devices(text, [floats([1, 2], 3), floats([10, 20], 30)])) == [([11.0, 22.0], 33.0)] * 2
+
+
+ARGUMENT_OF_MAXIMUM = """
+larger { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+  m = pred[] compare(a, b), direction=GE
+  x = f32[] select(m, a, b) k = s32[] select(m, i, j) ROOT r = (f32[], s32[]) tuple(x, k) }
+"""
+
+
+def test_all_reduce_with_a_reducer_of_all_operands_at_once() -> None:
+    text = module(
+        """p = f32[3] parameter(0) i = s32[3] parameter(1)
+        ROOT r = (f32[3], s32[3]) all-reduce(p, i), replica_groups={}, to_apply=larger""",
+        2,
+        computations=ARGUMENT_OF_MAXIMUM,
+    )
+    arguments = [[np.array(v, np.float32), np.full(3, d, np.int32)] for d, v in enumerate([[1, 5, 3], [2, 4, 3]])]
+    assert lists(run_on_devices(text, arguments)) == [([2.0, 5.0, 3.0], [1, 0, 0])] * 2
+    uneven = text.replace("s32[3] parameter(1)", "s32[1] parameter(1)").replace("s32[3]) all", "s32[1]) all")
+    with pytest.raises(ExecutionError, match=r"\(all-reduce\): .* takes equal sizes, given \[3\], \[1\]"):
+        run_on_devices(uneven, [[p, i[:1]] for p, i in arguments])
+
+
+def test_all_gather_joins_in_the_order_of_the_group() -> None:
+    text = module(
+        "p = f32[2,1] parameter(0) ROOT r = f32[2,3] all-gather(p), replica_groups={{2,0,1}}, dimensions={1}", 3
+    )
+    assert lists(run_on_devices(text, [floats([[d], [d + 10]]) for d in range(3)])) == [[[2, 0, 1], [12, 10, 11]]] * 3
+
+
+def test_all_gather_of_several_operands_and_in_two_halves() -> None:
+    text = module(
+        """p = f32[1] parameter(0) q = s32[2] parameter(1)
+        s = ((f32[1], s32[2]), (f32[2], s32[4])) all-gather-start(p, q), replica_groups={}, dimensions={0}
+        d = (f32[2], s32[4]) all-gather-done(s)
+        ROOT t = (((f32[1], s32[2]), (f32[2], s32[4])), (f32[2], s32[4])) tuple(s, d)""",
+        2,
+    )
+    arguments = [[np.array([d], np.float32), np.array([d, 5], np.int32)] for d in range(2)]
+    gathered = ([0.0, 1.0], [0, 5, 1, 5])
+    assert lists(run_on_devices(text, arguments)) == [((([d], [d, 5]), gathered), gathered) for d in range(2)]
+
+
+def test_all_reduce_and_collective_permute_in_two_halves() -> None:
+    text = module(
+        """p = f32[2] parameter(0)
+        s = f32[2] all-reduce-start(p), replica_groups={}, to_apply=add
+        d = f32[2] all-reduce-done(s)
+        c = (f32[2], f32[2], u32[], u32[]) collective-permute-start(p), source_target_pairs={{0,1}}
+        e = f32[2] collective-permute-done(c)
+        ROOT t = (f32[2], f32[2]) tuple(d, e)""",
+        2,
+    )
+    assert lists(run_on_devices(text, [floats([1, 2]), floats([3, 5])])) == [([4, 7], [0, 0]), ([4, 7], [1, 2])]
+
+
+def test_a_collective_in_a_generic_asynchronous_pair() -> None:
+    text = module(
+        """p = f32[4] parameter(0)
+        s = ((f32[4]), f32[2]) reduce-scatter-start(p), replica_groups={}, dimensions={0}, to_apply=add
+        u = ((f32[4]), f32[2]) reduce-scatter-update(s)
+        ROOT d = f32[2] reduce-scatter-done(u)""",
+        2,
+    )
+    results = run_on_devices(text, [floats([1, 2, 3, 4]), floats([10, 20, 30, 40])])
+    assert lists(results) == [[11, 22], [33, 44]]
+
+
+def test_reduce_scatter_gives_each_place_in_the_group_its_block() -> None:
+    text = module(
+        """p = f32[2,4] parameter(0) q = f32[1,2] parameter(1)
+        ROOT r = (f32[2,2], f32[1,1]) reduce-scatter(p, q), replica_groups={{1,0}}, dimensions={1}, to_apply=add""",
+        2,
+    )
+    arguments = [floats(np.arange(8).reshape(2, 4), [[1, 2]]), floats(np.full((2, 4), 10), [[30, 40]])]
+    assert lists(run_on_devices(text, arguments)) == [([[12, 13], [16, 17]], [[42]]), ([[10, 11], [14, 15]], [[31]])]
+
+
+def test_all_to_all_of_blocks() -> None:
+    text = module(
+        "p = f32[4,2] parameter(0) ROOT r = f32[4,2] all-to-all(p), replica_groups={{1,0}}, dimensions={0}", 2
+    )
+    arguments = [floats(np.arange(8).reshape(4, 2) + 10 * d) for d in range(2)]
+    # block 0 goes to the first member, device 1; what comes from device 1 stands first
+    assert lists(run_on_devices(text, arguments)) == [
+        [[14, 15], [16, 17], [4, 5], [6, 7]],
+        [[10, 11], [12, 13], [0, 1], [2, 3]],
+    ]
+
+
+def test_all_to_all_of_operands() -> None:
+    text = module(
+        """p = f32[] parameter(0) q = f32[] parameter(1)
+        ROOT r = (f32[], f32[]) all-to-all(p, q), replica_groups={{1,0}}""",
+        2,
+    )
+    assert lists(run_on_devices(text, [floats(1, 2), floats(10, 20)])) == [(20, 2), (10, 1)]
+
+
+RAGGED = """x = f32[3] parameter(0) y = f32[4] parameter(1) a = s32[2] parameter(2) b = s32[2] parameter(3)
+  c = s32[2] parameter(4) d = s32[2] parameter(5)
+  ROOT r = f32[4] ragged-all-to-all(x, y, a, b, c, d), replica_groups={}"""
+
+
+def ragged(values: Sequence[float], *numbers: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """The arguments of a device: input, then input_offsets, send_sizes, output_offsets, recv_sizes."""
+    return [*floats(values, [0] * 4), *(np.array(n, np.int32) for n in numbers)]
+
+
+def test_ragged_all_to_all_example_of_the_specification() -> None:
+    arguments = [ragged([1, 2, 2], [0, 1], [1, 2], [0, 0], [1, 1]), ragged([3, 4, 0], [0, 1], [1, 1], [1, 2], [2, 1])]
+    assert lists(run_on_devices(module(RAGGED, 2), arguments)) == [[1, 3, 0, 0], [2, 2, 4, 0]]
+
+
+def test_ragged_all_to_all_of_several_updates_keeps_the_rest_of_the_output() -> None:
+    text = module(RAGGED.replace("s32[2]", "s32[2,2]"), 2)
+    first = ragged([1, 2, 3], [[0, 0], [1, 2]], [[0, 0], [1, 1]], [[0, 0], [3, 0]], [[0, 0], [1, 0]])
+    second = ragged([7, 8, 9], [[2, 0], [0, 0]], [[1, 0], [0, 0]], [[1, 0], [0, 0]], [[1, 1], [0, 0]])
+    for arguments in (first, second):
+        arguments[1][:] = [-1, -2, -3, -4]
+    assert lists(run_on_devices(text, [first, second])) == [[-1, 9, -3, -4], [3, -2, -3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((2, [0, 2]), "2 rows from row 2 on are not within the 3 rows of input"),
+        ((2, [0, -1]), "2 rows from row -1 on are not within the 3 rows of input"),
+        ((4, [0, 3]), "2 rows from row 3 on are not within the 4 rows of output"),
+        ((3, [1, 1]), r"recv_sizes expect 2 rows of member 0 of the group, it sends 1 \(send_sizes\)"),
+    ],
+)
+def test_ragged_all_to_all_refuses_rows_that_do_not_exist(change: tuple[int, list[int]], message: str) -> None:
+    arguments = [ragged([1, 2, 2], [0, 1], [1, 2], [0, 0], [1, 1]), ragged([3, 4, 0], [0, 1], [1, 1], [1, 2], [2, 1])]
+    arguments[0][change[0]] = np.array(change[1], np.int32)
+    with pytest.raises(ExecutionError, match=rf"device 1: r \(ragged-all-to-all\): {message}"):
+        run_on_devices(module(RAGGED, 2), arguments)
+
+
+def test_collective_permute() -> None:
+    text = module(
+        """p = f32[2] parameter(0) q = s32[] parameter(1)
+        ROOT r = (f32[2], s32[]) collective-permute(p, q), source_target_pairs={{0,1},{2,0}}""",
+        3,
+    )
+    arguments = [[np.array([d, d + 0.5], np.float32), np.array(d + 10, np.int32)] for d in range(3)]
+    assert lists(run_on_devices(text, arguments)) == [([2, 2.5], 12), ([0, 0.5], 10), ([0, 0], 0)]
+
+
+def test_collective_permute_of_slices_is_refused() -> None:
+    text = module(
+        """p = f32[2,4] parameter(0) q = f32[6,4] parameter(1) i = s32[] constant(0) at = (s32[], s32[]) tuple(i, i)
+        ROOT r = f32[6,4] collective-permute(p, q, at, at), source_target_pairs={{0,1}}, slice_sizes={{1,4}}""",
+        2,
+    )
+    with pytest.raises(UnsupportedError, match=r"r \(collective-permute\): slices of buffers \(slice_sizes\)"):
+        Client("interpreter", devices=2).compile(text)
+    with pytest.raises(UnsupportedError, match="slices of buffers"):
+        arrays = floats(np.zeros((2, 4)), np.zeros((6, 4)))
+        evaluate_computation(Context(), parse_hlo(text).entry_computation, arrays)
+
+
+def test_collective_broadcast() -> None:
+    text = module("p = f32[2] parameter(0) ROOT r = f32[2] collective-broadcast(p), replica_groups={{2,1}}", 4)
+    assert lists(run_on_devices(text, [floats([d, -d]) for d in range(4)])) == [[0, 0], [2, -2], [2, -2], [0, 0]]
+
+
+ROOTED = """p = f32[] parameter(0) q = f32[2] parameter(1) root = s32[2] parameter(2)
+  ROOT r = (f32[], f32[2]) {}(p, q, root), replica_groups={{{{2,0,1}}}}, has_dynamic_root=true{}"""
+
+
+def rooted(*roots: Sequence[int]) -> list[list[np.ndarray[Any, Any]]]:
+    return [[*floats(d, [d, 10]), np.array(root, np.int32)] for d, root in enumerate(roots)]
+
+
+def test_collective_broadcast_from_dynamic_roots() -> None:
+    text = module(ROOTED.format("collective-broadcast", ""), 3)
+    assert lists(run_on_devices(text, rooted(*[[0, 2]] * 3))) == [(2.0, [1.0, 10.0])] * 3
+
+
+def test_collective_reduce() -> None:
+    entry = "p = f32[] parameter(0) ROOT r = f32[] collective-reduce(p), replica_groups={{2,0,1}}, to_apply=add"
+    assert lists(run_on_devices(module(entry, 3), [floats(d + 1) for d in range(3)])) == [0, 0, 6]
+    text = module(ROOTED.format("collective-reduce", ", to_apply=add"), 3)
+    assert lists(run_on_devices(text, rooted(*[[1, 2]] * 3))) == [(3, [0, 0]), (0, [3, 30]), (0, [0, 0])]
+
+
+@pytest.mark.parametrize(
+    ("roots", "message"),
+    [
+        ([[0, 0], [0, 0], [0, 1]], r"different roots: \[\(0, 1\), \(0, 0\), \(0, 0\)\]"),
+        ([[0, 3]] * 3, r"roots are places in a group of 3 members, given \[0, 3\]"),
+        ([[-1, 0]] * 3, r"given \[-1, 0\]"),
+    ],
+)
+def test_roots_must_be_members_on_which_all_agree(roots: list[list[int]], message: str) -> None:
+    with pytest.raises(ExecutionError, match=message):
+        run_on_devices(module(ROOTED.format("collective-broadcast", ""), 3), rooted(*roots))
+
+
+def test_a_device_alone_reduces_and_gathers_itself() -> None:
+    text = module(
+        """p = f32[2] parameter(0)
+        a = f32[2] all-reduce(p), replica_groups={}, to_apply=add
+        b = f32[2] all-gather(a), replica_groups={{0}}, dimensions={0}
+        c = f32[2] all-to-all(b), replica_groups={{0}}, dimensions={0}
+        ROOT d = f32[2] collective-permute(c), source_target_pairs={{0,0}}"""
+    )
+    assert evaluate_computation(Context(), parse_hlo(text).entry_computation, floats([1, 2])).tolist() == [1, 2]
+    assert lists(run_on_devices(text, [floats([1, 2])])) == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("entry", "replicas", "partitions", "message"),
+    [
+        (
+            "ROOT r = f32[4] all-reduce(p), replica_groups={{0,1},{2,3}}, to_apply=add", 2, 1,
+            r"r \(all-reduce\): replica_groups \{\{0,1\},\{2,3\}\} name id 3, there are 2 replicas",
+        ),
+        (
+            "ROOT r = f32[4] all-reduce(p), replica_groups={{0,1}}, to_apply=add", 3, 1,
+            r"replica_groups \{\{0,1\}\} leave out device 2 of 3 replicas and 1 partitions",
+        ),
+        (
+            "ROOT r = f32[12] all-gather(p), replica_groups={}, dimensions={0}", 2, 1,
+            r"dimension 0 of f32\[12\] is not as many times that of f32\[4\], the groups have 2 members",
+        ),
+        (
+            "ROOT r = f32[2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add", 4, 1,
+            r"dimension 0 of f32\[4\] is not as many times that of f32\[2\], the groups have 4 members",
+        ),
+        (
+            "ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}", 3, 1,
+            r"dimension 0 of f32\[4\] cannot be divided, the groups have 3 members",
+        ),
+        (
+            "ROOT r = (f32[4], f32[4]) all-to-all(p, p), replica_groups={}", 3, 1,
+            "2 operands are not one a member, the groups have 3 members",
+        ),
+        (
+            "z = s32[2] constant({0,0}) ROOT r = f32[4] ragged-all-to-all(p, p, z, z, z, z), replica_groups={}", 3, 1,
+            r"input_offsets s32\[2\] have no row for each member, the groups have 3 members",
+        ),
+        (
+            "ROOT r = f32[4] collective-permute(p), source_target_pairs={{0,2}}", 2, 4,
+            "source_target_pairs name id 2, there are 2 replicas",
+        ),
+        (
+            "ROOT r = f32[4] collective-permute(p), channel_id=1, source_target_pairs={{0,2}}", 4, 2,
+            "source_target_pairs name id 2, there are 2 partitions",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_number_of_devices_is_refused(
+    entry: str, replicas: int, partitions: int, message: str
+) -> None:
+    text = module(f"p = f32[4] parameter(0) {entry}", replicas, partitions)
+    with pytest.raises(VerificationError, match=message):
+        Client("interpreter", devices=8).compile(text)
+
+
+# -- against XLA:CPU: the same bits, sums apart
+
+_FORMS = {
+    "all-reduce of groups": (4, 1, "a = f32[4,8] all-reduce(p), replica_groups={{3,0},{1,2}}, to_apply=add"),
+    "all-reduce of all": (4, 1, "a = f32[4,8] all-reduce(p), replica_groups={}, to_apply=add"),
+    "all-reduce of iota": (4, 1, "a = f32[4,8] all-reduce(p), replica_groups=[2,2]<=[2,2]T(1,0), to_apply=add"),
+    "all-reduce within partitions": (2, 2, "a = f32[4,8] all-reduce(p), replica_groups={{0,1}}, to_apply=add MANUAL"),
+    "all-reduce of both": (
+        2, 2, "a = f32[4,8] all-reduce(p), channel_id=1, replica_groups={{0},{1}}, to_apply=add MANUAL",
+    ),
+    "all-reduce of devices": (
+        2, 2,
+        "a = f32[4,8] all-reduce(p), channel_id=1, replica_groups={{0,3},{1,2}}, use_global_device_ids=true, "
+        "to_apply=add MANUAL",
+    ),
+    "all-gather first": (4, 1, "a = f32[8,8] all-gather(p), replica_groups={{3,1},{0,2}}, dimensions={0}"),
+    "all-gather last": (4, 1, "a = f32[4,32] all-gather(p), replica_groups={{3,1,0,2}}, dimensions={1}"),
+    "all-gather of both": (
+        2, 2, "a = f32[16,8] all-gather(p), channel_id=1, replica_groups={{1,0}}, dimensions={0} MANUAL",
+    ),
+    "all-gather of devices": (
+        1, 4,
+        "a = f32[16,8] all-gather(p), channel_id=1, replica_groups={{3,1,0,2}}, dimensions={0}, "
+        "use_global_device_ids=true MANUAL",
+    ),
+    "reduce-scatter": (
+        4, 1, "a = f32[4,4] reduce-scatter(p), replica_groups={{3,1},{0,2}}, dimensions={1}, to_apply=add",
+    ),
+    "reduce-scatter of devices": (
+        2, 2,
+        "a = f32[1,8] reduce-scatter(p), channel_id=1, replica_groups={{2,1,3,0}}, dimensions={0}, "
+        "use_global_device_ids=true, to_apply=add MANUAL",
+    ),
+    "all-to-all": (4, 1, "a = f32[4,8] all-to-all(p), replica_groups={{3,1},{0,2}}, dimensions={1}"),
+    "all-to-all of partitions": (
+        1, 4, "a = f32[4,8] all-to-all(p), channel_id=1, replica_groups={{3,1,0,2}}, dimensions={0} MANUAL",
+    ),
+    "collective-permute": (4, 1, "a = f32[4,8] collective-permute(p), source_target_pairs={{0,3},{3,1},{2,2}}"),
+    "collective-permute of replicas": (
+        2, 2, "a = f32[4,8] collective-permute(p), source_target_pairs={{0,1}} MANUAL",
+    ),
+    "collective-permute of partitions": (
+        2, 2, "a = f32[4,8] collective-permute(p), channel_id=1, source_target_pairs={{0,1}} MANUAL",
+    ),
+}  # fmt: skip
+
+_TYPES = ("pred", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "bf16", "f16", "f32", "f64", "c64", "c128")
+
+
+def case_of_form(replicas: int, partitions: int, instruction: str) -> Case:
+    text = module(f"p = f32[4,8] parameter(0) MANUAL ROOT {instruction}", replicas, partitions)
+    rng = np.random.default_rng(7)
+    return Case(text, [[rng.standard_normal((4, 8)).astype(np.float32)] for _ in range(4)], replicas, partitions)
+
+
+def case_of_type(name: str) -> Case:
+    """Every exchange once, of one element type."""
+    add = REDUCERS.replace("f32", name) if name != "pred" else REDUCERS.replace("f32", name).replace("] add", "] or")
+    add = add[: add.index("subtract")]
+    text = module(
+        f"""p = {name}[4,3] parameter(0)
+        a = {name}[8,3] all-gather(p), replica_groups={{{{0,1}}}}, dimensions={{0}}
+        b = {name}[4,3] all-reduce(p), replica_groups={{{{0,1}}}}, to_apply=add
+        c = {name}[2,3] reduce-scatter(p), replica_groups={{{{0,1}}}}, dimensions={{0}}, to_apply=add
+        d = {name}[4,3] all-to-all(p), replica_groups={{{{0,1}}}}, dimensions={{0}}
+        e = {name}[4,3] collective-permute(p), source_target_pairs={{{{0,1}},{{1,0}}}}
+        ROOT t = ({name}[8,3], {name}[4,3], {name}[2,3], {name}[4,3], {name}[4,3]) tuple(a, b, c, d, e)""",
+        2,
+        computations=add,
+    )
+    dtype = parse_hlo(text).entry_computation.parameters[0].shape.dtype
+    rng = np.random.default_rng(11)
+    return Case(text, [[random_array((4, 3), dtype, rng, False)] for _ in range(2)], 2)
+
+
+def cases() -> dict[str, Case]:
+    loop = """
+      less { s = (s32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(5)
+        ROOT r = pred[] compare(i, n), direction=LT }
+      step { s = (s32[], f32[]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0 x = f32[] get-tuple-element(s), index=1
+        one = s32[] constant(1) j = s32[] add(i, one)
+        y = f32[] collective-permute(x), source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+        z = f32[] all-reduce(y), replica_groups={{0,1},{2,3}}, to_apply=add ROOT r = (s32[], f32[]) tuple(j, z) }
+    """
+    entry = """i = s32[] constant(0) x = f32[] parameter(0) s = (s32[], f32[]) tuple(i, x)
+      w = (s32[], f32[]) while(s), condition=less, body=step ROOT r = f32[] get-tuple-element(w), index=1"""
+    found = {name: case_of_form(*form) for name, form in _FORMS.items()}
+    found |= {name: case_of_type(name) for name in _TYPES}
+    found["in a loop"] = Case(module(entry, 4, computations=REDUCERS + loop), [floats(d + 1) for d in range(4)], 4)
+    return found
+
+
+CASES = cases()
+
+
+@pytest.fixture(scope="module")
+def peer_results() -> dict[str, Any]:
+    """One process for all cases: starting it is what takes the time."""
+    return dict(zip(CASES, run_on_peer(list(CASES.values())), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_agrees_with_xla(name: str, peer_results: dict[str, Any]) -> None:
+    expected = peer_results[name]
+    assert isinstance(expected, list), expected
+    results = run_on_devices(CASES[name].text, CASES[name].arguments)
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected, strict=True):
+        pairs = zip(result, wanted, strict=True) if isinstance(wanted, tuple) else [(result, wanted)]
+        for ours, theirs in pairs:
+            ours = np.asarray(ours)
+            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+            assert_close(ours, theirs, rule="exact")

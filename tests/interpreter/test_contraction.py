@@ -58,9 +58,14 @@ def test_result_dimensions_are_batch_then_lhs_then_rhs() -> None:
     assert np.array_equal(value, np.einsum("abmkl,lnbka->bamn", lhs, rhs))
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "result", "shape"), [
-    ((2, 0), (0, 3), "f32[2,3]", (2, 3)), ((0, 2), (2, 3), "f32[0,3]", (0, 3)), ((2, 3), (3, 0), "s8[2,0]", (2, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "shape"),
+    [
+        ((2, 0), (0, 3), "f32[2,3]", (2, 3)),
+        ((0, 2), (2, 3), "f32[0,3]", (0, 3)),
+        ((2, 3), (3, 0), "s8[2,0]", (2, 0)),
+    ],
+)
 def test_zero_sizes(lhs: tuple[int, ...], rhs: tuple[int, ...], result: str, shape: tuple[int, ...]) -> None:
     dtype = np.float32 if result.startswith("f32") else np.int8
     value = evaluate("dot", (np.ones(lhs, dtype), np.ones(rhs, dtype)), result, MATMUL)
@@ -70,29 +75,32 @@ def test_zero_sizes(lhs: tuple[int, ...], rhs: tuple[int, ...], result: str, sha
 # -- integers
 
 
-@pytest.mark.parametrize(("element_type", "lhs", "rhs", "result", "value"), [
-    ("s8", [100, 100], [2, 2], "s8", -112),
-    ("s8", [100, 100], [2, 2], "s32", 400),
-    ("s8", [-128] * 4, [-128] * 4, "s32", 65536),
-    ("s8", [-128] * 2, [-128] * 2, "s16", -32768),
-    ("u8", [255, 255], [255, 255], "u8", 2),
-    ("u8", [200, 100], [2, 2], "s8", 88),
-    ("s4", [5, 5], [3, 3], "s4", -2),
-    ("s4", [-8, 7], [-8, 7], "s32", 113),
-    ("s2", [1, 1], [1, 1], "s2", -2),
-    ("u4", [15, 15], [15, 15], "u4", 2),
-    ("s32", [2**30, 2**30], [4, 4], "s64", 2**33),
-    ("s32", [2**30, 2**30], [4, 4], "s32", 0),
-    ("s32", [2**30, 2**30], [4, 4], "f32", 2.0**33),
-    ("s32", [100, 100], [200, 2], "s8", -24),
-    ("s64", [2**62, 2**62], [3, 2], "s64", 2**62),
-    ("s64", [-(2**63), 1], [1, -1], "s64", 2**63 - 1),
-    ("s64", [2**63 - 1, 2**63 - 1], [2**63 - 1, 1], "s64", -(2**63)),
-    ("u64", [2**64 - 1], [2**64 - 1], "u64", 1),
-    ("u64", [2**63, 2**33], [1, 2**29], "u64", 2**63 + 2**62),
-    ("u32", [2**32 - 1] * 3, [2**32 - 1] * 3, "u64", (3 * (2**32 - 1) ** 2) % 2**64),
-    ("u32", [2**32 - 1] * 3, [2**32 - 1] * 3, "u32", 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("element_type", "lhs", "rhs", "result", "value"),
+    [
+        ("s8", [100, 100], [2, 2], "s8", -112),
+        ("s8", [100, 100], [2, 2], "s32", 400),
+        ("s8", [-128] * 4, [-128] * 4, "s32", 65536),
+        ("s8", [-128] * 2, [-128] * 2, "s16", -32768),
+        ("u8", [255, 255], [255, 255], "u8", 2),
+        ("u8", [200, 100], [2, 2], "s8", 88),
+        ("s4", [5, 5], [3, 3], "s4", -2),
+        ("s4", [-8, 7], [-8, 7], "s32", 113),
+        ("s2", [1, 1], [1, 1], "s2", -2),
+        ("u4", [15, 15], [15, 15], "u4", 2),
+        ("s32", [2**30, 2**30], [4, 4], "s64", 2**33),
+        ("s32", [2**30, 2**30], [4, 4], "s32", 0),
+        ("s32", [2**30, 2**30], [4, 4], "f32", 2.0**33),
+        ("s32", [100, 100], [200, 2], "s8", -24),
+        ("s64", [2**62, 2**62], [3, 2], "s64", 2**62),
+        ("s64", [-(2**63), 1], [1, -1], "s64", 2**63 - 1),
+        ("s64", [2**63 - 1, 2**63 - 1], [2**63 - 1, 1], "s64", -(2**63)),
+        ("u64", [2**64 - 1], [2**64 - 1], "u64", 1),
+        ("u64", [2**63, 2**33], [1, 2**29], "u64", 2**63 + 2**62),
+        ("u32", [2**32 - 1] * 3, [2**32 - 1] * 3, "u64", (3 * (2**32 - 1) ** 2) % 2**64),
+        ("u32", [2**32 - 1] * 3, [2**32 - 1] * 3, "u32", 3),
+    ],
+)
 def test_integers_wrap(element_type: str, lhs: list[int], rhs: list[int], result: str, value: float) -> None:
     assert inner(typed(element_type, lhs), typed(element_type, rhs), result) == typed(result, value)
 
@@ -103,28 +111,34 @@ def test_long_integer_sums_are_exact() -> None:
     assert inner(ones, np.full(1 << 22, 2**40 + 1, np.int64), "s64") == -(1 << 22) * (2**40 + 1)
 
 
-@pytest.mark.parametrize(("element_type", "lhs", "rhs", "result", "value"), [
-    ("pred", [1, 1], [1, 1], "pred", True),
-    ("pred", [1, 0], [0, 1], "pred", False),
-    ("pred", [1] * 256, [1] * 256, "pred", True),
-    ("pred", [1] * 200, [1] * 200, "s8", -56),
-    ("pred", [1, 1], [1, 1], "f32", 2.0),
-    ("s32", [2**31 - 1, 1], [2, 2], "pred", False),  # the sum wraps to 0 in s32
-    ("s32", [1, 0], [256, 1], "pred", True),
-    ("f32", [0.25, 0], [1, 1], "pred", True),
-    ("f32", [1, -1], [1, 1], "pred", False),
-    ("f32", [np.nan, 0], [1, 1], "pred", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("element_type", "lhs", "rhs", "result", "value"),
+    [
+        ("pred", [1, 1], [1, 1], "pred", True),
+        ("pred", [1, 0], [0, 1], "pred", False),
+        ("pred", [1] * 256, [1] * 256, "pred", True),
+        ("pred", [1] * 200, [1] * 200, "s8", -56),
+        ("pred", [1, 1], [1, 1], "f32", 2.0),
+        ("s32", [2**31 - 1, 1], [2, 2], "pred", False),  # the sum wraps to 0 in s32
+        ("s32", [1, 0], [256, 1], "pred", True),
+        ("f32", [0.25, 0], [1, 1], "pred", True),
+        ("f32", [1, -1], [1, 1], "pred", False),
+        ("f32", [np.nan, 0], [1, 1], "pred", True),
+    ],
+)
 def test_pred(element_type: str, lhs: list[Any], rhs: list[Any], result: str, value: Any) -> None:
     assert inner(typed(element_type, lhs), typed(element_type, rhs), result) == typed(result, value)
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "result", "value"), [
-    ([1.5, 1.5], [1.5, 1.5], "s32", 4),
-    ([100, 100], [2, 2], "s8", 127),
-    ([-100, 100], [2, 0], "u8", 0),
-    ([np.nan, 100], [2, 0], "s32", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "value"),
+    [
+        ([1.5, 1.5], [1.5, 1.5], "s32", 4),
+        ([100, 100], [2, 2], "s8", 127),
+        ([-100, 100], [2, 0], "u8", 0),
+        ([np.nan, 100], [2, 0], "s32", 0),
+    ],
+)
 def test_float_sums_become_integers_last(lhs: list[float], rhs: list[float], result: str, value: int) -> None:
     assert inner(typed("f32", lhs), typed("f32", rhs), result) == typed(result, value)
 
@@ -198,14 +212,33 @@ def test_every_element_type_like_peer() -> None:
 
 
 MIXED = [
-    ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s16", "s16", "s64"), ("s64", "s64", "s8"),
-    ("s32", "f32", "f32"), ("s32", "f32", "s32"), ("pred", "s32", "s32"), ("pred", "f32", "pred"),
-    ("s8", "s8", "f32"), ("u32", "s32", "f64"), ("bf16", "bf16", "f32"), ("bf16", "f32", "f32"),
-    ("f16", "f16", "f32"), ("f32", "f32", "bf16"), ("f32", "f32", "f64"), ("f64", "f64", "f32"),
-    ("f8e4m3fn", "f8e5m2", "f32"), ("f8e5m2fnuz", "f8e4m3b11fnuz", "bf16"), ("f8e8m0fnu", "f8e8m0fnu", "f32"),
-    ("f8e3m4", "f8e4m3", "f16"), ("c64", "f32", "c64"), ("f32", "f32", "c64"), ("c64", "c128", "c128"),
-    ("s64", "s64", "pred"), ("u64", "u64", "u32"), ("f32", "f32", "s8"),
-]  # fmt: skip
+    ("s8", "s8", "s32"),
+    ("u8", "s8", "s32"),
+    ("s16", "s16", "s64"),
+    ("s64", "s64", "s8"),
+    ("s32", "f32", "f32"),
+    ("s32", "f32", "s32"),
+    ("pred", "s32", "s32"),
+    ("pred", "f32", "pred"),
+    ("s8", "s8", "f32"),
+    ("u32", "s32", "f64"),
+    ("bf16", "bf16", "f32"),
+    ("bf16", "f32", "f32"),
+    ("f16", "f16", "f32"),
+    ("f32", "f32", "bf16"),
+    ("f32", "f32", "f64"),
+    ("f64", "f64", "f32"),
+    ("f8e4m3fn", "f8e5m2", "f32"),
+    ("f8e5m2fnuz", "f8e4m3b11fnuz", "bf16"),
+    ("f8e8m0fnu", "f8e8m0fnu", "f32"),
+    ("f8e3m4", "f8e4m3", "f16"),
+    ("c64", "f32", "c64"),
+    ("f32", "f32", "c64"),
+    ("c64", "c128", "c128"),
+    ("s64", "s64", "pred"),
+    ("u64", "u64", "u32"),
+    ("f32", "f32", "s8"),
+]
 
 
 def test_mixed_element_types_like_peer() -> None:
@@ -218,21 +251,40 @@ def test_mixed_element_types_like_peer() -> None:
 def test_dimension_numbers_like_peer() -> None:
     rng = np.random.default_rng(3)
     layouts = [
-        ((7,), (7,), (), INNER), ((3, 7), (7,), (3,), MATMUL), ((4,), (5,), (4, 5), ""), ((), (), (), ""),
+        ((7,), (7,), (), INNER),
+        ((3, 7), (7,), (3,), MATMUL),
+        ((4,), (5,), (4, 5), ""),
+        ((), (), (), ""),
         ((2, 3, 4), (4, 3, 5), (2, 5), "lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}"),
         ((2, 3, 4), (3, 2, 4), (), "lhs_contracting_dims={2,1,0}, rhs_contracting_dims={2,0,1}"),
-        ((2, 5, 3, 7), (7, 4, 5, 2), (5, 2, 3, 4),
-         "lhs_batch_dims={1,0}, rhs_batch_dims={2,3}, lhs_contracting_dims={3}, rhs_contracting_dims={0}"),
-        ((6, 4), (4, 6), (6,),
-         "lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-        ((0, 3), (3, 2), (0, 2), MATMUL), ((2, 0), (0, 3), (2, 3), MATMUL), ((1, 1), (1, 1), (1, 1), MATMUL),
+        (
+            (2, 5, 3, 7),
+            (7, 4, 5, 2),
+            (5, 2, 3, 4),
+            "lhs_batch_dims={1,0}, rhs_batch_dims={2,3}, lhs_contracting_dims={3}, rhs_contracting_dims={0}",
+        ),
+        (
+            (6, 4),
+            (4, 6),
+            (6,),
+            "lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        ),
+        ((0, 3), (3, 2), (0, 2), MATMUL),
+        ((2, 0), (0, 3), (2, 3), MATMUL),
+        ((1, 1), (1, 1), (1, 1), MATMUL),
         ((17, 33), (33, 9), (17, 9), MATMUL),
-    ]  # fmt: skip
+    ]
     cases = [
-        Case("dot", (random_array(lhs, dtype, rng, special=False), random_array(rhs, dtype, rng, special=False)),
-             f"{name}{list(shape)}".replace(" ", ""), attributes or "lhs_contracting_dims={}", 33)
-        for lhs, rhs, shape, attributes in layouts for name, dtype in (("f32", np.float32), ("s32", np.int32))
-    ]  # fmt: skip
+        Case(
+            "dot",
+            (random_array(lhs, dtype, rng, special=False), random_array(rhs, dtype, rng, special=False)),
+            f"{name}{list(shape)}".replace(" ", ""),
+            attributes or "lhs_contracting_dims={}",
+            33,
+        )
+        for lhs, rhs, shape, attributes in layouts
+        for name, dtype in (("f32", np.float32), ("s32", np.int32))
+    ]
     assert_like_peer(cases)
 
 

@@ -54,32 +54,35 @@ def line(lhs: Any, rhs: Any, window: str, more: str = "") -> list[Any]:
 # -- windows, by constants
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "window", "value"), [
-    ([1, 2, 3, 4], [1, 10], "", [21, 32, 43]),
-    ([1, 2, 3, 4], [1, 10, 100], "pad=1_1", [210, 321, 432, 43]),
-    ([1, 2, 3, 4], [1, 10, 100], "pad=2_3", [100, 210, 321, 432, 43, 4, 0]),
-    ([1, 2, 3, 4], [1, 10], "stride=2", [21, 43]),
-    ([1, 2, 3, 4], [1, 10], "stride=3", [21]),
-    ([1, 2, 3, 4], [1, 10], "stride=3 pad=0_1", [21, 4]),
-    ([1, 2, 3, 4], [1, 10], "pad=-1_0", [32, 43]),
-    ([1, 2, 3, 4], [1, 10], "pad=-1_-1", [32]),
-    ([1, 2, 3, 4], [1, 10, 100], "pad=-2_3", [43, 4, 0]),
-    ([1, 2, 3, 4], [1, 10], "pad=-2_-2", []),
-    ([1, 2, 3, 4], [1, 10], "lhs_dilate=2", [1, 20, 2, 30, 3, 40]),
-    ([1, 2, 3, 4], [1, 10], "lhs_dilate=2 stride=2", [1, 2, 3]),
-    ([1, 2, 3, 4], [1, 10], "lhs_dilate=2 stride=3", [1, 30]),
-    ([1, 2, 3, 4], [1, 10], "lhs_dilate=3 pad=-1_0", [0, 20, 2, 0, 30, 3, 0, 40]),
-    ([1, 2, 3, 4], [1, 10], "rhs_dilate=2", [31, 42]),
-    ([1, 2, 3, 4], [1, 10], "rhs_dilate=3", [41]),
-    ([1, 2, 3, 4], [1, 10], "rhs_dilate=4", []),
-    ([1, 2, 3, 4], [1, 10], "rhs_reversal=1", [12, 23, 34]),
-    ([1, 2, 3, 4], [1, 10], "rhs_dilate=2 lhs_dilate=2", [21, 0, 32, 0, 43]),
-    ([1, 2, 3, 4], [1, 10], "rhs_dilate=2 rhs_reversal=1 pad=1_0", [2, 13, 24]),
-    ([1, 2], [1, 10, 100], "", []),
-    ([], [1, 10], "pad=2_1", [0, 0]),
-    ([], [1, 10], "lhs_dilate=5 pad=2_1", [0, 0]),
-    ([5], [7], "lhs_dilate=9 rhs_dilate=9", [35]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "window", "value"),
+    [
+        ([1, 2, 3, 4], [1, 10], "", [21, 32, 43]),
+        ([1, 2, 3, 4], [1, 10, 100], "pad=1_1", [210, 321, 432, 43]),
+        ([1, 2, 3, 4], [1, 10, 100], "pad=2_3", [100, 210, 321, 432, 43, 4, 0]),
+        ([1, 2, 3, 4], [1, 10], "stride=2", [21, 43]),
+        ([1, 2, 3, 4], [1, 10], "stride=3", [21]),
+        ([1, 2, 3, 4], [1, 10], "stride=3 pad=0_1", [21, 4]),
+        ([1, 2, 3, 4], [1, 10], "pad=-1_0", [32, 43]),
+        ([1, 2, 3, 4], [1, 10], "pad=-1_-1", [32]),
+        ([1, 2, 3, 4], [1, 10, 100], "pad=-2_3", [43, 4, 0]),
+        ([1, 2, 3, 4], [1, 10], "pad=-2_-2", []),
+        ([1, 2, 3, 4], [1, 10], "lhs_dilate=2", [1, 20, 2, 30, 3, 40]),
+        ([1, 2, 3, 4], [1, 10], "lhs_dilate=2 stride=2", [1, 2, 3]),
+        ([1, 2, 3, 4], [1, 10], "lhs_dilate=2 stride=3", [1, 30]),
+        ([1, 2, 3, 4], [1, 10], "lhs_dilate=3 pad=-1_0", [0, 20, 2, 0, 30, 3, 0, 40]),
+        ([1, 2, 3, 4], [1, 10], "rhs_dilate=2", [31, 42]),
+        ([1, 2, 3, 4], [1, 10], "rhs_dilate=3", [41]),
+        ([1, 2, 3, 4], [1, 10], "rhs_dilate=4", []),
+        ([1, 2, 3, 4], [1, 10], "rhs_reversal=1", [12, 23, 34]),
+        ([1, 2, 3, 4], [1, 10], "rhs_dilate=2 lhs_dilate=2", [21, 0, 32, 0, 43]),
+        ([1, 2, 3, 4], [1, 10], "rhs_dilate=2 rhs_reversal=1 pad=1_0", [2, 13, 24]),
+        ([1, 2], [1, 10, 100], "", []),
+        ([], [1, 10], "pad=2_1", [0, 0]),
+        ([], [1, 10], "lhs_dilate=5 pad=2_1", [0, 0]),
+        ([5], [7], "lhs_dilate=9 rhs_dilate=9", [35]),
+    ],
+)
 def test_windows(lhs: list[int], rhs: list[int], window: str, value: list[int]) -> None:
     assert line(lhs, rhs, window) == value
 
@@ -123,25 +126,28 @@ def test_batch_groups() -> None:
 # -- element types, by constants
 
 
-@pytest.mark.parametrize(("lhs_type", "rhs_type", "lhs", "rhs", "result", "value"), [
-    ("s8", "s8", [100, 100], [2, 2], "s8", -112),
-    ("s8", "s8", [100, 100], [2, 2], "s32", 400),
-    ("u8", "s8", [200, 100], [-2, 2], "s32", -200),
-    ("s4", "s4", [5, 5], [3, 3], "s4", -2),
-    ("s4", "s4", [5, 5], [3, 3], "s32", 30),
-    ("s32", "s32", [2**30, 2**30], [4, 4], "s32", 0),
-    ("s64", "s64", [2**62, 2**62], [3, 2], "s64", 2**62),
-    ("pred", "pred", [1, 1], [1, 1], "pred", True),
-    ("pred", "pred", [1, 1], [1, 1], "s32", 2),
-    ("s32", "f32", [100, 100], [2.5, 2], "f32", 450),
-    ("f32", "f32", [1.5, 1.5], [1.5, 1.5], "s32", 4),
-    ("f8e4m3fn", "f8e5m2", [1.5, 448], [1.5, 2], "f32", 898.25),
-    ("f4e2m1fn", "f4e2m1fn", [1.5, 6], [1.5, 6], "f32", 38.25),
-    ("f16", "f16", [60000, 60000], [1, -0.5], "f16", 30000),
-    ("bf16", "bf16", [1.5, 6], [1.5, 1 / 3], "f32", 4.25390625),
-    ("c64", "c64", [1 + 2j, 1], [1j, 1], "c64", -1 + 1j),
-    ("c64", "f32", [1 + 2j, 1], [1, 1], "c64", 2 + 2j),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lhs_type", "rhs_type", "lhs", "rhs", "result", "value"),
+    [
+        ("s8", "s8", [100, 100], [2, 2], "s8", -112),
+        ("s8", "s8", [100, 100], [2, 2], "s32", 400),
+        ("u8", "s8", [200, 100], [-2, 2], "s32", -200),
+        ("s4", "s4", [5, 5], [3, 3], "s4", -2),
+        ("s4", "s4", [5, 5], [3, 3], "s32", 30),
+        ("s32", "s32", [2**30, 2**30], [4, 4], "s32", 0),
+        ("s64", "s64", [2**62, 2**62], [3, 2], "s64", 2**62),
+        ("pred", "pred", [1, 1], [1, 1], "pred", True),
+        ("pred", "pred", [1, 1], [1, 1], "s32", 2),
+        ("s32", "f32", [100, 100], [2.5, 2], "f32", 450),
+        ("f32", "f32", [1.5, 1.5], [1.5, 1.5], "s32", 4),
+        ("f8e4m3fn", "f8e5m2", [1.5, 448], [1.5, 2], "f32", 898.25),
+        ("f4e2m1fn", "f4e2m1fn", [1.5, 6], [1.5, 6], "f32", 38.25),
+        ("f16", "f16", [60000, 60000], [1, -0.5], "f16", 30000),
+        ("bf16", "bf16", [1.5, 6], [1.5, 1 / 3], "f32", 4.25390625),
+        ("c64", "c64", [1 + 2j, 1], [1j, 1], "c64", -1 + 1j),
+        ("c64", "f32", [1 + 2j, 1], [1, 1], "c64", 2 + 2j),
+    ],
+)
 def test_element_types(lhs_type: str, rhs_type: str, lhs: list[Any], rhs: list[Any], result: str, value: Any) -> None:
     left, right = typed(lhs_type, lhs).reshape(1, 1, -1), typed(rhs_type, rhs).reshape(1, 1, -1)
     found = evaluate("convolution", (left, right), f"{result}[1,1,1]", "window={size=2}, dim_labels=bf0_oi0->bf0")
@@ -171,19 +177,31 @@ def test_every_element_type_like_peer() -> None:
         if t.text in ("f6e3m2fn", "f6e2m3fn", "s1", "u1", "s2", "u2"):
             continue
         lhs, rhs = (
-            typed(t.text, 2.0 ** rng.integers(-4, 5, size)) if t is F8E8M0FNU
+            typed(t.text, 2.0 ** rng.integers(-4, 5, size))
+            if t is F8E8M0FNU
             else random_array(size, t.dtype, rng, special=t.is_integral)
             for size in ((2, 3, 6), (4, 3, 3))
-        )  # fmt: skip
+        )
         cases.append(case(lhs, rhs, "size=3 pad=1_1", "bf0_oi0->bf0"))
         cases.append(case(lhs, rhs, "size=3 stride=2 rhs_dilate=2", "bf0_oi0->bf0"))
     assert_like_peer(cases)
 
 
 PREFERRED = [
-    ("s8", "s32"), ("u8", "u32"), ("s16", "s32"), ("s32", "s8"), ("pred", "s32"), ("bf16", "f32"), ("f16", "f32"),
-    ("f32", "bf16"), ("f32", "f64"), ("f8e4m3fn", "f32"), ("f8e5m2fnuz", "bf16"), ("c64", "c128"), ("s8", "f32"),
-]  # fmt: skip
+    ("s8", "s32"),
+    ("u8", "u32"),
+    ("s16", "s32"),
+    ("s32", "s8"),
+    ("pred", "s32"),
+    ("bf16", "f32"),
+    ("f16", "f32"),
+    ("f32", "bf16"),
+    ("f32", "f64"),
+    ("f8e4m3fn", "f32"),
+    ("f8e5m2fnuz", "bf16"),
+    ("c64", "c128"),
+    ("s8", "f32"),
+]
 
 
 def test_preferred_element_types_like_peer() -> None:
@@ -197,11 +215,21 @@ def test_preferred_element_types_like_peer() -> None:
 
 
 WINDOWS = [
-    "size=3", "size=3 pad=1_1", "size=3 pad=2_0 stride=2", "size=3 pad=-1_-2", "size=3 pad=-2_3", "size=3 lhs_dilate=2",
-    "size=3 lhs_dilate=3 pad=2_1 stride=2", "size=3 rhs_dilate=2", "size=3 rhs_dilate=2 lhs_dilate=2 pad=1_1",
-    "size=3 rhs_reversal=1", "size=3 rhs_reversal=1 rhs_dilate=2 pad=2_2 stride=3", "size=3 lhs_dilate=2 pad=-2_-1",
-    "size=3 stride=7", "size=3 rhs_dilate=5",
-]  # fmt: skip
+    "size=3",
+    "size=3 pad=1_1",
+    "size=3 pad=2_0 stride=2",
+    "size=3 pad=-1_-2",
+    "size=3 pad=-2_3",
+    "size=3 lhs_dilate=2",
+    "size=3 lhs_dilate=3 pad=2_1 stride=2",
+    "size=3 rhs_dilate=2",
+    "size=3 rhs_dilate=2 lhs_dilate=2 pad=1_1",
+    "size=3 rhs_reversal=1",
+    "size=3 rhs_reversal=1 rhs_dilate=2 pad=2_2 stride=3",
+    "size=3 lhs_dilate=2 pad=-2_-1",
+    "size=3 stride=7",
+    "size=3 rhs_dilate=5",
+]
 
 
 def test_windows_like_peer() -> None:
@@ -225,11 +253,15 @@ def _labelled(labels: str, sizes: dict[str, int], rng: np.random.Generator) -> t
 
 SIZES = {"b": 4, "f": 6, "i": 6, "o": 8, "0": 7, "1": 6, "2": 5, "k0": 3, "k1": 2, "k2": 3}
 LABELS = [
-    ("bf_io->bf", ""), ("fb_oi->fb", ""), ("0bf_io0->f0b", "size=3 pad=1_1"),
-    ("b01f_01io->b01f", "size=3x2 pad=1_1x0_1"), ("bf01_oi01->bf01", "size=3x2 stride=2x1"),
+    ("bf_io->bf", ""),
+    ("fb_oi->fb", ""),
+    ("0bf_io0->f0b", "size=3 pad=1_1"),
+    ("b01f_01io->b01f", "size=3x2 pad=1_1x0_1"),
+    ("bf01_oi01->bf01", "size=3x2 stride=2x1"),
     ("10fb_o1i0->0b1f", "size=3x2 lhs_dilate=2x1 rhs_reversal=0x1"),
-    ("b012f_012io->b012f", "size=3x2x3 pad=1_1x0_0x2_0"), ("2fb10_0o1i2->b2f01", "size=3x2x3 stride=1x2x1"),
-]  # fmt: skip
+    ("b012f_012io->b012f", "size=3x2x3 pad=1_1x0_0x2_0"),
+    ("2fb10_0o1i2->b2f01", "size=3x2x3 stride=1x2x1"),
+]
 
 
 def test_labels_and_groups_like_peer() -> None:
@@ -245,16 +277,21 @@ def test_labels_and_groups_like_peer() -> None:
 
 
 ZERO_SIZES = [
-    ((0, 3, 8), (4, 3, 3), "size=3"), ((2, 0, 8), (4, 0, 3), "size=3"), ((2, 3, 8), (0, 3, 3), "size=3"),
-    ((2, 3, 0), (4, 3, 3), "size=3 pad=2_2"), ((2, 3, 2), (4, 3, 3), "size=3"), ((2, 3, 0), (4, 3, 1), "size=1"),
-]  # fmt: skip
+    ((0, 3, 8), (4, 3, 3), "size=3"),
+    ((2, 0, 8), (4, 0, 3), "size=3"),
+    ((2, 3, 8), (0, 3, 3), "size=3"),
+    ((2, 3, 0), (4, 3, 3), "size=3 pad=2_2"),
+    ((2, 3, 2), (4, 3, 3), "size=3"),
+    ((2, 3, 0), (4, 3, 1), "size=1"),
+]
 
 
 def test_zero_sizes_like_peer() -> None:
     cases = [
         case(np.ones(lhs, dtype), np.ones(rhs, dtype), window, "bf0_oi0->bf0")
-        for lhs, rhs, window in ZERO_SIZES for dtype in (np.float32, np.int8)
-    ]  # fmt: skip
+        for lhs, rhs, window in ZERO_SIZES
+        for dtype in (np.float32, np.int8)
+    ]
     assert_like_peer(cases)
 
 
@@ -287,9 +324,12 @@ def test_a_residual_block_is_fast(element_type: str) -> None:
 
 def test_many_groups_and_large_windows_are_fast() -> None:
     depthwise = case(
-        np.ones((4, 28, 28, 256), np.float32), np.ones((3, 3, 1, 256), np.float32), "size=3x3", "b01f_01io->b01f",
+        np.ones((4, 28, 28, 256), np.float32),
+        np.ones((3, 3, 1, 256), np.float32),
+        "size=3x3",
+        "b01f_01io->b01f",
         ", feature_group_count=256",
-    )  # fmt: skip
+    )
     gradient = case(
         np.ones((16, 30, 30, 4), np.float32), np.ones((28, 28, 4, 16), np.float32), "size=28x28", "b01f_01io->b01f"
     )

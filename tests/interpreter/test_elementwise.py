@@ -219,7 +219,7 @@ def test_integers_as_python_computes_them(t: PrimitiveType) -> None:
         ("real", ([-0.0, NAN, 3],), [-0.0, NAN, 3]),
         ("imag", ([-0.0, NAN, 3],), [0, 0, 0]),
     ],
-)  # fmt: skip
+)
 def test_float_corners(name: str, t: str, operands: tuple[list[float], ...], expected: list[float]) -> None:
     result = evaluate(lookup(name), *[of(t, *operand) for operand in operands])
     assert_close(result, of(t, *expected), rule="bits")
@@ -256,13 +256,34 @@ def test_denormals_are_kept() -> None:
 # Floats: accuracy
 
 LONG: dict[str, Callable[..., Any]] = {
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-    "atanh": np.arctanh, "cbrt": np.cbrt, "cosh": np.cosh, "cosine": np.cos, "exponential": np.exp,
-    "exponential-minus-one": np.expm1, "log": np.log, "log-plus-one": np.log1p, "sine": np.sin, "sinh": np.sinh,
-    "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh, "atan2": np.arctan2, "power": np.power,
-    "logistic": lambda x: 1 / (1 + np.exp(-x)), "rsqrt": lambda x: 1 / np.sqrt(x), "remainder": np.fmod,
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
-}  # fmt: skip
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "cbrt": np.cbrt,
+    "cosh": np.cosh,
+    "cosine": np.cos,
+    "exponential": np.exp,
+    "exponential-minus-one": np.expm1,
+    "log": np.log,
+    "log-plus-one": np.log1p,
+    "sine": np.sin,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "atan2": np.arctan2,
+    "power": np.power,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "remainder": np.fmod,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+}
 EXACT = {"add", "subtract", "multiply", "divide", "remainder", "sqrt"}
 
 

@@ -47,14 +47,33 @@ def _expm1(z: Array) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-    "atanh": np.arctanh, "cosh": np.cosh, "cosine": np.cos, "exponential": np.exp, "exponential-minus-one": _expm1,
-    "log": np.log, "log-plus-one": _log1p, "logistic": lambda z: 1 / (1 + np.exp(-z)),
-    "rsqrt": lambda z: 1 / np.sqrt(z), "sign": lambda z: z / np.abs(z), "sine": np.sin, "sinh": np.sinh,
-    "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
-    "negate": np.negative, "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "cosh": np.cosh,
+    "cosine": np.cos,
+    "exponential": np.exp,
+    "exponential-minus-one": _expm1,
+    "log": np.log,
+    "log-plus-one": _log1p,
+    "logistic": lambda z: 1 / (1 + np.exp(-z)),
+    "rsqrt": lambda z: 1 / np.sqrt(z),
+    "sign": lambda z: z / np.abs(z),
+    "sine": np.sin,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "negate": np.negative,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
     "power": np.power,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -182,7 +201,7 @@ def test_unary_corners(name: str, operand: tuple[float, float], expected: Any, d
         ("power", (INF, 1), (1, 0), (NAN, NAN)),
         ("power", (-2, 0), (3, 0), (-8, 0)),
     ],
-)  # fmt: skip
+)
 def test_binary_corners(name: str, lhs: Any, rhs: Any, expected: tuple[float, float]) -> None:
     result = evaluate(lookup(name), c(lhs), c(rhs))
     np.testing.assert_allclose(np.array(parts(result)), [expected], rtol=1e-6, atol=1e-14)

@@ -45,9 +45,13 @@ REAL = [t for t in RUNNABLE if not t.is_complex]
 FLOATS = [t for t in RUNNABLE if t.is_floating]
 NOT_EXECUTABLE = {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "mulhi"}
 INACCURATE = {
-    ("cbrt", "F32"), ("cbrt", "F64"), ("log-plus-one", "F64"), ("tanh", "F64"), ("exponential-minus-one", "F16"),
+    ("cbrt", "F32"),
+    ("cbrt", "F64"),
+    ("log-plus-one", "F64"),
+    ("tanh", "F64"),
+    ("exponential-minus-one", "F16"),
     ("logistic", "F16"),
-}  # fmt: skip
+}
 MISCOUNTED = {("popcnt", "S2"), ("popcnt", "S4")}
 SIZE = 203  # odd, so that vector code has a tail
 

@@ -154,6 +154,19 @@ def test_gather_from_a_scalar():
     assert evaluate(text, np.float32(7), np.zeros((3, 0), np.int32)).tolist() == [7, 7, 7]
 
 
+def test_gather_of_one_element_is_an_array():
+    text = """HloModule m
+        ENTRY e {
+          p = s32[4] parameter(0)
+          i = s32[] parameter(1)
+          ROOT r = s32[] gather(p, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+            index_vector_dim=0, slice_sizes={1}
+        }"""
+    value = evaluate(text, np.int32([5, 6, 7, 8]), np.array(2, np.int32))
+    assert type(value) is np.ndarray
+    assert (value.shape, value.dtype, value.item()) == ((), np.dtype(np.int32), 7)
+
+
 # Scatter
 
 
@@ -276,9 +289,17 @@ def test_many_updates_of_one_element(t: str, body: str, expected: int):
 # XLA:CPU
 
 TYPES = {
-    "f32": np.float32, "s32": np.int32, "bf16": ml_dtypes.bfloat16, "pred": np.bool_, "s8": np.int8, "f64": np.float64,
-    "u64": np.uint64, "c64": np.complex64, "f8e5m2": ml_dtypes.float8_e5m2, "f16": np.float16,
-}  # fmt: skip
+    "f32": np.float32,
+    "s32": np.int32,
+    "bf16": ml_dtypes.bfloat16,
+    "pred": np.bool_,
+    "s8": np.int8,
+    "f64": np.float64,
+    "u64": np.uint64,
+    "c64": np.complex64,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f16": np.float16,
+}
 INDEX_TYPES = {"s32": np.int32, "s64": np.int64, "s8": np.int8, "u32": np.uint32}
 BODIES = ("add(a, b)", "maximum(a, b)", "subtract(b, a)", "multiply(a, b)", "copy(b)", "copy(a)")
 

@@ -68,10 +68,19 @@ def test_the_factor_times_its_adjoint_is_the_matrix(element_type: str, lower: bo
     assert_close(typed(element_type, product), wide(a), rule="accumulation", terms=7, magnitude=magnitude)
 
 
-@pytest.mark.parametrize("a", [
-    [[-1]], [[0]], [[NAN]], [[0, 0], [0, 0]], [[1, 1], [1, 1]], [[1, 0], [NAN, 1]], [[1, 2], [2, 1]],
-    [[1, 0, 0], [0, -1, 0], [0, 0, 1]],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "a",
+    [
+        [[-1]],
+        [[0]],
+        [[NAN]],
+        [[0, 0], [0, 0]],
+        [[1, 1], [1, 1]],
+        [[1, 0], [NAN, 1]],
+        [[1, 2], [2, 1]],
+        [[1, 0, 0], [0, -1, 0], [0, 0, 1]],
+    ],
+)
 def test_a_matrix_that_is_not_positive_definite_gives_nan_throughout(a: list[list[float]]) -> None:
     size = len(a)
     assert np.isnan(cholesky(a, f"f32[{size},{size}]")).all()
@@ -148,8 +157,11 @@ def all_flags() -> list[dict[str, Any]]:
     yes_no = (True, False)
     return [
         {"left": left, "lower": lower, "unit": unit, "transpose": transpose}
-        for left in yes_no for lower in yes_no for unit in yes_no for transpose in TRANSPOSES
-    ]  # fmt: skip
+        for left in yes_no
+        for lower in yes_no
+        for unit in yes_no
+        for transpose in TRANSPOSES
+    ]
 
 
 def test_solving_by_substitution() -> None:
@@ -184,9 +196,13 @@ def test_the_solution_solves_the_equation(element_type: str) -> None:
         product = a @ wide(x) if f["left"] else wide(x) @ a
         magnitude = np.abs(a) @ np.abs(wide(x)) if f["left"] else np.abs(wide(x)) @ np.abs(a)
         assert_close(
-            typed(element_type, product), wide(case.operands[1]), rule="accumulation", terms=6, magnitude=magnitude,
+            typed(element_type, product),
+            wide(case.operands[1]),
+            rule="accumulation",
+            terms=6,
+            magnitude=magnitude,
             where=case.title,
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("element_type", TYPES + NARROW)
@@ -276,11 +292,25 @@ def fft_cases(real: str, seed: int) -> list[Case]:
     """Every kind over odd, even and prime sizes; IRFFT of spectra that no real array has, too."""
     pair = {"f32": "c64", "f64": "c128"}[real]
     cases: list[Case] = []
-    for batch, length in [((), (1,)), ((), (8,)), ((3,), (7,)), ((2,), (3, 6)), ((), (4, 5)), ((2,), (2, 3, 4)),
-                          ((), (64,)), ((2,), (97,)), ((), (1, 1, 3)), ((), (30, 15))]:  # fmt: skip
+    for batch, length in [
+        ((), (1,)),
+        ((), (8,)),
+        ((3,), (7,)),
+        ((2,), (3, 6)),
+        ((), (4, 5)),
+        ((2,), (2, 3, 4)),
+        ((), (64,)),
+        ((2,), (97,)),
+        ((), (1, 1, 3)),
+        ((), (30, 15)),
+    ]:
         whole, half = (*batch, *length), (*batch, *length[:-1], length[-1] // 2 + 1)
-        shapes = {"FFT": (pair, whole, pair, whole), "IFFT": (pair, whole, pair, whole),
-                  "RFFT": (real, whole, pair, half), "IRFFT": (pair, half, real, whole)}  # fmt: skip
+        shapes = {
+            "FFT": (pair, whole, pair, whole),
+            "IFFT": (pair, whole, pair, whole),
+            "RFFT": (real, whole, pair, half),
+            "IRFFT": (pair, half, real, whole),
+        }
         for kind, (source, dimensions, target, result) in shapes.items():
             operand = values(source, dimensions, seed + len(cases))
             shape = f"{target}[{','.join(map(str, result))}]"
@@ -303,16 +333,19 @@ def test_transforms_agree_with_xla(real: str) -> None:
         assert_close(ours, theirs, rule="accumulation", magnitude=magnitude, where=case.title)
 
 
-@pytest.mark.parametrize(("source", "dimensions", "shape", "kind", "length"), [
-    ("c64", (5,), "c64[5]", "FFT", (0,)),
-    ("c64", (2, 0), "c64[2,0]", "FFT", (5,)),
-    ("c64", (0, 4), "c64[0,4]", "IFFT", (4,)),
-    ("c64", (0, 3), "f32[0,4]", "IRFFT", (4,)),
-    ("c64", (0,), "f32[0]", "IRFFT", (0,)),
-    ("c64", (1,), "f32[0]", "IRFFT", (0,)),
-    ("f64", (3, 0), "c128[3,0]", "RFFT", (0,)),
-    ("f32", (0, 4), "c64[0,3]", "RFFT", (0, 4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "dimensions", "shape", "kind", "length"),
+    [
+        ("c64", (5,), "c64[5]", "FFT", (0,)),
+        ("c64", (2, 0), "c64[2,0]", "FFT", (5,)),
+        ("c64", (0, 4), "c64[0,4]", "IFFT", (4,)),
+        ("c64", (0, 3), "f32[0,4]", "IRFFT", (4,)),
+        ("c64", (0,), "f32[0]", "IRFFT", (0,)),
+        ("c64", (1,), "f32[0]", "IRFFT", (0,)),
+        ("f64", (3, 0), "c128[3,0]", "RFFT", (0,)),
+        ("f32", (0, 4), "c64[0,3]", "RFFT", (0, 4)),
+    ],
+)
 def test_lengths_of_zero_give_zeros(
     source: str, dimensions: tuple[int, ...], shape: str, kind: str, length: tuple[int, ...]
 ) -> None:

@@ -32,11 +32,38 @@ from xlapy.text import parse_hlo
 ALGORITHMS = [("rng_default", 2), ("rng_default", 3), ("rng_philox", 2), ("rng_philox", 3), ("rng_three_fry", 2)]
 STATES = {2: [0x10000000007, 2**64 - 2], 3: [0x10000000007, 2**64 - 2, 5]}
 BIT_SHAPES = [
-    "u2[3]", "u4[5]", "s4[3]", "u8[5]", "s8[2,3]", "u16[33]", "s16[3]", "u32[]", "u32[1]", "u32[5]", "u32[7,5]",
-    "u32[5,7]", "u32[5,4,6]", "u32[3,1,3]", "u32[1,1]", "s32[3,3]", "u64[]", "u64[3]", "s64[2,3]", "u64[4,4]",
-    "f4e2m1fn[3]", "f8e5m2[3]", "f8e4m3fn[4]", "f16[3]", "bf16[9]", "f32[3]", "f64[5]", "u32[0]", "u64[3,0]",
-    "u32[2,0,3]", "u16[0,5]",
-]  # fmt: skip
+    "u2[3]",
+    "u4[5]",
+    "s4[3]",
+    "u8[5]",
+    "s8[2,3]",
+    "u16[33]",
+    "s16[3]",
+    "u32[]",
+    "u32[1]",
+    "u32[5]",
+    "u32[7,5]",
+    "u32[5,7]",
+    "u32[5,4,6]",
+    "u32[3,1,3]",
+    "u32[1,1]",
+    "s32[3,3]",
+    "u64[]",
+    "u64[3]",
+    "s64[2,3]",
+    "u64[4,4]",
+    "f4e2m1fn[3]",
+    "f8e5m2[3]",
+    "f8e4m3fn[4]",
+    "f16[3]",
+    "bf16[9]",
+    "f32[3]",
+    "f64[5]",
+    "u32[0]",
+    "u64[3,0]",
+    "u32[2,0,3]",
+    "u16[0,5]",
+]
 
 
 def bit_case(algorithm: str, state: Array, shape: str) -> Case:
@@ -120,12 +147,15 @@ def test_bits_are_evenly_spread() -> None:
         assert np.all(np.abs(share - 0.5) < 5 * 0.5 / np.sqrt(40000)), algorithm
 
 
-@pytest.mark.parametrize(("shape", "state", "message"), [
-    ("pred[3]", [1, 2], "makes integers or floating-point numbers, declared pred[3]"),
-    ("c64[3]", [1, 2], "makes integers or floating-point numbers, declared c64[3]"),
-    ("u32[3]", [1, 2, 3, 4], "with DEFAULT takes a state of u64[2] or u64[3], given u64[4]"),
-    ("u32[3]", [1], "with DEFAULT takes a state of u64[2] or u64[3], given u64[1]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "state", "message"),
+    [
+        ("pred[3]", [1, 2], "makes integers or floating-point numbers, declared pred[3]"),
+        ("c64[3]", [1, 2], "makes integers or floating-point numbers, declared c64[3]"),
+        ("u32[3]", [1, 2, 3, 4], "with DEFAULT takes a state of u64[2] or u64[3], given u64[4]"),
+        ("u32[3]", [1], "with DEFAULT takes a state of u64[2] or u64[3], given u64[1]"),
+    ],
+)
 def test_refusals(shape: str, state: list[int], message: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         random_bits("rng_default", state, shape)
@@ -302,12 +332,14 @@ def test_narrow_types() -> None:
 def test_stochastic_conversion_agrees_with_xla(source: str) -> None:
     rng = np.random.default_rng(9)
     dtype = typed(source, 0).dtype
-    values = np.concatenate([
-        special_values(dtype),
-        (rng.standard_normal(200) * 10).astype(dtype),
-        (rng.standard_normal(200) * 200).astype(dtype),
-        random_array((100,), dtype, rng, special=True),
-    ])  # fmt: skip
+    values = np.concatenate(
+        [
+            special_values(dtype),
+            (rng.standard_normal(200) * 10).astype(dtype),
+            (rng.standard_normal(200) * 200).astype(dtype),
+            random_array((100,), dtype, rng, special=True),
+        ]
+    )
     random = random_array(values.shape, typed(f"u{dtype.itemsize * 8}", 0).dtype, rng, special=True)
     cases = [
         Case("stochastic-convert", (values, random), f"{target}[{len(values)}]")

@@ -183,9 +183,14 @@ def _reduce_cases(t: str, op: str, special: bool) -> list[Case]:
     identity = {"add": 0, "or": 0, "xor": 0, "multiply": 1}.get(op)
     cases = []
     for sizes, dimensions, kept in (
-        ((7,), "0", ""), ((5, 3), "0", "3"), ((5, 3), "1", "5"), ((2, 3, 5), "2,0", "3"), ((33, 17), "0,1", ""),
-        ((4, 0, 3), "1", "4,3"), ((0, 3), "1", "0"),
-    ):  # fmt: skip
+        ((7,), "0", ""),
+        ((5, 3), "0", "3"),
+        ((5, 3), "1", "5"),
+        ((2, 3, 5), "2,0", "3"),
+        ((33, 17), "0,1", ""),
+        ((4, 0, 3), "1", "4,3"),
+        ((0, 3), "1", "0"),
+    ):
         operand = random_array(sizes, dtype, rng, special)
         init = random_array((), dtype, rng, special=False) if identity is None else typed(t, identity)
         cases.append(Case("reduce", (operand, init), f"{t}[{kept}]", f"dimensions={{{dimensions}}}, to_apply={op}.{t}"))
@@ -214,9 +219,14 @@ def test_sums_are_those_of_xla(t: str):
         wide = np.abs(operand.astype(np.complex128 if operand.dtype.kind == "c" else np.float64))
         terms = int(np.prod([wide.shape[d] for d in dimensions]))
         assert_close(
-            ours, theirs, rule="accumulation", terms=terms, magnitude=wide.sum(axis=dimensions), flush_denormals=True,
+            ours,
+            theirs,
+            rule="accumulation",
+            terms=terms,
+            magnitude=wide.sum(axis=dimensions),
+            flush_denormals=True,
             where=case.title,
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("t", ["bf16", "f32", "f64"])

@@ -185,12 +185,19 @@ class TestSelectAndScatter:
 # Against XLA:CPU
 
 WINDOWS = (
-    "size=2x3", "size=1x2 stride=1x2", "size=3x2 stride=2x1 pad=1_1x0_1", "size=2x2 pad=2_0x0_3",
+    "size=2x3",
+    "size=1x2 stride=1x2",
+    "size=3x2 stride=2x1 pad=1_1x0_1",
+    "size=2x2 pad=2_0x0_3",
     "size=3x1 pad=-1_1x0_-2",
-    "size=2x2 rhs_dilate=2x3", "size=2x2 lhs_dilate=2x1",
+    "size=2x2 rhs_dilate=2x3",
+    "size=2x2 lhs_dilate=2x1",
     "size=3x2 pad=2_1x1_2 stride=2x3 lhs_dilate=2x3 rhs_dilate=1x2",
-    "size=5x6", "size=5x6 pad=4_0x5_0", "size=1x1 stride=3x4", "size=7x2",
-)  # fmt: skip
+    "size=5x6",
+    "size=5x6 pad=4_0x5_0",
+    "size=1x1 stride=3x4",
+    "size=7x2",
+)
 
 
 def _window_cases(t: str, op: str, special: bool, sizes: tuple[int, ...] = (5, 7)) -> list[Case]:
@@ -212,10 +219,20 @@ def _window(text: str) -> Window:
         return [int(entry) for entry in columns[key].split("x")] if key in columns else [default, default]
 
     pads = [entry.split("_") for entry in columns.get("pad", "0_0x0_0").split("x")]
-    rows = zip(integers("size", 1), integers("stride", 1), pads, integers("lhs_dilate", 1), integers("rhs_dilate", 1),
-               strict=True)  # fmt: skip
-    return Window(tuple(WindowDimension(size, stride, int(low), int(high), base, window)
-                        for size, stride, (low, high), base, window in rows))  # fmt: skip
+    rows = zip(
+        integers("size", 1),
+        integers("stride", 1),
+        pads,
+        integers("lhs_dilate", 1),
+        integers("rhs_dilate", 1),
+        strict=True,
+    )
+    return Window(
+        tuple(
+            WindowDimension(size, stride, int(low), int(high), base, window)
+            for size, stride, (low, high), base, window in rows
+        )
+    )
 
 
 @pytest.mark.parametrize("t", ["s4", "u8", "s32", "u64"])
@@ -265,9 +282,15 @@ def test_variadic_windows_are_those_of_xla():
 
 
 SELECTIONS = (
-    "size=2x3 stride=2x3", "size=2x3", "size=3x3 stride=2x2 pad=1_1x1_1", "size=2x2 stride=1x3 pad=0_1x2_0", "size=1x1",
-    "size=5x7", "size=2x1 pad=-1_-1x0_0", "size=6x1",
-)  # fmt: skip
+    "size=2x3 stride=2x3",
+    "size=2x3",
+    "size=3x3 stride=2x2 pad=1_1x1_1",
+    "size=2x2 stride=1x3 pad=0_1x2_0",
+    "size=1x1",
+    "size=5x7",
+    "size=2x1 pad=-1_-1x0_0",
+    "size=6x1",
+)
 
 
 @pytest.mark.parametrize("t", ["s8", "s32", "u64", "bf16", "f32", "f64"])
@@ -287,9 +310,14 @@ def test_select_and_scatter_is_that_of_xla(t: str):
         _, source, init = (np.abs(o.astype(np.float64)) for o in case.operands)
         magnitude = source.sum() + init
         assert_close(
-            ours, theirs, rule="accumulation", terms=max(source.size, 1), magnitude=magnitude, flush_denormals=True,
+            ours,
+            theirs,
+            rule="accumulation",
+            terms=max(source.size, 1),
+            magnitude=magnitude,
+            flush_denormals=True,
             where=case.title,
-        )  # fmt: skip
+        )
 
 
 def test_large_windows_take_a_moment():

@@ -139,20 +139,23 @@ def test_total_order_and_partial_order_of_floats():
         ("a = s32[] add(p0, p2)\nb = s32[] add(p1, p3)\nROOT r = pred[] compare(a, b), direction=GT", 1),
         (
             "e = pred[] compare(p0, p1), direction=EQ\nl = pred[] compare(p0, p1), direction=LT\n"
-            "g = pred[] compare(p2, p3), direction=GT\nb = pred[] and(e, g)\nROOT r = pred[] or(l, b)", 2,
+            "g = pred[] compare(p2, p3), direction=GT\nb = pred[] and(e, g)\nROOT r = pred[] or(l, b)",
+            2,
         ),
         (
             "e = pred[] compare(p2, p3), direction=NE\nl = pred[] compare(p0, p1), direction=LT\n"
-            "g = pred[] compare(p3, p2), direction=GT\nROOT r = pred[] select(e, g, l)", 2,
+            "g = pred[] compare(p3, p2), direction=GT\nROOT r = pred[] select(e, g, l)",
+            2,
         ),
         (
             "l = pred[] compare(p0, p1), direction=LT\ng = pred[] compare(p0, p1), direction=GT\n"
             "n = pred[] not(g)\nm = pred[] compare(p2, p3), direction=LT\nb = pred[] and(n, m)\n"
-            "ROOT r = pred[] or(l, b)", 2,
+            "ROOT r = pred[] or(l, b)",
+            2,
         ),
         ("l = pred[] compare(p0, p1), direction=LT\nt = pred[] constant(true)\nROOT r = pred[] and(t, l)", 1),
     ],
-)  # fmt: skip
+)
 def test_comparators_that_compare_by_keys_are_read_as_keys(comparator: str, count: int):
     rng = np.random.default_rng(4)
     arrays = [rng.integers(-3, 3, (2, 50)).astype(np.int32) for _ in range(2)]
@@ -227,9 +230,13 @@ def test_topk_of_none():
 # XLA:CPU
 
 NOT_ON_XLA = {
-    "topk_s4": "sub-byte types", "topk_u4": "sub-byte types", "topk_f4e2m1fn": "sub-byte types",
-    "topk_unstable": "newer than jaxlib", "sort_dynamic": "dynamic results", "topk_dynamic": "dynamic results",
-}  # fmt: skip
+    "topk_s4": "sub-byte types",
+    "topk_u4": "sub-byte types",
+    "topk_f4e2m1fn": "sub-byte types",
+    "topk_unstable": "newer than jaxlib",
+    "sort_dynamic": "dynamic results",
+    "topk_dynamic": "dynamic results",
+}
 PLAIN_LESS_THAN = ("sort_descending", "sort_middle")
 """Samples that compare floats by IEEE's order, where NaN has no place."""
 
@@ -252,10 +259,16 @@ def test_samples_give_what_xla_gives(sample: Any):
 def test_topk_of_every_type_is_that_of_xla(largest: str):
     rng = np.random.default_rng(7)
     for t, dtype in {
-        "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
-        "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "u64": np.uint64, "s8": np.int8,
+        "f32": np.float32,
+        "f64": np.float64,
+        "f16": np.float16,
+        "bf16": ml_dtypes.bfloat16,
+        "f8e5m2": ml_dtypes.float8_e5m2,
+        "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+        "u64": np.uint64,
+        "s8": np.int8,
         "pred": np.bool_,
-    }.items():  # fmt: skip
+    }.items():
         text = topk(t, "3,50", "3,20", f"k=20, largest={largest}")
         operand = random_array((3, 50), dtype, rng)
         assert_close(evaluate(text, operand), peer.run_hlo(text, [operand], fast=True), rule="bits")

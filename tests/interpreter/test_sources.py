@@ -36,6 +36,7 @@ def test_iota_counts_along_its_dimension():
     assert evaluate(ops.IOTA, result="f32[3,2]", iota_dimension=1).tolist() == [[0, 1], [0, 1], [0, 1]]
     assert evaluate(ops.IOTA, result="c64[2]", iota_dimension=0).tolist() == [0, 1 + 0j]
     assert evaluate(ops.IOTA, result="u8[0,3]", iota_dimension=0).shape == (0, 3)
+    assert evaluate(ops.IOTA, result="f32[1000000000000,0]", iota_dimension=0).shape == (1000000000000, 0)
 
 
 def test_iota_wraps_integers_and_rounds_floats():

@@ -11,14 +11,30 @@ from pathlib import Path
 import pytest
 
 LAYERS = (
-    "base", "ops", "hlo", "text", "proto", "builder", "interpreter", "stablehlo", "analysis", "passes", "loops",
-    "lower", "cpu", "runtime", "pjrt", "testing", "tools",
-)  # fmt: skip
+    "base",
+    "ops",
+    "hlo",
+    "text",
+    "proto",
+    "builder",
+    "interpreter",
+    "stablehlo",
+    "analysis",
+    "passes",
+    "loops",
+    "lower",
+    "cpu",
+    "runtime",
+    "pjrt",
+    "testing",
+    "tools",
+)
 
 # Forwarding, loaded at first use, so that users find things where they look for them: (module, package it reaches).
 FORWARDS = {
     ("xlapy.ops", "builder"): "ops.add is the builder function of ops.ADD",
     ("xlapy.hlo.module", "text"): "module.to_text() prints",
+    ("xlapy.hlo.sharding", "text"): "Sharding.parse() reads",
 }
 
 LONGEST_FILE = 800

@@ -101,8 +101,7 @@ def test_prints_as_jaxlib_does(line: str) -> None:
 
 
 CHAINS = [
-    "s = (f32[4], u32[], token[]) send(p, k), channel_id=1\n"
-    "  ROOT x = token[] send-done(s), channel_id=1",
+    "s = (f32[4], u32[], token[]) send(p, k), channel_id=1\n  ROOT x = token[] send-done(s), channel_id=1",
     "s = (f32[4], u32[], token[]) recv(k), channel_id=1, is_host_transfer=true\n"
     "  ROOT x = (f32[4], token[]) recv-done(s), channel_id=1, is_host_transfer=true",
     "s = (f32[4], f32[4], u32[]) copy-start(p)\n  ROOT x = f32[4] copy-done(s)",
@@ -111,9 +110,9 @@ CHAINS = [
     "s = (f32[4], f32[4]) collective-permute-start(p), source_target_pairs={{0,1}}\n"
     "  ROOT x = f32[4] collective-permute-done(s)",
     'a = ((f32[4]), f32[4], u32[]) async-start(p), calls=on_host, async_execution_thread="host"\n'
-    '  b = ((f32[4]), f32[4], u32[]) async-update(a), calls=on_host\n'
+    "  b = ((f32[4]), f32[4], u32[]) async-update(a), calls=on_host\n"
     '  ROOT x = f32[4] async-done(b), async_execution_thread="host"',
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("lines", CHAINS)

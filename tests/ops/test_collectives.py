@@ -356,12 +356,20 @@ def test_attributes_are_written_in_the_order_of_xla() -> None:
     everything = {"channel_id": 1, "constrain_layout": True, "use_global_device_ids": True}
     gather = ops.ALL_GATHER.attributes.make(all_gather_dimension=0, **everything)
     assert written(ops.ALL_GATHER, gather) == [
-        "channel_id", "replica_groups", "constrain_layout", "dimensions", "use_global_device_ids",
-    ]  # fmt: skip
+        "channel_id",
+        "replica_groups",
+        "constrain_layout",
+        "dimensions",
+        "use_global_device_ids",
+    ]
     scatter = ops.REDUCE_SCATTER.attributes.make(scatter_dimension=0, **everything)
     assert written(ops.REDUCE_SCATTER, scatter) == [
-        "channel_id", "replica_groups", "constrain_layout", "use_global_device_ids", "dimensions",
-    ]  # fmt: skip
+        "channel_id",
+        "replica_groups",
+        "constrain_layout",
+        "use_global_device_ids",
+        "dimensions",
+    ]
     assert written(ops.ALL_REDUCE, ops.ALL_REDUCE.attributes.make()) == ["replica_groups"]
     assert written(ops.ALL_TO_ALL, ops.ALL_TO_ALL.attributes.make()) == ["replica_groups"]
     permute = ops.COLLECTIVE_PERMUTE.attributes.make(source_target_pairs=(), slice_sizes=((1,),), channel_id=0)

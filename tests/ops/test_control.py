@@ -122,9 +122,10 @@ def test_fusion_has_the_shape_of_its_root() -> None:
     shape = "(s32[], f32[2])"
     program = f"(x: f32[2]) -> {shape}"
     assert inferred(ops.FUSION, "f32[2]", calls=[program], kind=FusionKind.LOOP) == shape
-    assert inferred(
-        ops.FUSION, "f32[2]", calls=[program], kind=FusionKind.INPUT, output_to_operand_aliasing=aliasing
-    ) == shape  # fmt: skip
+    assert (
+        inferred(ops.FUSION, "f32[2]", calls=[program], kind=FusionKind.INPUT, output_to_operand_aliasing=aliasing)
+        == shape
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,15 +139,19 @@ def test_fusion_has_the_shape_of_its_root() -> None:
 def test_fusion_refuses_aliases(alias: OutputAlias, message: str) -> None:
     found = refusal(
         ops.FUSION, None, "f32[2]", calls=[SQUARE], kind=FusionKind.LOOP, output_to_operand_aliasing=(alias,)
-    )  # fmt: skip
+    )
     assert found == message
 
 
 def test_fusion_refuses_an_alias_between_shapes_that_differ() -> None:
     found = refusal(
-        ops.FUSION, None, "f32[2]", calls=["(x: f32[2]) -> s32[2]"], kind=FusionKind.LOOP,
+        ops.FUSION,
+        None,
+        "f32[2]",
+        calls=["(x: f32[2]) -> s32[2]"],
+        kind=FusionKind.LOOP,
         output_to_operand_aliasing=(OutputAlias((), 0),),
-    )  # fmt: skip
+    )
     assert found == "fusion: alias {}: (0, {}) pairs output s32[2] with operand f32[2]"
 
 
@@ -245,8 +250,10 @@ def test_async_update_and_done() -> None:
     assert accepts(ops.ASYNC_DONE, "f32[3]", complete)
     assert accepts(ops.ASYNC_DONE, "f32[3]", "((f32[2], s32[]), (), u32[])")
     assert [ops.ASYNC_START.async_role, ops.ASYNC_UPDATE.async_role, ops.ASYNC_DONE.async_role] == [
-        AsyncRole.START, AsyncRole.UPDATE, AsyncRole.DONE,
-    ]  # fmt: skip
+        AsyncRole.START,
+        AsyncRole.UPDATE,
+        AsyncRole.DONE,
+    ]
     assert set(ops.ASYNC_DONE.obsolete) == {"calls", "async_execution_thread"}
 
 

@@ -69,17 +69,35 @@ def test_attributes_are_written_in_the_order_of_xla() -> None:
     assert written(ops.CUSTOM_CALL, make(custom_call_target="")) == ["custom_call_target"]
     literal = read(ops.CUSTOM_CALL, "literal", "s32[2]{0} {1, 2}")
     everything = make(
-        custom_call_target="f", window=Window.make([2]), dim_labels=ConvDimensions.default(1), feature_group_count=2,
-        batch_group_count=3, operand_precision=(Precision.HIGH,), padding_type=PaddingType.SAME,
-        operand_layout_constraints=(), custom_call_has_side_effect=True, literal=literal,
-        output_to_operand_aliasing=(OutputAlias((), 0),), schedule=CustomCallSchedule.LATEST,
+        custom_call_target="f",
+        window=Window.make([2]),
+        dim_labels=ConvDimensions.default(1),
+        feature_group_count=2,
+        batch_group_count=3,
+        operand_precision=(Precision.HIGH,),
+        padding_type=PaddingType.SAME,
+        operand_layout_constraints=(),
+        custom_call_has_side_effect=True,
+        literal=literal,
+        output_to_operand_aliasing=(OutputAlias((), 0),),
+        schedule=CustomCallSchedule.LATEST,
         api_version=CustomCallApiVersion.TYPED_FFI,
-    )  # fmt: skip
+    )
     assert written(ops.CUSTOM_CALL, everything) == [
-        "window", "dim_labels", "feature_group_count", "batch_group_count", "operand_precision", "padding_type",
-        "custom_call_target", "operand_layout_constraints", "custom_call_has_side_effect", "literal",
-        "output_to_operand_aliasing", "schedule", "api_version",
-    ]  # fmt: skip
+        "window",
+        "dim_labels",
+        "feature_group_count",
+        "batch_group_count",
+        "operand_precision",
+        "padding_type",
+        "custom_call_target",
+        "operand_layout_constraints",
+        "custom_call_has_side_effect",
+        "literal",
+        "output_to_operand_aliasing",
+        "schedule",
+        "api_version",
+    ]
 
 
 def test_attribute_text() -> None:

@@ -29,18 +29,59 @@ KINDS = {
 
 # name -> the kinds of element that XLA's shape inference and its back ends take
 UNARY = {
-    "abs": "sfc", "acos": "fc", "acosh": "fc", "asin": "fc", "asinh": "fc", "atan": "fc", "atanh": "fc", "cbrt": "f",
-    "ceil": "f", "cosine": "fc", "cosh": "fc", "count-leading-zeros": "su", "erf": "f", "exponential": "fc",
-    "exponential-minus-one": "fc", "floor": "f", "imag": "fc", "is-finite": "f", "log": "fc", "log-plus-one": "fc",
-    "logistic": "fc", "negate": "sufc", "not": "psu", "popcnt": "su", "real": "fc", "round-nearest-afz": "f",
-    "round-nearest-even": "f", "rsqrt": "fc", "sign": "sfc", "sine": "fc", "sinh": "fc", "sqrt": "fc", "tan": "fc",
+    "abs": "sfc",
+    "acos": "fc",
+    "acosh": "fc",
+    "asin": "fc",
+    "asinh": "fc",
+    "atan": "fc",
+    "atanh": "fc",
+    "cbrt": "f",
+    "ceil": "f",
+    "cosine": "fc",
+    "cosh": "fc",
+    "count-leading-zeros": "su",
+    "erf": "f",
+    "exponential": "fc",
+    "exponential-minus-one": "fc",
+    "floor": "f",
+    "imag": "fc",
+    "is-finite": "f",
+    "log": "fc",
+    "log-plus-one": "fc",
+    "logistic": "fc",
+    "negate": "sufc",
+    "not": "psu",
+    "popcnt": "su",
+    "real": "fc",
+    "round-nearest-afz": "f",
+    "round-nearest-even": "f",
+    "rsqrt": "fc",
+    "sign": "sfc",
+    "sine": "fc",
+    "sinh": "fc",
+    "sqrt": "fc",
+    "tan": "fc",
     "tanh": "fc",
-}  # fmt: skip
+}
 BINARY = {
-    "add": "psufc", "and": "psu", "atan2": "fc", "divide": "sufc", "maximum": "psuf", "minimum": "psuf", "mulhi": "su",
-    "multiply": "psufc", "or": "psu", "power": "sufc", "remainder": "suf", "shift-left": "su",
-    "shift-right-arithmetic": "su", "shift-right-logical": "su", "subtract": "sufc", "xor": "psu",
-}  # fmt: skip
+    "add": "psufc",
+    "and": "psu",
+    "atan2": "fc",
+    "divide": "sufc",
+    "maximum": "psuf",
+    "minimum": "psuf",
+    "mulhi": "su",
+    "multiply": "psufc",
+    "or": "psu",
+    "power": "sufc",
+    "remainder": "suf",
+    "shift-left": "su",
+    "shift-right-arithmetic": "su",
+    "shift-right-logical": "su",
+    "subtract": "sufc",
+    "xor": "psu",
+}
 
 
 def shape(text: str) -> Shape:
@@ -190,8 +231,12 @@ def test_the_default_order_is_left_out() -> None:
     total = CompareAttributes.make(direction=ComparisonDirection.LT, type=ComparisonType.TOTALORDER)
     assert normalize(total, [shape("f32[2]")] * 2, shape("pred[2]")) is total
     assert [default_comparison_type(t).value for t in (F32, C64, S4, U8, PRED)] == [
-        "FLOAT", "FLOAT", "SIGNED", "UNSIGNED", "UNSIGNED",
-    ]  # fmt: skip
+        "FLOAT",
+        "FLOAT",
+        "SIGNED",
+        "UNSIGNED",
+        "UNSIGNED",
+    ]
 
 
 # Conversion

@@ -128,41 +128,52 @@ def test_gather_refuses(operand: str, indices: str, changes: dict[str, Any], mes
     ("indices", "changes", "message"),
     [
         (
-            "s32[3,7,1]", {"operand_batching_dims": ()},
+            "s32[3,7,1]",
+            {"operand_batching_dims": ()},
             "operand_batching_dims [] and start_indices_batching_dims [1] must have equally many entries",
         ),
         ("s32[3,7,1]", {"operand_batching_dims": (2,)}, "operand_batching_dims [2] must be in [0, 2)"),
         ("s32[3,7,1]", {"start_indices_batching_dims": (3,)}, "start_indices_batching_dims [3] must be in [0, 3)"),
         ("s32[3,7,1]", {"start_indices_batching_dims": (2,)}, "[2] contains index_vector_dim 2"),
         (
-            "s32[3,6,1]", {},
+            "s32[3,6,1]",
+            {},
             "batching dimension 0 of the operand f32[7,5] has size 7, its partner 1 of the indices s32[3,6,1] has 6",
         ),
         ("s32[3,7,1]", {"start_index_map": (0,)}, "and operand_batching_dims [0] share dimension 0"),
         (
-            "s32[3,7,1]", {"collapsed_slice_dims": (0,)},
+            "s32[3,7,1]",
+            {"collapsed_slice_dims": (0,)},
             "collapsed_slice_dims [0] and operand_batching_dims [0] share dimension 0",
         ),
         ("s32[3,7,1]", {"slice_sizes": (2, 2)}, "dimension 0 is in operand_batching_dims [0], so its slice size"),
         (
-            "s32[7,7,1]", {"operand_batching_dims": (1, 0), "start_indices_batching_dims": (0, 1)},
+            "s32[7,7,1]",
+            {"operand_batching_dims": (1, 0), "start_indices_batching_dims": (0, 1)},
             "operand_batching_dims [1, 0] must be ascending",
         ),
         (
-            "s32[7,7,1]", {"operand_batching_dims": (0, 1), "start_indices_batching_dims": (1, 1)},
+            "s32[7,7,1]",
+            {"operand_batching_dims": (0, 1), "start_indices_batching_dims": (1, 1)},
             "start_indices_batching_dims [1, 1] repeat a dimension",
         ),
     ],
-)  # fmt: skip
+)
 def test_gather_refuses_batching(indices: str, changes: dict[str, Any], message: str):
     assert message in gather_refused("f32[7,5]", indices, BATCHED, **changes)
 
 
 def test_gather_text():
     assert [f.key for f in ops.GATHER.attributes.fields] == [
-        "offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
-        "start_indices_batching_dims", "index_vector_dim", "slice_sizes", "indices_are_sorted",
-    ]  # fmt: skip
+        "offset_dims",
+        "collapsed_slice_dims",
+        "start_index_map",
+        "operand_batching_dims",
+        "start_indices_batching_dims",
+        "index_vector_dim",
+        "slice_sizes",
+        "indices_are_sorted",
+    ]
     assert rewritten(ops.GATHER, "slice_sizes", "{ 1, 3 }") == "{1,3}"
     always = ["offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "slice_sizes"]
     assert written(ops.GATHER, ops.GatherAttributes.make(**ROWS)) == always
@@ -221,25 +232,29 @@ ONE = ["f32[4,3]", "s32[5]", "f32[5,3]"]
         (ONE, {"inserted_window_dims": (0, 0)}, "inserted_window_dims [0, 0] repeat a dimension"),
         (ONE, {"inserted_window_dims": ()}, "must have one entry a dimension of the operand f32[4,3]"),
         (
-            ["f32[4,3]", "s32[5,2]", "f32[5,3]"], {},
+            ["f32[4,3]", "s32[5,2]", "f32[5,3]"],
+            {},
             "scatter_dims_to_operand_dims [0] has 1 entries, the index vectors have 2",
         ),
         (ONE, {"scatter_dims_to_operand_dims": (2,)}, "scatter_dims_to_operand_dims [2] must be in [0, 2)"),
         (
-            ["f32[4,3]", "s32[5,2]", "f32[5,3]"], {"scatter_dims_to_operand_dims": (1, 1)},
+            ["f32[4,3]", "s32[5,2]", "f32[5,3]"],
+            {"scatter_dims_to_operand_dims": (1, 1)},
             "scatter_dims_to_operand_dims [1, 1] repeat a dimension",
         ),
         (
-            ["f32[4,3]", "s32[5]", "f32[5,4]"], {},
+            ["f32[4,3]", "s32[5]", "f32[5,4]"],
+            {},
             "window dimension 1 of the updates f32[5,4] has size 4, more than the 3 of dimension 1 of the operand",
         ),
         (
-            ["f32[4,3]", "s32[5]", "f32[6,3]"], {},
+            ["f32[4,3]", "s32[5]", "f32[6,3]"],
+            {},
             "dimension 0 of the updates f32[6,3] has size 6, dimension 0 of the indices s32[5,1] has 5",
         ),
         (["f32[4,3]", "s32[5]", "s32[5,3]"], {}, "operand 0 is f32[4,3], updates 0 of another type: s32[5,3]"),
     ],
-)  # fmt: skip
+)
 def test_scatter_refuses(operands: list[str], changes: dict[str, Any], message: str):
     assert message in scatter_refused(operands, INTO_ROWS, **changes)
 
@@ -282,9 +297,15 @@ def test_scatter_refuses_operands_of_different_sizes():
 
 def test_scatter_text():
     assert [f.key for f in ops.SCATTER.attributes.fields] == [
-        "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
-        "scatter_indices_batching_dims", "index_vector_dim", "indices_are_sorted", "unique_indices",
-    ]  # fmt: skip
+        "update_window_dims",
+        "inserted_window_dims",
+        "scatter_dims_to_operand_dims",
+        "input_batching_dims",
+        "scatter_indices_batching_dims",
+        "index_vector_dim",
+        "indices_are_sorted",
+        "unique_indices",
+    ]
     assert [role.key for role in ops.SCATTER.roles] == ["to_apply"]
     promised = ops.ScatterAttributes.make(**INTO_ROWS, unique_indices=True)
     assert written(ops.SCATTER, promised)[-2:] == ["index_vector_dim", "unique_indices"]

@@ -50,42 +50,58 @@ class TestReduce:
         ("operands", "calls", "dimensions", "message"),
         [
             (["f32[4]"], [ADD], (0,), "reduce takes at least 2 operands, in a multiple of 2, given 1"),
-            (["f32[4]", "f32[]", "f32[]"], [ADD], (0,),
-             "reduce takes at least 2 operands, in a multiple of 2, given 3"),
+            (
+                ["f32[4]", "f32[]", "f32[]"],
+                [ADD],
+                (0,),
+                "reduce takes at least 2 operands, in a multiple of 2, given 3",
+            ),
             (["f32[4]", "f32[]"], [], (0,), "reduce calls 1 computation, given 0"),
             (["(f32[4])", "f32[]"], [ADD], (0,), "reduce takes arrays, operand 0 is (f32[4])"),
             (["f32[4]", "f32[]"], [ADD], (1,), "reduce: dimension 1 is out of bounds for f32[4] of rank 1"),
             (["f32[4]", "f32[]"], [ADD], (-1,), "reduce: dimension -1 is out of bounds for f32[4] of rank 1"),
             (["f32[4,2]", "f32[]"], [ADD], (0, 0), "reduce: dimensions [0, 0] repeat a dimension"),
             (
-                ["f32[4]", "s32[5]", "f32[]", "s32[]"], [ARGMAX], (0,),
+                ["f32[4]", "s32[5]", "f32[]", "s32[]"],
+                [ARGMAX],
+                (0,),
                 "reduce: operand 1 is s32[5], operand 0 is f32[4]; dimensions must be equal",
             ),
             (
-                ["f32[4]", "f32[]"], ["(a: f32[]) -> f32[]"], (0,),
+                ["f32[4]", "f32[]"],
+                ["(a: f32[]) -> f32[]"],
+                (0,),
                 "reduce: the reducer takes 2 parameters for 1 arrays, it is",
             ),
             (
-                ["f32[4]", "s32[4]", "f32[]", "s32[]"], ["(a: f32[], b: s32[], c: f32[], d: s32[]) -> f32[]"], (0,),
+                ["f32[4]", "s32[4]", "f32[]", "s32[]"],
+                ["(a: f32[], b: s32[], c: f32[], d: s32[]) -> f32[]"],
+                (0,),
                 "reduce: the reducer returns 2 scalars, it is",
             ),
             (
-                ["f32[4]", "f32[]"], ["(a: f32[], b: f32[]) -> f32[1]"], (0,),
+                ["f32[4]", "f32[]"],
+                ["(a: f32[], b: f32[]) -> f32[1]"],
+                (0,),
                 "reduce: result 0 of the reducer must be a scalar, it is f32[1]",
             ),
             (
-                ["f32[4]", "f32[]"], ["(a: s32[], b: f32[]) -> f32[]"], (0,),
+                ["f32[4]", "f32[]"],
+                ["(a: s32[], b: f32[]) -> f32[]"],
+                (0,),
                 "reduce: the reducer's result 0 is f32[], its parameter 0 (accumulator 0) is s32[]",
             ),
             (["f32[4]", "s32[]"], [ADD], (0,), "reduce: the reducer's result 0 is f32[], initial value 0 is s32[]"),
             (["f32[4]", "f32[1]"], [ADD], (0,), "reduce: the reducer's result 0 is f32[], initial value 0 is f32[1]"),
             (
-                ["f32[4]", "f32[]"], ["(a: f32[], b: s32[]) -> f32[]"], (0,),
+                ["f32[4]", "f32[]"],
+                ["(a: f32[], b: s32[]) -> f32[]"],
+                (0,),
                 "reduce: the reducer's result 0 is f32[], its parameter 1 (value 0) is s32[]",
             ),
             (["bf16[4]", "f32[]"], [ADD], (0,), "reduce: the reducer's result 0 is f32[], operand 0 is bf16[4]"),
         ],
-    )  # fmt: skip
+    )
     def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], message: str):
         assert refusal(REDUCE, None, *operands, calls=calls, dimensions=dimensions).startswith(message)
 
@@ -168,28 +184,33 @@ class TestSelectAndScatter:
             (["f32[4]", "f32[3]"], [SELECT, ADD], "select-and-scatter takes 3 operands, given 2"),
             (["f32[4]", "f32[3]", "f32[]"], [SELECT], "select-and-scatter calls 2 computations, given 1"),
             (
-                ["f32[4]", "f32[4]", "f32[]"], [SELECT, ADD],
+                ["f32[4]", "f32[4]", "f32[]"],
+                [SELECT, ADD],
                 "select-and-scatter: the source is f32[4], the window takes f32[3] positions over f32[4]",
             ),
             (
-                ["f32[4]", "f32[3]", "f32[]"], ["(a: f32[]) -> pred[]", ADD],
+                ["f32[4]", "f32[3]", "f32[]"],
+                ["(a: f32[]) -> pred[]", ADD],
                 "select-and-scatter: select takes two f32[], it is",
             ),
             (
-                ["f32[4]", "f32[3]", "f32[]"], ["(a: f32[], b: s32[]) -> pred[]", ADD],
+                ["f32[4]", "f32[3]", "f32[]"],
+                ["(a: f32[], b: s32[]) -> pred[]", ADD],
                 "select-and-scatter: select takes two f32[], it is",
             ),
             (["f32[4]", "f32[3]", "f32[]"], [ADD, ADD], "select-and-scatter: select returns pred[], it is"),
             (
-                ["f32[4]", "f32[3]", "s32[]"], [SELECT, ADD],
+                ["f32[4]", "f32[3]", "s32[]"],
+                [SELECT, ADD],
                 "select-and-scatter: the reducer's result 0 is f32[], initial value 0 is s32[]",
             ),
             (
-                ["f32[4,2]", "f32[3]", "f32[]"], [SELECT, ADD],
+                ["f32[4,2]", "f32[3]", "f32[]"],
+                [SELECT, ADD],
                 "select-and-scatter: the window has 1 dimensions, operand f32[4,2] has 2",
             ),
         ],
-    )  # fmt: skip
+    )
     def test_refusals(self, operands: list[str], calls: list[str], message: str):
         assert refusal(SELECT_AND_SCATTER, None, *operands, calls=calls, window=window(2)).startswith(message)
 
@@ -212,10 +233,18 @@ class TestMap:
         [
             ([], [ADD], (), "map takes at least 1 operands, given 0"),
             (["f32[2]", "f32[2]"], [], (0,), "map calls 1 computation, given 0"),
-            (["f32[2]", "f32[3]"], [ADD], (0,),
-             "map: operand 1 is f32[3], an operand before it f32[2]; dimensions must be equal"),
-            (["f32[2]", "s32[]"], [ADD], (0,),
-             "map: operand 1 is s32[], an operand before it f32[2]; dimensions must be equal"),
+            (
+                ["f32[2]", "f32[3]"],
+                [ADD],
+                (0,),
+                "map: operand 1 is f32[3], an operand before it f32[2]; dimensions must be equal",
+            ),
+            (
+                ["f32[2]", "s32[]"],
+                [ADD],
+                (0,),
+                "map: operand 1 is s32[], an operand before it f32[2]; dimensions must be equal",
+            ),
             (["f32[2]", "f32[2]"], [ADD], (1,), "map: dimensions must be 0 to rank-1 of f32[2], given [1]"),
             (["f32[2,2]", "f32[2,2]"], [ADD], (1, 0), "map: dimensions must be 0 to rank-1 of f32[2,2], given [1, 0]"),
             (["f32[2]"], [ADD], (0,), "map: 1 operands, the computation is"),
@@ -223,7 +252,7 @@ class TestMap:
             (["f32[2]"], ["(a: f32[]) -> (f32[])"], (0,), "map: the computation must return a scalar, it is"),
             (["token[]"], ["(a: token[]) -> f32[]"], (), "map takes arrays, operand 0 is token[]"),
         ],
-    )  # fmt: skip
+    )
     def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], message: str):
         assert refusal(MAP, None, *operands, calls=calls, dimensions=dimensions).startswith(message)
 
@@ -257,40 +286,82 @@ class TestScan:
     @pytest.mark.parametrize(
         ("shape", "operands", "body", "dimensions", "carries", "message"),
         [
-            ("(s32[4,3], f32[])", ["f32[4,3]", "f32[]"], BODY, (0, 1), 1,
-             "scan runs along exactly one dimension, given [0, 1]"),
-            ("(s32[4,3], f32[])", ["f32[4,3]", "f32[]"], BODY, (1,), 3,
-             "scan has 3 carries, but 2 operands and 2 results"),
-            ("(f32[])", ["f32[]"], "(a: f32[]) -> (f32[])", (0,), 1,
-             "scan needs an input or an output beside its carries"),
+            (
+                "(s32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (0, 1),
+                1,
+                "scan runs along exactly one dimension, given [0, 1]",
+            ),
+            (
+                "(s32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (1,),
+                3,
+                "scan has 3 carries, but 2 operands and 2 results",
+            ),
+            (
+                "(f32[])",
+                ["f32[]"],
+                "(a: f32[]) -> (f32[])",
+                (0,),
+                1,
+                "scan needs an input or an output beside its carries",
+            ),
             ("(s32[4,3], f32[])", ["f32[4,3]"], BODY, (1,), 1, "scan has 1 operands and 2 results, its body is"),
             ("f32[4,3]", ["f32[4,3]", "f32[]"], BODY, (1,), 1, "scan has 2 operands and 1 results, its body is"),
             (
-                "(s32[4,3], f32[])", ["f32[4,3]", "f32[]"], BODY, (2,), 1,
+                "(s32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (2,),
+                1,
                 "scan: dimension 2 is out of bounds for f32[4,3] of rank 2",
             ),
             (
-                "(s32[3,4], f32[])", ["f32[3,4]", "f32[]"], BODY, (1,), 1,
+                "(s32[3,4], f32[])",
+                ["f32[3,4]", "f32[]"],
+                BODY,
+                (1,),
+                1,
                 "scan: parameter 0 of the body is f32[4], operand 0 gives f32[3]",
             ),
             (
-                "(s32[4,5], f32[])", ["f32[4,3]", "f32[]"], BODY, (1,), 1,
+                "(s32[4,5], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (1,),
+                1,
                 "scan: result 0 is s32[4,5], dimension 1 must have size 3",
             ),
             (
-                "(f32[4,3], f32[])", ["f32[4,3]", "f32[]"], BODY, (1,), 1,
+                "(f32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (1,),
+                1,
                 "scan: result 0 of the body is s32[4], result 0 needs f32[4]",
             ),
             (
-                "(s32[4,3], s32[])", ["f32[4,3]", "f32[]"], "(a: f32[4], b: f32[]) -> (s32[4], s32[])", (1,), 1,
+                "(s32[4,3], s32[])",
+                ["f32[4,3]", "f32[]"],
+                "(a: f32[4], b: f32[]) -> (s32[4], s32[])",
+                (1,),
+                1,
                 "scan: carry 0 enters the body as f32[] and leaves it as s32[]",
             ),
             (
-                "(s32[4,3], f32[])", ["(f32[4,3])", "f32[]"], BODY, (1,), 1,
+                "(s32[4,3], f32[])",
+                ["(f32[4,3])", "f32[]"],
+                BODY,
+                (1,),
+                1,
                 "scan takes arrays, operand 0 is (f32[4,3])",
             ),
         ],
-    )  # fmt: skip
+    )
     def test_refusals(
         self, shape: str, operands: list[str], body: str, dimensions: tuple[int, ...], carries: int, message: str
     ):

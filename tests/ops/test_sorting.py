@@ -38,11 +38,13 @@ def test_sort_of_several_operands_is_a_tuple():
         (["f32[4]", "s8[4]"], LESS, 0, "the comparator takes 4 parameters for 2 operands"),
         (["f32[4]"], "(a: f32[], b: s32[]) -> pred[]", 0, "parameter 1 of the comparator is s32[], operand 0"),
         (
-            ["f32[4]", "s8[4]"], "(a: f32[], b: s8[], c: f32[], d: s8[]) -> pred[]", 0,
+            ["f32[4]", "s8[4]"],
+            "(a: f32[], b: s8[], c: f32[], d: s8[]) -> pred[]",
+            0,
             "parameter 1 of the comparator is s8[], operand 0 is f32[4]",
         ),
     ],
-)  # fmt: skip
+)
 def test_sort_refuses(operands: list[str], call: str, dimension: int, message: str):
     assert message in refusal(ops.SORT, None, *operands, calls=[call], dimension=dimension)
 

@@ -21,10 +21,29 @@ def conv(x: Array, kernel: Array, labels: tuple[str, str, str] = ("NHWC", "HWIO"
 @program("elementwise functions of f32", f32(40), f32(40))
 def elementwise_f32(x: Array, y: Array) -> Any:
     unary = (
-        lax.abs, lax.neg, lax.sign, lax.floor, lax.ceil, lax.round, lax.exp, lax.exp2, lax.expm1, lax.sin,
-        lax.cos, lax.tan,
-        lax.tanh, lax.logistic, lax.erf, lax.erfc, lax.cbrt, lax.is_finite, lax.sinh, lax.cosh, lax.asinh, lax.atan,
-    )  # fmt: skip
+        lax.abs,
+        lax.neg,
+        lax.sign,
+        lax.floor,
+        lax.ceil,
+        lax.round,
+        lax.exp,
+        lax.exp2,
+        lax.expm1,
+        lax.sin,
+        lax.cos,
+        lax.tan,
+        lax.tanh,
+        lax.logistic,
+        lax.erf,
+        lax.erfc,
+        lax.cbrt,
+        lax.is_finite,
+        lax.sinh,
+        lax.cosh,
+        lax.asinh,
+        lax.atan,
+    )
     positive = (lax.log, lax.log1p, lax.sqrt, lax.rsqrt, lax.acosh, lax.lgamma, lax.digamma)
     binary = (
         lax.add,
@@ -43,9 +62,14 @@ def elementwise_f32(x: Array, y: Array) -> Any:
         tuple(function(x) for function in unary),
         tuple(function(1 + lax.abs(x)) for function in positive),
         tuple(function(x, y) for function in binary),
-        lax.pow(lax.abs(x), y), lax.integer_pow(x, 3), lax.clamp(-0.5, x, 0.5), lax.select(x < y, x, y),
-        lax.asin(lax.sin(x)), lax.acos(lax.cos(x)), lax.atanh(lax.sin(x)),
-    )  # fmt: skip
+        lax.pow(lax.abs(x), y),
+        lax.integer_pow(x, 3),
+        lax.clamp(-0.5, x, 0.5),
+        lax.select(x < y, x, y),
+        lax.asin(lax.sin(x)),
+        lax.acos(lax.cos(x)),
+        lax.atanh(lax.sin(x)),
+    )
 
 
 @program("elementwise functions of f64", f64(20), f64(20), x64=True)
@@ -102,11 +126,27 @@ def elementwise_complex64(x: Array, y: Array) -> Any:
 def integers_s32(x: Array, y: Array) -> Any:
     amount = y & 31
     return (
-        lax.div(x, y | 1), lax.rem(x, y | 1), x // (y | 1), x % (y | 1), lax.shift_left(x, amount), x ^ y, ~x,
-        lax.shift_right_arithmetic(x, amount), lax.shift_right_logical(x, amount), lax.population_count(x), lax.clz(x),
-        jnp.abs(x), jnp.sign(x), lax.integer_pow(x, 5), x.astype(jnp.int8), x.astype(jnp.float32), jnp.gcd(x, y),
-        x.astype(jnp.uint16), lax.bitcast_convert_type(x, jnp.float32), lax.bitcast_convert_type(x, jnp.uint8),
-    )  # fmt: skip
+        lax.div(x, y | 1),
+        lax.rem(x, y | 1),
+        x // (y | 1),
+        x % (y | 1),
+        lax.shift_left(x, amount),
+        x ^ y,
+        ~x,
+        lax.shift_right_arithmetic(x, amount),
+        lax.shift_right_logical(x, amount),
+        lax.population_count(x),
+        lax.clz(x),
+        jnp.abs(x),
+        jnp.sign(x),
+        lax.integer_pow(x, 5),
+        x.astype(jnp.int8),
+        x.astype(jnp.float32),
+        jnp.gcd(x, y),
+        x.astype(jnp.uint16),
+        lax.bitcast_convert_type(x, jnp.float32),
+        lax.bitcast_convert_type(x, jnp.uint8),
+    )
 
 
 @program("a hash of 32-bit words (wrapping multiplication, rotations)", u32(32))
@@ -169,14 +209,27 @@ def bfloat16_program(x: Array, y: Array) -> Any:
 @program("roll, pad, flip, tile, repeat, rot90, stack", f32(4, 6), optimized=True)
 def movement(x: Array) -> Any:
     return (
-        jnp.roll(x, (1, -2), (0, 1)), jnp.pad(x, ((1, 2), (0, 3)), constant_values=7), jnp.flip(x, 0),
+        jnp.roll(x, (1, -2), (0, 1)),
+        jnp.pad(x, ((1, 2), (0, 3)), constant_values=7),
+        jnp.flip(x, 0),
         jnp.tile(x, (2, 3)),
-        jnp.repeat(x, 2, axis=1), jnp.rot90(x), jnp.pad(x, 2, mode="reflect"), jnp.pad(x, 1, mode="edge"),
-        jnp.pad(x, 1, mode="wrap"), jnp.stack([x, x + 1], axis=1), jnp.split(x, 3, axis=1), x[::-2, 1::2],
-        lax.pad(x, 0.0, ((1, -1, 2), (-2, 0, 1))), jnp.moveaxis(x.reshape(2, 2, 6), 0, -1), jnp.diagonal(x),
+        jnp.repeat(x, 2, axis=1),
+        jnp.rot90(x),
+        jnp.pad(x, 2, mode="reflect"),
+        jnp.pad(x, 1, mode="edge"),
+        jnp.pad(x, 1, mode="wrap"),
+        jnp.stack([x, x + 1], axis=1),
+        jnp.split(x, 3, axis=1),
+        x[::-2, 1::2],
+        lax.pad(x, 0.0, ((1, -1, 2), (-2, 0, 1))),
+        jnp.moveaxis(x.reshape(2, 2, 6), 0, -1),
+        jnp.diagonal(x),
         jnp.tril(x, -1),
-        jnp.concatenate([x, x[:, :2]], axis=1), jnp.kron(x[:2, :2], x[:2, :3]), jnp.trace(x), jnp.triu(x, 2),
-    )  # fmt: skip
+        jnp.concatenate([x, x[:, :2]], axis=1),
+        jnp.kron(x[:2, :2], x[:2, :3]),
+        jnp.trace(x),
+        jnp.triu(x, 2),
+    )
 
 
 @program(
@@ -188,10 +241,17 @@ def movement(x: Array) -> Any:
 )
 def einsums(a: Array, b: Array, c: Array, d: Array) -> Any:
     return (
-        jnp.einsum("ijk,kl->ijl", a, b), jnp.einsum("ijk,ilj->ikl", a, c), jnp.einsum("ijk,kl,ilj->i", a, b, c),
-        jnp.einsum("ii->i", d), jnp.einsum("ij,kl->ikjl", b, d), jnp.einsum("ijk->kji", a), jnp.einsum("ijk->j", a),
-        jnp.einsum("ij,ij->", d, d), jnp.einsum("bjk,jl->bkl", a, d), jnp.tensordot(a, c, ((0, 1), (0, 2))),
-    )  # fmt: skip
+        jnp.einsum("ijk,kl->ijl", a, b),
+        jnp.einsum("ijk,ilj->ikl", a, c),
+        jnp.einsum("ijk,kl,ilj->i", a, b, c),
+        jnp.einsum("ii->i", d),
+        jnp.einsum("ij,kl->ikjl", b, d),
+        jnp.einsum("ijk->kji", a),
+        jnp.einsum("ijk->j", a),
+        jnp.einsum("ij,ij->", d, d),
+        jnp.einsum("bjk,jl->bkl", a, d),
+        jnp.tensordot(a, c, ((0, 1), (0, 2))),
+    )
 
 
 @program(
@@ -219,11 +279,14 @@ def dots(v: Array, m: Array, z: Array, i: Array, batch: Array) -> Any:
 @program("convolutions with strides, explicit and negative padding, dilations", IMAGE, f32(3, 3, 4, 6))
 def convolution_windows(x: Array, k: Array) -> Any:
     return (
-        conv(x, k), conv(x, k, window_strides=(2, 3)), conv(x, k, padding="VALID"), conv(x, k, padding=((2, 0),
-        (-1, 3))),
-        conv(x, k, rhs_dilation=(2, 2)), conv(x, k, lhs_dilation=(2, 1), padding=((1, 2), (0, 0))),
+        conv(x, k),
+        conv(x, k, window_strides=(2, 3)),
+        conv(x, k, padding="VALID"),
+        conv(x, k, padding=((2, 0), (-1, 3))),
+        conv(x, k, rhs_dilation=(2, 2)),
+        conv(x, k, lhs_dilation=(2, 1), padding=((1, 2), (0, 0))),
         lax.conv_transpose(x, k, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
-    )  # fmt: skip
+    )
 
 
 @program(
@@ -235,19 +298,27 @@ def convolution_windows(x: Array, k: Array) -> Any:
 )
 def convolution_groups(x: Array, grouped: Array, depthwise: Array, batched: Array) -> Any:
     return (
-        conv(x, grouped, feature_group_count=2), conv(x, depthwise, feature_group_count=4),
+        conv(x, grouped, feature_group_count=2),
+        conv(x, depthwise, feature_group_count=4),
         conv(x, batched, batch_group_count=2),
-    )  # fmt: skip
+    )
 
 
-@program("convolutions of one and three dimensions, other orders, no window",
-         f32(2, 3, 10), f32(5, 3, 4), f32(1, 2, 4, 4, 4),
-         f32(3, 2, 2, 2, 2), f32(4, 3), f32(3, 5))  # fmt: skip
+@program(
+    "convolutions of one and three dimensions, other orders, no window",
+    f32(2, 3, 10),
+    f32(5, 3, 4),
+    f32(1, 2, 4, 4, 4),
+    f32(3, 2, 2, 2, 2),
+    f32(4, 3),
+    f32(3, 5),
+)
 def convolution_ranks(line: Array, kernel1: Array, volume: Array, kernel3: Array, flat: Array, kernel0: Array) -> Any:
     return (
-        conv(line, kernel1, ("NCW", "OIW", "NCW")), conv(volume, kernel3, ("NCDHW", "OIDHW", "NDHWC"), padding="VALID"),
+        conv(line, kernel1, ("NCW", "OIW", "NCW")),
+        conv(volume, kernel3, ("NCDHW", "OIDHW", "NDHWC"), padding="VALID"),
         lax.conv_general_dilated(flat, kernel0, (), (), dimension_numbers=("NC", "IO", "NC")),
-    )  # fmt: skip
+    )
 
 
 @program("gradients of strided, dilated and grouped convolutions", f32(1, 8, 8, 4), f32(3, 3, 2, 4), optimized=True)
@@ -263,12 +334,25 @@ def convolution_gradients(x: Array, k: Array) -> Any:
 def reductions(x: Array) -> Any:
     flags = x > 0
     return (
-        x.sum(), x.sum(1), x.prod((0, 2)), x.max(0), x.min((1, 2)), jnp.argmax(x, 1), jnp.argmin(x),
-        flags.all(0), flags.any(2),
-        x.mean(1), x.std(0), x.var((0, 1)), jax.scipy.special.logsumexp(x, axis=2), jnp.linalg.norm(x, axis=0),
+        x.sum(),
+        x.sum(1),
+        x.prod((0, 2)),
+        x.max(0),
+        x.min((1, 2)),
+        jnp.argmax(x, 1),
+        jnp.argmin(x),
+        flags.all(0),
+        flags.any(2),
+        x.mean(1),
+        x.std(0),
+        x.var((0, 1)),
+        jax.scipy.special.logsumexp(x, axis=2),
+        jnp.linalg.norm(x, axis=0),
         jnp.ptp(x, 1),
-        lax.reduce(x.astype(jnp.int32), 0, lax.bitwise_xor, (0, 1)), jnp.count_nonzero(flags), jnp.nansum(x, 0),
-    )  # fmt: skip
+        lax.reduce(x.astype(jnp.int32), 0, lax.bitwise_xor, (0, 1)),
+        jnp.count_nonzero(flags),
+        jnp.nansum(x, 0),
+    )
 
 
 @program("variadic reduction: value, index and sum at once", f32(6, 7), s32(6, 7))
@@ -286,11 +370,13 @@ def pooling(x: Array) -> Any:
         return lax.reduce_window(x, init, function, (1, size, size, 1), (1, stride, stride, 1), padding, **options)
 
     return (
-        window(-jnp.inf, lax.max, 2, 2), window(0.0, lax.add, 3, 2, "SAME") / 9, window(jnp.inf, lax.min, 3, 1),
-        window(0.0, lax.add, 2, 1, ((0, 0), (1, 2), (0, 1), (0, 0))), window(-jnp.inf, lax.max, 2, 1,
-        window_dilation=(1, 3, 2, 1)),
+        window(-jnp.inf, lax.max, 2, 2),
+        window(0.0, lax.add, 3, 2, "SAME") / 9,
+        window(jnp.inf, lax.min, 3, 1),
+        window(0.0, lax.add, 2, 1, ((0, 0), (1, 2), (0, 1), (0, 0))),
+        window(-jnp.inf, lax.max, 2, 1, window_dilation=(1, 3, 2, 1)),
         window(0.0, lax.add, 2, 1, base_dilation=(1, 2, 1, 1)),
-    )  # fmt: skip
+    )
 
 
 @program("gradient of max pooling (select-and-scatter) and average pooling", f32(1, 8, 8, 2))
@@ -308,32 +394,48 @@ def pooling_gradient(x: Array) -> Any:
 @program("cumulative sum, product, extremes, log-sum-exp, forward and reverse", f32(5, 12), s32(12))
 def cumulative(x: Array, i: Array) -> Any:
     return (
-        lax.cumsum(x, 1), lax.cumprod(x, 0), lax.cummax(x, 1, reverse=True), lax.cummin(x, 0), lax.cumlogsumexp(x, 1),
-        lax.cumsum(i, reverse=True), lax.cummax(i),
-    )  # fmt: skip
+        lax.cumsum(x, 1),
+        lax.cumprod(x, 0),
+        lax.cummax(x, 1, reverse=True),
+        lax.cummin(x, 0),
+        lax.cumlogsumexp(x, 1),
+        lax.cumsum(i, reverse=True),
+        lax.cummax(i),
+    )
 
 
 @program("indexing: slices, integer arrays, booleans by where, out of bounds modes", f32(5, 6, 4), s32(3), s32(3))
 def gathers(x: Array, rows: Array, columns: Array) -> Any:
     return (
-        x[rows], x[:, columns], x[rows, columns], x[rows[:, None], :, columns], x[1, ..., ::2], jnp.take(x,
-        rows, axis=2, mode="clip"),
-        x.at[rows + 2, columns].get(mode="fill", fill_value=-1), jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
+        x[rows],
+        x[:, columns],
+        x[rows, columns],
+        x[rows[:, None], :, columns],
+        x[1, ..., ::2],
+        jnp.take(x, rows, axis=2, mode="clip"),
+        x.at[rows + 2, columns].get(mode="fill", fill_value=-1),
+        jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
         x[-1, rows[0]],
-        jnp.where(x > 0, x, x[::-1]), jnp.choose(rows % 2, [rows, columns], mode="wrap"),
-    )  # fmt: skip
+        jnp.where(x > 0, x, x[::-1]),
+        jnp.choose(rows % 2, [rows, columns], mode="wrap"),
+    )
 
 
 @program("scatters: set, add, multiply, extremes, windows, out of bounds", f32(6, 5), s32(4), f32(4, 5), f32(4))
 def scatters(x: Array, rows: Array, updates: Array, values: Array) -> Any:
     where = x.at[rows]
     return (
-        where.add(updates), where.multiply(updates), where.max(updates), where.min(updates), x.at[rows,
-        rows % 5].add(values),
-        x.at[:, 1:3].set(0.5), x.at[rows + 3].add(updates, mode="drop"), x.at[rows[0]].set(updates[0]),
-        jnp.zeros(6, jnp.int32).at[rows].add(1), x.at[jnp.arange(4)].set(updates, unique_indices=True,
-        indices_are_sorted=True),
-    )  # fmt: skip
+        where.add(updates),
+        where.multiply(updates),
+        where.max(updates),
+        where.min(updates),
+        x.at[rows, rows % 5].add(values),
+        x.at[:, 1:3].set(0.5),
+        x.at[rows + 3].add(updates, mode="drop"),
+        x.at[rows[0]].set(updates[0]),
+        jnp.zeros(6, jnp.int32).at[rows].add(1),
+        x.at[jnp.arange(4)].set(updates, unique_indices=True, indices_are_sorted=True),
+    )
 
 
 @program("dynamic slices and updates, in and out of range", f32(8, 6), s32(2), f32(2, 3))
@@ -357,19 +459,27 @@ def dynamic_slices(x: Array, start: Array, update: Array) -> Any:
 )
 def sorts(x: Array, keys: Array, values: Array) -> Any:
     return (
-        jnp.sort(x, axis=0), jnp.argsort(x, axis=1), jnp.argsort(x, axis=1, descending=True),
+        jnp.sort(x, axis=0),
+        jnp.argsort(x, axis=1),
+        jnp.argsort(x, axis=1, descending=True),
         jnp.lexsort((values, keys)),
-        lax.sort((keys, values, jnp.arange(16)), num_keys=2), lax.top_k(x, 5), jnp.partition(x, 3, axis=1),
+        lax.sort((keys, values, jnp.arange(16)), num_keys=2),
+        lax.top_k(x, 5),
+        jnp.partition(x, 3, axis=1),
         lax.sort(x, dimension=0, is_stable=False),
-    )  # fmt: skip
+    )
 
 
 @program("median, quantiles, percentiles, unique, searchsorted", f32(9, 5), f32(15), s32(12))
 def order_statistics(x: Array, points: Array, integers: Array) -> Any:
     return (
-        jnp.median(x, axis=0), jnp.quantile(x, jnp.array([0.1, 0.5, 0.9]), axis=0), jnp.percentile(x, 30.0),
-        jnp.searchsorted(jnp.sort(points), points + 0.1), jnp.unique(integers, size=8, fill_value=-1), jnp.nanmedian(x),
-    )  # fmt: skip
+        jnp.median(x, axis=0),
+        jnp.quantile(x, jnp.array([0.1, 0.5, 0.9]), axis=0),
+        jnp.percentile(x, 30.0),
+        jnp.searchsorted(jnp.sort(points), points + 0.1),
+        jnp.unique(integers, size=8, fill_value=-1),
+        jnp.nanmedian(x),
+    )
 
 
 @program("cond and switch with captured values", s32(), f32(4), f32(4))
@@ -407,12 +517,14 @@ def mapped_loops(x: Array, counts: Array) -> Any:
 @program("vmap over dot, indexing, convolution and sort", f32(3, 6, 4), f32(3, 4), s32(3), f32(3, 5))
 def batched(x: Array, v: Array, index: Array, kernel: Array) -> Any:
     return (
-        jax.vmap(jnp.dot)(x, v), jax.vmap(lambda a, i: a[i])(x, index), jax.vmap(lambda a,
-        i: a.at[i].add(1.0))(x, index),
-        jax.vmap(lambda a, k: jnp.convolve(a[:, 0], k, mode="same"))(x, kernel), jax.vmap(jnp.sort)(v),
-        jax.vmap(lambda a, i: lax.dynamic_slice(a, (i, 0), (2, 4)))(x, index), jax.vmap(jax.vmap(jnp.vdot,
-        (None, 0)), (0, None))(v, v),
-    )  # fmt: skip
+        jax.vmap(jnp.dot)(x, v),
+        jax.vmap(lambda a, i: a[i])(x, index),
+        jax.vmap(lambda a, i: a.at[i].add(1.0))(x, index),
+        jax.vmap(lambda a, k: jnp.convolve(a[:, 0], k, mode="same"))(x, kernel),
+        jax.vmap(jnp.sort)(v),
+        jax.vmap(lambda a, i: lax.dynamic_slice(a, (i, 0), (2, 4)))(x, index),
+        jax.vmap(jax.vmap(jnp.vdot, (None, 0)), (0, None))(v, v),
+    )
 
 
 @program("associative scan of an affine recurrence", f32(13, 3), f32(13, 3))

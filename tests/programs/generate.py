@@ -23,9 +23,20 @@ from program import PROGRAMS, Program
 FOLDER = Path(__file__).parent
 MODULES = (neural, arrays, numeric)
 FORBIDDEN = {
-    "rng-bit-generator", "rng", "fft", "cholesky", "triangular-solve", "custom-call", "batch-norm-training",
-    "batch-norm-inference", "batch-norm-grad", "infeed", "outfeed", "send", "recv",
-}  # fmt: skip
+    "rng-bit-generator",
+    "rng",
+    "fft",
+    "cholesky",
+    "triangular-solve",
+    "custom-call",
+    "batch-norm-training",
+    "batch-norm-inference",
+    "batch-norm-grad",
+    "infeed",
+    "outfeed",
+    "send",
+    "recv",
+}
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?\S+ = (?:\(.*?\)|\S+) ([a-z][a-z0-9-]*)\(", re.MULTILINE)
 _FOLDER_OF_SOURCE = re.compile(r'"[^"\n]*/([^/"\n]+\.py)"')
 
@@ -54,11 +65,14 @@ def parameters(text: str) -> str:
 def readme() -> str:
     """The table of all programs, from the files as they are."""
     lines = [
-        "# HLO programs", "",
+        "# HLO programs",
+        "",
         "Written by `generate.py` from the JAX functions in `neural.py`, `arrays.py` and `numeric.py`;",
-        "`inputs.py` makes arguments for them. A star marks programs that also have an `.optimized.hlo` file.", "",
-        "| program | what it is | instructions | parameters |", "|---|---|---:|---|",
-    ]  # fmt: skip
+        "`inputs.py` makes arguments for them. A star marks programs that also have an `.optimized.hlo` file.",
+        "",
+        "| program | what it is | instructions | parameters |",
+        "|---|---|---:|---|",
+    ]
     for name in sorted(PROGRAMS):
         text = (FOLDER / f"{name}.hlo").read_text()
         star = "*" if PROGRAMS[name].optimized else ""

@@ -74,9 +74,11 @@ def transformer_checkpoint(parameters: Any, x: Array) -> Any:
     return jax.grad(lambda p: jax.checkpoint(block)(p, x).sum())(parameters)
 
 
-@program("four transformer blocks by scan over stacked weights",
-         {k: spec(v.dtype, 4, *v.shape) for k, v in BLOCK.items()},
-         f32(1, 4, 16))  # fmt: skip
+@program(
+    "four transformer blocks by scan over stacked weights",
+    {k: spec(v.dtype, 4, *v.shape) for k, v in BLOCK.items()},
+    f32(1, 4, 16),
+)
 def transformer_stack(parameters: Any, x: Array) -> Array:
     return lax.scan(lambda carry, layer: (block(layer, carry), None), x, parameters)[0]
 
@@ -115,8 +117,13 @@ def convnet_forward(parameters: Any, images: Array, labels: Array) -> Array:
     return convnet_loss(parameters, images, labels)
 
 
-@program("gradient of a convolutional network (select-and-scatter, backward convolutions)", CONVNET,
-         f32(2, 8, 8, 1), s32(2), optimized=True)  # fmt: skip
+@program(
+    "gradient of a convolutional network (select-and-scatter, backward convolutions)",
+    CONVNET,
+    f32(2, 8, 8, 1),
+    s32(2),
+    optimized=True,
+)
 def convnet_gradient(parameters: Any, images: Array, labels: Array) -> Any:
     return jax.value_and_grad(convnet_loss)(parameters, images, labels)
 
@@ -227,11 +234,28 @@ def mixture_of_experts(x: Array, router: Array, experts: Array) -> Array:
 def activations(x: Array) -> Any:
     n = jax.nn
     return (
-        n.relu(x), n.relu6(x), n.sigmoid(x), n.softplus(x), n.soft_sign(x), n.silu(x), n.log_sigmoid(x),
-        n.leaky_relu(x), n.hard_sigmoid(x), n.hard_silu(x), n.hard_tanh(x), n.elu(x), n.celu(x), n.selu(x),
-        n.gelu(x), n.gelu(x, approximate=False), n.glu(x), n.squareplus(x), n.mish(x), n.log_softmax(x),
+        n.relu(x),
+        n.relu6(x),
+        n.sigmoid(x),
+        n.softplus(x),
+        n.soft_sign(x),
+        n.silu(x),
+        n.log_sigmoid(x),
+        n.leaky_relu(x),
+        n.hard_sigmoid(x),
+        n.hard_silu(x),
+        n.hard_tanh(x),
+        n.elu(x),
+        n.celu(x),
+        n.selu(x),
+        n.gelu(x),
+        n.gelu(x, approximate=False),
+        n.glu(x),
+        n.squareplus(x),
+        n.mish(x),
+        n.log_softmax(x),
         n.standardize(x),
-    )  # fmt: skip
+    )
 
 
 @program("gradients of activations", f32(16))
@@ -305,8 +329,9 @@ def llama_block_bfloat16(x: Array, scale: Array, gate: Array, up: Array, down: A
     norm = (wide * lax.rsqrt((wide**2).mean(-1, keepdims=True) + 1e-6)).astype(jnp.bfloat16) * scale
     angles = jnp.arange(6)[:, None] / 10000 ** (jnp.arange(8) / 8)
     left, right = jnp.split(norm.astype(jnp.float32), 2, axis=-1)
-    turned = jnp.concatenate([left * jnp.cos(angles) - right * jnp.sin(angles),
-                              left * jnp.sin(angles) + right * jnp.cos(angles)], -1)  # fmt: skip
+    turned = jnp.concatenate(
+        [left * jnp.cos(angles) - right * jnp.sin(angles), left * jnp.sin(angles) + right * jnp.cos(angles)], -1
+    )
     norm = turned.astype(jnp.bfloat16)
     return x + (jax.nn.silu(norm @ gate) * (norm @ up)) @ down
 
@@ -340,8 +365,10 @@ def adversarial_step(generator: Any, critic: Any, real: Array, noise: Array) -> 
         return jax.nn.softplus(-mlp(critic, mlp(g, noise))).mean()
 
     step = lambda p, g: p - 0.01 * g  # noqa: E731
-    return (jax.tree.map(step, critic, jax.grad(critic_loss)(critic)),
-            jax.tree.map(step, generator, jax.grad(generator_loss)(generator)))  # fmt: skip
+    return (
+        jax.tree.map(step, critic, jax.grad(critic_loss)(critic)),
+        jax.tree.map(step, generator, jax.grad(generator_loss)(generator)),
+    )
 
 
 @program(

@@ -90,12 +90,15 @@ def threefry_bits(key: Array) -> Any:
 def random_distributions(key: Array) -> Any:
     keys = jax.random.split(key, 8)
     return (
-        jax.random.uniform(keys[0], (5,)), jax.random.normal(keys[1], (2, 3)), jax.random.randint(keys[2], (6,), -3, 9),
-        jax.random.exponential(keys[3], (4,)), jax.random.gumbel(keys[4], (4,)), jax.random.bernoulli(keys[7],
-        0.3, (5,)),
+        jax.random.uniform(keys[0], (5,)),
+        jax.random.normal(keys[1], (2, 3)),
+        jax.random.randint(keys[2], (6,), -3, 9),
+        jax.random.exponential(keys[3], (4,)),
+        jax.random.gumbel(keys[4], (4,)),
+        jax.random.bernoulli(keys[7], 0.3, (5,)),
         jax.random.categorical(keys[5], jnp.log(jnp.array([0.1, 0.2, 0.7])), shape=(5,)),
         jax.random.permutation(keys[6], 9),
-    )  # fmt: skip
+    )
 
 
 @program("Monte Carlo integration in a loop", u32(2), s32())
@@ -304,19 +307,29 @@ def fourier_by_matrix(x: Array) -> Any:
 def image_processing(image: Array, kernel: Array) -> Any:
     edges = tuple(jax.scipy.signal.convolve2d(image, k, mode="same") for k in (kernel, kernel.T))
     return (
-        jax.image.resize(image, (16, 5), "nearest"), jax.image.resize(image, (12, 15), "linear"),
-        jax.image.resize(image, (5, 20), "cubic"), jnp.hypot(*edges),
+        jax.image.resize(image, (16, 5), "nearest"),
+        jax.image.resize(image, (12, 15), "linear"),
+        jax.image.resize(image, (5, 20), "cubic"),
+        jnp.hypot(*edges),
         jax.scipy.ndimage.map_coordinates(image, [jnp.linspace(0, 7, 6), jnp.linspace(0, 9, 6)], order=1),
-    )  # fmt: skip
+    )
 
 
 @program("log-gamma, digamma, error functions and their inverses", f32(12), f32(12))
 def special_gamma(positive: Array, unit: Array) -> Any:
     return (
-        special.gammaln(positive), special.digamma(positive), special.gamma(positive), special.erf(positive),
-        special.erfc(positive), special.erfinv(unit), special.ndtri(0.5 + unit / 2), special.xlogy(positive, positive),
-        special.entr(positive), special.logit(0.5 + unit / 2), special.betaln(positive, positive),
-    )  # fmt: skip
+        special.gammaln(positive),
+        special.digamma(positive),
+        special.gamma(positive),
+        special.erf(positive),
+        special.erfc(positive),
+        special.erfinv(unit),
+        special.ndtri(0.5 + unit / 2),
+        special.xlogy(positive, positive),
+        special.entr(positive),
+        special.logit(0.5 + unit / 2),
+        special.betaln(positive, positive),
+    )
 
 
 @program("incomplete gamma functions", f32(8), f32(8))

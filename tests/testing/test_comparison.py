@@ -11,16 +11,45 @@ import pytest
 from xlapy.testing.comparison import assert_close, rule_of_operation, ulp_distance
 from xlapy.testing.random_values import random_array, special_values
 
-FLOATS = [np.dtype(t) for t in (
-    np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2,
-    ml_dtypes.float8_e4m3, ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3b11fnuz, ml_dtypes.float8_e4m3fnuz,
-    ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, ml_dtypes.float4_e2m1fn, ml_dtypes.float6_e2m3fn,
-    ml_dtypes.float6_e3m2fn,
-)]  # fmt: skip
-INTEGERS = [np.dtype(t) for t in (
-    np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,
-    ml_dtypes.int1, ml_dtypes.uint1, ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4,
-)]  # fmt: skip
+FLOATS = [
+    np.dtype(t)
+    for t in (
+        np.float16,
+        np.float32,
+        np.float64,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e5m2,
+        ml_dtypes.float8_e4m3,
+        ml_dtypes.float8_e3m4,
+        ml_dtypes.float8_e4m3b11fnuz,
+        ml_dtypes.float8_e4m3fnuz,
+        ml_dtypes.float8_e5m2fnuz,
+        ml_dtypes.float8_e8m0fnu,
+        ml_dtypes.float4_e2m1fn,
+        ml_dtypes.float6_e2m3fn,
+        ml_dtypes.float6_e3m2fn,
+    )
+]
+INTEGERS = [
+    np.dtype(t)
+    for t in (
+        np.int8,
+        np.uint8,
+        np.int16,
+        np.uint16,
+        np.int32,
+        np.uint32,
+        np.int64,
+        np.uint64,
+        ml_dtypes.int1,
+        ml_dtypes.uint1,
+        ml_dtypes.int2,
+        ml_dtypes.uint2,
+        ml_dtypes.int4,
+        ml_dtypes.uint4,
+    )
+]
 OTHERS = [np.dtype(np.bool_), np.dtype(np.complex64), np.dtype(np.complex128)]
 
 

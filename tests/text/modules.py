@@ -148,5 +148,10 @@ ENTRY main {
 """
 
 MODULES = {
-    "reduce": REDUCE, "loop": LOOP, "attributes": ATTRIBUTES, "async": ASYNC, "frames": FRAMES, "fused": FUSED,
-}  # fmt: skip
+    "reduce": REDUCE,
+    "loop": LOOP,
+    "attributes": ATTRIBUTES,
+    "async": ASYNC,
+    "frames": FRAMES,
+    "fused": FUSED,
+}

@@ -14,17 +14,30 @@ from xlapy.text import PrintOptions, parse_hlo, print_module
 
 PROGRAMS = sorted(Path(__file__).parent.parent.joinpath("programs").glob("*.hlo"))
 
-FORMS = {"long": ({}, PrintOptions.long()), "short": ({"short": True}, PrintOptions.short()),
-         "canonical": ({"canonical": True}, PrintOptions.canonical())}  # fmt: skip
+FORMS = {
+    "long": ({}, PrintOptions.long()),
+    "short": ({"short": True}, PrintOptions.short()),
+    "canonical": ({"canonical": True}, PrintOptions.canonical()),
+}
 
 OPTIONS = [
-    {"print_large_constants": True}, {"print_metadata": False}, {"print_backend_config": False},
-    {"print_operand_shape": True}, {"print_operand_names": False}, {"print_program_shape": False},
-    {"include_layout_in_shapes": False}, {"print_percent": False}, {"print_control_dependencies": False},
-    {"compact_operands": True}, {"print_ids": False}, {"print_result_shape": False}, {"print_extra_attributes": False},
-    {"indent_amount": 2}, {"is_in_nested_computation": True},
+    {"print_large_constants": True},
+    {"print_metadata": False},
+    {"print_backend_config": False},
+    {"print_operand_shape": True},
+    {"print_operand_names": False},
+    {"print_program_shape": False},
+    {"include_layout_in_shapes": False},
+    {"print_percent": False},
+    {"print_control_dependencies": False},
+    {"compact_operands": True},
+    {"print_ids": False},
+    {"print_result_shape": False},
+    {"print_extra_attributes": False},
+    {"indent_amount": 2},
+    {"is_in_nested_computation": True},
     {"canonicalize_instruction_names": True, "print_percent": False, "print_operand_shape": True},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -55,8 +68,10 @@ def test_printed_text_reads_back_to_the_same_module(name: str) -> None:
         assert (after.op, after.shape, after.attributes) == (before.op, before.shape, before.attributes)
         assert [o.name for o in after.operands] == [o.name for o in before.operands]
         assert (after.sharding, after.backend_config, after.frontend_attributes) == (
-            before.sharding, before.backend_config, before.frontend_attributes,
-        )  # fmt: skip
+            before.sharding,
+            before.backend_config,
+            before.frontend_attributes,
+        )
 
 
 @pytest.mark.parametrize("path", PROGRAMS[::8], ids=lambda path: path.stem)
@@ -72,7 +87,7 @@ LENIENT = [
     "ENTRY f { a = f32[2]{0} parameter(0)\n ROOT b = add(a, maximum(a, a)) }",
     "a = f32[] add(f32[] x, f32[] y)",
     "f32[] add(f32[] %a, f32[])",
-    "f32[2]{0:T(8)} negate(f32[2] x), metadata={op_name=\"n\"}",
+    'f32[2]{0:T(8)} negate(f32[2] x), metadata={op_name="n"}',
     "ROOT a = f32[] call(f32[] x), to_apply={ p = f32[] parameter(0)\n ROOT q = f32[] negate(p) }",
     "HloModule m\n f { ROOT a = f32[2] parameter(0) } b { ROOT a = f32[2] parameter(0) }",
     "HloModule m:\nENTRY %e { %a = f32[2]{0} parameter(0)\n ROOT %b = (f32[2], (f32[2])) "
@@ -87,13 +102,13 @@ LENIENT = [
     "HloModule m\nENTRY e { ROOT c = f32[] constant(/*a*/ 1 // b\n) }",
     "HloModule m\nENTRY e { p = f32[?,<=4]{0,1:T(2,128)(2,1)S(5)} parameter(0)\n ROOT q = f32[?,<=4]{0,1} copy(p) }",
     "HloModule m\nw { q = f32[4] parameter(0)\n r = f32[4] negate(q)\n "
-    "ROOT t = f32[4] negate(r) }, execution_thread=\"side\"\n"
+    'ROOT t = f32[4] negate(r) }, execution_thread="side"\n'
     "ENTRY e { p = f32[4] parameter(0)\n s = ((f32[4]), f32[4], s32[]) async-start(p), "
-    "async_execution_thread=\"side\", calls=w\n ROOT d = f32[4] async-done(s) }",
-    "HloModule m, origin_recovery_table={ {\"b\" {1}} : {\"c\"}, \"f { ROOT p = f32[] parameter(0) }\" "
-    "{\"a\"}:{\"d\"} }\n"
-    "ENTRY e { ROOT p = f32[4] parameter(0), origin={({\"x\" {0}}, {})} }",
-]  # fmt: skip
+    'async_execution_thread="side", calls=w\n ROOT d = f32[4] async-done(s) }',
+    'HloModule m, origin_recovery_table={ {"b" {1}} : {"c"}, "f { ROOT p = f32[] parameter(0) }" '
+    '{"a"}:{"d"} }\n'
+    'ENTRY e { ROOT p = f32[4] parameter(0), origin={({"x" {0}}, {})} }',
+]
 
 
 @pytest.mark.parametrize("text", LENIENT)

@@ -63,9 +63,11 @@ def test_missing_shapes_are_inferred() -> None:
 
 
 def test_names_are_made_unique_in_the_module() -> None:
-    module = parse_hlo("HloModule m\na { x = f32[] parameter(0) }\nb { x = f32[] parameter(0) }\n"
-                       "ENTRY e { x = f32[] parameter(0)\n y = f32[] call(x), to_apply=a\n "
-                       "ROOT z = f32[] call(y), to_apply=b }")  # fmt: skip
+    module = parse_hlo(
+        "HloModule m\na { x = f32[] parameter(0) }\nb { x = f32[] parameter(0) }\n"
+        "ENTRY e { x = f32[] parameter(0)\n y = f32[] call(x), to_apply=a\n "
+        "ROOT z = f32[] call(y), to_apply=b }"
+    )
     assert [i.name for i in module.instructions()] == ["x", "x.1", "x.2", "y", "z"]
 
 
@@ -80,8 +82,10 @@ def test_without_root_the_last_instruction_is_the_root() -> None:
 
 
 def test_computations_without_header() -> None:
-    module = parse_hlo("f (x: f32[]) -> f32[] { x = f32[] parameter(0) }\nENTRY g { x = f32[] parameter(0)\n"
-                       "ROOT y = f32[] call(x), to_apply=f }")  # fmt: skip
+    module = parse_hlo(
+        "f (x: f32[]) -> f32[] { x = f32[] parameter(0) }\nENTRY g { x = f32[] parameter(0)\n"
+        "ROOT y = f32[] call(x), to_apply=f }"
+    )
     assert (module.name, module.entry_computation.name) == ("module_g", "g")
 
 
@@ -94,15 +98,19 @@ def test_a_lone_instruction_gets_parameters() -> None:
 
 
 def test_computations_may_be_used_before_they_are_defined() -> None:
-    module = parse_hlo("HloModule m\nENTRY e { p = f32[] parameter(0)\n ROOT c = f32[] call(p), to_apply=f }\n"
-                       "f { x = f32[] parameter(0)\n ROOT y = f32[] negate(x) }")  # fmt: skip
+    module = parse_hlo(
+        "HloModule m\nENTRY e { p = f32[] parameter(0)\n ROOT c = f32[] call(p), to_apply=f }\n"
+        "f { x = f32[] parameter(0)\n ROOT y = f32[] negate(x) }"
+    )
     assert module.entry_computation.root_instruction.to_apply is module.find("f")
     assert print_module(module).index("%f (") < print_module(module).index("ENTRY")
 
 
 def test_computations_in_place_and_nested_instructions() -> None:
-    module = parse_hlo(f"{HEAD}  ROOT c = f32[4] call(add(p, multiply(p, p))), "
-                       "to_apply={ q = f32[4] parameter(0)\n ROOT r = f32[4] negate(q) }\n}")  # fmt: skip
+    module = parse_hlo(
+        f"{HEAD}  ROOT c = f32[4] call(add(p, multiply(p, p))), "
+        "to_apply={ q = f32[4] parameter(0)\n ROOT r = f32[4] negate(q) }\n}"
+    )
     root = module.entry_computation.root_instruction
     assert [i.name for i in module.entry_computation] == ["p", "multiply.anon", "add.anon", "c"]
     assert root.to_apply.root_instruction.op is ops.NEGATE
@@ -110,8 +118,9 @@ def test_computations_in_place_and_nested_instructions() -> None:
 
 
 def test_tuple_elements_by_number_sign() -> None:
-    module = parse_hlo("HloModule m\nENTRY e { t = (f32[2], (s32[], f32[3])) parameter(0)\n"
-                       "ROOT r = f32[3] add(t#1#1, f32[3] %t#1#1) }")  # fmt: skip
+    module = parse_hlo(
+        "HloModule m\nENTRY e { t = (f32[2], (s32[], f32[3])) parameter(0)\nROOT r = f32[3] add(t#1#1, f32[3] %t#1#1) }"
+    )
     root = module.entry_computation.root_instruction
     assert root.operands[0] is root.operands[1]
     assert [i.name for i in module.entry_computation] == ["t", "t_1", "t_1_1", "r"]
@@ -140,8 +149,10 @@ def test_stack_frames_keep_what_is_used() -> None:
 
 
 def test_comments_anywhere() -> None:
-    module = parse_hlo("HloModule /*a*/ m // b\nENTRY e /*{*/ {\n/*1*/p = /*2*/ f32[ /*3*/ 4] parameter(/*4*/0)/*5*/\n"
-                       "ROOT q = f32[4] add(p, /*index=1*/p), /*x*/ metadata={op_name=\"/*no*/\"} }")  # fmt: skip
+    module = parse_hlo(
+        "HloModule /*a*/ m // b\nENTRY e /*{*/ {\n/*1*/p = /*2*/ f32[ /*3*/ 4] parameter(/*4*/0)/*5*/\n"
+        'ROOT q = f32[4] add(p, /*index=1*/p), /*x*/ metadata={op_name="/*no*/"} }'
+    )
     assert module.entry_computation.find("q").metadata.op_name == "/*no*/"
     assert module.entry_computation.find("p").shape == Shape.parse("f32[4]")
 
@@ -170,8 +181,12 @@ ERRORS = [
     ("HloModule m\nENTRY e { p = f32[4] parameter(0) }\nENTRY f { p = f32[4] parameter(0) }", 3, 1, "two ENTRY"),
     ("HloModule m\nf { p = f32[] parameter(0) }\nf { p = f32[] parameter(0) }", 3, 1, "'f' is defined twice"),
     ("HloModule m\nf { p = f32[] parameter(0) } junk", 2, 34, "expected '{', found the end of the text"),
-    ("HloModule m\nENTRY e () -> f32[5] { p = f32[4] parameter(0) }", 2, 15,
-     "declared to return f32[5], but its root p"),
+    (
+        "HloModule m\nENTRY e () -> f32[5] { p = f32[4] parameter(0) }",
+        2,
+        15,
+        "declared to return f32[5], but its root p",
+    ),
     (HEAD + "  q = f32[4] subtrct(p, p)\n}", 4, 14, "unknown operation 'subtrct'; did you mean subtract"),
     (HEAD + "  q = f32[4] negate(r)\n}", 4, 21, "instruction 'r' is not defined before this place"),
     (HEAD + "  qq = f32[4] negate(p)\n  r = f32[4] negate(q)\n}", 5, 21, "did you mean 'qq'?"),
@@ -195,15 +210,15 @@ ERRORS = [
     (HEAD + "  q = f32[4 negate(p)\n}", 4, 13, "expected"),
     (HEAD + "  q = f32[4]{1,0} negate(p)\n}", 4, 13, "the shape has 1 dimensions, but its layout orders 2"),
     (HEAD + "  q = f32[4] negate(p), sharding={devices=[3]<=[4]}\n}", 4, 51, "[3] has 3 tiles, given 4 devices"),
-    (HEAD + "  q = f32[4] negate(p), metadata={op_nam=\"x\"}\n}", 4, 42, "unknown metadata entry 'op_nam'"),
-    (HEAD + "  q = f32[4] negate(p), backend_config={\"a\":{}\n", 4, 40, "the dictionary opened here never ends"),
-    (HEAD + "  q = f32[4] negate(p), metadata={op_name=\"\\q\"}\n}", 4, 43, "malformed escape"),
+    (HEAD + '  q = f32[4] negate(p), metadata={op_nam="x"}\n}', 4, 42, "unknown metadata entry 'op_nam'"),
+    (HEAD + '  q = f32[4] negate(p), backend_config={"a":{}\n', 4, 40, "the dictionary opened here never ends"),
+    (HEAD + '  q = f32[4] negate(p), metadata={op_name="\\q"}\n}', 4, 43, "malformed escape"),
     (HEAD + "  q = f32[4] negate(p), control-predecessors={r}\n}", 4, 47, "instruction 'r' is not defined before"),
     (HEAD + "  q = f32[4] negate-start(p)\n}", 4, 14, "the shape of async-start must be ((operands...), result"),
     (HEAD + "  q = f32[4] negate-done(p)\n}", 4, 14, "operand 0 of async-done must be an async-start"),
     ("f32[] add(x, y)", 1, 11, "give it a shape to make it a parameter"),
     ("f32[] add(f32[] x, f32[] y) z", 1, 29, "a module begins with HloModule"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "line", "column", "message"), ERRORS)

@@ -14,9 +14,40 @@ from xlapy.hlo.verify import verify
 from xlapy.text import PrintOptions, parse_hlo, print_module
 
 HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
-PIECES = ["{", "}", "(", ")", "[", "]", ",", "=", '"', "%", "#", ":", "/*", "//", "<=", "?", "-", "0", "9" * 22,
-          "f32[", "ROOT ", "ENTRY ", "...",
-          "nan", "\\", "\n", "{}", "T(", "metadata={", "sharding={", "\u00e9", "\0"]  # fmt: skip
+PIECES = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    "=",
+    '"',
+    "%",
+    "#",
+    ":",
+    "/*",
+    "//",
+    "<=",
+    "?",
+    "-",
+    "0",
+    "9" * 22,
+    "f32[",
+    "ROOT ",
+    "ENTRY ",
+    "...",
+    "nan",
+    "\\",
+    "\n",
+    "{}",
+    "T(",
+    "metadata={",
+    "sharding={",
+    "\u00e9",
+    "\0",
+]
 
 
 def mutate(text: str, rng: random.Random) -> str:

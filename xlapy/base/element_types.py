@@ -13,6 +13,9 @@ import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
 
+Array = np.ndarray[Any, np.dtype[Any]]
+"""A NumPy array of any shape and element type."""
+
 _BY_NAME: dict[str, PrimitiveType] = {}
 _BY_TEXT: dict[str, PrimitiveType] = {}
 _BY_NUMBER: dict[int, PrimitiveType] = {}
@@ -30,9 +33,18 @@ class PrimitiveType:
     """
 
     __slots__ = (
-        "bits", "dtype", "is_array", "is_complex", "is_floating", "is_integral", "is_signed", "is_unsigned",
-        "name", "number", "text",
-    )  # fmt: skip
+        "bits",
+        "dtype",
+        "is_array",
+        "is_complex",
+        "is_floating",
+        "is_integral",
+        "is_signed",
+        "is_unsigned",
+        "name",
+        "number",
+        "text",
+    )
 
     PRIMITIVE_TYPE_INVALID: ClassVar[PrimitiveType]
     PRED: ClassVar[PrimitiveType]

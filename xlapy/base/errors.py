@@ -70,8 +70,13 @@ class ParseError(XlaError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_parse_error, (
-            self.message, self.offset, self.line, self.column, self.source_line, self.filename,
-        )  # fmt: skip
+            self.message,
+            self.offset,
+            self.line,
+            self.column,
+            self.source_line,
+            self.filename,
+        )
 
     @classmethod
     def at(cls, text: str, offset: int, message: str, filename: str | None = None) -> ParseError:

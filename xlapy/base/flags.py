@@ -58,6 +58,13 @@ TABLE: tuple[Flag, ...] = (
     ),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run begins at it anew: the same seed gives the same numbers."),
+    Flag(
+        "collective_timeout",
+        int,
+        30,
+        "Seconds that a device waits for other devices or for the host before it fails.",
+        "xla_cpu_collective_call_terminate_timeout_seconds",
+    ),
 )
 """Every flag there is."""
 

@@ -35,11 +35,20 @@ class Layout:
     """
 
     __slots__ = (
-        "_hash", "_text", "dynamic_shape_metadata_prefix_bytes", "element_size_in_bits",
+        "_hash",
+        "_text",
+        "dynamic_shape_metadata_prefix_bytes",
+        "element_size_in_bits",
         "index_primitive_type",
-        "is_default", "memory_space", "minor_to_major", "physical_shape", "pointer_primitive_type",
-        "split_configs", "tail_padding_alignment_in_elements", "tiles",
-    )  # fmt: skip
+        "is_default",
+        "memory_space",
+        "minor_to_major",
+        "physical_shape",
+        "pointer_primitive_type",
+        "split_configs",
+        "tail_padding_alignment_in_elements",
+        "tiles",
+    )
 
     minor_to_major: tuple[int, ...]
     tiles: tuple[tuple[int, ...], ...]
@@ -130,11 +139,17 @@ class Layout:
 
     def _fields(self) -> tuple[object, ...]:
         return (
-            self.minor_to_major, self.tiles, self.tail_padding_alignment_in_elements,
-            self.index_primitive_type, self.pointer_primitive_type, self.element_size_in_bits,
-            self.memory_space, self.split_configs, self.physical_shape,
+            self.minor_to_major,
+            self.tiles,
+            self.tail_padding_alignment_in_elements,
+            self.index_primitive_type,
+            self.pointer_primitive_type,
+            self.element_size_in_bits,
+            self.memory_space,
+            self.split_configs,
+            self.physical_shape,
             self.dynamic_shape_metadata_prefix_bytes,
-        )  # fmt: skip
+        )
 
     def _check(self) -> None:
         if sorted(self.minor_to_major) != list(range(self.rank)):
@@ -178,10 +193,17 @@ class Layout:
 
 
 _FIELD_NAMES = (
-    "minor_to_major", "tiles", "tail_padding_alignment_in_elements", "index_primitive_type",
-    "pointer_primitive_type", "element_size_in_bits", "memory_space", "split_configs", "physical_shape",
+    "minor_to_major",
+    "tiles",
+    "tail_padding_alignment_in_elements",
+    "index_primitive_type",
+    "pointer_primitive_type",
+    "element_size_in_bits",
+    "memory_space",
+    "split_configs",
+    "physical_shape",
     "dynamic_shape_metadata_prefix_bytes",
-)  # fmt: skip
+)
 _DEFAULT_FIELDS = ((), 1, PRIMITIVE_TYPE_INVALID, PRIMITIVE_TYPE_INVALID, 0, 0, (), None, 0)
 _DEFAULTS: list[Layout] = []
 _MOST_KEPT_RANK = 64  # default layouts of higher ranks are made anew each time

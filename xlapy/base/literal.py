@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from xlapy.base.element_types import C64, F32, PRED, S32, PrimitiveType
+from xlapy.base.element_types import C64, F32, PRED, S32, Array, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
-from xlapy.base.literal_text import Array, array_text
+from xlapy.base.literal_text import array_text
 from xlapy.base.shape import Shape
 
 _set = object.__setattr__

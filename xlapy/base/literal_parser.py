@@ -21,10 +21,10 @@ from typing import Any, NoReturn, cast
 import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
 from xlapy.base.errors import ParseError
 from xlapy.base.literal import Literal, check_holdable
-from xlapy.base.literal_text import MANTISSA_BITS, Array
+from xlapy.base.literal_text import MANTISSA_BITS
 from xlapy.base.rounding import round_to
 from xlapy.base.scanner import Scanner
 from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, scan_shape

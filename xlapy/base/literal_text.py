@@ -12,19 +12,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import (
-    BF16,
-    F8E3M4,
-    F8E4M3,
-    F8E5M2,
-    F16,
-    F32,
-    F64,
-    PRED,
-    PrimitiveType,
-)  # fmt: skip
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from xlapy.base.element_types import BF16, F8E3M4, F8E4M3, F8E5M2, F16, F32, F64, PRED, Array, PrimitiveType
 
 MANTISSA_BITS: dict[PrimitiveType, int] = {
     F64: 52,

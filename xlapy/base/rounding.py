@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from xlapy.base.element_types import Array
 
 
 def round_to(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -54,9 +54,19 @@ class Shape:
     """
 
     __slots__ = (
-        "_brief", "_depth", "_hash", "_size", "_text", "buffer_shape", "dimensions", "dynamic_dimensions",
-        "element_type", "is_dynamic", "layout", "tuple_shapes",
-    )  # fmt: skip
+        "_brief",
+        "_depth",
+        "_hash",
+        "_size",
+        "_text",
+        "buffer_shape",
+        "dimensions",
+        "dynamic_dimensions",
+        "element_type",
+        "is_dynamic",
+        "layout",
+        "tuple_shapes",
+    )
 
     element_type: PrimitiveType
     dimensions: Ints
@@ -329,9 +339,13 @@ class Shape:
 
 def _fields(shape: Shape) -> tuple[Any, ...]:
     return (
-        shape.element_type, shape.dimensions, shape.dynamic_dimensions, shape.layout, shape.tuple_shapes,
+        shape.element_type,
+        shape.dimensions,
+        shape.dynamic_dimensions,
+        shape.layout,
+        shape.tuple_shapes,
         shape.buffer_shape,
-    )  # fmt: skip
+    )
 
 
 def _new(

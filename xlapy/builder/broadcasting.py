@@ -20,13 +20,11 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import UNBOUNDED, Ints, Shape
 from xlapy.builder.builder import XlaBuilder, append
 from xlapy.builder.op import Operand, XlaOp
 from xlapy.ops.movement import BROADCAST, RESHAPE, BroadcastAttributes
 from xlapy.ops.sources import CONSTANT, ConstantAttributes
-
-Ints = tuple[int, ...]
 
 
 def as_ints(what: str, values: Sequence[int]) -> Ints:

@@ -1,6 +1,6 @@
 """`XlaBuilder`: collects ops into a computation, one call at a time, and refuses an illegal one at once.
 
-Owns: appending instructions with the user's line, importing called computations, undoing a failed call, `build`.
+Owns: appending instructions with their annotations, importing called computations, undoing a failed call, `build`.
 Must not know: what any op means or which operands it takes (`builder/<family>.py` and `ops/<family>.py` do).
 Source: xla_builder.h of XLA; docs/operation_semantics.md.
 """
@@ -8,21 +8,25 @@ Source: xla_builder.h of XLA; docs/operation_semantics.md.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import NoReturn
+from typing import Literal, NoReturn
 
-from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError
+from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import Shape
+from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.builder import constant_graph
+from xlapy.builder.annotations import PLAIN, Annotated, ShardingLike, as_sharding, checked_attributes
 from xlapy.builder.computation import XlaComputation
 from xlapy.builder.op import XlaOp
 from xlapy.builder.source import located, user_metadata
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.module import Module
+from xlapy.hlo.module import Alias, BufferDonor, Module
+from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.traverse import computation_post_order
+from xlapy.hlo.verify import verify_aliases
 from xlapy.ops.attributes import Attributes
 from xlapy.ops.registry import OpDef
 
@@ -31,7 +35,7 @@ class OperandError(BuilderError, ShapeError):
     """An op was given operands or attributes it does not take: a BuilderError that is a ShapeError too."""
 
 
-class XlaBuilder:
+class XlaBuilder(Annotated):
     """A computation under construction. The functions of `xlapy.ops` append to it; `build` finishes it.
 
     >>> builder = XlaBuilder("axpy")
@@ -40,12 +44,15 @@ class XlaBuilder:
     """
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name: str = name
         self._module = Module(name)
         self._computation: Computation = edit.add_computation(self._module, name, entry=True)
         self._imported: dict[XlaComputation, Computation] = {}
         self._last: Instruction | None = None
         self._finished = False
+        self._aliases: list[Alias] = []
+        self._donors: set[BufferDonor] = set()
 
     def __repr__(self) -> str:
         return f"<XlaBuilder {self.name}: {len(self._computation)} instructions>"
@@ -76,17 +83,89 @@ class XlaBuilder:
         parameters = self._computation.parameters
         return ProgramShape([p.shape for p in parameters], result.shape, [p.name for p in parameters])
 
-    def build(self, root: XlaOp | None = None) -> XlaComputation:
+    def get_operand_shapes(self, operands: Iterable[XlaOp]) -> list[Shape]:
+        """`get_shape` of each."""
+        return [self.get_shape(operand) for operand in operands]
+
+    def get_op_sharding(self, op: XlaOp) -> Sharding | None:
+        """The sharding of an op of this builder, None if it has none."""
+        self._check_owned("get_op_sharding", op)
+        return op.instruction.sharding
+
+    def set_instruction_sharding(self, op: XlaOp, sharding: ShardingLike | None) -> None:
+        """Gives one op another sharding, or none. Raises BuilderError if it does not fit the op's shape."""
+        self._check_changeable("set_instruction_sharding", op)
+        new = None if sharding is None else as_sharding(sharding).for_shape(op.shape)
+        if new is not None:
+            with self.building("set_instruction_sharding"):
+                new.check(op.shape)
+        op.instruction.sharding = new
+
+    def set_instruction_frontend_attribute(self, op: XlaOp, attribute: str, value: str) -> None:
+        """Gives one op a frontend attribute; its others stay, but for one of the same name."""
+        self._check_changeable("set_instruction_frontend_attribute", op)
+        given = op.instruction.frontend_attributes or {}
+        checked_attributes({attribute: value})
+        op.instruction.frontend_attributes = {**given, attribute: value}
+
+    def is_constant(self, op: XlaOp) -> bool:
+        """Whether the value of an op of this builder does not depend on how the program is run.
+
+        A constant depends on no parameter, random number, transfer, collective or custom call. `get_dimension_size` is
+        constant, of whatever array.
+        """
+        self._check_owned("is_constant", op)
+        return constant_graph.is_constant(op.instruction)
+
+    def build_constant_sub_graph(self, root: XlaOp, dynamic_dimension_is_minus_one: bool = False) -> XlaComputation:
+        """A computation without parameters that gives the value of a constant op; this builder stays as it is.
+
+        The size of a dynamic dimension is its bound in there, or -1 on request. Raises BuilderError if the op is not
+        constant (`is_constant`).
+        """
+        if not self.is_constant(root):
+            fail("build_constant_sub_graph", f"{root.name} {root.shape.brief} depends on how the program is run")
+        name = f"{self.name}_compute_constant"
+        return constant_graph.constant_sub_graph(name, root.instruction, dynamic_dimension_is_minus_one)
+
+    def set_up_alias(
+        self,
+        output_index: Sequence[int],
+        parameter_number: int,
+        parameter_index: Sequence[int] = (),
+        kind: Literal["may", "must"] = "may",
+    ) -> None:
+        """Puts a part of the result into the buffer of a part of a parameter: if the caller donates it, or always.
+
+        Indices are paths into nested tuples, () is the whole value. `build`, which knows the result, checks them.
+        """
+        self._check_open("set_up_alias")
+        if kind not in ("may", "must"):
+            fail("set_up_alias", f"kind is 'may' or 'must', given {kind!r}")
+        alias = Alias(tuple(output_index), parameter_number, tuple(parameter_index), kind == "must")
+        self._aliases.append(alias)
+
+    def add_buffer_donor(self, parameter_number: int, parameter_index: Sequence[int] = ()) -> None:
+        """Lets the program use the buffer of a part of a parameter for any output. `build` checks that there is one."""
+        self._check_open("add_buffer_donor")
+        self._donors.add(BufferDonor(parameter_number, tuple(parameter_index)))
+
+    def build(self, root: XlaOp | None = None, remove_dynamic_dimensions: bool = False) -> XlaComputation:
         """Finishes the computation with `root` (default: the last op) as its result.
 
-        Raises BuilderError if the builder is empty or already finished, or the parameter numbers have gaps.
+        `remove_dynamic_dimensions` makes every dimension static, of its bound. Raises BuilderError if the builder is
+        empty or already finished, the parameter numbers have gaps, or an alias or a donor names no buffer.
         """
         self._check_open("build")
         result = self._root("build", root)
         self._check_parameters("build")
         edit.set_root(self._computation, result)
+        if remove_dynamic_dimensions:
+            for instruction in self._computation:
+                edit.set_shape(instruction, _static(instruction.shape))
         program = self._computation.program_shape
         self._module.config.entry_computation_layout = ProgramShape(program.parameters, program.result)
+        self._write_aliases()
         self._finished = True
         return XlaComputation(self._module)
 
@@ -102,11 +181,11 @@ class XlaBuilder:
         shape: Shape | None = None,
         name: str | None = None,
     ) -> XlaOp:
-        """Appends one instruction, with the user's line as its metadata.
+        """Appends one instruction, with the annotations that are set and the user's line.
 
         `attributes` default to the op's own defaults. Without `shape` the op infers it; a declared one is judged by the
-        op's rule. Called computations are copied
-        into the builder's module, each once. Raises BuilderError, as `OperandError` if the op refuses the operands.
+        op's rule. Called computations are copied into the builder's module, each once. Raises BuilderError, as
+        `OperandError` if the op refuses the operands.
         """
         self._check_open(op.name)
         for operand in operands:
@@ -115,11 +194,18 @@ class XlaBuilder:
             _check_computation(op.name, computation)
         attributes = op.attributes.make() if attributes is None else attributes
         result = _judged(op, operands, attributes, computations, shape)
+        self._check_sharding(op.name, result)
         inputs = [operand.instruction for operand in operands]
         called = [self._import(computation) for computation in computations]
+        notes = self._annotations
+        metadata = notes.metadata(user_metadata())
+        name = name or notes.instruction_name
         self._last = edit.create(
-            self._computation, op, inputs, attributes, called, shape=result, name=name, metadata=user_metadata()
+            self._computation, op, inputs, attributes, called, shape=result, name=name, metadata=metadata
         )
+        if notes is not PLAIN:
+            notes.write_on(self._last)
+            self._annotations = notes.after_one_op
         return XlaOp(self, self._last)
 
     def parameter_shape(self, number: int) -> Shape | None:
@@ -165,6 +251,25 @@ class XlaBuilder:
                 f"not to {self.name}; pass it in as a parameter",
             )
 
+    def _check_changeable(self, name: str, op: XlaOp) -> None:
+        self._check_open(name)
+        self._check_owned(name, op)
+
+    def _check_sharding(self, name: str, shape: Shape) -> None:
+        try:
+            self._annotations.check(shape)
+        except ShapeError as error:
+            fail(name, f"cannot have the sharding that is set: {error}")
+
+    def _write_aliases(self) -> None:
+        config = self._module.config
+        config.input_output_alias = tuple(sorted(self._aliases, key=lambda alias: alias.output_index))
+        config.buffer_donors = tuple(sorted(self._donors, key=lambda d: (d.parameter_number, d.parameter_index)))
+        try:
+            verify_aliases(self._module)
+        except VerificationError as error:
+            fail("build", str(error))
+
     def _root(self, name: str, root: XlaOp | None) -> Instruction:
         if root is not None:
             self._check_owned(name, root)
@@ -192,7 +297,7 @@ class XlaBuilder:
 class Transaction:
     """A call of several steps; made by `XlaBuilder.building`."""
 
-    __slots__ = ("builder", "last", "length", "name")
+    __slots__ = ("annotations", "builder", "last", "length", "name")
 
     def __init__(self, builder: XlaBuilder, name: str) -> None:
         self.builder = builder
@@ -201,6 +306,7 @@ class Transaction:
     def __enter__(self) -> None:
         self.length = len(self.builder._computation)
         self.last = self.builder._last
+        self.annotations = self.builder._annotations
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -208,6 +314,7 @@ class Transaction:
         if error is None:
             return
         self.builder._undo(self.length, self.last)
+        self.builder._annotations = self.annotations
         if isinstance(error, ShapeError | InvalidArgumentError) and not isinstance(error, BuilderError):
             raise as_builder_error(self.name, error) from None
 
@@ -234,6 +341,15 @@ def _judged(
     except (ShapeError, InvalidArgumentError) as error:
         raise as_builder_error(op.name, error) from None
     return declared
+
+
+def _static(shape: Shape) -> Shape:
+    """The shape with every bounded dimension static."""
+    if shape.is_tuple:
+        return Shape.tuple(map(_static, shape.tuple_shapes))
+    if not shape.is_array or not shape.is_dynamic:
+        return shape
+    return shape.with_dimensions(shape.dimensions, [size == UNBOUNDED for size in shape.dimensions])
 
 
 def append(

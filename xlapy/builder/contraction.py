@@ -27,7 +27,7 @@ from xlapy.ops.contraction import (
     Algorithm,
     DotAttributes,
     RaggedDotAttributes,
-)  # fmt: skip
+)
 from xlapy.ops.dimensions import Precision
 from xlapy.ops.registry import OpDef
 

@@ -37,6 +37,7 @@ def composite_call(
     """
     result = builder.append(CALL, operands, CallAttributes.make(is_composite=True), (computation,))
     result.instruction.frontend_attributes = {
+        **(result.instruction.frontend_attributes or {}),
         "composite.attributes": "{}" if attributes is None else attributes,
         "composite.name": name,
         "composite.version": str(version or 0),

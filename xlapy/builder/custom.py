@@ -1,7 +1,8 @@
 """Calls of code outside of HLO.
 
-Owns: the builder functions of `ops/custom.py`. Must not know: which targets exist.
-Source: CustomCall of the specification; its forms in xla_builder.h.
+Owns: the builder functions of `ops/custom.py`. Must not know: which targets exist, but for the marks that switch a
+program between partitioning by the compiler and by hand.
+Source: CustomCall of the specification; its forms and ConvertSpmd... in xla_builder.h.
 
 Arguments all forms share:
 `call_target_name`: names the code. `operands`, `shape`: any values, and what the code returns for them.
@@ -19,16 +20,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
+from xlapy.builder.annotations import ShardingLike, as_sharding
 from xlapy.builder.broadcasting import as_ints
 from xlapy.builder.builder import XlaBuilder
 from xlapy.builder.computation import XlaComputation
 from xlapy.builder.op import XlaOp
+from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
 from xlapy.ops.aliasing import OutputAlias
 from xlapy.ops.custom import CUSTOM_CALL, CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
 from xlapy.ops.dimensions import ConvDimensions, Window
+from xlapy.ops.requirements import agrees, require_array
 
 Alias: TypeAlias = OutputAlias | tuple[Sequence[int], tuple[int, Sequence[int]]]
 
@@ -76,9 +80,17 @@ def custom_call(
 ) -> XlaOp:
     """What the code `call_target_name` returns for the operands, in layouts that the compiler chooses."""
     return _append(
-        builder, call_target_name, operands, shape, opaque, output_operand_aliasing,
-        custom_call_has_side_effect=has_side_effect, literal=literal, schedule=schedule, api_version=api_version,
-    )  # fmt: skip
+        builder,
+        call_target_name,
+        operands,
+        shape,
+        opaque,
+        output_operand_aliasing,
+        custom_call_has_side_effect=has_side_effect,
+        literal=literal,
+        schedule=schedule,
+        api_version=api_version,
+    )
 
 
 def custom_call_with_computation(
@@ -96,9 +108,18 @@ def custom_call_with_computation(
 ) -> XlaOp:
     """`custom_call` of code that applies a computation."""
     return _append(
-        builder, call_target_name, operands, shape, opaque, output_operand_aliasing, (computation,),
-        custom_call_has_side_effect=has_side_effect, literal=literal, schedule=schedule, api_version=api_version,
-    )  # fmt: skip
+        builder,
+        call_target_name,
+        operands,
+        shape,
+        opaque,
+        output_operand_aliasing,
+        (computation,),
+        custom_call_has_side_effect=has_side_effect,
+        literal=literal,
+        schedule=schedule,
+        api_version=api_version,
+    )
 
 
 def custom_call_with_layout(
@@ -116,10 +137,18 @@ def custom_call_with_layout(
 ) -> XlaOp:
     """`custom_call` of code that takes operands and returns its result in the given layouts, one shape an operand."""
     return _append(
-        builder, call_target_name, operands, shape_with_layout, opaque, output_operand_aliasing,
-        operand_layout_constraints=tuple(operand_shapes_with_layout), custom_call_has_side_effect=has_side_effect,
-        literal=literal, schedule=schedule, api_version=api_version,
-    )  # fmt: skip
+        builder,
+        call_target_name,
+        operands,
+        shape_with_layout,
+        opaque,
+        output_operand_aliasing,
+        operand_layout_constraints=tuple(operand_shapes_with_layout),
+        custom_call_has_side_effect=has_side_effect,
+        literal=literal,
+        schedule=schedule,
+        api_version=api_version,
+    )
 
 
 def custom_call_with_computation_and_layouts(
@@ -138,10 +167,19 @@ def custom_call_with_computation_and_layouts(
 ) -> XlaOp:
     """`custom_call_with_layout` of code that applies a computation."""
     return _append(
-        builder, call_target_name, operands, shape, opaque, output_operand_aliasing, (computation,),
-        operand_layout_constraints=tuple(operand_shapes_with_layout), custom_call_has_side_effect=has_side_effect,
-        literal=literal, schedule=schedule, api_version=api_version,
-    )  # fmt: skip
+        builder,
+        call_target_name,
+        operands,
+        shape,
+        opaque,
+        output_operand_aliasing,
+        (computation,),
+        operand_layout_constraints=tuple(operand_shapes_with_layout),
+        custom_call_has_side_effect=has_side_effect,
+        literal=literal,
+        schedule=schedule,
+        api_version=api_version,
+    )
 
 
 def custom_call_with_conv_dnums(
@@ -164,7 +202,109 @@ def custom_call_with_conv_dnums(
     Layouts are fixed if `operand_shapes_with_layout` is not empty.
     """
     return _append(
-        builder, call_target_name, operands, shape, opaque, output_operand_aliasing, window=window, dim_labels=dnums,
-        operand_layout_constraints=tuple(operand_shapes_with_layout) or None, literal=literal,
-        custom_call_has_side_effect=has_side_effect, schedule=schedule, api_version=api_version,
-    )  # fmt: skip
+        builder,
+        call_target_name,
+        operands,
+        shape,
+        opaque,
+        output_operand_aliasing,
+        window=window,
+        dim_labels=dnums,
+        operand_layout_constraints=tuple(operand_shapes_with_layout) or None,
+        literal=literal,
+        custom_call_has_side_effect=has_side_effect,
+        schedule=schedule,
+        api_version=api_version,
+    )
+
+
+# -- partitioning by hand
+
+
+def convert_spmd_full_to_shard_shape(
+    builder: XlaBuilder,
+    input: XlaOp,
+    single_dim: int,
+    manual_sharding: ShardingLike,
+    unspecified_dims: Sequence[int] = (),
+) -> XlaOp:
+    """The shard, one partition's tile, of an array that `manual_sharding` splits: here partitioning by hand begins.
+
+    With `single_dim` >= 0 only that dimension is split by hand, with -1 all are. Where tiles do not divide a dimension
+    the shard is rounded up. `unspecified_dims`: dimensions whose tiling the partitioner may still choose.
+    """
+    with builder.building("convert_spmd_full_to_shard_shape"):
+        shape = builder.get_shape(input)
+        sharding = _manual_input(manual_sharding, single_dim, shape)
+        shard = _shard_shape(shape, sharding, single_dim)
+        whole = _marked(builder, "Sharding", input, shape, sharding, unspecified_dims)
+        by_hand = _by_hand(sharding, single_dim)
+        return _marked(builder, "SPMDFullToShardShape", whole, shard, by_hand, unspecified_dims)
+
+
+def convert_spmd_shard_to_full_shape(
+    builder: XlaBuilder,
+    input: XlaOp,
+    output_shape: Shape,
+    single_dim: int,
+    manual_sharding: ShardingLike,
+    unspecified_dims: Sequence[int] = (),
+) -> XlaOp:
+    """The whole array, of `output_shape`, of which `input` is one partition's shard: partitioning by hand ends.
+
+    Arguments as in `convert_spmd_full_to_shard_shape`. Raises BuilderError if the shapes do not belong together.
+    """
+    with builder.building("convert_spmd_shard_to_full_shape"):
+        sharding = _manual_input(manual_sharding, single_dim, output_shape)
+        shard = _shard_shape(output_shape, sharding, single_dim)
+        given = builder.get_shape(input)
+        if not agrees(given, shard):
+            what = f"{sharding} splits {output_shape.brief} into {shard.brief}"
+            raise ShapeError(f"{what}, the input is {given.brief}")
+        by_hand = _by_hand(sharding, single_dim)
+        annotated = _marked(builder, "Sharding", input, given, by_hand, unspecified_dims)
+        return _marked(builder, "SPMDShardToFullShape", annotated, output_shape, sharding, unspecified_dims)
+
+
+def _marked(
+    builder: XlaBuilder, target: str, operand: XlaOp, shape: Shape, sharding: Sharding, unspecified_dims: Sequence[int]
+) -> XlaOp:
+    dims = ",".join(map(str, as_ints("unspecified_dims", unspecified_dims)))
+    with builder.sharding(sharding):
+        return custom_call(builder, target, [operand], shape, f"unspecified_dims=[{dims}]" if dims else "")
+
+
+def _manual_input(given: ShardingLike, single_dim: int, whole: Shape) -> Sharding:
+    """The sharding, one of a whole array."""
+    require_array("partitioning by hand", whole)
+    sharding = as_sharding(given)
+    sharding.check(whole)
+    if sharding.kind is ShardingKind.NAMED:
+        raise InvalidArgumentError(f"takes a sharding with tile counts, given {sharding}")
+    if not -1 <= single_dim < whole.rank:
+        raise InvalidArgumentError(f"single_dim is a dimension of {whole.brief}, or -1 for all, given {single_dim}")
+    return sharding
+
+
+def _shard_shape(whole: Shape, sharding: Sharding, single_dim: int) -> Shape:
+    """One tile of a whole array, split along one dimension or all."""
+    if sharding.tiles is None:
+        return whole
+    split = [tiles if single_dim in (-1, d) else 1 for d, tiles in enumerate(sharding.tiles.dimensions[: whole.rank])]
+    sizes = [-(-size // tiles) for size, tiles in zip(whole.dimensions, split, strict=True)]
+    return whole.with_dimensions(sizes, whole.dynamic_dimensions)
+
+
+def _by_hand(sharding: Sharding, single_dim: int) -> Sharding:
+    """Manual, or the sharding with the tiles of one dimension made a manual subgroup.
+
+    Dimension 1 of `{devices=[2,4]<=[8]}`: `{devices=[2,1,4]<=[8] last_tile_dims={manual}}`.
+    """
+    if single_dim < 0 or sharding.tiles is None:
+        return Sharding(ShardingKind.MANUAL)
+    sizes = sharding.tiles.dimensions
+    places = range(len(sizes) + 1)
+    apart = sharding.tiles.reshape([*sizes[: single_dim + 1], 1, *sizes[single_dim + 1 :]])
+    tiles = apart.transpose([*(place for place in places if place != single_dim), single_dim])
+    replicated = ("replicated",) if sharding.replicate_on_last_tile_dim else ()
+    return tiled(tiles, (*sharding.subgroup_types, *replicated, "manual"))

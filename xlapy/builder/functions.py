@@ -48,6 +48,8 @@ from xlapy.builder.convolution import (
     dynamic_conv_kernel_grad,
 )
 from xlapy.builder.custom import (
+    convert_spmd_full_to_shard_shape,
+    convert_spmd_shard_to_full_shape,
     custom_call,
     custom_call_with_computation,
     custom_call_with_computation_and_layouts,
@@ -260,6 +262,8 @@ __all__ = [
     "conv_with_general_dimensions",
     "conv_with_general_padding",
     "convert_element_type",
+    "convert_spmd_full_to_shard_shape",
+    "convert_spmd_shard_to_full_shape",
     "copy",
     "cos",
     "cosh",

@@ -113,9 +113,7 @@ def scatter(
             inserted_window_dims=as_ints("inserted_window_dims", given.inserted_window_dims),
             scatter_dims_to_operand_dims=as_ints("scatter_dims_to_operand_dims", given.scatter_dims_to_operand_dims),
             input_batching_dims=as_ints("input_batching_dims", given.input_batching_dims),
-            scatter_indices_batching_dims=as_ints(
-                "scatter_indices_batching_dims", given.scatter_indices_batching_dims
-            ),
+            scatter_indices_batching_dims=as_ints("scatter_indices_batching_dims", given.scatter_indices_batching_dims),
             index_vector_dim=given.index_vector_dim,
             indices_are_sorted=indices_are_sorted,
             unique_indices=unique_indices,

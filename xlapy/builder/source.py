@@ -16,7 +16,10 @@ _OWN = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "ops",
 
 
 def user_line() -> tuple[str, int]:
-    """(source file, 1-based line) of the innermost running frame outside the builder and the layers below; ("", 0) if all are."""
+    """(source file, 1-based line) of the innermost running frame outside the builder and the layers below.
+
+    ("", 0) if no frame is outside.
+    """
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_OWN):
         outer = frame.f_back

@@ -16,6 +16,7 @@ from xlapy.ops.sources import PARAMETER
 if TYPE_CHECKING:
     from xlapy.hlo.module import Module
 
+
 class Computation:
     """Instructions in an order in which every operand precedes its users, once verified.
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
+from itertools import product
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -74,7 +75,7 @@ def create(
 
 
 def append(computation: Computation, instruction: Instruction) -> None:
-    """Puts a free instruction at the end of a computation and links its edges; its name becomes unique in the module."""
+    """Appends a free instruction to a computation and links its edges; its name is made unique in the module."""
     if instruction.parent is not None:
         raise InvalidArgumentError(f"{instruction.name} is already part of computation {instruction.parent.name}")
     if computation.module is not None:
@@ -281,8 +282,8 @@ def clone_computation(
 def clone_module(module: Module) -> Module:
     """A copy that shares nothing mutable with the original."""
     copy = Module(module.name)
-    copy.config = replace(module.config)
-    copy.stack_frames = module.stack_frames
+    copy.config = deepcopy(module.config)
+    copy.stack_frames = deepcopy(module.stack_frames)
     made: dict[Computation, Computation] = {}
     for computation in computation_post_order(module):
         made[computation] = clone_computation(computation, copy, made)
@@ -292,7 +293,10 @@ def clone_module(module: Module) -> Module:
 
 
 def inline(call: Instruction) -> Instruction:
-    """Replaces a call (or fusion) by copies of the instructions of the computation it calls; returns the new root."""
+    """Replaces a call (or fusion) by copies of the instructions of the computation it calls; returns the new root.
+
+    What had to run before or after the call runs before or after each of the copies.
+    """
     computation = call.parent
     if computation is None or len(call.computations) != 1:
         raise InvalidArgumentError(f"{call.name} is not a call inside a computation")
@@ -304,10 +308,18 @@ def inline(call: Instruction) -> Instruction:
         else:
             made[instruction] = clone_instruction(instruction, computation, [made[o] for o in instruction.operands])
     for original in callee:
-        for before in original.control_predecessors:
-            add_control_edge(made[before], made[original])
+        if not is_parameter(original):
+            for before in original.control_predecessors:
+                add_control_edge(made[before], made[original])
     result = made[callee.root_instruction]
     replace_uses(call, result)
-    remove_control_edges(call)
+    _hand_on_control_edges(call, [made[i] for i in callee if not is_parameter(i)])
     remove(call)
     return result
+
+
+def _hand_on_control_edges(call: Instruction, copies: Sequence[Instruction]) -> None:
+    before, after = call.control_predecessors, call.control_successors
+    remove_control_edges(call)
+    for first, second in [*product(before, copies or after), *product(copies, after)]:
+        add_control_edge(first, second)

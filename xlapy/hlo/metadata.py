@@ -14,9 +14,19 @@ from xlapy.ops.attributes import INTEGERS, Kind, Reader, escape
 _STRINGS = frozenset(["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"])
 _INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])
 _ORDER = (
-    "op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column",
-    "profile_type", "deduplicated_name", "scheduling_name", "stack_frame_id", "metadata_payload",
-)  # fmt: skip
+    "op_type",
+    "op_name",
+    "source_file",
+    "source_line",
+    "source_end_line",
+    "source_column",
+    "source_end_column",
+    "profile_type",
+    "deduplicated_name",
+    "scheduling_name",
+    "stack_frame_id",
+    "metadata_payload",
+)
 _SHOWN = ("op_type", "op_name", "source_file", "scheduling_name", "stack_frame_id", "metadata_payload")
 _KEY = re.compile(r"([a-z_]+)=")
 

@@ -14,7 +14,7 @@ from enum import Enum
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA
-from xlapy.ops.attributes import Reader
+from xlapy.ops.attributes import Reader, entries
 from xlapy.ops.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
 
 Axes = tuple[AxisRef, ...]
@@ -126,12 +126,7 @@ def _check(reader: Reader, mesh: Mesh, axes: Sequence[AxisRef]) -> None:
 
 
 def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
-    dimensions: list[DimensionSharding] = []
-    reader.expect("[")
-    while not reader.accept("]"):
-        if dimensions:
-            reader.expect(",")
-        dimensions.append(_read_dimension(reader, mesh))
+    dimensions = [_read_dimension(reader, mesh) for _ in entries(reader, "[", "]")]
     axes: dict[str, tuple[AxisRef, ...]] = {}
     reduction = "sum"
     metadata: tuple[OpMetadata, ...] = ()
@@ -205,9 +200,4 @@ def read_metadata_list(reader: Reader) -> tuple[OpMetadata, ...]:
     """Reads `{op_name="a"}` or `{{op_name="a"}, {op_name="b"}}`."""
     if reader.match(_LIST) is None:
         return (METADATA.read(reader),)
-    items: list[OpMetadata] = []
-    while not reader.accept("}"):
-        if items:
-            reader.expect(",")
-        items.append(METADATA.read(reader))
-    return tuple(items)
+    return tuple([METADATA.read(reader) for _ in entries(reader, opening="")])

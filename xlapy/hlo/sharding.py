@@ -16,9 +16,9 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA, metadata_text
-from xlapy.hlo.named_sharding import NamedSharding, read_metadata_list, read_named
+from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named
 from xlapy.hlo.tiles import TileAssignment, read_tiles
-from xlapy.ops.attributes import Kind, Reader, to_integer
+from xlapy.ops.attributes import Kind, Reader, entries, to_integer
 
 
 class ShardingKind(Enum):
@@ -58,6 +58,57 @@ class Sharding:
     elements: tuple[Sharding, ...] = ()
     shard_group: tuple[str, int] | None = None
     metadata: tuple[OpMetadata, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> Sharding:
+        """The sharding of a text such as `{devices=[2,1]<=[2]}`, braces included. Raises ParseError."""
+        from xlapy.text.reader import TextReader
+
+        reader = TextReader(text)
+        sharding = SHARDING.read(reader)
+        if not reader.at_end():
+            reader.fail(f"expected the end of the sharding, found {reader.shown()}")
+        return sharding
+
+    def check(self, shape: Shape) -> None:
+        """Raises ShapeError unless a value of this shape can be split so.
+
+        A tuple needs a sharding for each leaf, an array a number of tiles for each dimension, the tiles of a list of
+        devices a device each. Tokens take any sharding.
+        """
+        if shape.is_token:
+            return
+        if (self.kind is ShardingKind.TUPLE) != shape.is_tuple:
+            raise ShapeError(f"sharding {self} of {'one array' if shape.is_tuple else 'a tuple'} on {shape.brief}")
+        if not shape.is_tuple:
+            self._check_array(shape)
+            return
+        leaves = list(shape.leaves())
+        if len(self.elements) != len(leaves) and (leaves or len(self.elements) > 1):  # () takes one sharding, or none
+            raise ShapeError(f"sharding {self} has {len(self.elements)} elements, {shape.brief} {len(leaves)} leaves")
+        for element, (_, leaf) in zip(self.elements, leaves, strict=False):
+            element.check(leaf)
+
+    def _check_array(self, shape: Shape) -> None:
+        if self.kind is ShardingKind.MAXIMAL and self.device < 0:
+            raise ShapeError(f"sharding {self} names a negative device")
+        if self.named is not None:
+            rank = len(self.named.dimensions) if self.named.form is NamedForm.DIMENSIONS else shape.rank
+        elif self.tiles is not None:
+            rank = self.data_rank
+            devices = self.tiles.devices
+            if isinstance(devices, tuple) and (len(set(devices)) != len(devices) or min(devices) < 0):
+                raise ShapeError(f"sharding {self} does not name a device of its own for each tile")
+        else:
+            return
+        if rank != shape.rank:
+            raise ShapeError(f"sharding {self} splits {rank} dimensions, {shape.brief} has rank {shape.rank}")
+
+    @property
+    def data_rank(self) -> int:
+        """How many dimensions of a TILED sharding's tiles are dimensions of the value; the others are subgroups."""
+        tiles = 0 if self.tiles is None else len(self.tiles.dimensions)
+        return tiles - len(self.subgroup_types) - self.replicate_on_last_tile_dim
 
     def for_shape(self, shape: Shape) -> Sharding:
         """On a tuple shape, one sharding of an array means that sharding for every leaf."""
@@ -175,9 +226,7 @@ class ShardingAttributeKind(Kind[Sharding]):
         if reader.match(_TUPLE) is None:
             return _read_one(reader)
         elements: list[Sharding] = []
-        while not reader.accept("}"):
-            if elements:
-                reader.expect(",")
+        for _ in entries(reader, opening=""):
             reader.expect("{")
             elements.append(_read_one(reader))
         return Sharding(ShardingKind.TUPLE, elements=tuple(elements))
@@ -195,8 +244,10 @@ def _read_one(reader: Reader) -> Sharding:
     while not reader.accept("}"):
         match = reader.match(_ENTRY)
         if match is None:
-            reader.fail("expected replicated, manual, unknown, unreduced, maximal, device=, devices=, metadata=, "
-                        "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }")  # fmt: skip
+            reader.fail(
+                "expected replicated, manual, unknown, unreduced, maximal, device=, devices=, metadata=, "
+                "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }"
+            )
         entries.take(reader, match)
     return entries.sharding(reader)
 
@@ -256,10 +307,7 @@ class _Entries:
 
 def _read_types(reader: Reader) -> tuple[str, ...]:
     types: list[str] = []
-    reader.expect("{")
-    while not reader.accept("}"):
-        if types:
-            reader.expect(",")
+    for _ in entries(reader):
         word = reader.word()
         if word not in _SUBGROUP_ORDER:
             reader.fail(f"expected one of {', '.join(_SUBGROUP_ORDER)}; found {word!r}")

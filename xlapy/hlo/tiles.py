@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.shape import bounded_product
+from xlapy.base.shape import Ints, bounded_product
 from xlapy.ops.attributes import Reader, split_integers
 from xlapy.ops.mesh import Iota, read_iota
 
-Ints = tuple[int, ...]
 Piece = tuple[int, int, int]
 """A factor of a dimension of an iota: the dimension, minus its stride in it, its size; sorted in the order of ids."""
 

@@ -7,9 +7,11 @@ Owns: checks that span instructions and computations. What one op demands of its
 from __future__ import annotations
 
 from xlapy.base.errors import ShapeError, VerificationError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.module import Module
+from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
 
 
@@ -24,9 +26,11 @@ def verify(module: Module) -> None:
         raise VerificationError(f"entry computation {module.entry.name} is called by {module.entry.callers[0].name}")
     _verify_names(module)
     for computation in module.computations:
+        _verify_root(computation)  # before anybody asks for the program shape of what it calls
+    for computation in module.computations:
         verify_computation(computation)
     _verify_entry_layout(module)
-    _verify_aliases(module)
+    verify_aliases(module)
 
 
 def _circle(names: list[str]) -> str:
@@ -36,8 +40,7 @@ def _circle(names: list[str]) -> str:
 
 def verify_computation(computation: Computation) -> None:
     """Checks one computation: root, parameters, order, and each instruction."""
-    if computation.root is None or computation.root not in computation:
-        raise VerificationError(f"computation {computation.name} has no root")
+    _verify_root(computation)
     _verify_parameters(computation)
     _verify_order(computation)
     module = computation.module
@@ -46,6 +49,13 @@ def verify_computation(computation: Computation) -> None:
         for called in instruction.computations:
             if called.module is not module:
                 _fail(instruction, f"calls {called.name}, which is not part of the module")
+
+
+def _verify_root(computation: Computation) -> None:
+    if computation.root is None:
+        raise VerificationError(f"computation {computation.name} has no root")
+    if computation.root not in computation:
+        raise VerificationError(f"computation {computation.name} has the root {computation.root.name} of another one")
 
 
 def _verify_parameters(computation: Computation) -> None:
@@ -60,7 +70,7 @@ def _verify_parameters(computation: Computation) -> None:
 
 
 def _verify_order(computation: Computation) -> None:
-    """Operands live in the same computation, precede their users, and nothing depends on itself."""
+    """Operands live in the same computation, nothing depends on itself, and a schedule runs operands first."""
     seen: set[Instruction] = set()
     has_order = False
     for instruction in computation:
@@ -72,6 +82,8 @@ def _verify_order(computation: Computation) -> None:
             if not has_order:
                 _verify_acyclic(computation)
                 has_order = True
+            if computation.module is not None and computation.module.config.is_scheduled:
+                _fail(instruction, f"is scheduled before {operand.name}, which it depends on")
         seen.add(instruction)
 
 
@@ -131,23 +143,56 @@ def _verify_entry_layout(module: Module) -> None:
         )
 
 
-def _verify_aliases(module: Module) -> None:
+def verify_aliases(module: Module) -> None:
+    """Raises `VerificationError` unless aliases and donors name buffers of the entry, each output and donor once."""
     program = module.entry_computation.program_shape
     outputs: set[tuple[int, ...]] = set()
+    sources: set[tuple[int, tuple[int, ...]]] = set()
     for alias in module.config.input_output_alias:
         if alias.output_index in outputs:
             raise VerificationError(f"input_output_alias names output {list(alias.output_index)} twice")
+        if (alias.parameter_number, alias.parameter_index) in sources:
+            raise VerificationError(
+                f"input_output_alias names parameter {alias.parameter_number} at {list(alias.parameter_index)} twice"
+            )
         outputs.add(alias.output_index)
+        sources.add((alias.parameter_number, alias.parameter_index))
         where = (
             f"input_output_alias {list(alias.output_index)}: ({alias.parameter_number}, {list(alias.parameter_index)})"
         )
         try:
-            output = program.result.subshape(alias.output_index)
-            source = program.parameters[alias.parameter_number].subshape(alias.parameter_index)
-        except (IndexError, ShapeError) as error:
-            raise VerificationError(f"{where} names no buffer of {program.to_text()}") from error
-        if output.is_array and source.is_array and output.byte_size != source.byte_size:
+            output = _buffer(program.result, alias.output_index)
+            source = _parameter_buffer(program, alias)
+        except ShapeError as error:
+            raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
+        if output.byte_size != source.byte_size:
             raise VerificationError(f"{where} pairs {output.brief} with {source.brief}, which differ in size")
+    _verify_donors(module, program)
+
+
+def _parameter_buffer(program: ProgramShape, source: Alias | BufferDonor) -> Shape:
+    if not 0 <= source.parameter_number < len(program.parameters):
+        raise ShapeError(f"there is no parameter {source.parameter_number}")
+    return _buffer(program.parameters[source.parameter_number], source.parameter_index)
+
+
+def _buffer(shape: Shape, index: ShapeIndex) -> Shape:
+    found = shape.subshape(index)
+    if not found.is_array:
+        raise ShapeError(f"{found.brief} is no array")
+    return found
+
+
+def _verify_donors(module: Module, program: ProgramShape) -> None:
+    aliased = {(alias.parameter_number, alias.parameter_index) for alias in module.config.input_output_alias}
+    for donor in module.config.buffer_donors:
+        where = f"buffer_donor ({donor.parameter_number}, {list(donor.parameter_index)})"
+        try:
+            _parameter_buffer(program, donor)
+        except ShapeError as error:
+            raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
+        if (donor.parameter_number, donor.parameter_index) in aliased:
+            raise VerificationError(f"{where} is aliased with an output already, so no other output can have it")
 
 
 def _fail(instruction: Instruction, message: str) -> None:

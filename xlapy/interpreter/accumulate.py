@@ -14,15 +14,15 @@ The meaning is: for each update in order, `current[target] = computation(current
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.computation import Computation
-from xlapy.interpreter.batched import apply_scalars, monoid
+from xlapy.interpreter.batched import apply_reducer, monoid
 from xlapy.interpreter.core import Array, Context
 from xlapy.ops.registry import OpDef
 
@@ -43,10 +43,11 @@ def accumulate(
         return [np.array(array) for array in current]
     sequential = _sequential(monoid(computation), current[0])
     if sequential is not None:
-        result = np.array(current[0])
+        result, update = np.array(current[0]), updates[0]
+        rows = _as_rows(result) if result.ndim > 2 else result  # ufunc.at ends the process above 32 dimensions
         with np.errstate(all="ignore"):
-            sequential.at(result, targets, updates[0])
-        return [result]
+            sequential.at(rows, targets, _as_rows(update) if result.ndim > 2 else update)
+        return [rows.reshape(result.shape)]
     order = np.argsort(targets, kind="stable")
     segments = _Segments(targets[order])
     arranged = [update[order] for update in updates]
@@ -56,6 +57,11 @@ def accumulate(
     else:
         cells = _in_rounds(context, computation, cells, segments, arranged)
     return [_with_cells(array, segments.targets, new) for array, new in zip(current, cells, strict=True)]
+
+
+def _as_rows(array: Array) -> Array:
+    """One row a cell."""
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _sequential(op: OpDef | None, array: Array) -> np.ufunc | None:
@@ -92,11 +98,6 @@ class _Segments:
         self.counts: Array = np.diff(np.append(self.starts, len(ordered)))
 
 
-def _apply(context: Context, computation: Computation, left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
-    result: Any = apply_scalars(context, computation, [*left, *right])
-    return list(result) if isinstance(result, tuple) else [result]
-
-
 def _in_rounds(
     context: Context, computation: Computation, cells: list[Array], segments: _Segments, updates: list[Array]
 ) -> list[Array]:
@@ -107,7 +108,7 @@ def _in_rounds(
     for number in range(counts[0]):
         active = int(np.searchsorted(-counts, -number))  # segments with more than `number` updates come first
         chosen = starts[:active] + number
-        new = _apply(context, computation, [s[:active] for s in state], [update[chosen] for update in updates])
+        new = apply_reducer(context, computation, [s[:active] for s in state], [update[chosen] for update in updates])
         for target, value in zip(state, new, strict=True):
             target[:active] = value
     return [_with_cells(cell, busiest_first, s) for cell, s in zip(cells, state, strict=True)]
@@ -124,11 +125,13 @@ def _halve(
         paired = place[left] + 1 < np.repeat(counts, -(-counts // 2))
         kept = [update[left] for update in updates]
         partners = left[paired] + 1
-        merged = _apply(context, computation, [k[paired] for k in kept], [update[partners] for update in updates])
+        merged = apply_reducer(
+            context, computation, [k[paired] for k in kept], [update[partners] for update in updates]
+        )
         for target, value in zip(kept, merged, strict=True):
             target[paired] = value
         updates, counts = kept, -(-counts // 2)
-    return _apply(context, computation, cells, updates)
+    return apply_reducer(context, computation, cells, updates)
 
 
 def _with_cells(array: Array, places: Array, values: Array) -> Array:

@@ -1,28 +1,33 @@
 """Applies a computation of scalars (reducer, comparator, map or scatter body) to whole arrays at once.
 
-Owns: evaluation in which every scalar of the computation stands for an array of independent instances. Rules of
-elementwise ops serve unchanged, since they broadcast; what decides per instance (conditional, while) is evaluated on
-the instances concerned only, so that a loop ends when its last instance is done.
+Owns: how instances are laid out for it. Where every value inside is a scalar and no instance goes its own way, each
+scalar stands for arrays of any shapes, which the rules of elementwise ops broadcast. Other computations take their
+instances along one dimension (`interpreter/lifting`), in pieces that bound the memory of the arrays they make inside.
 Must not know: which op applies the computation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from xlapy import ops
 from xlapy.base.errors import ExecutionError
+from xlapy.base.literal import MAX_RANK
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Array, Context, Value, evaluate_computation
 from xlapy.interpreter.elementwise_conversion import bitcast_array
+from xlapy.interpreter.lifting.core import LIFTED, evaluate_instances
 from xlapy.ops.registry import OpDef
 
 BatchedRule = Callable[[Context, Instruction, Sequence[Value]], Value]
+
+_ELEMENTS_AT_ONCE = 1 << 22
+"""How many elements the largest array that a computation makes may have, over the instances evaluated at once."""
 
 
 def apply_scalars(context: Context, computation: Computation, arguments: Sequence[Array]) -> Value:
@@ -32,13 +37,21 @@ def apply_scalars(context: Context, computation: Computation, arguments: Sequenc
     (a tuple of such arrays if the root is a tuple), of the root's element type.
     """
     shape = np.broadcast_shapes(*(argument.shape for argument in arguments))
-    applies = context.batchable.get(computation)
-    if applies is None:
-        applies = context.batchable[computation] = _is_batchable(computation)
-    if not applies:
-        return _apply_one_by_one(context, computation, arguments, shape)
+    if computation not in context.instances_at_once:
+        context.instances_at_once[computation] = _instances_at_once(computation)
+    at_once = context.instances_at_once[computation]
     with np.errstate(all="ignore"):
-        return _spread(_evaluate(context, computation, arguments), shape)
+        if at_once is None:
+            return _spread(_evaluate(context, computation, arguments), shape)
+        return _apply_in_pieces(context, computation, arguments, shape, at_once)
+
+
+def apply_reducer(
+    context: Context, computation: Computation, left: Sequence[Array], right: Sequence[Array]
+) -> list[Array]:
+    """A reducer of N accumulators and N values: the N new accumulators, be they a tuple or one bare value."""
+    result = apply_scalars(context, computation, [*left, *right])
+    return list(result) if isinstance(result, tuple) else [result]
 
 
 def _evaluate(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
@@ -64,73 +77,63 @@ def monoid(computation: Computation) -> OpDef | None:
     return root.op if set(root.operands) == set(computation.parameters) else None
 
 
-def _is_batchable(computation: Computation) -> bool:
-    """Whether each instruction, in called computations too, makes scalars and has a rule that serves many instances."""
+# -- how many instances at once
+
+
+def _instances_at_once(computation: Computation) -> int | None:
+    """None for any number in arrays of any shapes; 1 if something inside is to happen instance by instance."""
+    instructions = list(_reached(computation))
+    shapes = [leaf for i in instructions for _, leaf in i.shape.leaves() if leaf.is_array]
+    if any(i.op not in LIFTED for i in instructions) or any(shape.rank == MAX_RANK for shape in shapes):
+        return 1
+    if all(_broadcasts(i.op) for i in instructions) and not any(shape.rank for shape in shapes):
+        return None
+    return max(1, _ELEMENTS_AT_ONCE // max(1, *(shape.size for shape in shapes)))
+
+
+def _reached(computation: Computation) -> Iterator[Instruction]:
+    """The instructions of a computation and of all that it calls."""
     reached = {computation: None}
     pending = [computation]
     while pending:
         for instruction in pending.pop():
-            if any(leaf.rank for _, leaf in instruction.shape.leaves()):
-                return False
-            if not (instruction.op.elementwise or instruction.op in _SHARED or instruction.op in _RULES):
-                return False
+            yield instruction
             pending += [called for called in instruction.computations if called not in reached]
             reached |= dict.fromkeys(instruction.computations)
-    return True
 
 
-def _apply_one_by_one(
-    context: Context, computation: Computation, arguments: Sequence[Array], shape: tuple[int, ...]
+def _broadcasts(op: OpDef) -> bool:
+    return op.elementwise or op in _SHARED or op in _RULES
+
+
+def _apply_in_pieces(
+    context: Context, computation: Computation, arguments: Sequence[Array], shape: tuple[int, ...], at_once: int
 ) -> Value:
-    """The rare computation with arrays, random numbers or effects inside: each instance runs on its own, in order."""
-    columns = [np.broadcast_to(argument, shape).reshape(-1) for argument in arguments]
-    rows = [
-        evaluate_computation(context, computation, [column[i : i + 1].reshape(()) for column in columns])
-        for i in range(math.prod(shape))
-    ]
-    return _stack(rows, computation.root_instruction.shape, shape)
+    """Arguments of one element are the same for all instances."""
+    total = math.prod(shape)
+    columns = [a.reshape(()) if a.size == 1 else np.broadcast_to(a, shape).reshape(-1) for a in arguments]
+    evaluate = evaluate_computation if at_once == 1 else evaluate_instances
+    pieces: list[Value] = []
+    for begin in range(0, total, at_once):
+        count = min(at_once, total - begin)
+        instances: int | slice = begin if at_once == 1 else slice(begin, begin + count)
+        values = [column[instances, ...] if column.ndim else column for column in columns]
+        pieces.append(_spread(evaluate(context, computation, values), (count,)))
+    return _joined(pieces, computation.root_instruction.shape, shape)
 
 
-def _stack(rows: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
+def _joined(pieces: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
     if declared.is_tuple:
-        return tuple(
-            _stack([row[i] for row in rows], element, shape) for i, element in enumerate(declared.tuple_shapes)
-        )
-    return np.array(rows, dtype=declared.dtype).reshape(shape)
-
-
-# -- values of many instances: arrays, or tuples of them
+        elements = enumerate(declared.tuple_shapes)
+        return tuple(_joined([piece[i] for piece in pieces], element, shape) for i, element in elements)
+    joined: Array = np.concatenate(pieces) if pieces else np.zeros(0, declared.dtype)
+    return joined.reshape(shape)
 
 
 def _spread(value: Value, shape: tuple[int, ...]) -> Value:
     if isinstance(value, tuple):
         return tuple(_spread(element, shape) for element in value)
     return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
-
-
-def _shape_of(values: Sequence[Value]) -> tuple[int, ...]:
-    shapes = [_shape_of(v) if isinstance(v, tuple) else getattr(v, "shape", ()) for v in values]
-    return np.broadcast_shapes(*shapes)
-
-
-def _take(value: Value, chosen: Array) -> Value:
-    """The instances chosen by a mask, as vectors."""
-    if isinstance(value, tuple):
-        return tuple(_take(element, chosen) for element in value)
-    return value[chosen] if isinstance(value, np.ndarray) else value
-
-
-def _put(target: Value, chosen: Array, value: Value) -> Value:
-    """Writes the chosen instances; a target of None is made first."""
-    if isinstance(value, tuple):
-        targets = target if target is not None else (None,) * len(value)
-        return tuple(_put(t, chosen, v) for t, v in zip(targets, value, strict=True))
-    if not isinstance(value, np.ndarray):
-        return value
-    if target is None:
-        target = np.zeros(chosen.shape, value.dtype)
-    target[chosen] = value
-    return target
 
 
 # -- ops whose rule on single values would not do
@@ -148,56 +151,30 @@ def _call(context: Context, instruction: Instruction, values: Sequence[Value]) -
     return _evaluate(context, instruction.computations[0], values)
 
 
-def _conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Each branch runs on the instances that take it; an index out of range takes the last."""
-    shape = _shape_of(values)
-    branches = instruction.computations
-    last = len(branches) - 1
-    selector = values[0]
-    if selector.dtype == np.bool_:
-        index = np.where(selector, 0, 1)
-    else:
-        index = np.where((selector < 0) | (selector > last), last, selector)
-    index = np.broadcast_to(index, shape)
-    result: Value = None
-    for number, branch in enumerate(branches):
-        chosen = index == number
-        if chosen.any() or (number == last and result is None):
-            argument = _take(_spread(values[1 + number], shape), chosen)
-            result = _put(result, chosen, _spread(_evaluate(context, branch, [argument]), (int(chosen.sum()),)))
-    return result
-
-
-def _while(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Runs the body on the instances whose condition still holds until there are none."""
-    condition, body = instruction.computations
-    shape = _shape_of(values)
-    everything = np.ones(shape, np.bool_)
-    state = _put(None, everything, _take(_spread(values[0], shape), everything))
-    while True:
-        active = np.broadcast_to(_evaluate(context, condition, [state]), shape)
-        if not active.any():
-            return state
-        changed = _evaluate(context, body, [_take(state, active)])
-        state = _put(state, active, _spread(changed, (int(active.sum()),)))
-
-
 _RULES: dict[OpDef, BatchedRule] = {
     ops.BITCAST: _bitcast,
     ops.BITCAST_CONVERT: _bitcast,
     ops.BROADCAST: _identity,
     ops.CALL: _call,
-    ops.CONDITIONAL: _conditional,
     ops.COPY: _identity,
     ops.FUSION: _call,
     ops.MAP: _call,
     ops.RESHAPE: _identity,
     ops.TRANSPOSE: _identity,
-    ops.WHILE: _while,
 }
 
-_SHARED: frozenset[OpDef] = frozenset({
-    ops.ADD_DEPENDENCY, ops.AFTER_ALL, ops.CONSTANT, ops.DOMAIN, ops.GET_TUPLE_ELEMENT, ops.OPT_BARRIER, ops.PARAMETER,
-    ops.PARTITION_ID, ops.REPLICA_ID, ops.TUPLE,
-})  # fmt: skip
+_SHARED: frozenset[OpDef] = frozenset(
+    {
+        ops.ADD_DEPENDENCY,
+        ops.AFTER_ALL,
+        ops.CONSTANT,
+        ops.DOMAIN,
+        ops.GET_TUPLE_ELEMENT,
+        ops.OPT_BARRIER,
+        ops.PARAMETER,
+        ops.PARTITION_ID,
+        ops.REPLICA_ID,
+        ops.TUPLE,
+    }
+)
 """Ops beside the elementwise ones whose ordinary rule serves many instances as well as one."""

@@ -1,8 +1,9 @@
 """Meaning of the collective operations: every device brings its operands and computes its own result from all of them.
 
-Owns: what is exchanged with whom, and what becomes of it. Must not know: how values reach other devices (`exchange.py`).
-Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter, ReplicaId,
-PartitionId of the specification; collective_reduce of StableHLO's.
+Owns: what is exchanged with whom, and what becomes of it. Must not know: how values reach other devices, which is
+behind `exchange.py`.
+Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter,
+ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
 A -start takes part at once and waits; its -done hands on the result.
 """
@@ -73,7 +74,9 @@ def _one_or_tuple(results: Sequence[Value]) -> Value:
 def all_gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The shards of all members, one behind the other along the dimension."""
     brought, _ = _meet(context, instruction, values)
-    return _one_or_tuple([np.concatenate(shards, instruction.all_gather_dimension) for shards in zip(*brought, strict=True)])
+    return _one_or_tuple(
+        [np.concatenate(shards, instruction.all_gather_dimension) for shards in zip(*brought, strict=True)]
+    )
 
 
 @RULES.rule(ops.ALL_GATHER_START)
@@ -111,11 +114,15 @@ def _reduced(context: Context, instruction: Instruction, brought: Sequence[Broug
     """One array an operand; the reducer takes one pair of scalars, or the pairs of all operands at once."""
     reducer = instruction.to_apply
     if len(reducer.parameters) == 2:
-        return [_folded(context, instruction, [(array,) for array in arrays])[0] for arrays in zip(*brought, strict=True)]
+        return [
+            _folded(context, instruction, [(array,) for array in arrays])[0] for arrays in zip(*brought, strict=True)
+        ]
     for arrays in brought:
         if len({array.shape for array in arrays}) > 1:
             shapes = ", ".join(str(list(array.shape)) for array in arrays)
-            raise ExecutionError(f"{describe(instruction)}: a reducer of all operands at once takes equal sizes, given {shapes}")
+            raise ExecutionError(
+                f"{describe(instruction)}: a reducer of all operands at once takes equal sizes, given {shapes}"
+            )
     return _folded(context, instruction, brought)
 
 
@@ -195,8 +202,8 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
     for member, (source, _, starts, sizes, targets, _) in enumerate(brought):
         if not np.array_equal(sizes[place], expected[member]):
             raise ExecutionError(
-                f"{describe(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member {member} of the "
-                f"group, it sends {sizes[place].tolist()} (send_sizes)"
+                f"{describe(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member {member} of "
+                f"the group, it sends {sizes[place].tolist()} (send_sizes)"
             )
         updates = (np.atleast_1d(array[place]).tolist() for array in (starts, sizes, targets))
         for start, size, target in zip(*updates, strict=True):
@@ -219,15 +226,24 @@ def _require_rows(instruction: Instruction, what: str, array: Array, start: int,
 @RULES.rule(ops.COLLECTIVE_PERMUTE)
 def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the source whose target this device is; zeros if it is none."""
-    if instruction.slice_sizes:
-        raise UnsupportedError(f"{describe(instruction)}: slices of buffers (slice_sizes) are not executable")
+    refuse_slices(instruction)
     group = members(context, ALL_REPLICAS, mode_of(instruction))
     place = group.index(device_number(context))
     brought = context.exchange.meet(instruction, group, tuple(values))
     sources = [source for source, target in instruction.source_target_pairs if target == place]
     if not sources:
         return _one_or_tuple([np.zeros_like(value) for value in values])
+    if sources[0] >= len(brought):
+        raise ExecutionError(
+            f"{describe(instruction)}: pair ({sources[0]}, {place}) names a source beyond the {len(brought)} members"
+        )
     return _one_or_tuple(brought[sources[0]])
+
+
+def refuse_slices(instruction: Instruction) -> None:
+    """`UnsupportedError` for the form that writes slices of one buffer into another; for any collective-permute."""
+    if instruction.slice_sizes:
+        raise UnsupportedError(f"{describe(instruction)}: slices of buffers (slice_sizes) are not executable")
 
 
 @RULES.rule(ops.COLLECTIVE_PERMUTE_START)

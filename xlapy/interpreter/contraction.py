@@ -24,7 +24,7 @@ from xlapy.ops.contraction import (
     RaggedMode,
     group_prefix,
     ragged_mode,
-)  # fmt: skip
+)
 
 
 def _accumulator(instruction: Instruction, operands: int = 2) -> Accumulator:

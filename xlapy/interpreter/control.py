@@ -7,7 +7,7 @@ Fusion, Domain of the specification.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value, evaluate_computation
 from xlapy.ops import control as ops
+
+Evaluate = Callable[[Context, Computation, Sequence[Value]], Value]
+"""A way to evaluate a computation for given arguments."""
 
 
 @RULES.rule(ops.CALL, ops.FUSION)
@@ -63,7 +66,7 @@ def after_all(context: Context, instruction: Instruction, values: Sequence[Value
 @RULES.rule(ops.ASYNC_START)
 def async_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Binds the operands to the first parameters of the called computation."""
-    return _bind(context, instruction.computations[0], tuple(values), instruction.shape)
+    return bind(context, instruction.computations[0], tuple(values), instruction.shape)
 
 
 @RULES.rule(ops.ASYNC_UPDATE)
@@ -72,7 +75,7 @@ def async_update(context: Context, instruction: Instruction, values: Sequence[Va
     before, *added = values
     if not added:
         return before
-    return _bind(context, _called(instruction), (*before[0], *added), instruction.shape)
+    return bind(context, called_computation(instruction), (*before[0], *added), instruction.shape)
 
 
 @RULES.rule(ops.ASYNC_DONE)
@@ -81,17 +84,23 @@ def async_done(context: Context, instruction: Instruction, values: Sequence[Valu
     return values[0][1]
 
 
-def _called(instruction: Instruction) -> Computation:
+def called_computation(instruction: Instruction) -> Computation:
     """The computation that the async-start at the head of a chain calls."""
     while instruction.op is not ops.ASYNC_START:
         instruction = instruction.operands[0]
     return instruction.computations[0]
 
 
-def _bind(context: Context, computation: Computation, operands: tuple[Value, ...], shape: Shape) -> Value:
+def bind(
+    context: Context,
+    computation: Computation,
+    operands: tuple[Value, ...],
+    shape: Shape,
+    evaluate: Evaluate = evaluate_computation,
+) -> Value:
     """The value of an async instruction; the result stands there only when every parameter is bound."""
     complete = len(operands) == len(computation.parameters)
-    result = evaluate_computation(context, computation, operands) if complete else None
+    result = evaluate(context, computation, operands) if complete else None
     return (operands, result, *map(_placeholder, shape.tuple_shapes[2:]))
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xlapy.base.element_types import Array as Array
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -38,7 +39,6 @@ class Token:
 
 TOKEN: Final = Token()
 
-Array = np.ndarray[Any, Any]
 Value = Any
 """`Array`, a tuple of values, or `TOKEN`."""
 
@@ -84,8 +84,8 @@ class Context:
     """Called after every instruction of every computation evaluated on its own (not of batched scalar ones)."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
-    batchable: dict[Computation, bool] = field(default_factory=dict[Computation, bool])
-    """Whether a scalar computation can be evaluated on whole arrays (kept by `interpreter/batched.py`)."""
+    instances_at_once: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
+    """On how many instances a scalar computation can be evaluated at once (kept by `interpreter/batched.py`)."""
     _random_state: RandomState | None = None
 
     def random_state(self) -> RandomState:

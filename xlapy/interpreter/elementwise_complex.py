@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from xlapy.base.element_types import Array
 
 UNDEFINED = complex(np.nan, np.nan)
 

@@ -7,11 +7,9 @@ Source: "Element-wise unary functions" and "Element-wise binary arithmetic opera
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from xlapy.base.element_types import Array
 
 
 def maximum(lhs: Array, rhs: Array) -> Array:

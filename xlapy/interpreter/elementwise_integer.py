@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from xlapy.base.element_types import Array
 
 
 def widen(array: Array) -> Array:

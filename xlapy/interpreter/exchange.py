@@ -3,8 +3,8 @@
 Owns: the protocol, and `ALONE` for a program that runs where there is neither. Must not know: how values travel, which
 is the runtime's to say; what any collective computes.
 
-Devices are numbers, replica * partitions + partition. An instruction is passed to name it in errors, and because devices
-that run the same instruction mean the same exchange.
+Devices are numbers, replica * partitions + partition. An instruction is passed to name it in errors, and because
+devices that run the same instruction mean the same exchange.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Alone:
 
 
 def _refuse(instruction: Instruction, who: str) -> NoReturn:
-    raise ExecutionError(f"{describe(instruction)}: the program runs where no {who} is joined to it; run it by a Client")
+    raise ExecutionError(
+        f"{describe(instruction)}: the program runs where no {who} is joined to it; run it by a Client"
+    )
 
 
 def describe(instruction: Instruction) -> str:

@@ -34,7 +34,7 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
     places = [np.clip(start, 0, limit) for start, limit in zip(starts, limits, strict=True)]
     windows = _windows(operand, attrs.slice_sizes, dropped)
     slices = windows[tuple(places)] if places else np.broadcast_to(windows, starts.shape[1:])
-    return _place_dimensions(slices, attrs.offset_dims)
+    return _place_dimensions(np.asarray(slices), attrs.offset_dims)
 
 
 def _windows(operand: Array, sizes: Sequence[int], dropped: set[int]) -> Array:

@@ -88,9 +88,9 @@ def rng_bit_generator(context: Context, instruction: Instruction, values: Sequen
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
         raise UnsupportedError(f"{where} makes integers or floating-point numbers, declared {bits_shape.brief}")
-    if state.dtype != np.uint64 or state.shape not in ((2,), (3,)):
-        given = instruction.operands[0].shape.brief
-        raise UnsupportedError(f"{where} with DEFAULT takes a state of u64[2] or u64[3], given {given}")
+    given = instruction.operands[0].shape
+    if given.element_type is not U64 or given.dimensions not in ((2,), (3,)):
+        raise UnsupportedError(f"{where} with DEFAULT takes a state of u64[2] or u64[3], given {given.brief}")
     generate = three_fry if instruction.attributes.algorithm is RandomAlgorithm.THREE_FRY else philox
     next_state, words = generate(state, bits_shape.dimensions, element_type.bits)
     bits = _elements(words, element_type)

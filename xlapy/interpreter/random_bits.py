@@ -7,6 +7,8 @@ A generator turns a counter into a block of 32-bit words, by a bijection that th
 block after block, so that an array of any size is made at once. Elements of less than 32 bits take the lowest bits of
 a word each, those of 64 bits two words, lower half first.
 
+States may have leading dimensions, which the results then have too: as many generators, side by side.
+
 Example: Philox fills u32[6] with the blocks of two counters, of four words each; the last two words are dropped, and
 the counter moves on by 2.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +36,11 @@ _PARITY = 0x1BD11BDA
 
 
 def three_fry(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
-    """The next state, uint64[2] (key, counter), and an array of random words.
+    """The next state, uint64[..., 2] (key, counter), and an array `[..., *dimensions]` of random words.
 
     The words are uint64 if `bits`, the width of an element, is 64, else uint32, of which the lowest bits count.
     """
+    leading = state.shape[:-1]
     if bits == 64:
         words = _three_fry_blocks(state, dimensions)
         random, count = _join(words[0], words[1]), math.prod(dimensions)
@@ -45,10 +49,11 @@ def three_fry(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array
         words = _three_fry_blocks(state, halves)
         padded = list(halves)
         padded[split] *= 2
-        pairs = np.stack(words, axis=split + 1).reshape(padded)
-        random = pairs[tuple(map(slice, dimensions))] if dimensions else pairs[0]
+        pairs = np.stack(words, axis=len(leading) + split + 1).reshape(*leading, *padded)
+        wanted: Any = (..., *map(slice, dimensions)) if dimensions else (..., 0)
+        random = pairs[wanted]
         count = math.prod(halves)
-    return np.array([state[0], state[1] + np.uint64(count)]), np.asarray(random)
+    return np.stack([state[..., 0], state[..., 1] + np.uint64(count)], axis=-1), np.asarray(random)
 
 
 def _halves(dimensions: Sequence[int]) -> tuple[int, list[int]]:
@@ -66,9 +71,11 @@ def _halves(dimensions: Sequence[int]) -> tuple[int, list[int]]:
 def _three_fry_blocks(state: Array, dimensions: Sequence[int]) -> Words:
     """Both words of one block for each element of an array, whose row-major positions are added to the counter."""
     positions = np.arange(math.prod(dimensions), dtype=np.uint64).reshape(dimensions)
-    low, high = _split(state[0])
+    column = (*state.shape[:-1], *[1] * len(dimensions))
+    key, counter = state[..., 0].reshape(column), state[..., 1].reshape(column)
+    low, high = _split(key)
     keys = (low, high, low ^ high ^ np.uint32(_PARITY))
-    first, second = _split(state[1] + positions)
+    first, second = _split(counter + positions)
     first, second = first + keys[0], second + keys[1]
     for group in range(5):
         for distance in _ROTATIONS[group % 2]:
@@ -93,23 +100,25 @@ _ROUNDS = 10
 def philox(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
     """The next state and an array of random words, as `three_fry` returns them.
 
-    The state is uint64[3] (key, lower and upper half of the counter) or uint64[2], in which the key is the upper half
-    too and does not move.
+    The state is uint64[..., 3] (key, lower and upper half of the counter) or uint64[..., 2], in which the key is the
+    upper half too and does not move.
     """
-    low, high = (state[1], state[2]) if len(state) == 3 else (state[1], state[0])
+    leading, size = state.shape[:-1], state.shape[-1]
+    key, low, high = state[..., 0], state[..., 1], state[..., 2 if size == 3 else 0]
     count = math.prod(dimensions)
     words_of_element = 2 if bits == 64 else 1
     blocks = -(-count * words_of_element // 4)
-    words = np.stack(_philox_blocks(state[0], low, high, blocks), axis=-1).reshape(-1)
-    words = words[: count * words_of_element]
-    random = words if bits != 64 else _join(words[0::2], words[1::2])
+    rows = _philox_blocks(key[..., np.newaxis], low[..., np.newaxis], high[..., np.newaxis], blocks)
+    words = np.stack(rows, axis=-1).reshape(*leading, 4 * blocks)
+    words = words[..., : count * words_of_element]
+    random = words if bits != 64 else _join(words[..., 0::2], words[..., 1::2])
     next_low = low + np.uint64(blocks)
-    next_high = high + np.uint64(next_low < low)
-    return np.array([state[0], next_low, next_high][: len(state)]), random.reshape(dimensions)
+    next_high = high + (next_low < low).astype(np.uint64)
+    return np.stack([key, next_low, next_high][:size], axis=-1), random.reshape((*leading, *dimensions))
 
 
 def _philox_blocks(key: Array, low: Array, high: Array, blocks: int) -> Words:
-    """The four words of each block."""
+    """The four words `[..., blocks]` of each block, for keys and counters `[..., 1]`."""
     lows = low + np.arange(blocks, dtype=np.uint64)
     highs = high + (lows < low).astype(np.uint64)
     words = [*_split(lows), *_split(highs)]

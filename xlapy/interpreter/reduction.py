@@ -21,7 +21,7 @@ from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.accumulate import accumulate
-from xlapy.interpreter.batched import apply_scalars, monoid
+from xlapy.interpreter.batched import apply_reducer, apply_scalars, monoid
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
 from xlapy.ops.dimensions import Window, WindowDimension, dilated, strided
 from xlapy.ops.requirements import elements_of
@@ -63,8 +63,7 @@ class Reducer:
         """The reducer of accumulators on the left and values on the right; the arrays broadcast together."""
         if self._wide:
             return [self._ufunc(left[0], right[0])]
-        result = apply_scalars(self._context, self._computation, [*left, *right])
-        return list(result) if isinstance(result, tuple) else [result]
+        return apply_reducer(self._context, self._computation, left, right)
 
     def fold(self, values: Arrays) -> Arrays:
         """Combines along the first axis, which has at least one element: neighbours, then neighbours of those."""
@@ -219,7 +218,7 @@ def select_and_scatter(context: Context, instruction: Instruction, values: Seque
     select, scatter = instruction.computations
     chosen = _selected(context, select, operand, instruction.window, source.shape)
     used = chosen >= 0
-    start = np.full(operand.size, init)
+    start = np.broadcast_to(init, operand.shape).reshape(-1)
     (result,) = accumulate(context, scatter, [start], chosen[used], [source[used]])
     return result.reshape(operand.shape)
 

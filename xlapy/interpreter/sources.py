@@ -38,6 +38,8 @@ def _value(literal: Literal) -> Value:
 def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Counts 0, 1, 2 ... along `iota_dimension`, equal in the other dimensions; integers wrap at their width."""
     shape, dimension = instruction.shape, instruction.attributes.iota_dimension
+    if 0 in shape.dimensions:
+        return np.zeros(shape.dimensions, shape.dtype)  # however long the other dimensions are
     counts = np.arange(shape.dimensions[dimension]).astype(shape.dtype)
     column = counts.reshape([-1 if d == dimension else 1 for d in range(shape.rank)])
     return np.broadcast_to(column, shape.dimensions)

@@ -3,9 +3,9 @@
 Owns: who sends to whom on a channel. Must not know: how values travel, which is behind `exchange.py`.
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
-The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take part:
-partitions with a channel, replicas without one (or with channel 0). Who is no source sends nothing, who is no target
-receives zeros. Without pairs one device sends on the channel and one receives. A send never waits for its recv.
+The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take
+part: partitions with a channel, replicas without one (or with channel 0). Who is no source sends nothing, who is no
+target receives zeros. Without pairs one device sends on the channel and one receives. A send never waits for its recv.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def pairs_of(instruction: Instruction) -> Pairs | None:
         return None
     pairs = read_pairs(text)
     if pairs is None:
-        raise ExecutionError(f"{describe(instruction)}: {PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, it is {text}")
+        raise ExecutionError(
+            f"{describe(instruction)}: {PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, it is {text}"
+        )
     return pairs
 
 

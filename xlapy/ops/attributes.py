@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, dataclass_transform
@@ -55,6 +55,20 @@ class Reader(Protocol):
     def literal(self, shape: Shape | None) -> Literal:
         """A literal of the given shape; with None the text gives its shape first."""
         ...
+
+
+def entries(reader: Reader, opening: str = "{", closing: str = "}") -> Iterator[None]:
+    """Walks through a bracketed, comma-separated list: yields with the cursor at each entry, which the caller reads.
+
+    `tuple(reader.integer() for _ in entries(reader))` reads `{1, 2}`. An `opening` of "" was read before.
+    """
+    reader.expect(opening)
+    first = True
+    while not reader.accept(closing):
+        if not first:
+            reader.expect(",")
+        first = False
+        yield
 
 
 class Kind(Generic[T]):
@@ -158,13 +172,7 @@ class IntegerListsKind(Kind[tuple[tuple[int, ...], ...]]):
     """`source_target_pairs={{0,1},{1,0}}`"""
 
     def read(self, reader: Reader) -> tuple[tuple[int, ...], ...]:
-        reader.expect("{")
-        rows: list[tuple[int, ...]] = []
-        while not reader.accept("}"):
-            if rows:
-                reader.expect(",")
-            rows.append(INTEGERS.read(reader))
-        return tuple(rows)
+        return tuple([INTEGERS.read(reader) for _ in entries(reader)])
 
     def write(self, value: tuple[tuple[int, ...], ...]) -> str:
         return f"{{{','.join(INTEGERS.write(row) for row in value)}}}"
@@ -253,13 +261,7 @@ class BracedKind(Kind[tuple[T, ...]], Generic[T]):
         self.separator = separator
 
     def read(self, reader: Reader) -> tuple[T, ...]:
-        reader.expect("{")
-        items: list[T] = []
-        while not reader.accept("}"):
-            if items:
-                reader.expect(",")
-            items.append(self.item.read(reader))
-        return tuple(items)
+        return tuple([self.item.read(reader) for _ in entries(reader)])
 
     def write(self, value: tuple[T, ...]) -> str:
         return f"{{{self.separator.join(map(self.item.write, value))}}}"

@@ -212,7 +212,7 @@ ProductRule = Callable[[Sequence[Shape], Any, PrimitiveType | None], Shape]
 
 
 def sum_of_products(
-    name: str, family: str, operands: int, attributes: type[Attributes], shape_of: ProductRule
+    name: str, family: str, operand_count: int, attributes: type[Attributes], shape_of: ProductRule
 ) -> OpDef:
     """An op that sums products of its first two operands: its element type may be declared, all else is inferred."""
 
@@ -226,7 +226,7 @@ def sum_of_products(
     return OpDef(
         name=name,
         family=family,
-        arity=exactly(operands),
+        arity=exactly(operand_count),
         attributes=attributes,
         infer=infer,
         check=check,

@@ -29,6 +29,7 @@ from xlapy.ops.attributes import (
     Reader,
     attribute,
     attributes,
+    entries,
     quote,
 )
 from xlapy.ops.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
@@ -255,11 +256,8 @@ class DomainKind(Kind[DomainSides]):
     """`domain={kind="sharding", entry={replicated}, exit={maximal device=0}}`"""
 
     def read(self, reader: Reader) -> DomainSides:
-        reader.expect("{")
         sides: dict[str, str] = {}
-        while not reader.accept("}"):
-            if sides:
-                reader.expect(",")
+        for _ in entries(reader):
             match = reader.match(_SIDE)
             if match is None or match[1] in sides:
                 reader.fail("expected each of kind=, entry= and exit= once")

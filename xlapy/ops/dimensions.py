@@ -14,7 +14,7 @@ from typing import Any
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.ops.attributes import BracedKind, EnumKind, Kind, Reader, to_integer
+from xlapy.ops.attributes import BracedKind, EnumKind, Kind, Reader, entries, to_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +248,8 @@ class SliceRangesKind(Kind[SliceRanges]):
     """`slice={[0:2], [1:5:2]}`; strides are written when any of them is not 1."""
 
     def read(self, reader: Reader) -> SliceRanges:
-        reader.expect("{")
         rows: list[tuple[int, int, int]] = []
-        while not reader.accept("}"):
-            if rows:
-                reader.expect(",")
+        for _ in entries(reader):
             match = reader.match(_RANGE)
             if match is None:
                 reader.fail("expected a range such as [0:2] or [0:6:2]")

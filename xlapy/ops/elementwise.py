@@ -89,7 +89,7 @@ def _unary_to(name: str, test: TypeTest, allowed: str, result: Callable[[Primiti
 
 
 def _component(t: PrimitiveType) -> PrimitiveType:
-    return t.component_type if t.is_complex else t
+    return t.component_type
 
 
 _FLOATING = (is_floating, "floating-point")

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import bounded_product
-from xlapy.ops.attributes import Reader, split_integers, to_integer
+from xlapy.ops.attributes import Reader, entries, split_integers, to_integer
 
 MAX_DEVICES = 1 << 24
 """The most devices whose ids are ever written out one by one."""
@@ -143,10 +143,6 @@ class AxisRef:
     pre_size: int = 1
     size: int | None = None
 
-    @property
-    def is_sub_axis(self) -> bool:
-        return self.size is not None
-
     def extent(self, mesh: Mesh) -> int:
         return mesh.axis_sizes[self.axis] if self.size is None else self.size
 
@@ -225,9 +221,7 @@ def _read_maximal(reader: Reader) -> Mesh:
 def _read_axes(reader: Reader) -> Mesh:
     names: list[str] = []
     sizes: list[int] = []
-    while not reader.accept("]"):
-        if names:
-            reader.expect(",")
+    for _ in entries(reader, opening="", closing="]"):
         match = reader.match(_AXIS)
         if match is None:
             reader.fail("expected a mesh axis such as 'a'=2")
@@ -263,13 +257,7 @@ def read_iota(reader: Reader) -> Iota | None:
 
 def read_axes(reader: Reader, mesh: Mesh) -> tuple[AxisRef, ...]:
     """Reads `{'a','b':(1)2}`; an axis may be given by its number in quotes."""
-    reader.expect("{")
-    axes: list[AxisRef] = []
-    while not reader.accept("}"):
-        if axes:
-            reader.expect(",")
-        axes.append(read_axis(reader, mesh))
-    return tuple(axes)
+    return tuple([read_axis(reader, mesh) for _ in entries(reader)])
 
 
 def read_axis(reader: Reader, mesh: Mesh) -> AxisRef:

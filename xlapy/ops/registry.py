@@ -192,7 +192,7 @@ def lookup(name: str) -> OpDef:
     try:
         return REGISTRY[name]
     except KeyError:
-        near = difflib.get_close_matches(name, REGISTRY, n=3)
+        near = difflib.get_close_matches(name[:100], REGISTRY, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UnsupportedError(f"unknown operation {name!r}{hint}") from None
 

@@ -162,10 +162,12 @@ def group_mode(channel_id: int | None, use_global_device_ids: bool | None) -> Gr
     return GroupMode.FLATTENED_ID if use_global_device_ids else GroupMode.CROSS_REPLICA_AND_PARTITION
 
 
-def participants(groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int, device: int) -> tuple[int, ...]:
+def participants(
+    groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int, device: int
+) -> tuple[int, ...]:
     """The devices in the group of `device`, itself included, in the order of the group; none if it is in no group.
 
-    Example: with 2 replicas of 2 partitions device 3 is partition 1 of replica 1; everybody in its group is (1, 3) across
+    Example: with 2 replicas of 2 partitions device 3 is partition 1 of replica 1; without groups it meets (1, 3) across
     replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. `ShapeError` for an id that is too large.
     """
     table = _device_groups(groups, mode, replicas, partitions)

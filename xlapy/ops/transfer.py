@@ -69,7 +69,7 @@ def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: Progr
     return _TOKEN
 
 
-def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], result: Shape) -> OutfeedAttributes:
+def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], _: Shape) -> OutfeedAttributes:
     return attrs if attrs.outfeed_shape is not None else attrs.replace(outfeed_shape=operands[0])
 
 

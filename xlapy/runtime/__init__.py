@@ -3,5 +3,6 @@
 from xlapy.runtime.backend import Backend, Program, load_backend, platform_names
 from xlapy.runtime.buffer import Buffer
 from xlapy.runtime.client import Client, Executable
+from xlapy.runtime.device import Device
 
-__all__ = ["Backend", "Buffer", "Client", "Executable", "Program", "load_backend", "platform_names"]
+__all__ = ["Backend", "Buffer", "Client", "Device", "Executable", "Program", "load_backend", "platform_names"]

@@ -94,7 +94,7 @@ def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.n
 
 
 def _kind(element_type: PrimitiveType) -> int:
-    """1 for integers and PRED, 2 for floating-point, 3 for complex types: which numbers it can take without surprise."""
+    """1 for integers and PRED, 2 for floating-point, 3 for complex types: which numbers it takes without surprise."""
     return 3 if element_type.is_complex else 2 if element_type.is_floating else 1
 
 
@@ -107,7 +107,9 @@ def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
         if hasattr(argument, "__dlpack__"):
             return np.from_dlpack(argument)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise InvalidArgumentError(f"{where}: the {type(argument).__name__} cannot be read as an array: {error}") from error
+        raise InvalidArgumentError(
+            f"{where}: the {type(argument).__name__} cannot be read as an array: {error}"
+        ) from error
     raise InvalidArgumentError(f"{where} takes an array, given {type(argument).__name__}")
 
 

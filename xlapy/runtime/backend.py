@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+
+if TYPE_CHECKING:
+    from xlapy.runtime.device import Device
 
 Value = Any
 """A NumPy array, a tuple of values, or a token, as the interpreter defines them."""
@@ -23,8 +26,23 @@ Observer = Callable[[Instruction, Sequence[Value], Value], None]
 class Program(Protocol):
     """A module made ready to run on one platform."""
 
-    def execute(self, arguments: Sequence[Value], observer: Observer | None = None) -> Value:
-        """Runs the entry computation on values that fit its parameters; returns the root's value."""
+    def execute(
+        self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
+    ) -> Value:
+        """Runs the entry computation on values that fit its parameters; returns the root's value.
+
+        The program is one for a single device, whose host queues serve its transfers; without it there is no host.
+        """
+        ...
+
+    def execute_sharded(
+        self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
+    ) -> list[Value]:
+        """Runs on every device its own arguments, at once; returns the root's value on each.
+
+        Device i is partition i % partitions of replica i // partitions. `observer` is called in the thread of the
+        device, which has its name: `device 1`. `ExecutionError` names the device that fails.
+        """
         ...
 
 
@@ -33,8 +51,11 @@ class Backend(Protocol):
 
     name: str
 
-    def compile(self, module: Module) -> Program:
-        """Makes a verified module ready to run; raises `UnsupportedError` for what the platform cannot do."""
+    def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> Program:
+        """Makes a verified module ready to run on replicas * partitions devices.
+
+        Raises `UnsupportedError` for what the platform cannot do, and what `check_partitioning` raises.
+        """
         ...
 
 

@@ -21,8 +21,8 @@ from xlapy.runtime.channels import HostQueue
 class Device:
     """A device; `id` counts from 0 within its client.
 
-    Infeeds and outfeeds of a device take place in the order of the calls, in any thread; what is fed in may be there before
-    a program asks for it or come while it waits. A channel is the `channel_id` of a send or recv with
+    Infeeds and outfeeds of a device take place in the order of the calls, in any thread; what is fed in may be there
+    before a program asks for it or come while it waits. A channel is the `channel_id` of a send or recv with
     `is_host_transfer=true`; each has an order of its own. A `timeout` is in seconds, by default the flag
     `collective_timeout`.
 

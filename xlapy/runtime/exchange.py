@@ -35,7 +35,7 @@ class _Awaited:
 
 @dataclass(slots=True)
 class DeviceExchange:
-    """The `Exchange` of device `number` in a run; `device` serves its transfers with the host, within `timeout` seconds."""
+    """The `Exchange` of device `number` in a run; `device` has its queues to the host, which has `timeout` seconds."""
 
     rendezvous: Rendezvous
     device: Device

@@ -2,7 +2,7 @@
 
 Owns: the adapter between `Backend` and `xlapy.interpreter`, and what it refuses: dynamic dimensions, shapes that NumPy
 has no arrays for, calls nested too deep, programs larger than the memory.
-Must not know: devices, arguments of users.
+Must not know: how devices exchange values, arguments of users.
 """
 
 from __future__ import annotations
@@ -11,15 +11,26 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, ShapeError, UnsupportedError
-from xlapy.base.literal import check_holdable
+from xlapy.base.literal import Literal, check_holdable
+from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
+from xlapy.interpreter.collectives import refuse_slices
 from xlapy.runtime.backend import Observer, Value
+from xlapy.runtime.device import Device
+from xlapy.runtime.exchange import DeviceExchange
 from xlapy.runtime.memory import available_bytes, demand, readable
+from xlapy.runtime.partitioning import check_partitioning
+from xlapy.runtime.replicas import run_on_devices
+
+MAX_RANK = 32
+"""The most dimensions of a value: some of NumPy's functions end the process above that, though its arrays have 64."""
 
 MAX_CALL_DEPTH = 5_000
 """How deep computations may call each other."""
@@ -32,24 +43,61 @@ _SMALL = 1 << 24
 class InterpreterProgram:
     """A module with the plan of each of its computations, made once and shared by every run."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> None:
         self.module = module
+        self._replica_count = replica_count
+        self._partition_count = partition_count
         self._plans: dict[Computation, Plan] = {}
         for computation in module.computations:
             self._plans[computation] = make_plan(computation)
         self._demand = demand(module, self._plans)
         self._call_depth = call_depth(module)
+        self._communicates = _communicates(module)
 
-    def execute(self, arguments: Sequence[Value], observer: Observer | None = None) -> Value:
+    def execute(
+        self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
+    ) -> Value:
         """Runs the program; `ExecutionError` if the memory that it needs is not there."""
-        self._check_memory()
-        _make_room_for_calls(self._call_depth)
-        context = Context(seed=int(flags.get("rng_seed")), observer=observer, plans=self._plans)
+        if device is not None and self._communicates:
+            return self.execute_sharded([arguments], [device], observer)[0]
+        self._make_room(1)
+        return self._evaluate(Context(observer=observer), arguments)
+
+    def execute_sharded(
+        self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
+    ) -> list[Value]:
+        """Runs the program on each device; errors as of `execute` and of `run_on_devices`."""
+        self._make_room(len(devices))
+
+        def body(exchange: DeviceExchange) -> Value:
+            replica_id, partition_id = divmod(exchange.number, self._partition_count)
+            cancelled = exchange.rendezvous.cancelled
+            context = Context(replica_id, partition_id, exchange=exchange, observer=observer, cancelled=cancelled)
+            return self._evaluate(context, arguments[exchange.number])
+
+        return run_on_devices(devices, self._replica_count, self._partition_count, body)
+
+    def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
+        context.seed = int(flags.get("rng_seed"))
+        context.plans = self._plans
         return evaluate_computation(context, self.module.entry_computation, arguments)
 
-    def _check_memory(self) -> None:
-        if self._demand.size > _SMALL and self._demand.size > (available := available_bytes()):
-            raise ExecutionError(f"out of memory: the program needs {self._demand}, {readable(available)} are available")
+    def _make_room(self, devices: int) -> None:
+        """For values on every device, and for calls."""
+        needed = self._demand.size * devices
+        if needed > _SMALL and needed > (available := available_bytes()):
+            each = f"each of {devices} devices" if devices > 1 else "the program"
+            raise ExecutionError(f"out of memory: {each} needs {self._demand}, {readable(available)} are available")
+        _make_room_for_calls(self._call_depth)
+
+
+_LONELY = frozenset({ops.COPY_START, ops.COPY_DONE, ops.REPLICA_ID, ops.PARTITION_ID})
+
+
+def _communicates(module: Module) -> bool:
+    """Whether the program exchanges anything with other devices or with the host."""
+    met = {i.op for i in module.instructions() if i.op.family in ("collectives", "transfer")}
+    return bool(met - _LONELY)
 
 
 class InterpreterBackend:
@@ -57,29 +105,56 @@ class InterpreterBackend:
 
     name = "interpreter"
 
-    def compile(self, module: Module) -> InterpreterProgram:
+    def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> InterpreterProgram:
         """`UnsupportedError` for operations without a rule and for what the module's docstring lists."""
+        check_partitioning(module, replica_count, partition_count)
         _refuse_shapes(module)
+        _refuse_elided_constants(module)
+        for instruction in module.instructions():
+            if instruction.op in (ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START):
+                refuse_slices(instruction)
         depth = call_depth(module)
         if depth > MAX_CALL_DEPTH:
             raise UnsupportedError(
                 f"computations call each other {depth} deep, the interpreter follows at most {MAX_CALL_DEPTH} calls"
             )
-        return InterpreterProgram(module)
+        return InterpreterProgram(module, replica_count, partition_count)
 
 
 def _refuse_shapes(module: Module) -> None:
     for instruction in module.instructions():
         if instruction.shape.is_dynamic:
+            dynamic = f"{instruction.name} has the dynamic shape {instruction.shape.brief}"
+            raise UnsupportedError(f"{dynamic}: not executable yet by the interpreter")
+        for _, leaf in instruction.shape.leaves():
+            if leaf.is_array:
+                _refuse_array(instruction, leaf)
+
+
+def _refuse_array(instruction: Instruction, shape: Shape) -> None:
+    if shape.rank > MAX_RANK:
+        raise UnsupportedError(
+            f"{instruction.name} of shape {shape.brief} has {shape.rank} dimensions, "
+            f"the interpreter takes at most {MAX_RANK}"
+        )
+    try:
+        check_holdable(shape)
+    except ShapeError as error:
+        raise UnsupportedError(f"{instruction.name}: {error}: not executable by the interpreter") from error
+
+
+def _refuse_elided_constants(module: Module) -> None:
+    """A program whose constants were left out of its text would run with zeros, silently wrong."""
+    for instruction in module.instructions():
+        if instruction.op is ops.CONSTANT and _is_elided(instruction.literal):
             raise UnsupportedError(
-                f"{instruction.name} has the dynamic shape {instruction.shape.brief}: not executable yet by the interpreter"
+                f"{instruction.name} is written {{...}}, its elements are not known; print the program with all "
+                f"constants in full (print_large_constants=True)"
             )
-        try:
-            for _, leaf in instruction.shape.leaves():
-                if leaf.is_array:
-                    check_holdable(leaf)
-        except ShapeError as error:
-            raise UnsupportedError(f"{instruction.name}: {error}: not executable by the interpreter") from error
+
+
+def _is_elided(literal: Literal) -> bool:
+    return literal.is_elided or any(map(_is_elided, literal.elements))
 
 
 def call_depth(module: Module) -> int:

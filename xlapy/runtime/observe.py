@@ -21,7 +21,8 @@ from xlapy.runtime.backend import Observer, Value
 def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
     """Writes each instruction with its computation and its value, every time it runs (in loops too).
 
-    With `pattern`, only those whose name it matches somewhere (a regular expression). `InvalidArgumentError` if it is none.
+    With `pattern`, a regular expression, only those whose name it matches somewhere; `InvalidArgumentError` if it is
+    none.
     """
     try:
         matches = re.compile(pattern)

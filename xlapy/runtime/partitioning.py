@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xlapy import ops
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
+from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
@@ -57,32 +58,86 @@ def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> N
                 f"{describe(instruction)}: replica_groups {groups.to_text()} leave out device {device} of "
                 f"{replicas} replicas and {partitions} partitions"
             )
-    for size in sorted({len(row) for row in rows}):
-        _check_sizes(instruction, size)
+    for members in sorted({len(row) for row in rows if row}):
+        what = _misfit(instruction, members)
+        if what:
+            raise VerificationError(f"{describe(instruction)}: {what}, the groups have {members} members")
 
 
-def _check_sizes(instruction: Instruction, members: int) -> None:
-    """Shapes tell how many shards there are: as many as members."""
-    op, shape = instruction.op, instruction.shape
-    operand = instruction.operands[0].shape
+def _misfit(instruction: Instruction, members: int) -> str:
+    """How the shapes contradict a number of members; empty if they do not."""
+    op, operand, result = instruction.op, instruction.operands[0].shape, instruction.shape
     if op is ops.ALL_GATHER_START:
-        op, shape = ops.ALL_GATHER, shape.tuple_shapes[1]
-    first = shape.tuple_shapes[0] if shape.is_tuple else shape
-    small = large = fits = None
+        op, result = ops.ALL_GATHER, result.tuple_shapes[1]
     if op is ops.ALL_GATHER:
-        dimension = instruction.all_gather_dimension
-        small, large = operand.dimensions[dimension], first.dimensions[dimension]
-    elif op is ops.REDUCE_SCATTER:
-        dimension = instruction.scatter_dimension
-        small, large = first.dimensions[dimension], operand.dimensions[dimension]
-    if small is not None and large != small * members:
-        _misfit(instruction, f"the shapes {operand.brief} and {first.brief} do not tell {members} shards", members)
-    if op is ops.ALL_TO_ALL and instruction.split_dimension is not None:
-        fits = operand.dimensions[instruction.split_dimension] % members == 0
-    elif op is ops.ALL_TO_ALL:
-        fits = len(instruction.operands) == members
-    elif op is ops.RAGGED_ALL_TO_ALL:
-        fits = instruction.operands[2].shape.dimensions[0] == members
-    if fits is False:
-        shapes = ", ".join(o.shape.brief for o in instruction.operands)
-        _misfit(instruction, f"operands {shapes} cannot be divided among {members}", members)
+        return _unlike(instruction.all_gather_dimension, operand, result, members)
+    if op is ops.REDUCE_SCATTER:
+        return _unlike(instruction.scatter_dimension, result, operand, members)
+    if op is ops.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
+        return f"input_offsets {instruction.operands[2].shape.brief} have no row for each member"
+    if op is not ops.ALL_TO_ALL:
+        return ""
+    if instruction.split_dimension is None:
+        return (
+            "" if len(instruction.operands) == members else f"{len(instruction.operands)} operands are not one a member"
+        )
+    split = operand.dimensions[instruction.split_dimension] % members
+    return f"dimension {instruction.split_dimension} of {operand.brief} cannot be divided" if split else ""
+
+
+def _unlike(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
+    """Of several operands the first speaks for all: the shape rule has compared them."""
+    shard, whole = (shape.tuple_shapes[0] if shape.is_tuple else shape for shape in (shard, whole))
+    if whole.dimensions[dimension] == shard.dimensions[dimension] * members:
+        return ""
+    return f"dimension {dimension} of {whole.brief} is not as many times that of {shard.brief}"
+
+
+def _check_pairs(instruction: Instruction, replicas: int, partitions: int) -> None:
+    across = GroupMode.CROSS_REPLICA if instruction.channel_id is None else GroupMode.CROSS_PARTITION
+    limit, what = (replicas, "replicas") if across is GroupMode.CROSS_REPLICA else (partitions, "partitions")
+    largest = max((max(pair) for pair in instruction.source_target_pairs), default=0)
+    if largest >= limit:
+        raise VerificationError(
+            f"{describe(instruction)}: source_target_pairs name id {largest}, there are {limit} {what}"
+        )
+
+
+# -- shardings
+
+
+def _refuse_sharding(instruction: Instruction, partitions: int) -> None:
+    sharding = instruction.sharding
+    if sharding is None:
+        return
+    where = f"{describe(instruction)} has sharding={sharding.to_text(metadata=False)}"
+    way_out = f"; a program for {partitions} partitions must be partitioned already"
+    if not is_whole(sharding):
+        raise UnsupportedError(f"{where}, which splits its value over partitions{way_out}")
+    if instruction.op in _BOUND_TO_A_DEVICE and _has_device(sharding):
+        raise UnsupportedError(f"{where}, which binds a transfer to one partition{way_out}")
+
+
+def is_whole(sharding: Sharding) -> bool:
+    """Whether each partition has the whole value, or the program itself says which part."""
+    if sharding.kind is ShardingKind.TUPLE:
+        return all(map(is_whole, sharding.elements))
+    if sharding.named is not None:
+        return _is_whole_named(sharding.named)
+    if sharding.tiles is None:
+        return sharding.kind in _WHOLE
+    copies = len(sharding.subgroup_types) + sharding.replicate_on_last_tile_dim
+    data = sharding.tiles.dimensions[: len(sharding.tiles.dimensions) - copies]
+    return all(size == 1 for size in data) and "unreduced" not in sharding.subgroup_types
+
+
+def _is_whole_named(named: NamedSharding) -> bool:
+    if named.form is NamedForm.DIMENSIONS:
+        return not named.unreduced_axes and not any(dimension.axes for dimension in named.dimensions)
+    return named.form is not NamedForm.UNREDUCED
+
+
+def _has_device(sharding: Sharding) -> bool:
+    if sharding.named is not None:
+        return sharding.named.form is NamedForm.DEVICE
+    return sharding.kind is ShardingKind.MAXIMAL or any(map(_has_device, sharding.elements))

@@ -3,8 +3,8 @@
 Owns: meetings, messages between devices, the search for runs that can never finish, cancellation.
 Must not know: what is exchanged, threads beyond that each device runs in one of its own.
 
-A device that waits needs others to act. It can go on if all that it needs (one of them, for a message from anybody) run or
-can go on themselves; as soon as some device cannot, the whole run fails and the error says who waits for whom.
+A device that waits needs others to act. It can go on if all that it needs (one of them, for a message from anybody)
+run or can go on themselves; as soon as some device cannot, the whole run fails and the error says who waits for whom.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Rendezvous:
     # -- messages from one device to another
 
     def post(self, device: int, key: Hashable, value: Any, what: str) -> None:
-        """Leaves a message for whoever receives on `key`, one device only; `ExecutionError` if another sends there too."""
+        """Leaves a message for the one device that receives on `key`; `ExecutionError` if another sends there too."""
         with self._lock:
             self._claim("send", key, device, what)
             place = self._next((key, "sent"))
@@ -125,8 +125,8 @@ class Rendezvous:
         first = self._ends.setdefault((end, key), device)
         if first != device:
             raise ExecutionError(
-                f"{what}: {self._names[first]} and {self._names[device]} both {end} on the channel, which joins two devices "
-                "only; name the pairs in the frontend attribute _xla_send_recv_source_target_pairs"
+                f"{what}: {self._names[first]} and {self._names[device]} both {end} on the channel, which joins two "
+                "devices only; name the pairs in the frontend attribute _xla_send_recv_source_target_pairs"
             )
 
     def unreceived(self) -> ExecutionError | None:
@@ -181,7 +181,9 @@ class Rendezvous:
             assert wait is not None
             needed = wait.needs()
             awaited.update(needed)
-            awaits = f"a send by {self._listed(needed, 'or') or 'another device'}" if wait.any_of else self._listed(needed)
+            awaits = (
+                f"a send by {self._listed(needed, 'or') or 'another device'}" if wait.any_of else self._listed(needed)
+            )
             parts.append(f"{wait.what} on {self._names[device]} waits for {awaits}")
         parts += [f"{self._names[d]} {self._doing(d)}" for d in sorted(awaited - set(devices))]
         return "; ".join(parts)

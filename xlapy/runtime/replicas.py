@@ -22,8 +22,8 @@ Body = Callable[[DeviceExchange], Value]
 def run_on_devices(devices: Sequence[Device], replica_count: int, partition_count: int, body: Body) -> list[Value]:
     """The values that `body` returns for each device; device number i runs as replica i // partition_count.
 
-    The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are several.
-    A single device runs in the calling thread.
+    The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are
+    several. A single device runs in the calling thread.
     """
     timeout = collective_timeout()
     names = [_name(number, replica_count, partition_count) for number in range(len(devices))]
@@ -61,15 +61,16 @@ def _run_threads(
     rendezvous: Rendezvous, exchanges: Sequence[DeviceExchange], run: Callable[[DeviceExchange], None]
 ) -> None:
     threads = [threading.Thread(target=run, args=(e,), name=f"device {e.number}", daemon=True) for e in exchanges]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
     except BaseException as error:  # Ctrl-C ends the run, and no thread may outlive it
         rendezvous.fail(None, error)
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
 
 def _name(number: int, replica_count: int, partition_count: int) -> str:
@@ -83,10 +84,13 @@ def counts(module: Module, num_replicas: int | None, num_partitions: int | None,
     replicas = module.config.replica_count if num_replicas is None else num_replicas
     partitions = module.config.num_partitions if num_partitions is None else num_partitions
     if replicas < 1 or partitions < 1:
-        raise InvalidArgumentError(f"{module.name}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}")
+        raise InvalidArgumentError(
+            f"{module.name}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
+        )
     if replicas * partitions > available:
         raise InvalidArgumentError(
-            f"{module.name} runs on {replicas * partitions} devices ({replicas} replicas of {partitions} partitions), the "
-            f"client has {available}; make it with Client(..., devices={replicas * partitions})"
+            f"{module.name} runs on {replicas * partitions} devices (replica_count={replicas}, "
+            f"num_partitions={partitions}), the client has {available}; make it with "
+            f"Client(..., devices={replicas * partitions})"
         )
     return replicas, partitions

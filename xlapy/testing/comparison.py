@@ -106,9 +106,15 @@ def assert_close(
             raise AssertionError(f"{where}: expected a tuple of {len(expected)}, got {_describe(actual)}")
         for index, (left, right) in enumerate(zip(actual, expected, strict=True)):
             assert_close(
-                left, right, None, rule, terms=terms, magnitude=magnitude, flush_denormals=flush_denormals,
+                left,
+                right,
+                None,
+                rule,
+                terms=terms,
+                magnitude=magnitude,
+                flush_denormals=flush_denormals,
                 where=f"{where}[{index}]",
-            )  # fmt: skip
+            )
         return
     if actual is None or expected is None:
         if actual is not expected:
@@ -199,7 +205,7 @@ def _outside(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, f
 
 
 def _absolute_distance(got: Array, want: Array) -> Array:
-    """|got - want| as float64: 0 for equal values and for NaN against NaN, part by part where a complex part is infinite."""
+    """|got - want| as float64: 0 for equal values and NaN against NaN; by parts where a complex part is infinite."""
     if got.dtype.kind == "c":
         distance = np.hypot(_absolute_distance(got.real, want.real), _absolute_distance(got.imag, want.imag))
     else:

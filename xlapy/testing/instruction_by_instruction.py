@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import C128, F64
+from xlapy.base.element_types import C128, F64, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
@@ -145,13 +146,10 @@ def _assert_leaves(
     if ours is TOKEN:
         return
     left, right = np.asarray(theirs), np.asarray(ours)
-    if magnitude is not None:
-        certain = _is_certain(magnitude, right)
-        if left.shape == right.shape == certain.shape:
-            left, right, magnitude = left[certain], right[certain], magnitude[certain]
-    assert_close(
-        left, right, rule=rule, terms=terms, magnitude=magnitude, flush_denormals=flush, where=where
-    )  # fmt: skip
+    if magnitude is not None and left.shape == right.shape:
+        certain = _is_certain(magnitude, right.dtype)
+        left, right, magnitude = left[certain], right[certain], magnitude[certain]
+    assert_close(left, right, rule=rule, terms=terms, magnitude=magnitude, flush_denormals=flush, where=where)
 
 
 # The bounds of sums
@@ -172,23 +170,23 @@ def _absolute(value: Value) -> Value:
     """Absolute values of finite floats, 0 for others; integers (positions, or exact) as they are."""
     if isinstance(value, tuple):
         return tuple(map(_absolute, value))
-    if not isinstance(value, np.ndarray) or value.dtype.kind == "b" or _is_integer(value):
+    if not isinstance(value, np.ndarray) or not _is_inexact(value.dtype):
         return value
     finite = np.isfinite(value.astype(np.complex128) if value.dtype.kind == "c" else value.astype(np.float64))
     with np.errstate(all="ignore"):
         return np.where(finite, np.abs(value), np.zeros((), value.dtype)).astype(value.dtype)
 
 
-def _is_integer(array: Array) -> bool:
-    return array.dtype.kind in "iu" or array.dtype.name.startswith(("int", "uint"))
+def _is_inexact(dtype: np.dtype[Any]) -> bool:
+    t = PrimitiveType.from_dtype(dtype)
+    return t.is_floating or t.is_complex
 
 
 def _widened(instruction: Instruction) -> Instruction:
     """The instruction with a result that does not overflow."""
-    wide = C128 if instruction.shape.element_type.is_complex else F64
-    if not (instruction.shape.element_type.is_floating or instruction.shape.element_type.is_complex):
+    if not _is_inexact(instruction.shape.dtype):
         return instruction
-    shape = instruction.shape.with_element_type(wide)
+    shape = instruction.shape.with_element_type(C128 if instruction.shape.element_type.is_complex else F64)
     return Instruction(
         instruction.op, shape, instruction.operands, instruction.attributes, (), instruction.name, instruction.metadata
     )
@@ -204,19 +202,8 @@ def _terms(step: Step) -> int:
     return max(1, shape.size)
 
 
-def _is_certain(magnitude: Array, value: Array) -> Array:
+def _is_certain(magnitude: Array, result: np.dtype[Any]) -> Array:
     """Where a sum of absolute values stays clear of overflow, so that the order of its terms does not matter."""
-    if magnitude.dtype.kind == "b" or _is_integer(magnitude):
+    if not _is_inexact(result):
         return np.ones(np.shape(magnitude), np.bool_)
-    wide = np.abs(magnitude.astype(np.complex128))
-    if magnitude.dtype.kind == "c" and value.dtype.kind == "c":
-        limit = np.finfo(value.dtype).max
-    else:
-        limit = float(_largest(value.dtype))
-    return wide < limit / 2
-
-
-def _largest(dtype: np.dtype[Any]) -> float:
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(dtype).max)
+    return np.abs(magnitude.astype(np.complex128)) < float(ml_dtypes.finfo(result).max) / 2

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import METADATA
 from xlapy.hlo.sharding import SHARDING, Sharding
-from xlapy.ops.attributes import FLOAT, escape
+from xlapy.ops.attributes import FLOAT, entries, escape
 from xlapy.text.reader import TextReader, is_json
 
 _METADATA_TEXT = re.compile(r'\{(?:[^{}"/]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{[^{}"/]*+\}|/)*+\}', re.DOTALL)
@@ -59,10 +59,7 @@ def _cached(reader: TextReader, pattern: re.Pattern[str], cache: dict[str, T], r
 def read_frontend_attributes(reader: TextReader) -> Mapping[str, str]:
     """`{key="value",other={"json":1}}`"""
     attributes: dict[str, str] = {}
-    reader.expect("{")
-    while not reader.accept("}"):
-        if attributes:
-            reader.expect(",")
+    for _ in entries(reader):
         key = _read_key(reader, 'a frontend attribute such as key="value"')
         attributes[key] = reader.string_or_json()
     return attributes
@@ -162,12 +159,7 @@ def read_result_accuracy(reader: TextReader) -> str:
 
 def _read_tolerances(reader: TextReader) -> str:
     values = dict.fromkeys(_TOLERANCES, 0.0)
-    first = True
-    reader.expect("{")
-    while not reader.accept("}"):
-        if not first:
-            reader.expect(",")
-        first = False
+    for _ in entries(reader):
         key = _read_key(reader, "atol=, rtol= or ulps=")
         if key not in values:
             reader.fail(f"expected one of {', '.join(_TOLERANCES)}; found {key!r}")

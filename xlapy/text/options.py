@@ -83,19 +83,29 @@ class PrintOptions:
     def short(cls) -> Self:
         """XLA's `ShortParsable`: no metadata, no `%`, no signatures; constants in full."""
         return cls(
-            print_large_constants=True, print_metadata=False, print_operand_index_annotation_interval=0,
-            print_program_shape=False, print_percent=False, print_control_dependencies=False,
-        )  # fmt: skip
+            print_large_constants=True,
+            print_metadata=False,
+            print_operand_index_annotation_interval=0,
+            print_program_shape=False,
+            print_percent=False,
+            print_control_dependencies=False,
+        )
 
     @classmethod
     def canonical(cls) -> Self:
         """XLA's `Canonical`: no names, called computations in full at their callers."""
         return cls(
-            print_metadata=False, print_backend_config=False, print_operand_names=False, print_operand_shape=True,
-            print_operand_index_annotation_interval=0, print_program_shape=False, print_percent=False,
-            print_control_dependencies=False, canonicalize_instruction_names=True,
+            print_metadata=False,
+            print_backend_config=False,
+            print_operand_names=False,
+            print_operand_shape=True,
+            print_operand_index_annotation_interval=0,
+            print_program_shape=False,
+            print_percent=False,
+            print_control_dependencies=False,
+            canonicalize_instruction_names=True,
             print_subcomputation_mode=SubcomputationMode.FULL_BODIES,
-        )  # fmt: skip
+        )
 
     def replace(self, **changes: Any) -> PrintOptions:
         """These options with some changed."""

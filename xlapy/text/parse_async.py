@@ -66,9 +66,14 @@ def wrapped_computation(instruction: Instruction) -> Computation | None:
 
 
 def read_async(
-    parser: InstructionReader, scope: Scope, name: str, shape: Shape | None, ops: tuple[OpDef, OpDef], op_at: int,
+    parser: InstructionReader,
+    scope: Scope,
+    name: str,
+    shape: Shape | None,
+    ops: tuple[OpDef, OpDef],
+    op_at: int,
     nested: bool,
-) -> Instruction:  # fmt: skip
+) -> Instruction:
     """Reads an instruction behind `add-start(`, `add-update(` or `add-done(`."""
     wrapped, op = ops
     if shape is None:
@@ -90,9 +95,15 @@ def _is_state(shape: Shape) -> bool:
 
 
 def _start(
-    parser: InstructionReader, scope: Scope, name: str, shape: Shape, ops: tuple[OpDef, OpDef],
-    operands: Sequence[Instruction], op_at: int, nested: bool,
-) -> Instruction:  # fmt: skip
+    parser: InstructionReader,
+    scope: Scope,
+    name: str,
+    shape: Shape,
+    ops: tuple[OpDef, OpDef],
+    operands: Sequence[Instruction],
+    op_at: int,
+    nested: bool,
+) -> Instruction:
     wrapped, op = ops
     inner = Scope(Computation("async_wrapped"))
     parameters = _parameters(inner.computation, wrapped, shape.tuple_shapes[0].tuple_shapes)
@@ -156,9 +167,15 @@ def _link(
 
 
 def _follow(
-    parser: InstructionReader, scope: Scope, name: str, shape: Shape, ops: tuple[OpDef, OpDef],
-    operands: Sequence[Instruction], op_at: int, nested: bool,
-) -> Instruction:  # fmt: skip
+    parser: InstructionReader,
+    scope: Scope,
+    name: str,
+    shape: Shape,
+    ops: tuple[OpDef, OpDef],
+    operands: Sequence[Instruction],
+    op_at: int,
+    nested: bool,
+) -> Instruction:
     wrapped, op = ops
     if not op.arity.accepts(len(operands)):
         parser.reader.fail_at(op_at, f"{op.name} takes {op.arity}, given {len(operands)}")

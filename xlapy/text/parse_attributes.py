@@ -14,7 +14,7 @@ from typing import Any
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.attributes import Attributes, Field, Kind
+from xlapy.ops.attributes import Attributes, Field, Kind, entries
 from xlapy.ops.registry import OpDef, Role
 from xlapy.text.annotations import (
     read_frontend_attributes,
@@ -155,7 +155,7 @@ class AttributeReader:
 
     def _unknown(self, op: OpDef, roles: Sequence[Role], match: re.Match[str]) -> None:
         known = [*plan_of(op).fields, *(role.key for role in roles), *ANNOTATIONS, _CONTROL]
-        near = difflib.get_close_matches(match[1], known, n=1)
+        near = difflib.get_close_matches(match[1][:100], known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
         self.reader.fail_at(match.start(1), f"{op.name} has no attribute {match[1]!r}; {hint}")
 
@@ -166,13 +166,7 @@ class AttributeReader:
         parsed.called[slot] = self._computation_list() if braced else [self._computation()]
 
     def _computation_list(self) -> list[Computation]:
-        found: list[Computation] = []
-        self.reader.expect("{")
-        while not self.reader.accept("}"):
-            if found:
-                self.reader.expect(",")
-            found.append(self._computation())
-        return found
+        return [self._computation() for _ in entries(self.reader)]
 
     def _computation(self) -> Computation:
         if self.reader.peek("{"):
@@ -182,10 +176,7 @@ class AttributeReader:
 
     def _instructions(self, scope: Scope) -> list[Instruction]:
         found: list[Instruction] = []
-        self.reader.expect("{")
-        while not self.reader.accept("}"):
-            if found:
-                self.reader.expect(",")
+        for _ in entries(self.reader):
             start = self.reader.skip()
             name = self.reader.name("an instruction")
             if name not in scope.names:

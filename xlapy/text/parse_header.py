@@ -13,9 +13,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor, FileLocation, Module, ModuleConfig, ShapeIndex, StackFrame, StackFrames
-from xlapy.ops.attributes import BOOL, INTEGERS
+from xlapy.ops.attributes import BOOL, BOOLS, INTEGERS, entries
 from xlapy.text.annotations import read_frontend_attributes
 from xlapy.text.reader import BLANK, TextReader
 from xlapy.text.recovery_table import Normalize, read_recovery_table
@@ -52,7 +51,7 @@ def read_header(reader: TextReader, module: Module, normalize: Normalize) -> Non
 
 def _fail_unknown(reader: TextReader, match: re.Match[str]) -> NoReturn:
     known = [*_ATTRIBUTES, _RECOVERY]
-    near = difflib.get_close_matches(match[1], known, n=1)
+    near = difflib.get_close_matches(match[1][:100], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
     reader.fail_at(match.start(1), f"a module has no attribute {match[1]!r}; {hint}")
 
@@ -75,13 +74,8 @@ def _pass_through(key: str) -> Callable[[TextReader, ModuleConfig], None]:
 
 def _read_layout(reader: TextReader) -> ProgramShape:
     """`{(f32[2]{0}, s32[])->f32[2]{0}}`"""
-    parameters: list[Shape] = []
     reader.expect("{")
-    reader.expect("(")
-    while not reader.accept(")"):
-        if parameters:
-            reader.expect(",")
-        parameters.append(reader.shape())
+    parameters = [reader.shape() for _ in entries(reader, "(", ")")]
     reader.expect("->")
     result = reader.shape()
     reader.expect("}")
@@ -134,14 +128,7 @@ def _read_donors(reader: TextReader) -> tuple[BufferDonor, ...]:
 
 def _read_bools(reader: TextReader) -> tuple[bool, ...]:
     """`true` or `{true,false}`"""
-    if not reader.accept("{"):
-        return (BOOL.read(reader),)
-    values: list[bool] = []
-    while not reader.accept("}"):
-        if values:
-            reader.expect(",")
-        values.append(BOOL.read(reader))
-    return tuple(values)
+    return BOOLS.read(reader) if reader.peek("{") else (BOOL.read(reader),)
 
 
 _RECOVERY = "origin_recovery_table"
@@ -160,7 +147,6 @@ _ATTRIBUTES: dict[str, Callable[[TextReader, ModuleConfig], None]] = {
     _OUTPUT_SHARDING: _set(_OUTPUT_SHARDING, _read_bools),
     "debug_attributes": _pass_through("debug_attributes"),
 }
-
 
 
 # -- stack frames

@@ -159,9 +159,16 @@ class InstructionReader:
         self.reader.expect(")")
 
     def make(
-        self, scope: Scope, name: str, op: OpDef, shape: Shape | None, operands: Sequence[Instruction],
-        roles: Sequence[Role], parsed: Parsed, op_at: int,
-    ) -> Instruction:  # fmt: skip
+        self,
+        scope: Scope,
+        name: str,
+        op: OpDef,
+        shape: Shape | None,
+        operands: Sequence[Instruction],
+        roles: Sequence[Role],
+        parsed: Parsed,
+        op_at: int,
+    ) -> Instruction:
         """Makes the instruction from its parts and links it to the computation."""
         attributes = self.attributes.make(op, parsed.values, op_at)
         if roles:
@@ -294,7 +301,7 @@ class InstructionReader:
         if scope.is_lone:
             message += "; give it a shape to make it a parameter"
         elif len(scope.names) < 10_000:
-            near = difflib.get_close_matches(name, scope.names, n=1)
+            near = difflib.get_close_matches(name[:100], scope.names, n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
         self.reader.fail_at(position, message)
 

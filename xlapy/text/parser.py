@@ -17,6 +17,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.hlo.verify import verify as verify_module
+from xlapy.ops.attributes import entries
 from xlapy.ops.requirements import agrees
 from xlapy.text.options import PrintOptions
 from xlapy.text.parse_header import attach_stack_frames, read_header, read_stack_frames
@@ -126,9 +127,10 @@ class _ModuleReader:
         root = computation.root_instruction
         if result is not None and not agrees(result, root.shape):
             reader.fail_at(
-                result_at, f"computation {name!r} is declared to return {result.brief}, but its root {root.name} "
+                result_at,
+                f"computation {name!r} is declared to return {result.brief}, but its root {root.name} "
                 f"has shape {root.shape.brief}",
-            )  # fmt: skip
+            )
         if reader.match(_THREAD):
             computation.execution_thread = reader.string()
         elif reader.peek(","):
@@ -138,12 +140,7 @@ class _ModuleReader:
     def _read_signature(self) -> tuple[int, Shape]:
         """`(x: f32[2], y: s32[]) -> f32[2]`; parameters are told by the instructions, only the result counts."""
         reader = self.reader
-        reader.expect("(")
-        first = True
-        while not reader.accept(")"):
-            if not first:
-                reader.expect(",")
-            first = False
+        for _ in entries(reader, "(", ")"):
             if reader.match(_PARAMETER_NAME) is None:
                 reader.fail(f"expected the name of a parameter, found {reader.shown()}")
             reader.shape()

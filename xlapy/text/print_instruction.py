@@ -285,6 +285,9 @@ def _with_location(instruction: Instruction, metadata: OpMetadata) -> OpMetadata
     tables = module.stack_frames
     at = tables.file_locations[tables.frames[metadata.stack_frame_id - 1].file_location_id - 1]
     return dataclasses.replace(
-        metadata, stack_frame_id=0, source_file=tables.file_names[at.file_name_id - 1], source_line=at.line,
+        metadata,
+        stack_frame_id=0,
+        source_file=tables.file_names[at.file_name_id - 1],
+        source_line=at.line,
         source_column=at.column,
-    )  # fmt: skip
+    )

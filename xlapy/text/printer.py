@@ -116,9 +116,13 @@ class _Bodies:
 
 
 def _body_text(
-    computation: Computation, options: PrintOptions, order: Iterable[Instruction], is_nested: bool, indent: int,
+    computation: Computation,
+    options: PrintOptions,
+    order: Iterable[Instruction],
+    is_nested: bool,
+    indent: int,
     at_caller: BodyText,
-) -> str:  # fmt: skip
+) -> str:
     """The computation: head, instructions, closing brace, execution thread."""
     tab = "  " * indent
     lines = [f"{tab}{_head_text(computation, options, is_nested)}"]

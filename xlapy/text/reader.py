@@ -33,9 +33,18 @@ _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|' r"'([^'\\]*+(?:\\.[^'\\]*
 _SHAPE = re.compile(SHAPE_TOKEN)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|)", re.DOTALL)
 _SIMPLE_ESCAPES = {
-    "n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
-    "\\": "\\", '"': '"', "'": "'", "?": "?",
-}  # fmt: skip
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "?": "?",
+}
 _JSON_MARK = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}"]', re.DOTALL)
 _BRACKET = re.compile(r"/\*(?s:.*?)(?:\*/|\Z)|//[^\r\n]*|[(){}]")
 _SCALAR = re.compile(r"[-+\w.]+(?:\(0x[0-9a-fA-F]+\))?")

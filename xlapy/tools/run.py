@@ -68,7 +68,6 @@ def run(
     if save is not None:
         check_writable(save)
     executable = Client(platform).compile(read_program(file))
-    _warn_of_elided_constants(executable)
     arguments = _arguments(executable, inputs, seed)
     if seed is not None and (print_values or save is None):
         _show_arguments(executable, arguments, in_full=print_values)
@@ -79,12 +78,6 @@ def run(
         click.echo(f"saved {_count(len(arrays), 'array')} to {save}")
     if print_values or save is None:
         _show_results(executable, arrays, in_full=print_values)
-
-
-def _warn_of_elided_constants(executable: Executable) -> None:
-    for instruction in executable.module.instructions():
-        if instruction.op.name == "constant" and instruction.literal.is_elided:
-            click.echo(f"xlapy: warning: {instruction.name} is written {{...}}: its values are taken as 0", err=True)
 
 
 def _arguments(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[Any]:

@@ -21,7 +21,9 @@ def _types(draft: Draft) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
     lhs = draft.type(lambda t: t is not PRED)
     if lhs.is_complex or draft.chance(0.7):
         return lhs, lhs, lhs
-    wide = [t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in draft.choices.types]
+    wide = [
+        t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in draft.choices.types
+    ]
     result = draft.choice(wide) if wide else lhs
     rhs = draft.type(lambda t: t.is_floating == lhs.is_floating and t.is_integral == lhs.is_integral)
     return (lhs, lhs, result) if draft.chance(0.6) or rhs.bits > result.bits else (lhs, rhs, result)
@@ -35,8 +37,10 @@ def _precision(draft: Draft) -> tuple[Precision, ...]:
 def dot(draft: Draft) -> None:
     """Up to two batch, contracting and free dimensions a side, at any places."""
     lhs_type, rhs_type, result_type = _types(draft)
-    batch, contracting, left, right = ([draft.size() for _ in range(draft.choice(counts))] for counts in
-                                       ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2), (0, 1, 2)))  # fmt: skip
+    batch, contracting, left, right = (
+        [draft.size() for _ in range(draft.choice(counts))]
+        for counts in ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2), (0, 1, 2))
+    )
     if prod(batch) * prod(contracting) * prod(left) * prod(right) > 8 * MOST_ELEMENTS:
         raise Unsuitable
     result = [*batch, *left, *right]
@@ -49,10 +53,12 @@ def dot(draft: Draft) -> None:
     right_sizes = [rhs[d] for d in sorted(rhs_places[len(batch) + len(contracting) :])]
     paired = slice(len(batch), len(batch) + len(contracting))
     attributes = DotAttributes.make(
-        lhs_batch_dims=tuple(lhs_places[: len(batch)]), lhs_contracting_dims=tuple(lhs_places[paired]),
-        rhs_batch_dims=tuple(rhs_places[: len(batch)]), rhs_contracting_dims=tuple(rhs_places[paired]),
+        lhs_batch_dims=tuple(lhs_places[: len(batch)]),
+        lhs_contracting_dims=tuple(lhs_places[paired]),
+        rhs_batch_dims=tuple(rhs_places[: len(batch)]),
+        rhs_contracting_dims=tuple(rhs_places[paired]),
         operand_precision=_precision(draft),
-    )  # fmt: skip
+    )
     operands = (draft.values(lhs, lhs_type), draft.values(rhs, rhs_type))
     draft.add(DOT, operands, attributes, shape=Shape.array(result_type, [*batch, *left_sizes, *right_sizes]))
 
@@ -84,9 +90,9 @@ def convolution(draft: Draft) -> None:
     spatial = draft.choice((0, 1, 1, 2, 2, 2, 3))
     groups = draft.choice((1, 1, 1, 2, 3))
     by_batch = draft.chance(0.3)
-    features, kernel_features, out = draft.positive(3), 0, groups * draft.positive(2)
+    kernel_features, out = draft.positive(3), groups * draft.positive(2)
+    features = kernel_features * (1 if by_batch else groups)
     batch = draft.positive(2) * (groups if by_batch else 1)
-    kernel_features, features = features, features * (1 if by_batch else groups)
     base = [draft.size() for _ in range(spatial)]
     kernel = [draft.positive(3) for _ in range(spatial)]
     windows = [window_dimension(draft, *sizes) for sizes in zip(base, kernel, strict=True)]
@@ -102,13 +108,20 @@ def convolution(draft: Draft) -> None:
     attributes = ConvolutionAttributes.make(
         window=Window(tuple(windows)),
         dim_labels=ConvDimensions(
-            lhs_places[0], lhs_places[1], tuple(lhs_places[2:]), rhs_places[0], rhs_places[1], tuple(rhs_places[2:]),
-            places[0], places[1], tuple(places[2:]),
+            lhs_places[0],
+            lhs_places[1],
+            tuple(lhs_places[2:]),
+            rhs_places[0],
+            rhs_places[1],
+            tuple(rhs_places[2:]),
+            places[0],
+            places[1],
+            tuple(places[2:]),
         ),
         feature_group_count=1 if by_batch else groups,
         batch_group_count=groups if by_batch else 1,
         operand_precision=_precision(draft),
-    )  # fmt: skip
+    )
     operands = (draft.values(lhs, lhs_type), draft.values(rhs, rhs_type))
     draft.add(CONVOLUTION, operands, attributes, shape=Shape.array(result_type, shape))
 

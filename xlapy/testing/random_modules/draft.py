@@ -179,9 +179,14 @@ class Draft:
     def array(self, test: ShapeTest, types: Callable[[PrimitiveType], bool], least_rank: int = 0) -> Instruction:
         """An array that passes a test: one there is, or a fresh one, of an element type that passes `types`."""
         fitting = [
-            i for i in self.pool if i.shape.is_array and i.shape.rank >= least_rank and types(i.shape.element_type)
-            and self.allows(i.shape.element_type) and test(i.shape)
-        ]  # fmt: skip
+            i
+            for i in self.pool
+            if i.shape.is_array
+            and i.shape.rank >= least_rank
+            and types(i.shape.element_type)
+            and self.allows(i.shape.element_type)
+            and test(i.shape)
+        ]
         if fitting and self.chance(0.85):
             return self.choice(fitting)
         fresh = Shape.array(self.type(types), self.dimensions(least_rank))
@@ -220,9 +225,10 @@ class Draft:
     def indices(self, dimensions: Sequence[int], highest: int) -> Instruction:
         """Integers of any type, most of them from 0 to `highest`: an array there is, or a constant."""
         fitting = [
-            i for i in self.pool
+            i
+            for i in self.pool
             if i.shape.is_array and i.shape.dimensions == tuple(dimensions) and i.shape.element_type.is_integral
-        ]  # fmt: skip
+        ]
         if fitting and self.chance(0.4):
             return self.choice(fitting)
         t = self.type(lambda t: t.is_integral and t.bits >= 8)
@@ -231,7 +237,9 @@ class Draft:
 
     # -- called computations
 
-    def nested(self, name: str, parameters: Sequence[Shape], families: Sequence[str] = (), *, scalars: bool = False) -> Draft:
+    def nested(
+        self, name: str, parameters: Sequence[Shape], families: Sequence[str] = (), *, scalars: bool = False
+    ) -> Draft:
         """A new computation of the module with parameters of the given shapes, still without instructions."""
         computation = edit.add_computation(self.module, name)
         chosen = tuple(families) or self.families

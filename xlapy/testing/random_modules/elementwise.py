@@ -19,29 +19,88 @@ from xlapy.ops.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 
 UNARY = (
-    ops.ABS, ops.ACOS, ops.ACOSH, ops.ASIN, ops.ASINH, ops.ATAN, ops.ATANH, ops.CBRT, ops.CEIL, ops.COSINE, ops.COSH,
-    ops.COUNT_LEADING_ZEROS, ops.ERF, ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.FLOOR, ops.IMAG, ops.IS_FINITE,
-    ops.LOG, ops.LOG_PLUS_ONE, ops.LOGISTIC, ops.NEGATE, ops.NOT, ops.POPCNT, ops.REAL, ops.ROUND_NEAREST_AFZ,
-    ops.ROUND_NEAREST_EVEN, ops.RSQRT, ops.SIGN, ops.SINE, ops.SINH, ops.SQRT, ops.TAN, ops.TANH,
-)  # fmt: skip
+    ops.ABS,
+    ops.ACOS,
+    ops.ACOSH,
+    ops.ASIN,
+    ops.ASINH,
+    ops.ATAN,
+    ops.ATANH,
+    ops.CBRT,
+    ops.CEIL,
+    ops.COSINE,
+    ops.COSH,
+    ops.COUNT_LEADING_ZEROS,
+    ops.ERF,
+    ops.EXPONENTIAL,
+    ops.EXPONENTIAL_MINUS_ONE,
+    ops.FLOOR,
+    ops.IMAG,
+    ops.IS_FINITE,
+    ops.LOG,
+    ops.LOG_PLUS_ONE,
+    ops.LOGISTIC,
+    ops.NEGATE,
+    ops.NOT,
+    ops.POPCNT,
+    ops.REAL,
+    ops.ROUND_NEAREST_AFZ,
+    ops.ROUND_NEAREST_EVEN,
+    ops.RSQRT,
+    ops.SIGN,
+    ops.SINE,
+    ops.SINH,
+    ops.SQRT,
+    ops.TAN,
+    ops.TANH,
+)
 BINARY = (
-    ops.ADD, ops.AND, ops.ATAN2, ops.DIVIDE, ops.MAXIMUM, ops.MINIMUM, ops.MULHI, ops.MULTIPLY, ops.OR, ops.POWER,
-    ops.REMAINDER, ops.SHIFT_LEFT, ops.SHIFT_RIGHT_ARITHMETIC, ops.SHIFT_RIGHT_LOGICAL, ops.SUBTRACT, ops.XOR,
+    ops.ADD,
+    ops.AND,
+    ops.ATAN2,
+    ops.DIVIDE,
+    ops.MAXIMUM,
+    ops.MINIMUM,
+    ops.MULHI,
+    ops.MULTIPLY,
+    ops.OR,
+    ops.POWER,
+    ops.REMAINDER,
+    ops.SHIFT_LEFT,
+    ops.SHIFT_RIGHT_ARITHMETIC,
+    ops.SHIFT_RIGHT_LOGICAL,
+    ops.SUBTRACT,
+    ops.XOR,
     ops.COMPLEX,
-)  # fmt: skip
-_EXACT_FOR_FLOATS = frozenset({
-    ops.ABS, ops.NEGATE, ops.IS_FINITE, ops.MAXIMUM, ops.MINIMUM, ops.ADD, ops.SUBTRACT, ops.FLOOR, ops.CEIL,
-})  # fmt: skip
+)
+_EXACT_FOR_FLOATS = frozenset(
+    {
+        ops.ABS,
+        ops.NEGATE,
+        ops.IS_FINITE,
+        ops.MAXIMUM,
+        ops.MINIMUM,
+        ops.ADD,
+        ops.SUBTRACT,
+        ops.FLOOR,
+        ops.CEIL,
+    }
+)
 """Among floats of 32 and 64 bits: the same bits everywhere, and no product that could be rounded with a sum."""
 
 
 @lru_cache(maxsize=4096)
-def _takes(op: OpDef, t: PrimitiveType) -> bool:
+def _result(op: OpDef, t: PrimitiveType) -> PrimitiveType | None:
+    """The element type that an op makes of operands of type `t`; None if it refuses them."""
     try:
-        op.result_shape([Shape.scalar(t)] * op.arity.least)
+        return op.result_shape([Shape.scalar(t)] * op.arity.least).element_type
     except ShapeError:
-        return False
-    return True
+        return None
+
+
+def _takes(draft: Draft, op: OpDef, t: PrimitiveType) -> bool:
+    result = _result(op, t)
+    return result is PRED or (result in draft.choices.types and (not draft.exact or _is_exact(op, t)))
 
 
 def _is_exact(op: OpDef, t: PrimitiveType) -> bool:
@@ -52,9 +111,7 @@ def uniform(op: OpDef) -> Maker:
     """A maker of an op whose operands all have one shape."""
 
     def make(draft: Draft) -> None:
-        first = draft.array(
-            lambda _: True, lambda t: _takes(op, t) and (not draft.exact or _is_exact(op, t))
-        )  # fmt: skip
+        first = draft.array(lambda _: True, lambda t: _takes(draft, op, t))
         others = [draft.value(first.shape) for _ in range(op.arity.least - 1)]
         draft.add(op, (first, *others))
 
@@ -80,9 +137,7 @@ def select(draft: Draft) -> None:
 def clamp(draft: Draft) -> None:
     operand = draft.array(lambda _: True, lambda t: not t.is_complex)
     shape = operand.shape
-    low, high = (
-        draft.value(Shape.scalar(shape.element_type) if draft.chance(0.5) else shape) for _ in range(2)
-    )  # fmt: skip
+    low, high = (draft.value(Shape.scalar(shape.element_type) if draft.chance(0.5) else shape) for _ in range(2))
     draft.add(ops.CLAMP, (low, operand, high))
 
 

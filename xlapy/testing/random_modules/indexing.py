@@ -55,26 +55,37 @@ def _numbers(draft: Draft, operand: Sequence[int]) -> Numbers:
         raise Unsuitable
     indices_batching = tuple(p if p < vector_dim else p + 1 for p in places[: len(batching)])
     return Numbers(
-        tuple(indices), many, tuple(offsets), tuple(dropped), tuple(index_map), tuple(batching), indices_batching,
-        vector_dim, tuple(slice_sizes), prod(batch),
-    )  # fmt: skip
+        tuple(indices),
+        many,
+        tuple(offsets),
+        tuple(dropped),
+        tuple(index_map),
+        tuple(batching),
+        indices_batching,
+        vector_dim,
+        tuple(slice_sizes),
+        prod(batch),
+    )
 
 
 def _merged(offsets: Sequence[int], windows: Sequence[int], batch: Sequence[int]) -> Ints:
     of_windows, of_batch = iter(windows), iter(batch)
-    return tuple(
-        next(of_windows) if d in offsets else next(of_batch) for d in range(len(windows) + len(batch))
-    )  # fmt: skip
+    return tuple(next(of_windows) if d in offsets else next(of_batch) for d in range(len(windows) + len(batch)))
 
 
 def gather(draft: Draft) -> None:
     operand = draft.array(lambda s: s.rank > 0, lambda _: True)
     n = _numbers(draft, operand.shape.dimensions)
     attributes = GatherAttributes.make(
-        offset_dims=n.offsets, collapsed_slice_dims=n.dropped, start_index_map=n.index_map,
-        operand_batching_dims=n.batching, start_indices_batching_dims=n.indices_batching,
-        index_vector_dim=n.vector_dim, slice_sizes=n.slice_sizes, indices_are_sorted=n.vectors < 2,
-    )  # fmt: skip
+        offset_dims=n.offsets,
+        collapsed_slice_dims=n.dropped,
+        start_index_map=n.index_map,
+        operand_batching_dims=n.batching,
+        start_indices_batching_dims=n.indices_batching,
+        index_vector_dim=n.vector_dim,
+        slice_sizes=n.slice_sizes,
+        indices_are_sorted=n.vectors < 2,
+    )
     draft.add(GATHER, (operand, draft.indices(n.indices, max(operand.shape.dimensions))), attributes)
 
 
@@ -88,10 +99,15 @@ def scatter(draft: Draft) -> None:
     operands = [first, *(draft.values(sizes, t) for t in types[1:])]
     updates = [draft.values(n.many, t) for t in types]
     attributes = ScatterAttributes.make(
-        update_window_dims=n.offsets, inserted_window_dims=n.dropped, scatter_dims_to_operand_dims=n.index_map,
-        input_batching_dims=n.batching, scatter_indices_batching_dims=n.indices_batching,
-        index_vector_dim=n.vector_dim, indices_are_sorted=n.vectors < 2, unique_indices=n.vectors < 2,
-    )  # fmt: skip
+        update_window_dims=n.offsets,
+        inserted_window_dims=n.dropped,
+        scatter_dims_to_operand_dims=n.index_map,
+        input_batching_dims=n.batching,
+        scatter_indices_batching_dims=n.indices_batching,
+        index_vector_dim=n.vector_dim,
+        indices_are_sorted=n.vectors < 2,
+        unique_indices=n.vectors < 2,
+    )
     indices = draft.indices(n.indices, max(sizes))
     draft.add(SCATTER, (*operands, indices, *updates), attributes, (combiner(draft, types),))
 

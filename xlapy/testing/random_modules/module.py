@@ -1,6 +1,6 @@
 """`random_module`: puts the makers of all families together.
 
-Owns: how often each family is drawn, and the entry computation. Must not know: any op, evaluation, other implementations.
+Owns: how often each family is drawn, and the entry computation. Must not know: evaluation, other implementations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlapy.ops.tuples import TUPLE
 from xlapy.testing.random_modules import contraction, control, elementwise, indexing, movement, reduction, sorting
 from xlapy.testing.random_modules.draft import Choices, Draft, Maker
 
-_FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, Maker]]]] = {
+FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, Maker]]]] = {
     "elementwise": (35, elementwise.MAKERS),
     "movement": (24, movement.MAKERS),
     "contraction": (6, contraction.MAKERS),
@@ -35,25 +35,25 @@ def random_module(
     *,
     instructions: int = 20,
     element_types: Sequence[PrimitiveType] = ARRAY_TYPES,
-    families: Collection[str] = tuple(_FAMILIES),
+    families: Collection[str] = tuple(FAMILIES),
     without: Collection[OpDef] = (),
 ) -> Module:
-    """A legal module of `instructions` instructions in its entry beside those that only give operands their shapes.
+    """A legal module whose entry holds `instructions` drawn ones, and the sources of operands that they lack.
 
-    Equal arguments give equal modules.
-    Arrays have rank 0 to 6 and at most 256 elements; sizes of 0 occur. Called computations hold a few instructions each,
-    loops run at most four times. Results are determined by the arguments: ties of sorts are stable, reducers are
-    associative (rounding aside), and called computations use only operations that every implementation computes to the
-    same bits. The entry returns every value that nothing else uses, in a tuple.
+    Equal arguments give equal modules. Arrays have rank 0 to 6 and at most 256 elements; sizes of 0 occur. Called
+    computations hold a few instructions each, loops run at most four times. Results are determined by the arguments:
+    ties of sorts are stable, reducers are associative (rounding aside), and called computations use only operations
+    that every implementation computes to the same bits. The entry returns every value that nothing else uses, in a
+    tuple.
 
-    element_types: what arrays may hold; S32 and PRED occur in any case, as counters and predicates. families: the
-    families drawn from, at least one of "elementwise", "movement", "contraction", "reduction", "indexing". without:
-    ops that must not occur.
+    element_types: what arrays may hold; PRED and S32 occur in any case, as predicates, counters and positions.
+    families: names of `FAMILIES` to draw from; alone, "tuples" and "control" find nothing to work on. without: ops that
+    must not be drawn.
     """
     rng = np.random.default_rng(seed)
     module = Module(f"random_{seed}")
     entry = edit.add_computation(module, "entry", entry=True)
-    draft = Draft(module, entry, rng, _choices(element_types, without), tuple(f for f in _FAMILIES if f in families))
+    draft = Draft(module, entry, rng, _choices(element_types, without), tuple(f for f in FAMILIES if f in families))
     draft.grow(instructions)
     draft.finish(draft.add(TUPLE, [i for i in draft.pool if not i.has_users]))
     module.config.entry_computation_layout = entry.program_shape
@@ -61,7 +61,5 @@ def random_module(
 
 
 def _choices(element_types: Sequence[PrimitiveType], without: Collection[OpDef]) -> Choices:
-    makers = {
-        family: [maker for op, maker in pairs if op not in without] for family, (_, pairs) in _FAMILIES.items()
-    }  # fmt: skip
-    return Choices(tuple(element_types), makers, {family: weight for family, (weight, _) in _FAMILIES.items()})
+    makers = {family: [maker for op, maker in pairs if op not in without] for family, (_, pairs) in FAMILIES.items()}
+    return Choices(tuple(element_types), makers, {family: weight for family, (weight, _) in FAMILIES.items()})

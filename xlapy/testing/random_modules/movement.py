@@ -1,4 +1,4 @@
-"""Makers of instructions that move elements: every attribute form, sizes of 0, negative padding, positions out of range."""
+"""Makers of instructions that move elements: every attribute form, sizes of 0, negative padding, any positions."""
 
 from __future__ import annotations
 
@@ -83,14 +83,12 @@ def reverse(draft: Draft) -> None:
 def concatenate(draft: Draft) -> None:
     first = _operand(draft, 1)
     dimension = draft.integer(0, first.shape.rank - 1)
-    operands = [first]
-    for _ in range(draft.integer(0, 3)):
-        sizes = list(first.shape.dimensions)
-        sizes[dimension] = draft.size()
-        operands.append(draft.values(sizes, first.shape.element_type))
-    if sum(operand.shape.size for operand in operands) > MOST_ELEMENTS:
+    before, after = first.shape.dimensions[:dimension], first.shape.dimensions[dimension + 1 :]
+    sizes = [draft.size() for _ in range(draft.integer(0, 3))]
+    if prod((*before, *after)) * (first.shape.dimensions[dimension] + sum(sizes)) > MOST_ELEMENTS:
         raise Unsuitable
-    draft.add(ops.CONCATENATE, draft.shuffled(operands), DimensionAttributes.make(dimension=dimension))
+    others = [draft.values((*before, size, *after), first.shape.element_type) for size in sizes]
+    draft.add(ops.CONCATENATE, draft.shuffled([first, *others]), DimensionAttributes.make(dimension=dimension))
 
 
 def slice_(draft: Draft) -> None:

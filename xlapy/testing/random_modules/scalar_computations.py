@@ -20,7 +20,7 @@ def is_ordered(t: PrimitiveType) -> bool:
 
 
 def _monoids(t: PrimitiveType, exact: bool) -> tuple[OpDef, ...]:
-    """Associative and commutative operations, rounding aside; of floats in exact computations only those that choose."""
+    """Operations that are associative and commutative, rounding aside; exact ones for floats only choose."""
     if t.is_complex:
         return ops.ADD, ops.MULTIPLY
     if not t.is_floating:

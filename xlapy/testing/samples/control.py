@@ -7,10 +7,35 @@ from collections.abc import Sequence
 from xlapy.testing.samples.sample import Sample
 
 _TYPES = (
-    "pred", "s2", "u2", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f8e5m2", "f8e4m3fn",
-    "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e3m4", "f8e4m3", "f8e8m0fnu", "f4e2m1fn", "f16", "bf16", "f32",
-    "f64", "c64", "c128",
-)  # fmt: skip
+    "pred",
+    "s2",
+    "u2",
+    "s4",
+    "u4",
+    "s8",
+    "u8",
+    "s16",
+    "u16",
+    "s32",
+    "u32",
+    "s64",
+    "u64",
+    "f8e5m2",
+    "f8e4m3fn",
+    "f8e4m3b11fnuz",
+    "f8e5m2fnuz",
+    "f8e4m3fnuz",
+    "f8e3m4",
+    "f8e4m3",
+    "f8e8m0fnu",
+    "f4e2m1fn",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+)
 
 
 def _lines(text: str) -> str:
@@ -38,13 +63,18 @@ def _of_type(t: str) -> Sample:
         [
             _computation("same", f"p = {t}[2,3] parameter(0)\nROOT r = {t}[2,3] copy(p)"),
             _computation("reversed", f"p = {t}[2,3] parameter(0)\nROOT r = {t}[2,3] reverse(p), dimensions={{1}}"),
-            _computation("goes_on", f"""
+            _computation(
+                "goes_on",
+                f"""
                 s = {state} parameter(0)
                 i = s32[] get-tuple-element(s), index=0
                 n = s32[] constant(3)
                 ROOT r = pred[] compare(i, n), direction=LT
-            """),
-            _computation("turn", f"""
+            """,
+            ),
+            _computation(
+                "turn",
+                f"""
                 s = {state} parameter(0)
                 i = s32[] get-tuple-element(s), index=0
                 x = {t}[2,3] get-tuple-element(s), index=1
@@ -52,7 +82,8 @@ def _of_type(t: str) -> Sample:
                 next = s32[] add(i, one)
                 y = {t}[2,3] reverse(x), dimensions={{0}}
                 ROOT r = {state} tuple(next, y)
-            """),
+            """,
+            ),
         ],
         f"""
         p = {t}[2,3] parameter(0)
@@ -65,19 +96,24 @@ def _of_type(t: str) -> Sample:
         c = {t}[2,3] conditional(b, x, p), true_computation=same, false_computation=reversed
         ROOT r = {t}[2,3] opt-barrier(c)
         """,
-    )  # fmt: skip
+    )
 
 
 _CALLS = [
     _module(
         "call_of_two",
-        [_computation("scaled", """
+        [
+            _computation(
+                "scaled",
+                """
             x = f32[4] parameter(0)
             a = f32[] parameter(1)
             b = f32[4] broadcast(a), dimensions={}
             y = f32[4] multiply(x, b)
             ROOT r = (f32[4], f32[]) tuple(y, a)
-        """)],
+        """,
+            )
+        ],
         """
         x = f32[4] parameter(0)
         a = f32[] parameter(1)
@@ -91,11 +127,17 @@ _CALLS = [
     ),
     _module(
         "call_in_call",
-        [_NEGATED, _computation("outer", """
+        [
+            _NEGATED,
+            _computation(
+                "outer",
+                """
             p = f32[4] parameter(0)
             q = f32[4] call(p), to_apply=negated
             ROOT r = f32[4] add(p, q)
-        """)],
+        """,
+            ),
+        ],
         "p = f32[4] parameter(0)\nROOT r = f32[4] call(p), to_apply=outer",
     ),
     _module(
@@ -107,7 +149,7 @@ _CALLS = [
 frontend_attributes={composite.attributes="{n = 1 : i32}",composite.name="my.double",composite.version="3"}
         """,
     ),
-]  # fmt: skip
+]
 
 _LESS = """
     i = s32[] parameter(0)
@@ -132,13 +174,18 @@ _LOOPS = [
         [
             _computation("less", _LESS.format(limit=4)),
             _computation("next", _NEXT),
-            _computation("goes_on", """
+            _computation(
+                "goes_on",
+                """
                 s = (s32[], (s32[], token[])) parameter(0)
                 i = s32[] get-tuple-element(s), index=0
                 n = s32[] constant(3)
                 ROOT r = pred[] compare(i, n), direction=LT
-            """),
-            _computation("turn", """
+            """,
+            ),
+            _computation(
+                "turn",
+                """
                 s = (s32[], (s32[], token[])) parameter(0)
                 i = s32[] get-tuple-element(s), index=0
                 t = (s32[], token[]) get-tuple-element(s), index=1
@@ -150,7 +197,8 @@ _LOOPS = [
                 j = s32[] add(i, one)
                 u = (s32[], token[]) tuple(sum, k)
                 ROOT r = (s32[], (s32[], token[])) tuple(j, u)
-            """),
+            """,
+            ),
         ],
         """
         zero = s32[] constant(0)
@@ -163,21 +211,27 @@ _LOOPS = [
     _module(
         "while_dynamic",
         [
-            _computation("goes_on", """
+            _computation(
+                "goes_on",
+                """
                 s = (pred[], f32[<=4]) parameter(0)
                 ROOT r = pred[] get-tuple-element(s), index=0
-            """),
-            _computation("turn", """
+            """,
+            ),
+            _computation(
+                "turn",
+                """
                 s = (pred[], f32[<=4]) parameter(0)
                 x = f32[<=4] get-tuple-element(s), index=1
                 no = pred[] constant(false)
                 y = f32[<=4] negate(x)
                 ROOT r = (pred[], f32[<=4]) tuple(no, y)
-            """),
+            """,
+            ),
         ],
         "s = (pred[], f32[<=4]) parameter(0)\nROOT w = (pred[], f32[<=4]) while(s), condition=goes_on, body=turn",
     ),
-]  # fmt: skip
+]
 
 _PICKED = _computation("picked", "t = (f32[4], s32[]) parameter(0)\nROOT r = f32[4] get-tuple-element(t), index=0")
 _SPREAD = _computation("spread", "s = f32[] parameter(0)\nROOT r = f32[4] broadcast(s), dimensions={}")
@@ -225,13 +279,21 @@ _BRANCHES = [
     ),
     _module(
         "conditional_nested",
-        [_NEGATED, _DOUBLED, _computation("either", """
+        [
+            _NEGATED,
+            _DOUBLED,
+            _computation(
+                "either",
+                """
             t = (pred[], f32[4]) parameter(0)
             b = pred[] get-tuple-element(t), index=0
             x = f32[4] get-tuple-element(t), index=1
             y = f32[4] conditional(b, x, x), true_computation=negated, false_computation=doubled
             ROOT r = (f32[4], pred[]) tuple(y, b)
-        """), _computation("neither", "ROOT t = (f32[4], pred[]) parameter(0)")],
+        """,
+            ),
+            _computation("neither", "ROOT t = (f32[4], pred[]) parameter(0)"),
+        ],
         """
         b = pred[] parameter(0)
         x = f32[4] parameter(1)
@@ -240,39 +302,49 @@ _BRANCHES = [
         ROOT r = (f32[4], pred[]) conditional(b, t, u), true_computation=either, false_computation=neither
         """,
     ),
-]  # fmt: skip
+]
 
 
 def _fusion(kind: str) -> Sample:
     return _module(
         f"fusion_{kind}",
-        [_computation("fused", """
+        [
+            _computation(
+                "fused",
+                """
             x = f32[4] parameter(0)
             y = f32[4] parameter(1)
             s = f32[4] add(x, y)
             ROOT r = f32[4] multiply(s, s)
-        """)],
+        """,
+            )
+        ],
         f"x = f32[4] parameter(0)\ny = f32[4] parameter(1)\nROOT f = f32[4] fusion(x, y), kind={kind}, calls=fused",
-    )  # fmt: skip
+    )
 
 
 _FUSIONS = [
     *map(_fusion, ("kLoop", "kInput", "kOutput", "kCustom")),
     _module(
         "fusion_of_two_results",
-        [_computation("fused", """
+        [
+            _computation(
+                "fused",
+                """
             x = f32[4] parameter(0)
             n = f32[4] negate(x)
             e = f32[4] exponential(n)
             ROOT r = (f32[4], f32[4]) tuple(n, e)
-        """)],
+        """,
+            )
+        ],
         """
         x = f32[4] parameter(0)
         y = f32[4] copy(x)
         ROOT f = (f32[4], f32[4]) fusion(y), kind=kLoop, output_to_operand_aliasing={{0}: (0, {})}, calls=fused
         """,
     ),
-]  # fmt: skip
+]
 
 _ORDER = [
     _module("after_all_of_none", [], "ROOT k = token[] after-all()"),

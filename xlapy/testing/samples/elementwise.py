@@ -14,9 +14,20 @@ _SIGNED = ("s2", "s4", "s8", "s16", "s32", "s64")
 _UNSIGNED = ("u2", "u4", "u8", "u16", "u32", "u64")
 _INTEGERS = _SIGNED + _UNSIGNED
 _FLOATS = (
-    "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu",
-    "f16", "bf16", "f32", "f64",
-)  # fmt: skip
+    "f4e2m1fn",
+    "f8e3m4",
+    "f8e4m3",
+    "f8e4m3b11fnuz",
+    "f8e4m3fn",
+    "f8e4m3fnuz",
+    "f8e5m2",
+    "f8e5m2fnuz",
+    "f8e8m0fnu",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+)
 _COMPLEX = ("c64", "c128")
 _RARE_INTEGERS = ("s1", "u1")
 _RARE_FLOATS = ("f6e2m3fn", "f6e3m2fn")
@@ -92,14 +103,35 @@ def _rare(t: str, ops: Sequence[tuple[str, int]]) -> Sample:
 
 
 _RARE_INTEGER_OPS = [
-    ("add", 2), ("subtract", 2), ("multiply", 2), ("divide", 2), ("remainder", 2), ("power", 2), ("maximum", 2),
-    ("and", 2), ("shift-right-arithmetic", 2), ("mulhi", 2), ("not", 1), ("negate", 1), ("popcnt", 1),
+    ("add", 2),
+    ("subtract", 2),
+    ("multiply", 2),
+    ("divide", 2),
+    ("remainder", 2),
+    ("power", 2),
+    ("maximum", 2),
+    ("and", 2),
+    ("shift-right-arithmetic", 2),
+    ("mulhi", 2),
+    ("not", 1),
+    ("negate", 1),
+    ("popcnt", 1),
     ("count-leading-zeros", 1),
-]  # fmt: skip
+]
 _RARE_FLOAT_OPS = [
-    ("add", 2), ("multiply", 2), ("divide", 2), ("power", 2), ("minimum", 2), ("atan2", 2), ("abs", 1), ("sqrt", 1),
-    ("exponential", 1), ("floor", 1), ("is-finite", 1), ("sign", 1),
-]  # fmt: skip
+    ("add", 2),
+    ("multiply", 2),
+    ("divide", 2),
+    ("power", 2),
+    ("minimum", 2),
+    ("atan2", 2),
+    ("abs", 1),
+    ("sqrt", 1),
+    ("exponential", 1),
+    ("floor", 1),
+    ("is-finite", 1),
+    ("sign", 1),
+]
 
 
 def _shapes_of_operands() -> Sample:
@@ -152,10 +184,15 @@ def _compare(t: str) -> Sample:
 def _choices(t: str) -> Sample:
     """Select and, where the type is ordered, clamp; with bounds and predicate as arrays and as scalars."""
     lines = [
-        f"p = {t}[2,3] parameter(0)", f"q = {t}[2,3] parameter(1)", f"s = {t}[] parameter(2)",
-        "c = pred[2,3] parameter(3)", "d = pred[] parameter(4)",
-        f"r0 = {t}[2,3] select(c, p, q)", f"r1 = {t}[2,3] select(d, p, q)", f"r2 = {t}[] select(d, s, s)",
-    ]  # fmt: skip
+        f"p = {t}[2,3] parameter(0)",
+        f"q = {t}[2,3] parameter(1)",
+        f"s = {t}[] parameter(2)",
+        "c = pred[2,3] parameter(3)",
+        "d = pred[] parameter(4)",
+        f"r0 = {t}[2,3] select(c, p, q)",
+        f"r1 = {t}[2,3] select(d, p, q)",
+        f"r2 = {t}[] select(d, s, s)",
+    ]
     results = [f"{t}[2,3]", f"{t}[2,3]", f"{t}[]"]
     if t not in _COMPLEX + _PRED:
         lines += [f"r3 = {t}[2,3] clamp(p, q, p)", f"r4 = {t}[2,3] clamp(s, p, s)", f"r5 = {t}[2,3] clamp(s, p, q)"]
@@ -172,9 +209,13 @@ def _convert(source: str) -> Sample:
 
 
 _WIDTHS = {
-    2: ("s2", "u2"), 4: ("s4", "u4"), 8: ("s8", "u8", "f8e5m2", "f8e4m3fn"), 16: ("s16", "u16", "f16", "bf16"),
-    32: ("s32", "u32", "f32"), 64: ("s64", "u64", "f64"),
-}  # fmt: skip
+    2: ("s2", "u2"),
+    4: ("s4", "u4"),
+    8: ("s8", "u8", "f8e5m2", "f8e4m3fn"),
+    16: ("s16", "u16", "f16", "bf16"),
+    32: ("s32", "u32", "f32"),
+    64: ("s64", "u64", "f64"),
+}
 
 
 def _bitcast_convert(width: int) -> Sample:

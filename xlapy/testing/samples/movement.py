@@ -5,9 +5,27 @@ from __future__ import annotations
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
 
 _TYPES = (
-    "pred", "s4", "u2", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f8e5m2", "f8e4m3fn", "f4e2m1fn", "f16",
-    "bf16", "f32", "f64", "c64", "c128",
-)  # fmt: skip
+    "pred",
+    "s4",
+    "u2",
+    "s8",
+    "u8",
+    "s16",
+    "u16",
+    "s32",
+    "u32",
+    "s64",
+    "u64",
+    "f8e5m2",
+    "f8e4m3fn",
+    "f4e2m1fn",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+)
 
 
 def _module(name: str, body: str, note: str = "") -> Sample:
@@ -89,18 +107,42 @@ _RESHAPE = [
         ROOT r = f32[<=3,2]{1,0} dynamic-reshape(p, n, m)
         """,
     ),
-    _unary("shuffle_rotate", "f32[4]{0}", "f32[4]{0}", "shuffle(p), dimensions={0}, mode=rotate, shifts={1}",
-           NEWER_THAN_JAXLIB),
-    _unary("shuffle_rotate_matrix", "s8[2,3]{1,0}", "s8[2,3]{1,0}",
-           "shuffle(p), dimensions={1,0}, mode=rotate, shifts={-2,1}", NEWER_THAN_JAXLIB),
-    _unary("shuffle_permute", "f32[4]{0}", "f32[4]{0}",
-           "shuffle(p), dimensions={0}, mode=permute, indices=s32[4]{0} {3, 1, 0, 2}", NEWER_THAN_JAXLIB),
-    _unary("shuffle_permute_rows", "f32[3,2]{1,0}", "f32[3,2]{1,0}",
-           "shuffle(p), dimensions={0}, mode=permute, indices=s32[3,1]{1,0} { {2}, {0}, {1} }", NEWER_THAN_JAXLIB),
-    _unary("shuffle_permute_elements", "f32[2,2]{1,0}", "f32[2,2]{1,0}",
-           "shuffle(p), dimensions={1,0}, mode=permute, "
-           "indices=s8[2,2,2]{2,1,0} { { {0,1}, {1,0} }, { {1,1}, {0,0} } }", NEWER_THAN_JAXLIB),
-]  # fmt: skip
+    _unary(
+        "shuffle_rotate",
+        "f32[4]{0}",
+        "f32[4]{0}",
+        "shuffle(p), dimensions={0}, mode=rotate, shifts={1}",
+        NEWER_THAN_JAXLIB,
+    ),
+    _unary(
+        "shuffle_rotate_matrix",
+        "s8[2,3]{1,0}",
+        "s8[2,3]{1,0}",
+        "shuffle(p), dimensions={1,0}, mode=rotate, shifts={-2,1}",
+        NEWER_THAN_JAXLIB,
+    ),
+    _unary(
+        "shuffle_permute",
+        "f32[4]{0}",
+        "f32[4]{0}",
+        "shuffle(p), dimensions={0}, mode=permute, indices=s32[4]{0} {3, 1, 0, 2}",
+        NEWER_THAN_JAXLIB,
+    ),
+    _unary(
+        "shuffle_permute_rows",
+        "f32[3,2]{1,0}",
+        "f32[3,2]{1,0}",
+        "shuffle(p), dimensions={0}, mode=permute, indices=s32[3,1]{1,0} { {2}, {0}, {1} }",
+        NEWER_THAN_JAXLIB,
+    ),
+    _unary(
+        "shuffle_permute_elements",
+        "f32[2,2]{1,0}",
+        "f32[2,2]{1,0}",
+        "shuffle(p), dimensions={1,0}, mode=permute, indices=s8[2,2,2]{2,1,0} { { {0,1}, {1,0} }, { {1,1}, {0,0} } }",
+        NEWER_THAN_JAXLIB,
+    ),
+]
 
 _SLICE = [
     _module(

@@ -197,12 +197,22 @@ _REDUCE_WINDOW = [
         _window(f"reduce_window_{t}", f"{t}[6,5]{{1,0}}", f"{t}[2,6]{{1,0}}", "size=3x2 stride=3x1 pad=0_0x1_1", ops[0])
         for t, ops in _REDUCERS.items()
     ),
-    _window("reduce_window_max_pool", "f32[2,7,7,3]{3,2,1,0}", "f32[2,3,3,3]{3,2,1,0}",
-            "size=1x3x3x1 stride=1x2x2x1", "maximum"),
+    _window(
+        "reduce_window_max_pool",
+        "f32[2,7,7,3]{3,2,1,0}",
+        "f32[2,3,3,3]{3,2,1,0}",
+        "size=1x3x3x1 stride=1x2x2x1",
+        "maximum",
+    ),
     _window("reduce_window_base_dilation", "s32[3]{0}", "s32[4]{0}", "size=2 lhs_dilate=2"),
     _window("reduce_window_window_dilation", "s32[6]{0}", "s32[2]{0}", "size=3 rhs_dilate=2"),
-    _window("reduce_window_both_dilations", "s32[3,2]{1,0}", "s32[2,2]{1,0}",
-            "size=2x1 stride=4x1 pad=2_1x0_0 lhs_dilate=2x1 rhs_dilate=3x1", note="the specification's second example"),
+    _window(
+        "reduce_window_both_dilations",
+        "s32[3,2]{1,0}",
+        "s32[2,2]{1,0}",
+        "size=2x1 stride=4x1 pad=2_1x0_0 lhs_dilate=2x1 rhs_dilate=3x1",
+        note="the specification's second example",
+    ),
     _window("reduce_window_negative_padding", "f32[8]{0}", "f32[4]{0}", "size=2 pad=-1_-2"),
     _window("reduce_window_only_padding", "f32[2]{0}", "f32[6]{0}", "size=2 pad=3_2"),
     _window("reduce_window_too_large", "f32[2]{0}", "f32[0]{0}", "size=3"),
@@ -222,7 +232,7 @@ _REDUCE_WINDOW = [
         ROOT r = (f32[4,5]{1,0}, s32[4,5]{1,0}) reduce-window(p, i, low, zero), window={size=1x2}, to_apply=argmax
         """,
     ),
-]  # fmt: skip
+]
 
 
 def _select_and_scatter(name: str, operand: str, source: str, window: str, note: str = "") -> Sample:

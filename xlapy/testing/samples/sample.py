@@ -10,9 +10,23 @@ from dataclasses import dataclass
 from importlib import import_module
 
 FAMILIES = (
-    "elementwise", "sources", "movement", "contraction", "convolution", "reduction", "indexing", "sorting", "control",
-    "tuples", "collectives", "transfer", "random", "linalg", "normalization", "custom",
-)  # fmt: skip
+    "elementwise",
+    "sources",
+    "movement",
+    "contraction",
+    "convolution",
+    "reduction",
+    "indexing",
+    "sorting",
+    "control",
+    "tuples",
+    "collectives",
+    "transfer",
+    "random",
+    "linalg",
+    "normalization",
+    "custom",
+)
 """The families of operations; each has a module of samples, and a file in the folder of every consumer."""
 
 NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"

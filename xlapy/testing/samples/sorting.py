@@ -7,18 +7,33 @@ from collections.abc import Sequence
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
 
 _TYPES = (
-    "pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f8e5m2", "f8e4m3fn", "f8e4m3fnuz",
-    "f4e2m1fn", "f16", "bf16", "f32", "f64",
-)  # fmt: skip
+    "pred",
+    "s4",
+    "u4",
+    "s8",
+    "u8",
+    "s16",
+    "u16",
+    "s32",
+    "u32",
+    "s64",
+    "u64",
+    "f8e5m2",
+    "f8e4m3fn",
+    "f8e4m3fnuz",
+    "f4e2m1fn",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+)
 
 
 def _lines(text: str) -> str:
     return "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
 
 
-def _sort(
-    name: str, types: Sequence[str], sizes: str, comparator: str, attributes: str, note: str = ""
-) -> Sample:
+def _sort(name: str, types: Sequence[str], sizes: str, comparator: str, attributes: str, note: str = "") -> Sample:
     """A sort of one array of `sizes` a type; `comparator` reads p0, p1 (operand 0), p2, p3 (operand 1) ..."""
     parameters = "\n".join(f"p{i} = {types[i // 2]}[] parameter({i})" for i in range(2 * len(types)))
     arrays = "\n".join(f"a{i} = {t}[{sizes}] parameter({i})" for i, t in enumerate(types))
@@ -117,7 +132,11 @@ SAMPLES = [
     _sort("sort_selected", ["s8", "s32"], "40", _SELECTED, "dimensions={0}", note="descending, then ascending"),
     _sort("sort_bits", ["f32"], "20", _BITS, "dimensions={0}", note="the total order spelt out in integers"),
     _sort(
-        "sort_difference", ["s32", "u16"], "3,33", _DIFFERENCE, "dimensions={1}, is_stable=true",
+        "sort_difference",
+        ["s32", "u16"],
+        "3,33",
+        _DIFFERENCE,
+        "dimensions={1}, is_stable=true",
         note="compares no two like keys",
     ),
     _sort("sort_nan_last", ["f32", "s32"], "37", _NAN_LAST, "dimensions={0}, is_stable=true"),
@@ -126,7 +145,5 @@ SAMPLES = [
     _topk("topk_vector", "f32[9]", "(f32[9], s32[9])", "k=9, largest=true"),
     _topk("topk_none", "f32[2,9]", "(f32[2,0], s32[2,0])", "k=0, largest=true"),
     _topk("topk_dynamic", "f32[<=2,<=9]", "(f32[<=2,3], s32[<=2,3])", "k=3, largest=true"),
-    _topk(
-        "topk_unstable", "f32[9]", "(f32[3], s32[3])", "k=3, largest=true, is_stable=false", note=NEWER_THAN_JAXLIB
-    ),
-]  # fmt: skip
+    _topk("topk_unstable", "f32[9]", "(f32[3], s32[3])", "k=3, largest=true, is_stable=false", note=NEWER_THAN_JAXLIB),
+]

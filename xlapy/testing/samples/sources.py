@@ -5,10 +5,34 @@ from __future__ import annotations
 from xlapy.testing.samples.sample import Sample
 
 _TYPES = (
-    "pred", "s2", "s4", "s8", "s16", "s32", "s64", "u2", "u4", "u8", "u16", "u32", "u64",
-    "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e3m4", "f8e5m2fnuz", "f8e4m3fnuz", "f4e2m1fn",
-    "f16", "bf16", "f32", "f64", "c64", "c128",
-)  # fmt: skip
+    "pred",
+    "s2",
+    "s4",
+    "s8",
+    "s16",
+    "s32",
+    "s64",
+    "u2",
+    "u4",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "f8e5m2",
+    "f8e4m3",
+    "f8e4m3fn",
+    "f8e4m3b11fnuz",
+    "f8e3m4",
+    "f8e5m2fnuz",
+    "f8e4m3fnuz",
+    "f4e2m1fn",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+)
 
 
 def _module(name: str, body: str) -> Sample:

@@ -5,9 +5,26 @@ from __future__ import annotations
 from xlapy.testing.samples.sample import Sample
 
 _TYPES = (
-    "pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f8e5m2", "f8e4m3fn", "f16", "bf16",
-    "f32", "f64", "c64", "c128",
-)  # fmt: skip
+    "pred",
+    "s4",
+    "u4",
+    "s8",
+    "u8",
+    "s16",
+    "u16",
+    "s32",
+    "u32",
+    "s64",
+    "u64",
+    "f8e5m2",
+    "f8e4m3fn",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "c64",
+    "c128",
+)
 
 
 def _module(name: str, body: str) -> Sample:

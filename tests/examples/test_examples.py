@@ -1,0 +1,34 @@
+"""Every script in examples/ runs, in a process of its own, and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+
+EXPECTED = {
+    "build_and_run": ["ENTRY %axpy", "[[12. 24. 36.]\n [18. 30. 42.]]", "refused: parameter 2 (y) takes f32[3]"],
+    "read_hlo": ["subtract(a, b), read by absolute", "ROOT %square = f32[4]{0} multiply", "after: [9. 1. 1. 4.]"],
+    "while_loop": ["square root of 2: 1.414214", "square root of 1e+06: 1000", "square root of -1: nan"],
+    "from_jax": ["dot", "largest difference from JAX:"],
+}
+
+
+def test_every_script_is_tested():
+    assert {script.stem for script in SCRIPTS} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_it_runs(name: str):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    for piece in EXPECTED[name]:
+        assert piece in done.stdout

@@ -1,0 +1,89 @@
+"""What an instruction, a computation and a module tell about themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.text import parse_hlo
+
+TEXT = """HloModule m
+
+first { x = f32[] parameter(0)  ROOT y = f32[] negate(x) }
+second { x = f32[] parameter(0)  ROOT y = f32[] abs(x) }
+
+ENTRY main {
+  i = s32[] parameter(0)
+  a = f32[] parameter(1)
+  b = f32[] add(a, a)
+  ROOT c = f32[] conditional(i, a, b), branch_computations={first, second}
+}
+"""
+
+
+@pytest.fixture
+def module() -> Module:
+    return parse_hlo(TEXT)
+
+
+def test_edges(module: Module):
+    i, a, b, c = module.entry_computation.instructions
+    assert (a.users, b.users, c.users) == ((b, c), (c,), ())
+    assert (b.operands, b.operand(1), c.operand_shapes) == ((a, a), a, (i.shape, a.shape, b.shape))
+    assert (a.has_users, c.has_users, c.is_root, b.is_root) == (True, False, True, False)
+    assert b.parent is module.entry_computation
+
+
+def test_called_computations_by_role(module: Module):
+    c = module.entry_computation.root_instruction
+    assert c.roles == ("branch_computations", "branch_computations")
+    assert c.computation("branch_computations") is module.find("first")
+    with pytest.raises(KeyError, match=r"c \(conditional\) calls no computation as 'to_apply'"):
+        _ = c.to_apply
+    call = edit.create(module.entry_computation, ops.CALL, [c.operands[1]], computations=[module.find("second")])
+    assert (call.roles, call.to_apply) == (("to_apply",), module.find("second"))
+
+
+def test_attributes_read_straight_from_the_instruction(module: Module):
+    assert module.entry_computation.parameters[1].number == 1
+    with pytest.raises(AttributeError, match="add has no attribute 'dimensions'"):
+        _ = module.entry_computation.find("b").dimensions
+
+
+def test_a_free_instruction():
+    free = Instruction(ops.PARAMETER, Shape.parse("f32[2]"), (), ops.PARAMETER.attributes.make(number=0), name="x")
+    assert (free.parent, free.is_root, free.users, free.control_predecessors) == (None, False, (), ())
+
+
+def test_repr(module: Module):
+    assert repr(module.entry_computation.find("b")) == "<b = f32[] add(a, a)>"
+    assert repr(module.entry_computation) == "<Computation main: 4 instructions>"
+    assert repr(module) == "<Module m: 3 computations, 8 instructions>"
+
+
+def test_computations(module: Module):
+    main, first = module.entry_computation, module.find("first")
+    assert (main.is_entry, first.is_entry) == (True, False)
+    assert first.callers == (main.root,)
+    assert main.program_shape.to_text() == "(i: s32[], a: f32[]) -> f32[]"
+    assert main.find("b") in main
+    assert len(main) == 4
+    with pytest.raises(KeyError, match="computation main has no instruction 'z'"):
+        main.find("z")
+
+
+def test_modules(module: Module):
+    assert [computation.name for computation in module.computations] == ["first", "second", "main"]
+    assert len(list(module.instructions())) == module.instruction_count == 8
+    assert str(module) == module.to_text()
+    with pytest.raises(KeyError, match="module m has no computation 'third'"):
+        module.find("third")
+    with pytest.raises(ValueError, match="module empty has no entry computation"):
+        _ = Module("empty").entry_computation
+    unfinished = edit.add_computation(module, "unfinished")
+    with pytest.raises(ValueError, match="computation unfinished has no root"):
+        _ = unfinished.root_instruction

@@ -1,0 +1,222 @@
+"""Whole-module verification: each rule with a module that breaks it, and the message."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlapy import ops
+from xlapy.base.errors import VerificationError
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.module import Alias, BufferDonor, Module
+from xlapy.hlo.verify import verify
+from xlapy.text import parse_hlo
+
+TEXT = """HloModule m
+
+square {
+  x = f32[2] parameter(0)
+  ROOT y = f32[2] multiply(x, x)
+}
+
+ENTRY main {
+  a = f32[2] parameter(0)
+  b = (f32[2], token[]) parameter(1)
+  e = f32[2] get-tuple-element(b), index=0
+  s = f32[2] add(a, e)
+  c = f32[2] call(s), to_apply=square
+  ROOT r = (f32[2], f32[2], f32[]) tuple(c, s, k)
+}
+""".replace("  ROOT r", "  k = f32[] constant(1)\n  ROOT r")
+
+
+@pytest.fixture
+def module() -> Module:
+    return parse_hlo(TEXT)
+
+
+def refusal(module: Module) -> str:
+    with pytest.raises(VerificationError) as caught:
+        verify(module)
+    return str(caught.value)
+
+
+def broken(text: str) -> str:
+    return refusal(parse_hlo(text, verify=False))
+
+
+def test_a_sound_module(module: Module):
+    verify(module)
+
+
+def test_no_entry():
+    assert refusal(Module("empty")) == "module empty has no entry computation"
+
+
+def test_no_root(module: Module):
+    module.find("square").root = None
+    assert refusal(module) == "computation square has no root"
+
+
+def test_no_root_in_a_computation_listed_after_its_caller(module: Module):
+    square = module.find("square")
+    edit.reorder_computations(module, [module.entry_computation, square])
+    square.root = None
+    assert refusal(module) == "computation square has no root"
+
+
+def test_the_root_of_another_computation(module: Module):
+    module.find("square").root = module.entry_computation.find("a")
+    assert refusal(module) == "computation square has the root a of another one"
+
+
+def test_computations_that_call_each_other():
+    text = (
+        "HloModule m\nf { x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=g }\n"
+        "g { x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=f }\n"
+        "ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=f }\n"
+    )
+    assert broken(text) == "computations call each other in a circle: f -> g -> f"
+
+
+def test_a_computation_that_calls_itself():
+    text = "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  ROOT y = f32[] call(x), to_apply=e\n}\n"
+    assert broken(text) == "computations call each other in a circle: e -> e"
+
+
+def test_long_circles_are_shortened():
+    parts = [f"c{i} {{ x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=c{(i + 1) % 20} }}" for i in range(20)]
+    message = broken("HloModule m\n" + "\n".join(parts))
+    assert message == "computations call each other in a circle: c0 -> c1 -> c2 -> c3 -> c4 -> c5 -> c6 -> ... -> c0"
+
+
+def test_the_entry_is_called():
+    text = (
+        "HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }\n"
+        "f { x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=e }\n"
+    )
+    assert broken(text) == "entry computation e is called by y"
+
+
+def test_parameter_numbers():
+    text = "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  y = f32[] parameter(2)\n  ROOT z = f32[] add(x, y)\n}\n"
+    message = "computation e: parameters must be numbered 0 to 1 without gaps or repeats, found"
+    assert broken(text) == f"{message} [0, 2]"
+    assert broken(text.replace("parameter(2)", "parameter(0)")) == f"{message} [0, 0]"
+    assert broken(text.replace("parameter(2)", "parameter(-1)")) == f"{message} [-1, 0]"
+
+
+def test_operands_of_another_computation(module: Module):
+    edit.set_operands(module.find("square").find("y"), [module.entry_computation.find("a")] * 2)
+    assert refusal(module) == "square: y (multiply): uses a, which is not part of the computation"
+
+
+def test_operands_that_were_removed(module: Module):
+    main = module.entry_computation
+    extra = edit.create(main, ops.NEGATE, [main.find("a")])
+    edit.remove(extra)
+    edit.replace_operand(main.find("s"), 0, extra)
+    assert refusal(module) == "main: s (add): uses negate, which is not part of the computation"
+
+
+def test_dependency_cycles(module: Module):
+    main = module.entry_computation
+    edit.add_control_edge(main.find("c"), main.find("s"))
+    assert refusal(module) == "computation main has a dependency cycle: s -> c -> s"
+    edit.remove_control_edges(main.find("c"))
+    edit.replace_operand(main.find("s"), 0, main.find("s"))
+    assert refusal(module) == "computation main has a dependency cycle: s -> s"
+
+
+def test_any_order_will_do_unless_it_is_a_schedule(module: Module):
+    main = module.entry_computation
+    edit.reorder(main, reversed(main.instructions))
+    verify(module)
+    module.config.is_scheduled = True
+    assert refusal(module) == "main: r (tuple): is scheduled before c, which it depends on"
+
+
+def test_a_declared_shape(module: Module):
+    edit.set_shape(module.entry_computation.find("s"), Shape.parse("f32[3]"))
+    assert refusal(module) == "main: s (add): add of (f32[2], f32[2]) has shape f32[2], declared f32[3]"
+
+
+def test_the_number_of_operands(module: Module):
+    edit.set_operands(module.entry_computation.find("s"), [module.entry_computation.find("a")])
+    assert refusal(module) == "main: s (add): add takes 2 operands, given 1"
+
+
+def test_called_computations(module: Module):
+    main = module.entry_computation
+    edit.set_computations(main.find("c"), [])
+    assert refusal(module) == "main: c (call): needs 1 called computations (to_apply), given 0"
+    edit.set_computations(main.find("c"), [module.find("square")] * 2)
+    assert refusal(module) == "main: c (call): needs 1 called computations (to_apply), given 2"
+    edit.set_computations(main.find("c"), [module.find("square")])
+    edit.set_computations(main.find("s"), [module.find("square")])
+    assert refusal(module) == "main: s (add): calls no computation, given 1"
+
+
+def test_computations_of_another_module(module: Module):
+    other = parse_hlo(TEXT)
+    edit.set_computations(module.entry_computation.find("c"), [other.find("square")])
+    assert refusal(module) == "main: c (call): calls square, which is not part of the module"
+
+
+def test_names(module: Module):
+    module.entry_computation.find("s").name = "a"
+    assert refusal(module) == "computation main has two instructions named a"
+    module.find("square").name = "main"
+    assert refusal(module) == "two computations are named main"
+
+
+def test_the_entry_layout(module: Module):
+    text = "HloModule m, entry_computation_layout={(f32[2])->f32[3]}\nENTRY e {\n  ROOT x = f32[2] parameter(0)\n}\n"
+    assert "does not fit the entry computation (x: f32[2]) -> f32[2]" in broken(text)
+    assert "does not fit" in broken(text.replace("(f32[2])->f32[3]", "()->f32[2]"))
+    verify(parse_hlo(text.replace("f32[3]", "f32[2]{0}")))
+
+
+@pytest.mark.parametrize(
+    ("aliases", "message"),
+    [
+        ([Alias((0,), 0, ()), Alias((0,), 1, (0,))], "input_output_alias names output [0] twice"),
+        ([Alias((0,), 0, ()), Alias((1,), 0, ())], "input_output_alias names parameter 0 at [] twice"),
+        ([Alias((3,), 0, ())], "input_output_alias [3]: (0, []) names no buffer of "),
+        ([Alias((0,), 2, ())], "input_output_alias [0]: (2, []) names no buffer of "),
+        ([Alias((0,), -1, ())], "input_output_alias [0]: (-1, []) names no buffer of "),
+        ([Alias((0,), 1, (2,))], "input_output_alias [0]: (1, [2]) names no buffer of "),
+        ([Alias((2,), 0, ())], "input_output_alias [2]: (0, []) pairs f32[] with f32[2], which differ in size"),
+    ],
+)
+def test_aliases(module: Module, aliases: list[Alias], message: str):
+    module.config.input_output_alias = tuple(aliases)
+    assert refusal(module).startswith(message)
+
+
+def test_sound_aliases_and_donors(module: Module):
+    module.config.input_output_alias = (Alias((0,), 0, ()),)
+    module.config.buffer_donors = (BufferDonor(1, (0,)),)
+    verify(module)
+
+
+@pytest.mark.parametrize(
+    ("donor", "message"),
+    [
+        (BufferDonor(2, ()), "buffer_donor (2, []) names no buffer of "),
+        (BufferDonor(1, (5,)), "buffer_donor (1, [5]) names no buffer of "),
+        (BufferDonor(0, ()), "buffer_donor (0, []) is aliased with an output already"),
+    ],
+)
+def test_donors(module: Module, donor: BufferDonor, message: str):
+    module.config.input_output_alias = (Alias((0,), 0, ()),)
+    module.config.buffer_donors = (donor,)
+    assert refusal(module).startswith(message)
+
+
+def test_a_long_computation_out_of_order_takes_no_time():
+    """One search for a cycle, not one an instruction."""
+    lines = "\n".join(f"  v{i + 1} = f32[] negate(v{i})" for i in range(5000))
+    module = parse_hlo(f"HloModule deep\nENTRY main {{\n  v0 = f32[] parameter(0)\n{lines}\n}}\n")
+    edit.reorder(module.entry_computation, reversed(module.entry_computation.instructions))
+    verify(module)

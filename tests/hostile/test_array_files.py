@@ -1,0 +1,94 @@
+"""Broken .npy and .npz files: one clear error each, never pickled objects, never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tools.programs import AXPY
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.tools.command_line import invoke
+from xlapy.tools.files import read_arguments
+
+SHAPE = Shape.parse("f32[3]")
+ONE = ProgramShape([SHAPE], SHAPE, ["x"])
+
+
+def file_bytes(write: Callable[[io.BytesIO], object]) -> bytes:
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+ARRAY = np.arange(3, dtype=np.float32)
+NPY = file_bytes(lambda stream: np.save(stream, ARRAY))
+NPZ = file_bytes(lambda stream: np.savez(stream, x=ARRAY))
+COMPRESSED = file_bytes(lambda stream: np.savez_compressed(stream, x=ARRAY))
+OBJECTS = file_bytes(lambda stream: np.save(stream, np.array([{}, 1], dtype=object), allow_pickle=True))
+OBJECTS_INSIDE = file_bytes(lambda stream: np.savez(stream, allow_pickle=True, x=np.array([os.system], dtype=object)))
+HUGE = NPY.replace(b"(3,)", b"(9" + b"0" * 14 + b",)").replace(b" " * 14 + b"\n", b"\n")
+
+BROKEN = {
+    "empty": b"",
+    "text": b"HloModule m",
+    "zeros": bytes(1000),
+    "objects": OBJECTS,
+    "objects in an archive": OBJECTS_INSIDE,
+    "truncated array": NPY[:-3],
+    "truncated header": NPY[:40],
+    "truncated archive": NPZ[:-30],
+    "an archive of nonsense": NPZ.replace(b"NUMPY", b"numpy"),
+    "more elements than memory": HUGE,
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str):
+    (tmp_path / "axpy.hlo").write_text(AXPY)
+    (tmp_path / "broken.npz").write_bytes(BROKEN[kind])
+    assert invoke(["run", str(tmp_path / "axpy.hlo"), "--input", str(tmp_path / "broken.npz")]) == 1
+    message = capsys.readouterr().err
+    start = f"xlapy: {tmp_path}/broken.npz "
+    assert message.startswith(
+        (f"{start}is not a .npy or .npz file of plain arrays: ", f"{start}does not fit in memory: ")
+    )
+
+
+def test_sound_files(tmp_path: Path):
+    for data in (NPY, NPZ, COMPRESSED):
+        (tmp_path / "sound").write_bytes(data)
+        (array,) = read_arguments([str(tmp_path / "sound")], ONE)
+        assert np.array_equal(array, ARRAY)
+
+
+def test_missing_files_and_directories(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        read_arguments([str(tmp_path / "none.npy")], ONE)
+    with pytest.raises(IsADirectoryError):
+        read_arguments([str(tmp_path)], ONE)
+
+
+def test_mutated_files(tmp_path: Path):
+    rng = random.Random(3)
+    refused = 0
+    for _ in range(400):
+        data = bytearray(rng.choice((NPY, NPZ, COMPRESSED)))
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            place = rng.randrange(len(data))
+            data[place : place + rng.randrange(3)] = rng.randbytes(rng.randrange(4))
+        path = tmp_path / "mutated"
+        path.write_bytes(data)
+        try:
+            read_arguments([str(path)], ONE)
+        except InvalidArgumentError as error:
+            refused += 1
+            assert str(path) in str(error)
+    assert refused > 200

@@ -1,0 +1,43 @@
+"""Runs HLO text on as many interpreter devices as its header says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import xlapy as xla
+from xlapy.runtime import Client, Executable
+
+REDUCERS = """
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+subtract { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] subtract(a, b) }
+"""
+
+
+def module(entry: str, replicas: int = 1, partitions: int = 1, computations: str = REDUCERS) -> str:
+    """A module of one entry; the word MANUAL in it stands for the sharding that XLA's partitioner leaves alone."""
+    header = f"HloModule m, replica_count={replicas}, num_partitions={partitions}\n"
+    manual = ", sharding={manual}" if partitions > 1 else ""
+    return header + computations + f"ENTRY e {{ {entry.replace(' MANUAL', manual)} }}\n"
+
+
+def compile_on_devices(text: str) -> Executable:
+    config = xla.parse_hlo(text).config
+    return Client("interpreter", devices=config.replica_count * config.num_partitions).compile(text)
+
+
+def run_on_devices(text: str, arguments: Sequence[Sequence[Any]] = ()) -> list[Any]:
+    """The result of each device; without arguments for none of them."""
+    executable = compile_on_devices(text)
+    return executable.execute_sharded(arguments or [[] for _ in executable.devices])
+
+
+def lists(results: Sequence[Any]) -> list[Any]:
+    """Results as nested lists, tuples as tuples."""
+    return [tuple(lists(r)) if isinstance(r, tuple) else np.asarray(r).tolist() for r in results]
+
+
+def floats(*values: Any) -> list[np.ndarray[Any, Any]]:
+    return [np.array(value, np.float32) for value in values]

@@ -1,0 +1,122 @@
+"""`Client` and `Executable`: what compiles, what runs, what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.tools.programs import AXPY, COUNT_TO_3
+from xlapy import ops
+from xlapy.runtime import Backend, Buffer, backend, load_backend, platform_names
+
+X = np.array([1, 2, 3], np.float32)
+
+
+@pytest.fixture
+def client() -> xla.Client:
+    return xla.Client("interpreter")
+
+
+def axpy_computation() -> xla.XlaComputation:
+    b = xla.XlaBuilder("axpy")
+    a, x, y = (ops.parameter(b, i, xla.Shape.parse(s), n) for i, (n, s) in enumerate(
+        {"a": "f32[]", "x": "f32[3]", "y": "f32[3]"}.items()
+    ))  # fmt: skip
+    ops.add(a * x, y)
+    return b.build()
+
+
+@pytest.mark.parametrize("program", [AXPY, xla.parse_hlo(AXPY), axpy_computation()], ids=["text", "module", "built"])
+def test_programs_of_all_kinds_compile(client: xla.Client, program: object):
+    axpy = client.compile(program)
+    result = axpy(2, X, [10, 20, 30])
+    assert isinstance(result, Buffer)
+    assert np.array_equal(result, [12, 24, 36])
+
+
+def test_an_executable_tells_what_it_is(client: xla.Client):
+    axpy = client.compile(AXPY)
+    assert (axpy.name, axpy.platform) == ("axpy", "interpreter")
+    assert axpy.program_shape.to_text() == "(a: f32[], x: f32[3], y: f32[3]) -> f32[3]"
+    assert repr(axpy) == "<Executable axpy on interpreter: (a: f32[], x: f32[3], y: f32[3]) -> f32[3]>"
+    assert axpy.as_hlo_text().startswith("HloModule axpy")
+    assert repr(client) == "<Client interpreter>"
+
+
+def test_tuples_come_back_as_tuples(client: xla.Client):
+    b = xla.XlaBuilder("t")
+    one = ops.constant(b, np.float32(1))
+    ops.tuple(b, [one, ops.tuple(b, [one, one])])
+    first, (second, _) = client.compile(b.build())()
+    assert (float(first), float(second)) == (1, 1)
+
+
+def test_results_feed_the_next_call(client: xla.Client):
+    axpy = client.compile(AXPY)
+    once = axpy(2, X, X)
+    assert np.array_equal(axpy(2, once, once), 9 * X)
+
+
+def test_a_parameter_that_is_returned_is_a_copy(client: xla.Client):
+    same = client.compile("HloModule same\nENTRY main {\n  ROOT x = f32[3] parameter(0)\n}\n")
+    given = X.copy()
+    result = same(given)
+    given[:] = 0
+    assert np.array_equal(result, X)
+
+
+def test_the_observer_sees_every_instruction(client: xla.Client):
+    seen: list[tuple[str, object]] = []
+    client.compile(COUNT_TO_3)(2, observer=lambda i, operands, value: seen.append((i.name, value.item())))
+    steps = [("limit", 3), ("below", True), ("one", 1), ("after", 3), ("limit", 3), ("below", False), ("count", 3)]
+    assert seen == steps
+
+
+def test_wrong_programs(client: xla.Client):
+    with pytest.raises(xla.errors.ParseError, match="unknown operation 'ad'; did you mean"):
+        client.compile(AXPY.replace(" add(", " ad("))
+    with pytest.raises(xla.errors.VerificationError, match=r"main: sum \(add\)"):
+        client.compile(AXPY.replace("sum = f32[3]", "sum = f32[4]"))
+    with pytest.raises(xla.errors.InvalidArgumentError, match="compile takes an XlaComputation, a Module or HLO text"):
+        client.compile(3)  # type: ignore[arg-type]
+
+
+def test_arguments_are_checked_against_the_program(client: xla.Client):
+    axpy = client.compile(AXPY)
+    with pytest.raises(
+        xla.errors.InvalidArgumentError, match=re.escape("parameter 1 (x) takes f32[3] (float32), given")
+    ):
+        axpy(2, np.zeros(4, np.float32), X)
+    with pytest.raises(xla.errors.InvalidArgumentError, match="the program takes 3 arguments, given 2"):
+        axpy(2, X)
+
+
+# -- platforms
+
+
+def test_unknown_platforms_name_the_known():
+    with pytest.raises(
+        xla.errors.InvalidArgumentError, match=r"unknown platform 'tpu'; known platforms: .*interpreter"
+    ):
+        xla.Client("tpu")
+
+
+def test_the_interpreter_is_a_backend():
+    loaded: Backend = load_backend("interpreter")
+    assert loaded.name == "interpreter"
+    assert "interpreter" in platform_names()
+
+
+def test_packages_add_platforms(monkeypatch: pytest.MonkeyPatch):
+    class EntryPoint:
+        name = "mine"
+
+        def load(self):
+            return lambda: load_backend("interpreter")
+
+    monkeypatch.setattr(backend, "entry_points", lambda group: [EntryPoint()] if group == "xlapy.backends" else [])
+    assert "mine" in platform_names()
+    assert np.array_equal(xla.Client("mine").compile(AXPY)(1, X, X), 2 * X)

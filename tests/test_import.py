@@ -1,0 +1,48 @@
+"""`import xlapy` is light, and what it loads later is loaded when it is asked for."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xlapy
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_takes_little_time():
+    """At most 150 ms on top of NumPy."""
+    code = "import time, numpy; start = time.perf_counter(); import xlapy; print(time.perf_counter() - start)"
+    assert statistics.median(float(run(code)) for _ in range(5)) < 0.15
+
+
+@pytest.mark.parametrize("module", ["scipy", "click", "rich", "xlapy.interpreter", "xlapy.tools", "jax"])
+def test_importing_does_not_load(module: str):
+    assert run(f"import sys, xlapy; print({module!r} in sys.modules)") == "False"
+
+
+def test_reading_text_loads_no_interpreter():
+    code = (
+        "import sys, xlapy; xlapy.parse_hlo('f32[] add(f32[] x, f32[] y)'); print('xlapy.interpreter' in sys.modules)"
+    )
+    assert run(code) == "False"
+
+
+@pytest.mark.parametrize("name", xlapy.__all__)
+def test_every_public_name_is_there(name: str):
+    assert getattr(xlapy, name) is not None
+    assert name in dir(xlapy)
+
+
+def test_unknown_names():
+    with pytest.raises(AttributeError, match="module 'xlapy' has no attribute 'bogus'"):
+        _ = xlapy.bogus  # type: ignore[attr-defined]

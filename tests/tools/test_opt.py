@@ -1,0 +1,76 @@
+"""`xlapy opt`: parse, verify, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.programs import AXPY
+from xlapy.text import parse_hlo
+from xlapy.tools.command_line import invoke
+
+WIDE = "HloModule wide\nENTRY main {\n  ROOT c = s32[12] constant({0,1,2,3,4,5,6,7,8,9,10,11})\n}\n"
+WRONG = "HloModule wrong\nENTRY main {\n  a = f32[2] parameter(0)\n  ROOT r = f32[3] negate(a)\n}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "axpy.hlo").write_text(AXPY)
+    (tmp_path / "wide.hlo").write_text(WIDE)
+    (tmp_path / "wrong.hlo").write_text(WRONG)
+    return tmp_path
+
+
+def opt(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    assert invoke(["opt", *arguments]) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+@pytest.mark.usefixtures("folder")
+class TestOpt:
+    def test_it_prints_what_reads_back_to_the_same(self, capsys):
+        output, _ = opt(capsys, "axpy.hlo")
+        assert output.startswith("HloModule axpy, entry_computation_layout=")
+        assert parse_hlo(output).to_text() == parse_hlo(AXPY).to_text()
+
+    def test_forms(self, capsys):
+        assert "ENTRY %main (a: f32[], x: f32[3], y: f32[3]) -> f32[3] {" in opt(capsys, "axpy.hlo")[0]
+        assert "ENTRY main {" in opt(capsys, "axpy.hlo", "--form", "short")[0]
+        assert "tmp_0 = f32[] parameter(0)" in opt(capsys, "axpy.hlo", "--form", "canonical")[0]
+
+    def test_constants_are_whole_unless_asked_for(self, capsys):
+        assert "constant({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})" in opt(capsys, "wide.hlo")[0]
+        assert "constant({...})" in opt(capsys, "wide.hlo", "--elide-constants")[0]
+
+    def test_check_prints_a_summary(self, capsys):
+        assert opt(capsys, "axpy.hlo", "--check") == ("axpy: 1 computations, 6 instructions, sound\n", "")
+
+    def test_a_broken_rule_is_named(self, capsys):
+        _, error = opt(capsys, "wrong.hlo", "--check", code=1)
+        assert error == "xlapy: main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3]\n"
+
+    def test_no_verify_prints_all_the_same(self, capsys):
+        assert "f32[3]{0} negate(%a)" in opt(capsys, "wrong.hlo", "--no-verify")[0]
+
+    def test_output_file(self, capsys, folder):
+        assert opt(capsys, "axpy.hlo", "-o", "out.hlo") == ("", "")
+        assert parse_hlo((folder / "out.hlo").read_text()).to_text() == parse_hlo(AXPY).to_text()
+
+    def test_an_existing_output_survives_a_failure(self, capsys, folder):
+        (folder / "out.hlo").write_text("precious")
+        opt(capsys, "wrong.hlo", "-o", "out.hlo", code=1)
+        assert (folder / "out.hlo").read_text() == "precious"
+
+    def test_check_does_not_go_with_output(self, capsys):
+        assert "--check neither prints nor skips" in opt(capsys, "axpy.hlo", "--check", "-o", "x", code=2)[1]
+
+    def test_bytes_beyond_ascii_survive(self, capsys, folder):
+        text = AXPY.replace("a = f32[] parameter(0)", 'a = f32[] parameter(0), metadata={op_name="\\377é"}')
+        (folder / "odd.hlo").write_text(text, encoding="utf-8-sig")
+        opt(capsys, "odd.hlo", "-o", "out.hlo")
+        metadata = parse_hlo((folder / "out.hlo").read_text()).entry_computation.find("a").metadata
+        assert metadata is not None
+        assert metadata.op_name == "\udcffé"

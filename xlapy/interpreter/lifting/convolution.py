@@ -1,0 +1,40 @@
+"""Convolutions of many instances: one convolution, with the instances merged into its batch or its features.
+
+Must not know: how windows meet kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, Context, Value
+from xlapy.interpreter.lifting.core import LIFTED, carries, instance_count, merge, split, spread
+from xlapy.ops.convolution import ConvolutionAttributes
+
+
+@LIFTED.rule(ops.CONVOLUTION)
+def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """With one kernel for all, the instances are more of the batch; with a kernel each, groups that share nothing."""
+    attrs: ConvolutionAttributes = instruction.attributes
+    n = attrs.dim_labels
+    count = instance_count(instruction, values)
+    lhs = spread(values[0], instruction.operands[0].shape, count)
+    kernel, groups = values[1], attrs.batch_group_count
+    if not carries(kernel, instruction.operands[1].shape):
+        base, dimension = merge(lhs, n.input_batch_dimension, groups), n.output_batch_dimension
+    else:
+        dimension = n.output_feature_dimension
+        kernel = merge(kernel, n.kernel_output_feature_dimension)
+        if groups > 1:
+            base = merge(lhs, n.input_batch_dimension)
+            attrs = attrs.replace(batch_group_count=groups * count)
+        else:
+            base = merge(lhs, n.input_feature_dimension)
+            attrs = attrs.replace(feature_group_count=attrs.feature_group_count * count)
+    sizes = list(instruction.shape.dimensions)
+    sizes[dimension] *= count
+    shape = instruction.shape.with_dimensions(sizes)
+    merged = Instruction(instruction.op, shape, instruction.operands, attrs, (), instruction.name)
+    return split(RULES.find(ops.CONVOLUTION)(context, merged, [base, kernel]), dimension, count)
