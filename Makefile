@@ -29,6 +29,7 @@ test-all: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check xlapy tests benchmarks examples
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -78,8 +78,7 @@ class TestSharding:
     def test_that_does_not_fit_leaves_nothing_behind(self) -> None:
         (x,) = parameters("f32[4,2]")
         with x.builder.sharding(ROWS):
-            with pytest.raises(BuilderError, match=r"test_services.py:\d+: reshape: .*\{devices=\[2,1\]<=\[2\]\} splits 2 "
-                                                    r"dimensions, f32\[8\] has rank 1"):  # fmt: skip
+            with pytest.raises(BuilderError, match=r"services.py:\d+: reshape: .* splits 2 dimensions, f32\[8\] has"):
                 ops.reshape(x, [8])
             with pytest.raises(BuilderError, match=r"constant: .* splits 2 dimensions, f32\[\] has rank 0"):
                 x + 1.0
@@ -302,7 +301,7 @@ VALUES = {
 OTHERS: dict[str, Callable[[XlaBuilder, XlaOp], XlaOp]] = {
     "parameter": lambda b, x: x + 1.0,
     "random": lambda b, x: random_bits(b) + 1.0,
-    "random in a call": lambda b, x: ops.call(b, computation_of(lambda p: random_bits(p.builder)), [ops.constant(b, 0.0)]),
+    "random in a call": lambda b, x: ops.call(b, random_bits(XlaBuilder("f")).builder.build(), []),
     "infeed": lambda b, x: ops.infeed(b, Shape.parse("f32[2]{0}")),
     "recv": lambda b, x: ops.recv(b, Shape.parse("f32[2]"), 1),
     "replica": lambda b, x: ops.replica_id(b) + 1,
@@ -369,7 +368,7 @@ class TestConstants:
 
 class TestAliases:
     def test_in_the_module(self) -> None:
-        x, y, z = parameters("f32[4]", "(f32[4], s32[])", "f32[8]")
+        x, y, _ = parameters("f32[4]", "(f32[4], s32[])", "f32[8]")
         b = x.builder
         b.set_up_alias([1], 1, [0], kind="must")
         b.set_up_alias([0], 0)
@@ -423,7 +422,7 @@ class TestAliases:
 
     def test_verifier_checks_donors_of_any_module(self) -> None:
         text = "HloModule m, buffer_donor={ (0, {}) }\nENTRY e {\n  ROOT p = (f32[]) parameter(0)\n}\n"
-        with pytest.raises(VerificationError, match=r"buffer_donor \(0, \[\]\) names no buffer .*\(f32\[\]\) is no array"):
+        with pytest.raises(VerificationError, match=r"buffer_donor \(0, \[\]\) names no buffer .* is no array"):
             xla.parse_hlo(text)
 
 

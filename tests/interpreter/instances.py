@@ -30,7 +30,8 @@ def instance_of(value: Any, shape: Shape, number: int) -> Any:
 def assert_lifted_equals_one_by_one(
     computation: Computation, rows: Sequence[Sequence[Any]], pattern: Sequence[bool]
 ) -> None:
-    """`rows`: the arguments of each instance. `pattern`: which of them differ, and are given as carrying instances."""
+    """`rows`: arguments for each instance. `pattern`: which carry instances; for the others the first row's serve."""
+    rows = [[own if p else first for own, first, p in zip(row, rows[0], pattern, strict=True)] for row in rows]
     columns = zip(zip(*rows, strict=True), computation.parameters, pattern, strict=True)
     arguments = [stacked(column, p.shape) if carries else column[0] for column, p, carries in columns]
     shape = computation.root_instruction.shape

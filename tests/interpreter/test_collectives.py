@@ -74,6 +74,12 @@ def test_participants_beyond_the_devices_are_refused(mode: GroupMode, message: s
         participants(PAIRED, mode, 2, 1, 0)
 
 
+@pytest.mark.parametrize(("ids", "message"), [((0, -1), "name id -1, there are 2"), ((0, 1, 0), "name an id twice")])
+def test_participants_are_each_there_once(ids: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        participants(GroupList((ids,)), GroupMode.CROSS_REPLICA, 2, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("groups", "expected"),
     [
@@ -247,6 +253,21 @@ def test_ragged_all_to_all_refuses_rows_that_do_not_exist(change: tuple[int, lis
     arguments[0][change[0]] = np.array(change[1], np.int32)
     with pytest.raises(ExecutionError, match=rf"device 1: r \(ragged-all-to-all\): {message}"):
         run_on_devices(module(RAGGED, 2), arguments)
+
+
+def test_ragged_all_to_all_takes_integers() -> None:
+    text = module(RAGGED.replace("s32", "f32").replace("replica_groups={}", "replica_groups={{0}}"))
+    with pytest.raises(ExecutionError, match="offsets and sizes must be integers, they are f32"):
+        evaluate_computation(Context(), parse_hlo(text).entry_computation, floats([1] * 3, [0] * 4, *[[0, 0]] * 4))
+
+
+def test_all_reduce_in_another_type_than_that_of_the_operands() -> None:
+    text = module("p = bf16[] parameter(0) ROOT r = bf16[] all-reduce(p), replica_groups={}, to_apply=add", 2)
+    bf16 = parse_hlo(text).entry_computation.parameters[0].shape.dtype
+    results = run_on_devices(text, [[np.array(256, bf16)], [np.array(3, bf16)]])
+    assert [(float(r), r.dtype) for r in results] == [(260.0, bf16)] * 2  # rounded once, as 259 is no bf16
+    with pytest.raises(ExecutionError, match="c64 is reduced with f32, which loses imaginary parts"):
+        run_on_devices(text.replace("bf16", "c64"), [[np.array(1j, np.complex64)]] * 2)
 
 
 def test_collective_permute() -> None:

@@ -173,6 +173,15 @@ def test_wider_result_than_operands() -> None:
     assert inner(typed("f32", [1e30]), typed("f32", [1e30]), "f64") == float(np.float32(1e30)) ** 2
 
 
+def test_operands_of_which_neither_type_is_higher() -> None:
+    """A declared floating-point result needs no common type of the operands."""
+    for lhs, rhs in (("f8e4m3", "f8e4m3fnuz"), ("f8e5m2", "f8e5m2fnuz")):
+        operands = [typed(lhs, [1, 2]), typed(rhs, [3, 4])]
+        for result in ("f32", lhs, rhs):
+            product = evaluate("dot", operands, f"{result}[]", "lhs_contracting_dims={0}, rhs_contracting_dims={0}")
+            assert product.astype(np.float32) == (11 if result == "f32" or "4m3" in result else 12)
+
+
 def test_complex() -> None:
     assert inner(typed("c64", [1 + 2j, 1]), typed("c64", [1j, 1]), "c64") == -1 + 1j
     assert inner(typed("c64", [1 + 2j, 1]), typed("f32", [1, 1]), "c64") == 2 + 2j

@@ -165,6 +165,25 @@ def test_complex_functions_are_compared_by_norm() -> None:
     assert_close(np.array([complex(np.inf, 0)]), np.array([complex(np.inf, 0)]))
 
 
+def test_a_finite_part_beside_an_infinite_one_is_rounded_too() -> None:
+    infinite = np.array([complex(np.inf, 453.4578)], np.complex64)
+    close, far = np.nextafter(infinite.imag, 500, dtype=np.float32), infinite.imag + 1
+    near = np.array([complex(np.inf, close[0])], np.complex64)
+    assert_close(near, infinite, rule="accumulation", terms=4)
+    for wrong in (complex(np.inf, far[0]), complex(-np.inf, 453.4578), complex(np.inf, np.inf), complex(1, 453.4578)):
+        with pytest.raises(AssertionError, match="1 of 1 elements"):
+            assert_close(np.array([wrong], np.complex64), infinite, rule="accumulation", terms=4)
+
+
+def test_each_term_of_a_sum_may_be_flushed() -> None:
+    normal = np.finfo(np.float32).smallest_normal
+    sums = np.array([3.5 * normal, 7.5 * normal], np.float32)
+    assert_close(np.zeros(1, np.float32), sums[:1], rule="accumulation", terms=4, flush_denormals=True)
+    for terms, flush in ((4, True), (16, False)):
+        with pytest.raises(AssertionError, match="1 of 1"):
+            assert_close(np.zeros(1, np.float32), sums[1:], rule="accumulation", terms=terms, flush_denormals=flush)
+
+
 def test_tuples_tokens_types_and_shapes() -> None:
     one = np.ones(2, np.float32)
     assert_close((one, (one, None), ()), (one, (one, None), ()))

@@ -40,9 +40,9 @@ def steps(seed: int) -> list[Step]:
 
 class TestGenerator:
     def test_equal_seeds_give_equal_modules(self) -> None:
-        texts = [random_module(seed).to_text(**WHOLE) for seed in SEEDS]
-        assert texts == [random_module(seed).to_text(**WHOLE) for seed in SEEDS]
-        assert len({text.partition("\n")[2] for text in texts}) == len(SEEDS)
+        texts = [random_module(seed).to_text(**WHOLE) for seed in range(20)]
+        assert texts == [random_module(seed).to_text(**WHOLE) for seed in range(20)]
+        assert len({text.partition("\n")[2] for text in texts}) == 20
 
     @pytest.mark.parametrize("instructions", [5, 40])
     def test_the_number_of_instructions(self, instructions: int) -> None:

@@ -34,7 +34,11 @@ class XlaComputation:
         return self.module.entry_computation.program_shape
 
     def as_hlo_text(self, **options: bool) -> str:
-        """The module as HLO text; options as in `xlapy.text.PrintOptions`."""
+        """The module as HLO text; options as in `xlapy.text.PrintOptions`.
+
+        As XLA does, constants of more than ten elements are shortened to `{...}`; `print_large_constants=True` gives
+        text that can be run.
+        """
         return self.module.to_text(**options)
 
     def __repr__(self) -> str:

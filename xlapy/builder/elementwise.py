@@ -27,6 +27,7 @@ from xlapy.builder.op import Operand, XlaOp
 from xlapy.ops import elementwise as defs
 from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
 from xlapy.ops.registry import OpDef
+from xlapy.ops.requirements import require_array
 
 ElementType: TypeAlias = PrimitiveType | str | Any
 """A PrimitiveType, its text ("f32") or a NumPy dtype."""
@@ -498,7 +499,7 @@ def convert_element_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
         target = element_type_of(new_element_type)
         if operand.element_type.is_complex and not target.is_complex:
             operand = real(operand)
-        defs.require_array("convert", operand.shape)
+        require_array("convert", operand.shape)
         return append(defs.CONVERT, (operand,), shape=operand.shape.with_element_type(target))
 
 
@@ -510,7 +511,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
     """
     with builder_of("bitcast-convert", (operand,)).building("bitcast-convert"):
         target = element_type_of(new_element_type)
-        defs.require_array("bitcast-convert", operand.shape)
+        require_array("bitcast-convert", operand.shape)
         if not target.is_array:
             raise ShapeError(f"bitcast-convert makes an array, given the element type {target}")
         shape = defs.bitcast_convert_shape(operand.shape, target)

@@ -131,11 +131,19 @@ def _folded(context: Context, instruction: Instruction, rows: Sequence[Sequence[
     types = [parameter.shape.element_type for parameter in reducer.parameters]
     total = list(rows[0])
     for row in rows[1:]:
-        operands = [convert_array(a, t) for a, t in zip((*total, *row), types, strict=True)]
+        operands = [_converted(instruction, a, t) for a, t in zip((*total, *row), types, strict=True)]
         result = apply_scalars(context, reducer, operands)
         total = list(result) if isinstance(result, tuple) else [result]
     wanted = [PrimitiveType.from_dtype(array.dtype) for array in rows[0]]
-    return [convert_array(array, t) for array, t in zip(total, wanted, strict=True)]
+    return [_converted(instruction, array, t) for array, t in zip(total, wanted, strict=True)]
+
+
+def _converted(instruction: Instruction, array: Array, target: PrimitiveType) -> Array:
+    """For reducers of another type than the operands', such as f32 for bf16."""
+    source = PrimitiveType.from_dtype(array.dtype)
+    if source.is_complex and not target.is_complex:
+        raise ExecutionError(f"{describe(instruction)}: {source} is reduced with {target}, which loses imaginary parts")
+    return convert_array(array, target)
 
 
 @RULES.rule(ops.COLLECTIVE_REDUCE)
@@ -196,8 +204,11 @@ def all_to_all(context: Context, instruction: Instruction, values: Sequence[Valu
 @RULES.rule(ops.RAGGED_ALL_TO_ALL)
 def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The output with the rows that the members have for this device written over it, from the first member on."""
+    _, output, starts, *_, expected = values
+    numbers = PrimitiveType.from_dtype(starts.dtype)
+    if not numbers.is_integral:
+        raise ExecutionError(f"{describe(instruction)}: offsets and sizes must be integers, they are {numbers}")
     brought, place = _meet(context, instruction, values)
-    _, output, *_, expected = values
     result: Array = output.copy()
     for member, (source, _, starts, sizes, targets, _) in enumerate(brought):
         if not np.array_equal(sizes[place], expected[member]):
@@ -205,7 +216,7 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
                 f"{describe(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member {member} of "
                 f"the group, it sends {sizes[place].tolist()} (send_sizes)"
             )
-        updates = (np.atleast_1d(array[place]).tolist() for array in (starts, sizes, targets))
+        updates = (np.atleast_1d(array[place]).astype(np.int64).tolist() for array in (starts, sizes, targets))
         for start, size, target in zip(*updates, strict=True):
             _require_rows(instruction, "input", source, start, size)
             _require_rows(instruction, "output", result, target, size)

@@ -8,7 +8,7 @@ Source: Cholesky, TriangularSolve, Fft of the specification.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def _substitute(a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
     return x
 
 
-_TRANSFORMS = {
+_TRANSFORMS: dict[FftType, Callable[..., Array]] = {
     FftType.FFT: np.fft.fftn,
     FftType.IFFT: np.fft.ifftn,
     FftType.RFFT: np.fft.rfftn,

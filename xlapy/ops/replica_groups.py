@@ -168,7 +168,7 @@ def participants(
     """The devices in the group of `device`, itself included, in the order of the group; none if it is in no group.
 
     Example: with 2 replicas of 2 partitions device 3 is partition 1 of replica 1; without groups it meets (1, 3) across
-    replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. `ShapeError` for an id that is too large.
+    replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. `ShapeError` for ids that are not there, or twice.
     """
     table = _device_groups(groups, mode, replicas, partitions)
     return next((row for row in table if device in row), ())
@@ -182,9 +182,12 @@ def _device_groups(groups: ReplicaGroups, mode: GroupMode, replicas: int, partit
         GroupMode.FLATTENED_ID: (replicas * partitions, "devices"),
     }.get(mode, (replicas, "replicas"))
     rows = groups.groups or (tuple(range(limit)),)
-    largest = max((identifier for row in rows for identifier in row), default=0)
-    if largest >= limit:
-        raise ShapeError(f"replica_groups {groups.to_text()} name id {largest}, there are {limit} {what}")
+    ids = [identifier for row in rows for identifier in row]
+    for identifier in (min(ids, default=0), max(ids, default=0)):
+        if not 0 <= identifier < limit:
+            raise ShapeError(f"replica_groups {groups.to_text()} name id {identifier}, there are {limit} {what}")
+    if len(set(ids)) < len(ids):
+        raise ShapeError(f"replica_groups {groups.to_text()} name an id twice")
     if mode is GroupMode.FLATTENED_ID:
         return rows
     if mode is GroupMode.CROSS_PARTITION:

@@ -91,8 +91,9 @@ class Executable:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"device {device}: {error}") from error
 
-    def as_hlo_text(self) -> str:
-        return self.module.to_text()
+    def as_hlo_text(self, **options: bool) -> str:
+        """The module as HLO text; options as in `xlapy.text.PrintOptions` (large constants are shortened by default)."""
+        return self.module.to_text(**options)
 
     def __repr__(self) -> str:
         return f"<Executable {self.name} on {self.platform}: {self.program_shape.to_text()}>"

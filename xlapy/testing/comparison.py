@@ -125,7 +125,8 @@ def assert_close(
     if left.dtype != dtype or left.shape != right.shape:
         expectation = f"{dtype.name}{list(right.shape)}"
         raise AssertionError(f"{where}: expected {expectation}, got {left.dtype.name}{list(left.shape)}")
-    _assert_arrays(left, right, dtype, rule, _bound_of_sum(dtype, terms, magnitude, right), flush_denormals, where)
+    bound = _bound_of_sum(dtype, terms, magnitude, right, flush_denormals)
+    _assert_arrays(left, right, dtype, rule, bound, flush_denormals, where)
 
 
 def ulp_distance(actual: Any, expected: Any, dtype: Any, flush_denormals: bool = False) -> Array:
@@ -282,16 +283,18 @@ def _relative_bound(factor: float, dtype: np.dtype[Any], expected: Array) -> Arr
     return factor * _epsilon(dtype) * (size + np.max(size, initial=0.0))
 
 
-def _bound_of_sum(dtype: np.dtype[Any], terms: int, magnitude: Any, expected: Array) -> Array:
+def _bound_of_sum(dtype: np.dtype[Any], terms: int, magnitude: Any, expected: Array, flush: bool) -> Array:
+    """The rounding errors of a sum, and with `flush` the terms that may have been flushed."""
     if dtype == np.bool_ or is_integer(dtype):
         return np.zeros(())
     size = np.abs(_finite(expected if magnitude is None else np.asarray(magnitude)))
-    return 2.0 * _epsilon(dtype) * float(np.sqrt(max(terms, 1))) * size
+    lost = terms * float(_finfo(dtype).smallest_normal) if flush else 0.0
+    return 2.0 * _epsilon(dtype) * float(np.sqrt(max(terms, 1))) * size + lost
 
 
 def _finite(values: Array) -> Array:
     wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
-    return np.where(np.isfinite(wide), wide, 0.0)
+    return np.asarray(np.nan_to_num(wide, nan=0.0, posinf=0.0, neginf=0.0))
 
 
 def _integers(values: Array) -> Array:

@@ -139,7 +139,7 @@ def draw(images: Array, predicted: Array, labels: Array, path: Path) -> None:
 def _run_again(step: Executable, folder: Path, arguments: Sequence[Array], platform: str, console: Console) -> None:
     """Saves the step as HLO text, runs the file through the command line in a new process, compares every bit."""
     program, inputs, outputs = folder / "training_step.hlo", folder / "inputs.npz", folder / "results.npz"
-    write_file(str(program), lambda file: file.write(step.as_hlo_text().encode()))
+    write_file(str(program), lambda file: file.write(step.as_hlo_text(print_large_constants=True).encode()))
     names = step.program_shape.parameter_names
     save_arrays(str(inputs), dict(zip(names, map(np.asarray, arguments), strict=True)))
     expected = [np.asarray(result) for result in step(*arguments)]

@@ -74,8 +74,11 @@ def _merged(offsets: Sequence[int], windows: Sequence[int], batch: Sequence[int]
 
 
 def gather(draft: Draft) -> None:
+    """Of an operand without elements only where the result has none either: what else it reads is not specified."""
     operand = draft.array(lambda s: s.rank > 0, lambda _: True)
     n = _numbers(draft, operand.shape.dimensions)
+    if not operand.shape.size and prod(n.many) > 0:
+        raise Unsuitable
     attributes = GatherAttributes.make(
         offset_dims=n.offsets,
         collapsed_slice_dims=n.dropped,

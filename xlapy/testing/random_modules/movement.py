@@ -45,8 +45,7 @@ def broadcast(draft: Draft) -> None:
 def factored(draft: Draft, count: int) -> list[int]:
     """Sizes whose product is `count`, in random order, with ones among them."""
     if count == 0:
-        sizes = [draft.positive(4) for _ in range(draft.integer(0, 3))]
-        return draft.shuffled([0, *sizes])
+        return draft.shuffled([0, *(draft.positive(4) for _ in range(draft.integer(0, 3)))])
     sizes: list[int] = []
     while count > 1:
         divisors = [d for d in range(2, count + 1) if count % d == 0]

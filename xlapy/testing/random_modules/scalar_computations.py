@@ -71,8 +71,9 @@ def combiner(draft: Draft, types: Sequence[PrimitiveType]) -> Computation:
 def selector(draft: Draft, t: PrimitiveType) -> Computation:
     """For a select-and-scatter: whether the first of two elements is to be preferred."""
     inner = draft.nested("selector", _scalars([t, t]), scalars=True)
-    names = ("GE", "GT", "LE", "LT")
-    return inner.finish(_compare(inner, *inner.pool, ComparisonDirection(draft.choice(names))))
+    lhs, rhs = inner.pool
+    direction = ComparisonDirection(draft.choice(("GE", "GT", "LE", "LT")))
+    return inner.finish(_compare(inner, lhs, rhs, direction))
 
 
 def comparator(draft: Draft, types: Sequence[PrimitiveType], total: bool) -> Computation:
