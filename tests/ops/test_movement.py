@@ -375,6 +375,12 @@ def test_get_dimension_size():
         inferred(ops.GET_DIMENSION_SIZE, ("s8[2147483648]",), dimension=0)
 
 
+def test_dynamic_flags_may_differ_in_a_declared_shape():
+    verify(ops.SET_DIMENSION_SIZE, "f32[2,3]", ("f32[2,3]", "s32[]"), dimension=1)
+    with refuses("has shape f32[2,<=3], declared f32[2,4]"):
+        verify(ops.SET_DIMENSION_SIZE, "f32[2,4]", ("f32[2,3]", "s32[]"), dimension=1)
+
+
 def test_set_dimension_size():
     assert inferred(ops.SET_DIMENSION_SIZE, ("f32[2,3]", "s32[]"), dimension=1) == "f32[2,<=3]"
     with refuses("set-dimension-size takes a size of shape s32[], given s64[]"):

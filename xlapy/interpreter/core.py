@@ -6,9 +6,9 @@ Must not know: what any op means (that is `interpreter/<family>.py`), devices, h
 A rule is `rule(context, instruction, values) -> value`. A value is a NumPy array of the instruction's element type in
 logical (row-major) order whatever the layout, a tuple of values, or `TOKEN`. Rules never write into their operands.
 Rules of elementwise ops read only element types from the instruction, never dimensions: they are also evaluated on
-whole arrays of scalars when a reducer, comparator or map body is applied (`interpreter/batched.py`). Other rules take the
-dimensions of operands from the values, never from the operands' shapes: `interpreter/lifting` gives them values with one
-dimension more.
+whole arrays of scalars when a reducer, comparator or map body is applied (`interpreter/batched.py`). Other rules take
+the dimensions of operands from the values, not from the operands' shapes (bitcast and get-dimension-size, which ask for
+what is declared, aside): `interpreter/lifting` gives them values with one dimension more.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Executable:
             raise InvalidArgumentError(f"device {device}: {error}") from error
 
     def as_hlo_text(self, **options: bool) -> str:
-        """The module as HLO text; options as in `xlapy.text.PrintOptions` (large constants are shortened by default)."""
+        """The module as HLO text; options as in `xlapy.text.PrintOptions`; large constants are shortened by default."""
         return self.module.to_text(**options)
 
     def __repr__(self) -> str:
