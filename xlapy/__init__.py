@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from xlapy.hlo.instruction import OpMetadata
     from xlapy.hlo.module import Module
     from xlapy.hlo.sharding import Sharding
+    from xlapy.interpreter.custom_native import custom_call_status_functions
+    from xlapy.interpreter.custom_targets import register_custom_call_target, unregister_custom_call_target
     from xlapy.ops.aliasing import OutputAlias
     from xlapy.ops.custom import CustomCallApiVersion, CustomCallSchedule, PaddingType
     from xlapy.ops.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Precision, Window, WindowDimension
@@ -82,9 +84,12 @@ __all__ = [
     "XlaBuilder",
     "XlaComputation",
     "XlaOp",
+    "custom_call_status_functions",
     "errors",
     "ops",
     "parse_hlo",
+    "register_custom_call_target",
+    "unregister_custom_call_target",
 ]
 
 _HOMES = {
@@ -132,7 +137,10 @@ _HOMES = {
     "XlaBuilder": "xlapy.builder",
     "XlaComputation": "xlapy.builder",
     "XlaOp": "xlapy.builder",
+    "custom_call_status_functions": "xlapy.interpreter.custom_native",
     "parse_hlo": "xlapy.text",
+    "register_custom_call_target": "xlapy.interpreter.custom_targets",
+    "unregister_custom_call_target": "xlapy.interpreter.custom_targets",
 }
 """The module that each lazy name is read from."""
 

@@ -78,9 +78,10 @@ def test_it_runs_on_the_interpreter(sample: Sample):
 
 
 def reasons_not_to_run(module: Module) -> list[str]:
-    """Operations that the interpreter refuses, and dynamic dimensions."""
+    """Operations that the interpreter refuses, calls of targets that nobody registered, and dynamic dimensions."""
     instructions = list(module.instructions())
     refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
+    refused += [i.custom_call_target for i in instructions if i.op is ops.CUSTOM_CALL]
     return refused + [i.shape.brief for i in instructions if i.shape.is_dynamic]
 
 

@@ -1,14 +1,208 @@
-"""Custom calls: not evaluated yet; each says what it waits for.
+"""Meaning of custom-call: what its target returns, a registered one or one of XLA's own.
 
-Owns: nothing but these refusals. Must not know: text, builders.
+Owns: calls of Python targets, the built-in targets. Must not know: how native code is called (`custom_native.py`).
+Source: CustomCall of the specification.
 """
 
 from __future__ import annotations
 
-from xlapy import ops
-from xlapy.interpreter.core import RULES
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-RULES.refuse(
-    "needs registered targets",
-    ops.CUSTOM_CALL,
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.element_types import S32
+from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, TOKEN, Array, Context, InterpreterRule, Value, evaluate_computation
+from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
+from xlapy.interpreter.custom_targets import NativeTarget, PythonTarget, Target, find_target, unknown_target
+from xlapy.interpreter.exchange import describe
+from xlapy.interpreter.sorting import first_of_rows
+from xlapy.ops.requirements import agrees
+
+
+@RULES.rule(ops.CUSTOM_CALL)
+def custom_call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """What the target returns, called once."""
+    return resolve(instruction)(context, instruction, values)
+
+
+def resolve(instruction: Instruction) -> InterpreterRule:
+    """What evaluates a custom call; `UnsupportedError` if nothing does: a program's calls can be asked beforehand."""
+    name = instruction.custom_call_target
+    target = find_target(name)
+    if target is None:
+        if name not in _BUILT_IN:
+            raise UnsupportedError(f"{describe(instruction)}: {unknown_target(name, tuple(_BUILT_IN))}")
+        check, rule = _BUILT_IN[name]
+        check(instruction)
+        return rule
+    _check_version(instruction, target)
+    if isinstance(target, NativeTarget):
+        check_layouts(instruction)
+        return partial(_native, target)
+    return partial(_python, target)
+
+
+def _check_version(instruction: Instruction, target: Target) -> None:
+    called = instruction.api_version
+    if target.api_version not in (None, called):
+        assert target.api_version is not None
+        raise UnsupportedError(
+            f"{describe(instruction)}: the call has {called.value}, its target {instruction.custom_call_target!r} is "
+            f"registered for {target.api_version.value}"
+        )
+
+
+def _native(target: NativeTarget, _: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return call_native(instruction, target, values)
+
+
+# -- Python targets
+
+
+def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    where = f"{describe(instruction)}: target {instruction.custom_call_target!r}"
+    operands = _shown(tuple(values), constrained(instruction))
+    info = _info(context, instruction)
+    if target.keywords is not None:
+        info = {key: value for key, value in info.items() if key in target.keywords}
+    try:
+        returned = target.function(*operands, **info)
+    except Exception as error:
+        raise ExecutionError(f"{where} raised {type(error).__name__}: {error}") from error
+    return _taken(returned, instruction.shape, f"{where} returned")
+
+
+def _info(context: Context, instruction: Instruction) -> dict[str, Any]:
+    return {
+        "opaque": instruction.backend_config,
+        "shape": instruction.shape,
+        "attributes": instruction.attributes,
+        "frontend_attributes": dict(instruction.frontend_attributes or {}),
+        "instruction_name": instruction.name,
+        "replica_id": context.replica_id,
+        "partition_id": context.partition_id,
+        "computations": tuple(_function(context, computation) for computation in instruction.computations),
+    }
+
+
+def _function(context: Context, computation: Computation) -> Callable[..., Any]:
+    """A called computation as a function of arrays."""
+    shapes = [parameter.shape for parameter in computation.parameters]
+
+    def call(*arguments: Any) -> Any:
+        given = _taken(tuple(arguments), Shape.tuple(shapes), f"{computation.name} is given")
+        return _shown(evaluate_computation(context, computation, given))
+
+    call.__name__ = computation.name
+    return call
+
+
+def _shown(value: Value, shape: Shape | None = None) -> Any:
+    """A value as targets see it: read-only arrays in the order of the shape's layout, None for tokens."""
+    if isinstance(value, tuple):
+        shapes = [None] * len(value) if shape is None else shape.tuple_shapes
+        return tuple(_shown(element, part) for element, part in zip(value, shapes, strict=True))
+    if not isinstance(value, np.ndarray):
+        return None
+    array: Array = value.view()
+    layout = None if shape is None else shape.layout
+    physical = array if layout is None else array.transpose(layout.minor_to_major[::-1])
+    if not physical.flags.c_contiguous:
+        array = laid_out(array, layout)
+    array.flags.writeable = False
+    return array
+
+
+def _taken(value: Any, shape: Shape, where: str) -> Value:
+    """A value that came from outside, copied; `ExecutionError`, which begins with `where`, unless it has the shape."""
+    if shape.is_tuple:
+        parts = () if value is None else value
+        if not isinstance(parts, list | tuple) or len(parts) != len(shape.tuple_shapes):
+            raise ExecutionError(f"{where} {_described(value)}, declared is the tuple {shape.brief}")
+        pairs = zip(parts, shape.tuple_shapes, strict=True)
+        return tuple(_taken(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs))
+    if not shape.is_array:
+        return TOKEN
+    try:
+        array = np.array(value, order="C")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ExecutionError(f"{where} {_described(value)}, which is no array: {error}") from error
+    if array.shape != shape.dimensions or array.dtype != shape.dtype:
+        given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+        hint = f"; convert it with .astype({shape.dtype.name!r})" if array.shape == shape.dimensions else ""
+        raise ExecutionError(f"{where} {given}, declared is {shape.brief} ({shape.dtype.name}){hint}")
+    return array
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a value of type {type(value).__name__}"
+
+
+# -- targets of XLA itself
+
+
+def _check_identity(instruction: Instruction) -> None:
+    shapes = instruction.operand_shapes
+    if len(shapes) != 1 or not agrees(shapes[0], instruction.shape):
+        given = ", ".join(shape.brief for shape in shapes)
+        raise UnsupportedError(
+            f"{describe(instruction)}: {instruction.custom_call_target} of ({given}) to {instruction.shape.brief} "
+            f"needs a program that is partitioned already; on one partition both shapes are equal"
+        )
+
+
+def _identity(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    return values[0]
+
+
+def _check_top_k(instruction: Instruction) -> None:
+    """(t[..., n]) -> (t[..., k], s32[..., k]) with k <= n."""
+    operands, shape = instruction.operand_shapes, instruction.shape
+    if len(operands) == 1 and _is_top_k(operands[0], shape):
+        return
+    given = ", ".join(operand.brief for operand in operands)
+    raise UnsupportedError(
+        f"{describe(instruction)}: TopK takes t[..., n] and gives (t[..., k], s32[..., k]) with k at most n, "
+        f"given ({given}) and {shape.brief}"
+    )
+
+
+def _is_top_k(operand: Shape, shape: Shape) -> bool:
+    if not operand.is_array or not operand.rank or operand.element_type.is_complex or not shape.is_tuple:
+        return False
+    k = max((part.dimensions[-1] for part in shape.tuple_shapes if part.is_array and part.rank), default=0)
+    first = operand.with_dimensions([*operand.dimensions[:-1], k])
+    return k <= operand.dimensions[-1] and agrees(Shape.tuple([first, first.with_element_type(S32)]), shape)
+
+
+def _top_k(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return first_of_rows(values[0], instruction.shape.tuple_shapes[0].dimensions[-1], largest=True)
+
+
+_IDENTITIES = (
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "LayoutConstraint",
+    "annotate_device_placement",
+    "MoveToHost",
+    "MoveToDevice",
+    "PinToDevice",
+    "PinToDeviceSram",
 )
+"""Marks for the partitioner, for layouts and for memory spaces, none of which the interpreter has."""
+
+_BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
+    **dict.fromkeys(_IDENTITIES, (_check_identity, _identity)),
+    "TopK": (_check_top_k, _top_k),
+}
+"""What XLA's own passes and frameworks leave in programs: a check of the instruction, and its meaning."""

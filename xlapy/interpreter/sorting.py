@@ -46,10 +46,13 @@ def topk(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
     Floating-point numbers are in the total order: NaN is largest, -0 less than +0. Equal elements keep their order.
     """
-    (operand,) = values
-    attrs = instruction.attributes
+    return first_of_rows(values[0], instruction.k, instruction.largest)
+
+
+def first_of_rows(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:
+    """The k elements of `topk` and their places in the rows."""
     key = integer_key(operand)
-    order = np.argsort(~key if attrs.largest else key, axis=-1, kind="stable")[..., : attrs.k]
+    order = np.argsort(~key if largest else key, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
 
 

@@ -22,6 +22,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
 from xlapy.interpreter.collectives import refuse_slices
+from xlapy.interpreter.custom import resolve
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
 from xlapy.runtime.exchange import DeviceExchange
@@ -113,6 +114,8 @@ class InterpreterBackend:
         for instruction in module.instructions():
             if instruction.op in (ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START):
                 refuse_slices(instruction)
+            elif instruction.op is ops.CUSTOM_CALL:
+                resolve(instruction)
         depth = call_depth(module)
         if depth > MAX_CALL_DEPTH:
             raise UnsupportedError(
