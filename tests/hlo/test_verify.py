@@ -220,3 +220,32 @@ def test_a_long_computation_out_of_order_takes_no_time():
     module = parse_hlo(f"HloModule deep\nENTRY main {{\n  v0 = f32[] parameter(0)\n{lines}\n}}\n")
     edit.reorder(module.entry_computation, reversed(module.entry_computation.instructions))
     verify(module)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (
+            "idle = f32[2] negate(x)\n  ROOT y = f32[2] multiply(x, x)",
+            "main: f (fusion): idle (negate) in the fused computation is neither its root nor used",
+        ),
+        (
+            "ROOT y = f32[2] multiply(x, x)\n  more = f32[2] negate(y)",
+            "main: f (fusion): the root y of the fused computation is used by more",
+        ),
+    ],
+)
+def test_a_fused_computation_serves_its_root_alone(line: str, message: str):
+    text = f"""HloModule m
+
+fused {{
+  x = f32[2] parameter(0)
+  {line}
+}}
+
+ENTRY main {{
+  a = f32[2] parameter(0)
+  ROOT f = f32[2] fusion(a), kind=kLoop, calls=fused
+}}
+"""
+    assert broken(text) == message

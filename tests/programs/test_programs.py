@@ -64,7 +64,7 @@ def test_text_is_the_one_xla_prints(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIMISED)
 def test_optimised_program_gives_what_the_original_gives(name: str) -> None:
-    """XLA's fusions, bitcasts, layouts and calls of its library (TopK) change no values: both texts run on the interpreter to equal results."""
+    """XLA's fusions, bitcasts, layouts and calls of its library change no values: both texts run to equal results."""
     original, optimised = xla.parse_hlo(text_of(name)), xla.parse_hlo(text_of(f"{name}.optimized"))
     arguments = arguments_of(name, original)
     client = xla.Client("interpreter")

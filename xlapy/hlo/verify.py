@@ -13,6 +13,8 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
+from xlapy.ops.control import FUSION
+from xlapy.ops.registry import Effect
 
 
 def verify(module: Module) -> None:
@@ -103,6 +105,18 @@ def _verify_instruction(instruction: Instruction) -> None:
         op.verify(instruction.shape, [operand.shape for operand in operands], instruction.attributes, programs)
     except ShapeError as error:
         _fail(instruction, str(error))
+    if op is FUSION:
+        _verify_fused(instruction)
+
+
+def _verify_fused(fusion: Instruction) -> None:
+    """In a fused computation everything serves the root, which itself serves nothing there."""
+    for fused in fusion.computations[0]:
+        if fused.is_root and fused.has_users:
+            _fail(fusion, f"the root {fused.name} of the fused computation is used by {fused.users[0].name}")
+        idle = not fused.is_root and not fused.has_users
+        if idle and fused.op.effect_of(fused.attributes) is not Effect.SIDE_EFFECT:
+            _fail(fusion, f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used")
 
 
 def _verify_roles(instruction: Instruction) -> None:

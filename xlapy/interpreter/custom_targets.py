@@ -103,7 +103,8 @@ def find_target(name: str, platform: str = "interpreter") -> Target | None:
 def unknown_target(name: str, built_in: tuple[str, ...], platform: str = "interpreter") -> str:
     """Says that no target has a name, which names are near it, and which there are."""
     registered = sorted(known for where, known in _TARGETS if where == platform)
-    near = difflib.get_close_matches(name[:100], [*registered, *built_in], n=3)
+    spellings = {known.casefold(): known for known in (*built_in, *registered)}
+    near = [spellings[match] for match in difflib.get_close_matches(name[:100].casefold(), spellings, n=3)]
     hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
     there = ", ".join(map(repr, registered)) or "none"
     return (
@@ -136,7 +137,7 @@ def _native(name: str, address: int, owner: object, api_version: CustomCallApiVe
     return NativeTarget(address, version, owner)
 
 
-_CFUNCTION = ctypes.CFUNCTYPE(None).__mro__[1]
+_CFUNCTION: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 """The class of all functions of ctypes, loaded from libraries or not."""
 
 

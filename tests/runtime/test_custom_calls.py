@@ -1,0 +1,255 @@
+"""Registering custom-call targets, and Python functions as targets of programs that a client runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.interpreter.custom_runner import entry, registered, run
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
+
+CALL = 'x = f32[2,3] parameter(0)\nROOT r = {result} custom-call(x), custom_call_target="target"'
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def call(result: str = "f32[2,3]", more: str = "") -> str:
+    return entry(CALL.format(result=result) + more, "double { a = f32[3] parameter(0)\n ROOT b = f32[3] add(a, a) }")
+
+
+# -- registering
+
+
+def test_an_unknown_target_is_refused_when_the_program_is_compiled() -> None:
+    text = entry('ROOT r = f32[] custom-call(), custom_call_target="normalise"')
+    message = (
+        r"^r \(custom-call\): no custom-call target 'normalise' is registered for interpreter "
+        r"\(did you mean 'normalize'\?\); registered: 'normalize', 'other'; built in: Sharding, .*TopK; "
+    )
+    with (
+        registered(np.sin, name="other"),
+        registered(np.cos, name="normalize"),
+        pytest.raises(UnsupportedError, match=message),
+    ):
+        xla.Client("interpreter").compile(text)
+
+
+def test_without_any_targets_the_message_says_so() -> None:
+    with pytest.raises(
+        UnsupportedError,
+        match=r"'topk' is registered for interpreter \(did you mean 'TopK'\?\); registered: none; built in",
+    ):
+        run(entry('ROOT r = f32[] custom-call(), custom_call_target="topk"'))
+
+
+def test_a_target_that_is_gone_is_missed_when_the_program_runs() -> None:
+    with registered(np.sin):
+        executable = xla.Client("interpreter").compile(call())
+    with pytest.raises(UnsupportedError, match=r"^r \(custom-call\): no custom-call target 'target'"):
+        executable(X)
+
+
+def test_the_last_registration_counts() -> None:
+    with registered(np.sin):
+        executable = xla.Client("interpreter").compile(call())
+        xla.register_custom_call_target("target", np.negative)
+        assert executable(X).array.tolist() == (-X).tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("f", 1.5), "target 'f' must be a Python function, a ctypes function, an address or a PyCapsule, given float"),
+        (("f", True), "given bool"),
+        (("f", 0), "target 'f' has the address 0, where no code can be"),
+        (("", np.sin), "a custom-call target needs a name, given ''"),
+        (("f", np.sin, "gpu"), "unknown platform 'gpu'; platforms with custom-call targets: interpreter"),
+        (
+            ("f", np.sin, "interpreter", xla.CustomCallApiVersion.UNSPECIFIED),
+            "target 'f': api_version must not be API_VERSION_UNSPECIFIED",
+        ),
+    ],
+)
+def test_what_cannot_be_registered(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        xla.register_custom_call_target(*arguments)
+
+
+def test_native_code_of_the_typed_interface_is_refused() -> None:
+    message = "target 'f' is native code of API_VERSION_TYPED_FFI, which cannot be called; it can in API_VERSION_ORIG"
+    with pytest.raises(UnsupportedError, match=message):
+        xla.register_custom_call_target("f", 4096, api_version=xla.CustomCallApiVersion.TYPED_FFI)
+
+
+def test_only_what_is_registered_can_be_unregistered() -> None:
+    with pytest.raises(InvalidArgumentError, match="no custom-call target 'nobody' is registered for interpreter"):
+        xla.unregister_custom_call_target("nobody")
+
+
+# -- what Python targets are given
+
+
+def test_operands_are_arrays_that_cannot_be_written_to() -> None:
+    def look(x: Any) -> Any:
+        assert type(x) is np.ndarray and x.dtype == np.float32 and x.flags.c_contiguous
+        x[0, 0] = 5
+
+    with (
+        registered(look),
+        pytest.raises(ExecutionError, match="raised ValueError: assignment destination is read-only"),
+    ):
+        run(call(), X)
+    assert X[0, 0] == 0
+
+
+@pytest.mark.parametrize(("layout", "strides"), [("{1,0}", (12, 4)), ("{0,1}", (4, 8))])
+def test_operands_lie_as_the_constraints_say(layout: str, strides: tuple[int, int]) -> None:
+    met: list[Any] = []
+
+    def look(x: Any) -> Any:
+        met.append((x.tolist(), x.strides))
+        return x
+
+    more = f", operand_layout_constraints={{f32[2,3]{layout}}}"
+    with registered(look):
+        assert run(call("f32[2,3]{0,1}", more), X).tolist() == X.tolist()
+    assert met == [(X.tolist(), strides)]
+
+
+def test_tuples_and_tokens() -> None:
+    text = entry("""
+      p = (f32[2], (s32[])) parameter(0)
+      k = token[] after-all()
+      c = ((s32[]), token[], f32[2]) custom-call(p, k), custom_call_target="target"
+      ROOT r = f32[2] get-tuple-element(c), index=2
+    """)
+    met: list[Any] = []
+
+    def look(p: Any, k: Any) -> Any:
+        met.append((p[0].tolist(), p[1][0].tolist(), k))
+        return (p[1][0],), None, p[0] * np.float32(2)
+
+    with registered(look):
+        assert run(text, (np.array([1, 2], np.float32), (np.int32(7),))).tolist() == [2, 4]
+    assert met == [([1, 2], 7, None)]
+
+
+def test_what_a_target_can_ask_for() -> None:
+    met: dict[str, Any] = {}
+
+    def look(x: Any, **info: Any) -> Any:
+        met.update(info)
+        return x
+
+    more = ', api_version=API_VERSION_TYPED_FFI, frontend_attributes={a="b"}, backend_config={n = 1 : i32}'
+    with registered(look):
+        run(call(more=more), X)
+    assert met["opaque"] == "{n = 1 : i32}"
+    assert met["shape"] == xla.Shape.parse("f32[2,3]{1,0}")
+    assert met["attributes"].api_version is xla.CustomCallApiVersion.TYPED_FFI
+    assert met["frontend_attributes"] == {"a": "b"}
+    assert (met["instruction_name"], met["replica_id"], met["partition_id"]) == ("r", 0, 0)
+    assert met["computations"] == ()
+
+
+def test_a_target_can_apply_the_called_computations() -> None:
+    def rows(x: Any, *, computations: tuple[Callable[..., Any], ...]) -> Any:
+        (double,) = computations
+        return np.stack([double(row) for row in x])
+
+    with registered(rows):
+        assert run(call(more=", to_apply=double"), X).tolist() == (2 * X).tolist()
+
+
+def test_a_called_computation_takes_only_what_it_declares() -> None:
+    def whole(x: Any, *, computations: tuple[Callable[..., Any], ...]) -> Any:
+        return computations[0](x)
+
+    with (
+        registered(whole),
+        pytest.raises(ExecutionError, match=r"double is given as element 0 float32\[2,3\], declared"),
+    ):
+        run(call(more=", to_apply=double"), X)
+
+
+def test_each_device_calls() -> None:
+    line = 'ROOT r = s32[] custom-call(), custom_call_target="target"'
+    text = f"HloModule m, replica_count=2\nENTRY e {{ {line} }}"
+
+    def number(*, replica_id: int) -> Any:
+        return np.int32(10 + replica_id)
+
+    with registered(number):
+        executable = xla.Client("interpreter", devices=2).compile(text)
+        assert [int(np.asarray(value)) for value in executable.execute_sharded([[], []])] == [10, 11]
+
+
+# -- what they return
+
+
+@pytest.mark.parametrize(
+    ("result", "returned", "message"),
+    [
+        ("f32[2,3]", X[0], r"returned float32\[3\], declared is f32\[2,3\] \(float32\)$"),
+        (
+            "f32[2,3]",
+            X.astype(np.float64),
+            r"returned float64\[2,3\], declared is .*; convert it with .astype\('float32'\)",
+        ),
+        ("f32[2,3]", None, r"returned object\[\], declared is f32\[2,3\]"),
+        ("f32[2]", [[1], [2, 3]], r"returned a list of 2, which is no array"),
+        ("(f32[2,3], f32[])", X, r"returned a value of type ndarray, declared is the tuple \(f32\[2,3\], f32\[\]\)"),
+        ("(f32[2,3], f32[])", (X,), r"returned a tuple of 1, declared is the tuple"),
+        ("(f32[2,3], f32[])", (X, X), r"returned as element 1 float32\[2,3\], declared is f32\[\]"),
+    ],
+)
+def test_results_must_have_the_declared_shape(result: str, returned: Any, message: str) -> None:
+    with (
+        registered(lambda _: returned),
+        pytest.raises(ExecutionError, match=rf"^r \(custom-call\): target 'target' {message}"),
+    ):
+        run(call(result), X)
+
+
+def test_results_are_copied() -> None:
+    kept = np.ones((2, 3), np.float32)
+    with registered(lambda _: kept):
+        result = run(call(), X)
+    kept[:] = 0
+    assert result.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_an_exception_names_the_instruction_and_the_target() -> None:
+    def fail(_: Any) -> Any:
+        raise KeyError("weights")
+
+    message = r"^r \(custom-call\): target 'target' raised KeyError: 'weights'$"
+    with registered(fail), pytest.raises(ExecutionError, match=message) as caught:
+        run(call(), X)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_python_target_can_be_for_one_version() -> None:
+    with registered(np.sin, api_version=xla.CustomCallApiVersion.TYPED_FFI):
+        with pytest.raises(
+            UnsupportedError, match="the call has API_VERSION_ORIGINAL, its target 'target' is registered"
+        ):
+            run(call(), X)
+        assert run(call(more=", api_version=API_VERSION_TYPED_FFI"), X).tolist() == np.sin(X).tolist()
+
+
+def test_a_program_of_the_builder() -> None:
+    b = xla.XlaBuilder("softplus")
+    x = xla.ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x")
+    xla.ops.custom_call(b, "softplus", [x * 2.0], xla.Shape.parse("f32[3]"), opaque="3")
+
+    def softplus(v: Any, *, opaque: str) -> Any:
+        return np.log1p(np.exp(v)) + np.float32(opaque)
+
+    given = np.array([-1, 0, 1], np.float32)
+    with registered(softplus, name="softplus"):
+        result = np.asarray(xla.Client("interpreter").compile(b.build())(given))
+    assert np.allclose(result, np.log1p(np.exp(2 * given)) + 3, rtol=1e-6)
