@@ -18,9 +18,9 @@ LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] com
 ODD_ORDER = """order {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
-  x = f32[] cosine(a)
-  y = f32[] cosine(b)
-  ROOT l = pred[] compare(x, y), direction=LT
+  difference = f32[] subtract(a, b)
+  zero = f32[] constant(0)
+  ROOT l = pred[] compare(difference, zero), direction=LT
 }
 """
 
