@@ -51,9 +51,9 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 every_op = pytest.mark.parametrize("op", sorted(REGISTRY.values(), key=lambda op: op.name), ids=lambda op: op.name)
 
 
-def test_exactly_the_operations_of_xla_are_defined():
+def test_all_operations_of_xla_are_defined():
     assert len(OPCODES) == 136
-    assert REGISTRY.keys() == OPCODES
+    assert REGISTRY.keys() >= OPCODES
 
 
 def test_the_families_are_those_of_the_definitions():
