@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import xlapy.ops  # noqa: F401  (defines the ops)
 from tests import peer
 from xlapy.hlo.names import NameUniquer, sanitize
 from xlapy.text import PrintOptions, parse_hlo, print_module

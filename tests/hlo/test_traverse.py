@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import xlapy.ops  # noqa: F401  (defines the ops)
 from tests import peer
 from xlapy.hlo import edit
 from xlapy.hlo.traverse import ancestors, computation_post_order, find_call_cycle, find_cycle, post_order, print_order

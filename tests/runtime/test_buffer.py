@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -61,5 +62,4 @@ def test_types_of_ml_dtypes():
 
 
 def test_jax_takes_it(buffer: Buffer):
-    jnp = pytest.importorskip("jax.numpy")
     assert np.array_equal(jnp.asarray(buffer), buffer.array)

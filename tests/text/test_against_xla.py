@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import xlapy.ops  # noqa: F401  (defines the ops)
 from tests import peer
 from tests.text.modules import MODULES
 from xlapy.text import PrintOptions, parse_hlo, print_module

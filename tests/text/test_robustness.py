@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import xlapy.ops  # noqa: F401  (defines the ops)
 from tests.hostile.outcome import time_limit
 from tests.text.modules import MODULES
 from xlapy.base.errors import ParseError, XlaError

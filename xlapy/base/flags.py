@@ -53,7 +53,7 @@ TABLE: tuple[Flag, ...] = (
         "dump_to",
         str,
         "",
-        "Directory for the module before and after each stage; empty: none.",
+        "Directory for the text of every module that is compiled; empty: none.",
         "xla_dump_to",
     ),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),

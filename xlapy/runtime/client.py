@@ -16,6 +16,7 @@ from xlapy.hlo.verify import verify
 from xlapy.runtime.arguments import check_arguments, wrap_result
 from xlapy.runtime.backend import Observer, Program, load_backend
 from xlapy.runtime.device import Device
+from xlapy.runtime.dump import dump_module
 from xlapy.runtime.replicas import counts
 from xlapy.text import parse_hlo
 
@@ -129,6 +130,7 @@ class Client:
         """
         module = _module(program)
         verify(module)
+        dump_module(module)
         replicas, partitions = counts(module, num_replicas, num_partitions, len(self.devices))
         compiled = self._backend.compile(module, replicas, partitions)
         devices = self.devices[: replicas * partitions]
