@@ -35,7 +35,6 @@ class OpMetadata:
     scheduling_name: str = ""
     stack_frame_id: int = 0
     metadata_payload: str = ""
-    preserve_layout: bool = False
 
 
 _NO_INSTRUCTIONS: tuple[Any, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.testing.samples.sample import Sample
+from xlapy.testing.samples.sample import ELEMENT_TYPES, Sample
 
 MATMUL = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BATCHED = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
@@ -19,38 +19,9 @@ def _sample(name: str, operands: Sequence[str], instruction: str, note: str = ""
     return Sample(name, "\n".join(lines), note)
 
 
-_TYPES = (
-    "pred",
-    "s4",
-    "u4",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f4e2m1fn",
-    "f8e3m4",
-    "f8e4m3",
-    "f8e4m3fn",
-    "f8e4m3b11fnuz",
-    "f8e4m3fnuz",
-    "f8e5m2",
-    "f8e5m2fnuz",
-    "f8e8m0fnu",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
-
 _OF_EVERY_TYPE = [
     _sample(f"dot_{t}", (f"{t}[3,5]{{1,0}}", f"{t}[5,2]{{1,0}}"), f"{t}[3,2]{{1,0}} dot(a, b), {MATMUL}")
-    for t in _TYPES
+    for t in ELEMENT_TYPES
 ]
 
 _PREFERRED = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
+from xlapy.testing.samples.sample import ELEMENT_TYPES, NEWER_THAN_JAXLIB, Sample
 
 
 def _sample(name: str, lhs: str, rhs: str, result: str, attributes: str, note: str = "") -> Sample:
@@ -17,35 +17,6 @@ def _sample(name: str, lhs: str, rhs: str, result: str, attributes: str, note: s
     )
 
 
-_TYPES = (
-    "pred",
-    "s4",
-    "u4",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f4e2m1fn",
-    "f8e3m4",
-    "f8e4m3",
-    "f8e4m3fn",
-    "f8e4m3b11fnuz",
-    "f8e4m3fnuz",
-    "f8e5m2",
-    "f8e5m2fnuz",
-    "f8e8m0fnu",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
-
 _OF_EVERY_TYPE = [
     _sample(
         f"convolution_{t}",
@@ -54,7 +25,7 @@ _OF_EVERY_TYPE = [
         f"{t}[2,6,4]{{2,1,0}}",
         "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f",
     )
-    for t in _TYPES
+    for t in ELEMENT_TYPES
 ]
 
 _PREFERRED = [

@@ -2,32 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.testing.samples.sample import Sample
+from xlapy.testing.samples.sample import ELEMENT_TYPES, Sample
 
-_TYPES = (
-    "pred",
-    "s2",
-    "u2",
-    "s4",
-    "u4",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f8e5m2",
-    "f8e4m3fn",
-    "f4e2m1fn",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
 _ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n\n"
 _SAME = "same {\n  ROOT a = f32[4] parameter(0)\n}\n\n"
 
@@ -64,7 +40,7 @@ def _of_type(t: str) -> Sample:
 _TARGET = 'custom_call_target="target"'
 
 SAMPLES = [
-    *map(_of_type, _TYPES),
+    *map(_of_type, ELEMENT_TYPES),
     _module("custom_call_of_nothing", f"ROOT r = () custom-call(), {_TARGET}, custom_call_has_side_effect=true"),
     _module(
         "custom_call_of_tuple_and_token",

@@ -2,30 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.testing.samples.sample import Sample
+from xlapy.testing.samples.sample import ELEMENT_TYPES, Sample
 
-_TYPES = (
-    "pred",
-    "s4",
-    "u4",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f8e5m2",
-    "f8e4m3fn",
-    "f4e2m1fn",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
 _ROWS = "collapsed_slice_dims={0}, start_index_map={0}"
 _INTO_ROWS = "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}"
 
@@ -106,7 +84,7 @@ ENTRY main {{
 _WINDOWS = "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1"
 
 SAMPLES = [
-    *(sample for t in _TYPES for sample in _of_type(t)),
+    *(sample for t in ELEMENT_TYPES for sample in _of_type(t)),
     *(
         _gather(
             f"gather_by_{t}",

@@ -2,30 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
-
-_TYPES = (
-    "pred",
-    "s4",
-    "u2",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f8e5m2",
-    "f8e4m3fn",
-    "f4e2m1fn",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
+from xlapy.testing.samples.sample import ELEMENT_TYPES, NEWER_THAN_JAXLIB, Sample
 
 
 def _module(name: str, body: str, note: str = "") -> Sample:
@@ -267,7 +244,7 @@ _COPY = [
 ]
 
 SAMPLES: list[Sample] = [
-    *map(_of_every_type, _TYPES),
+    *map(_of_every_type, ELEMENT_TYPES),
     *_BROADCAST,
     *_RESHAPE,
     *_SLICE,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
+from xlapy.base.element_types import ARRAY_TYPES
+
 FAMILIES = (
     "elementwise",
     "sources",
@@ -28,6 +30,9 @@ FAMILIES = (
     "custom",
 )
 """The families of operations; each has a module of samples, and a file in the folder of every consumer."""
+
+ELEMENT_TYPES = tuple(t.text for t in ARRAY_TYPES if t.text not in ("s1", "u1", "f6e2m3fn", "f6e3m2fn"))
+"""The types of array elements but those that jaxlib cannot carry as constants or XLA:CPU cannot run."""
 
 NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
 """The note of samples that the pinned jaxlib cannot read."""

@@ -4,29 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
+from xlapy.testing.samples.sample import ELEMENT_TYPES, NEWER_THAN_JAXLIB, Sample
 
-_TYPES = (
-    "pred",
-    "s4",
-    "u4",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f8e5m2",
-    "f8e4m3fn",
-    "f8e4m3fnuz",
-    "f4e2m1fn",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-)
+_TYPES = tuple(t for t in ELEMENT_TYPES if not t.startswith("c"))
 
 
 def _lines(text: str) -> str:

@@ -2,37 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.testing.samples.sample import Sample
-
-_TYPES = (
-    "pred",
-    "s2",
-    "s4",
-    "s8",
-    "s16",
-    "s32",
-    "s64",
-    "u2",
-    "u4",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "f8e5m2",
-    "f8e4m3",
-    "f8e4m3fn",
-    "f8e4m3b11fnuz",
-    "f8e3m4",
-    "f8e5m2fnuz",
-    "f8e4m3fnuz",
-    "f4e2m1fn",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
+from xlapy.testing.samples.sample import ELEMENT_TYPES, Sample
 
 
 def _module(name: str, body: str) -> Sample:
@@ -45,7 +15,7 @@ def _constant(name: str, shape: str, literal: str) -> Sample:
 
 
 SAMPLES: list[Sample] = [
-    *(_module(f"parameter_{t}", f"ROOT p = {t}[2,3]{{1,0}} parameter(0)") for t in _TYPES),
+    *(_module(f"parameter_{t}", f"ROOT p = {t}[2,3]{{1,0}} parameter(0)") for t in ELEMENT_TYPES),
     _module("parameter_scalar", "ROOT p = f32[] parameter(0)"),
     _module("parameter_empty", "ROOT p = f32[0,4]{1,0} parameter(0)"),
     _module("parameter_column_major", "ROOT p = f32[2,3]{0,1} parameter(0)"),
@@ -95,7 +65,11 @@ SAMPLES: list[Sample] = [
     _constant("c64", "c64[3]{0}", "{(1, -2), (-0.0, inf), (-0.0, 0.5)}"),
     _constant("c128", "c128[2]{0}", "{(0.1, 0.2), (1e+300, -1e-300)}"),
     _constant("tuple", "(f32[2]{0}, s32[])", "( {1, 2}, 3 )"),
-    *(_module(f"iota_{t}", f"ROOT i = {t}[2,20]{{1,0}} iota(), iota_dimension=1") for t in _TYPES if t != "pred"),
+    *(
+        _module(f"iota_{t}", f"ROOT i = {t}[2,20]{{1,0}} iota(), iota_dimension=1")
+        for t in ELEMENT_TYPES
+        if t != "pred"
+    ),
     _module("iota_first_dimension", "ROOT i = s32[4,3]{1,0} iota(), iota_dimension=0"),
     _module("iota_wraps", "ROOT i = s8[300]{0} iota(), iota_dimension=0"),
     _module("iota_rounds", "ROOT i = bf16[600]{0} iota(), iota_dimension=0"),

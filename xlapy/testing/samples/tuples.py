@@ -2,38 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.testing.samples.sample import Sample
-
-_TYPES = (
-    "pred",
-    "s2",
-    "u2",
-    "s4",
-    "u4",
-    "s8",
-    "u8",
-    "s16",
-    "u16",
-    "s32",
-    "u32",
-    "s64",
-    "u64",
-    "f8e5m2",
-    "f8e4m3fn",
-    "f8e4m3b11fnuz",
-    "f8e5m2fnuz",
-    "f8e4m3fnuz",
-    "f8e3m4",
-    "f8e4m3",
-    "f8e8m0fnu",
-    "f4e2m1fn",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "c64",
-    "c128",
-)
+from xlapy.testing.samples.sample import ELEMENT_TYPES, Sample
 
 
 def _module(name: str, body: str) -> Sample:
@@ -56,7 +25,7 @@ def _of_type(t: str) -> Sample:
 
 
 SAMPLES = [
-    *map(_of_type, _TYPES),
+    *map(_of_type, ELEMENT_TYPES),
     _module("tuple_of_none", "ROOT t = () tuple()"),
     _module(
         "tuple_of_seven",
