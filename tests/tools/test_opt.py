@@ -1,7 +1,8 @@
-"""`xlapy opt`: parse, verify, print."""
+"""`xlapy opt`: parse, verify, run passes, print."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,55 @@ class TestOpt:
         metadata = parse_hlo((folder / "out.hlo").read_text()).entry_computation.find("a").metadata
         assert metadata is not None
         assert metadata.op_name == "\udcffé"
+
+
+DEAD = """HloModule dead
+
+ENTRY main {
+  x = f32[2] parameter(0)
+  idle = f32[2] negate(x)
+  ROOT r = f32[2] logistic(x)
+}
+"""
+
+
+@pytest.mark.usefixtures("folder")
+class TestPasses:
+    @pytest.fixture(autouse=True)
+    def dead(self, folder):
+        (folder / "dead.hlo").write_text(DEAD)
+
+    def test_passes_run_in_order(self, capsys):
+        output, _ = opt(capsys, "dead.hlo", "--passes", "dce,expand{ops=logistic}", "--verify-each", "--form", "short")
+        assert "idle" not in output
+        assert output.rstrip().endswith("ROOT divide = f32[2]{0} divide(broadcast, add)\n}")
+
+    def test_the_list_needs_no_file(self, capsys):
+        output, _ = opt(capsys, "--list-passes")
+        assert re.search(r"remove-dead-code +dce +Removes instructions", output)
+        assert re.search(r"expand +.* +platform=interpreter|expand +ops=", output)
+
+    def test_changes_are_printed(self, capsys):
+        _, error = opt(capsys, "dead.hlo", "--passes", "verify,dce", "--print-changed")
+        assert error.startswith("// after remove-dead-code\nHloModule dead")
+        assert error.count("// after") == 1
+
+    def test_changes_are_dumped(self, capsys, folder):
+        opt(capsys, "dead.hlo", "--passes", "verify,dce", "--dump-to", "dumps", "--check")
+        assert sorted(p.name for p in (folder / "dumps").iterdir()) == [
+            "dead.0000.before_passes.txt",
+            "dead.0002.after_remove-dead-code.txt",
+        ]
+        assert "idle" not in (folder / "dumps" / "dead.0002.after_remove-dead-code.txt").read_text()
+
+    def test_statistics(self, capsys):
+        _, error = opt(capsys, "dead.hlo", "--passes", "fixpoint(dce)", "--statistics", "--check")
+        assert re.search(r"remove-dead-code +2 +1 +[\d.]+", error)
+
+    def test_an_unknown_pass_is_named_before_the_file_is_read(self, capsys):
+        _, error = opt(capsys, "nowhere.hlo", "--passes", "dec", code=1)
+        assert error == "xlapy: there is no pass 'dec'; did you mean dce?; --list-passes shows all\n"
+
+    @pytest.mark.parametrize("option", ["--verify-each", "--print-changed", "--statistics", "--dump-to=d"])
+    def test_options_of_passes_need_passes(self, capsys, option):
+        assert "go with --passes" in opt(capsys, "dead.hlo", option, code=2)[1]

@@ -24,6 +24,10 @@ class VerificationError(XlaError):
     """A module breaks an invariant of HLO (graph structure, declared shapes, schedules, aliasing)."""
 
 
+class PassError(XlaError):
+    """A pass left a module that is not sound, misreported whether it changed it, or never came to an end."""
+
+
 class BuilderError(XlaError):
     """A builder call is not allowed (foreign operands, missing root, parameters with gaps)."""
 

@@ -279,8 +279,8 @@ def _widened(values: Any) -> Array:
 
 
 def _relative_bound(factor: float, dtype: np.dtype[Any], expected: Array) -> Array:
-    size = np.abs(_finite(expected))
-    return factor * _epsilon(dtype) * (size + np.max(size, initial=0.0))
+    size = np.abs(_finite(expected)) * (factor * _epsilon(dtype))
+    return size + np.max(size, initial=0.0)
 
 
 def _bound_of_sum(dtype: np.dtype[Any], terms: int, magnitude: Any, expected: Array, flush: bool) -> Array:

@@ -1,0 +1,95 @@
+"""Runs passes on modules and compares what the modules compute before and after, on the interpreter.
+
+Owns: how a module is run and compared. Must not know: any particular pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.edit import clone_module
+from xlapy.hlo.module import Module
+from xlapy.passes import Pass, Pipeline, parse_passes
+from xlapy.runtime.interpreter_backend import InterpreterBackend
+from xlapy.testing.comparison import assert_close
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.text import PrintOptions, parse_hlo, print_module
+
+SHORT = PrintOptions.short().replace(include_layout_in_shapes=False)
+
+
+def run_passes(module: Module, passes: str | Sequence[Pass]) -> bool:
+    """Runs passes with every check on; whether they changed the module."""
+    chosen = parse_passes(passes) if isinstance(passes, str) else passes
+    return Pipeline(chosen, verify_each=True, check_changes=True).run(module)
+
+
+def body(module: Module, computation: str | None = None) -> str:
+    """A computation (default: the entry) in short form, without layouts, the instructions' lines alone."""
+    text = print_module(module, SHORT)
+    head = "ENTRY " if computation is None else f"\n{computation} {{"
+    lines = text[text.index(head) :].strip().splitlines()[1:]
+    return "\n".join(line.strip() for line in lines[: lines.index("}")])
+
+
+def execute(module: Module, arguments: Sequence[Any]) -> Any:
+    return InterpreterBackend().compile(module).execute(arguments)
+
+
+def arguments_of(module: Module, seed: int, special: bool = True) -> list[Any]:
+    return random_arguments([p.shape for p in module.entry_computation.parameters], seed, special=special)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return value if not isinstance(value, np.ndarray | np.generic) else np.asarray(value)
+
+
+def is_executable(module: Module) -> bool:
+    """Whether the interpreter runs the module at all, on one device."""
+    outward = {ops.INFEED, ops.OUTFEED, ops.SEND, ops.RECV}
+    devices = module.config.replica_count * module.config.num_partitions
+    if devices > 1 or any(i.op in outward for i in module.instructions()):
+        return False
+    try:
+        InterpreterBackend().compile(module)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def assert_same_results(before: Module, after: Module, rule: str = "bits", seeds: Sequence[int] = range(3)) -> None:
+    """Both modules give the same for random arguments with NaN, infinities, zeros of both signs and extremes."""
+    if not is_executable(before):
+        return
+    for seed in seeds:
+        arguments = arguments_of(before, seed, special=seed != 1)
+        expected, actual = execute(before, arguments), execute(after, arguments)
+        assert_close(plain(actual), plain(expected), rule=rule, where=f"{before.name}, seed {seed}")
+
+
+def rewritten(text: str, passes: str | Sequence[Pass], rule: str = "bits", computation: str | None = None) -> str:
+    """What passes make of a module's computation; asserts that results stay the same and that passes settle."""
+    before = parse_hlo(text)
+    after = clone_module(before)
+    assert run_passes(after, passes), "the passes change nothing"
+    assert_same_results(before, after, rule)
+    assert not run_passes(after, passes), "the passes change their own result"
+    return body(after, computation)
+
+
+def assert_unchanged(text: str, passes: str | Sequence[Pass]) -> None:
+    """The passes do not fire, and say so."""
+    module = parse_hlo(text)
+    assert not run_passes(module, passes), body(module)
+
+
+def program(*lines: str, name: str = "m", before: str = "") -> str:
+    """A module of one entry computation from its instructions; `before` holds further computations."""
+    return f"HloModule {name}\n\n{before}\n\nENTRY main {{\n  " + "\n  ".join(lines) + "\n}\n"

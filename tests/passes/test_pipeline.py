@@ -1,0 +1,121 @@
+"""The pipeline: order, groups, checks of what passes say, statistics, scheduled modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from tests.passes.runner import program
+from xlapy import ops
+from xlapy.base.errors import PassError, VerificationError
+from xlapy.hlo import edit
+from xlapy.hlo.module import Module
+from xlapy.passes import Fixpoint, PassEvent, Pipeline, parse_passes
+from xlapy.text import parse_hlo
+
+TEXT = program("x = f32[2] parameter(0)", "dead = f32[2] negate(x)", "ROOT r = f32[2] abs(x)")
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Renames the root `count` times, then rests."""
+
+    name: ClassVar[str] = "rename"
+    count: int = 1
+    says: bool | None = None
+    done: list[int] = field(default_factory=list)
+
+    def run(self, module: Module) -> bool:
+        if len(self.done) == self.count:
+            return False if self.says is None else self.says
+        self.done.append(1)
+        root = module.entry_computation.root_instruction
+        root.name = f"r{len(self.done)}"
+        return True if self.says is None else self.says
+
+
+class Break:
+    name: ClassVar[str] = "break"
+
+    def run(self, module: Module) -> bool:
+        edit.set_shape(module.entry_computation.root_instruction, module.entry_computation.parameters[0].shape.token())
+        return True
+
+
+def checked(*passes) -> Pipeline:
+    return Pipeline(passes, verify_each=True, check_changes=True)
+
+
+def test_passes_run_in_order_and_are_counted():
+    events: list[PassEvent] = []
+    pipeline = Pipeline(parse_passes("verify,dce,dce"), on_pass=events.append)
+    assert pipeline.run(parse_hlo(TEXT))
+    assert [(e.number, e.pass_.name, e.changed) for e in events] == [
+        (0, "verify-module", False),
+        (1, "remove-dead-code", True),
+        (2, "remove-dead-code", False),
+    ]
+    found = pipeline.statistics["remove-dead-code"]
+    assert (found.runs, found.changes) == (2, 1)
+    assert found.seconds >= 0
+    assert not pipeline.run(events[0].module)
+
+
+def test_a_group_runs_until_nothing_changes():
+    rename = Rename(count=3)
+    pipeline = checked(Fixpoint(passes=(*parse_passes("verify"), rename)))
+    assert pipeline.run(parse_hlo(TEXT))
+    assert len(rename.done) == 3
+    assert pipeline.statistics["verify-module"].runs == 4
+
+
+def test_a_group_that_never_rests_is_stopped():
+    module = parse_hlo(TEXT)
+    group = Fixpoint(limit=5, passes=(Rename(count=100),))
+    assert group.run(module)
+    assert module.entry_computation.root_instruction.name == "r5"
+    with pytest.raises(PassError, match="the passes rename still change m after 5 rounds"):
+        checked(group).run(module)
+
+
+def test_an_untold_change_is_found():
+    with pytest.raises(PassError) as caught:
+        checked(Rename(says=False)).run(parse_hlo(TEXT))
+    message = str(caught.value)
+    assert message.startswith("pass rename reports no change of m, but line 6 of its text was 'ROOT %r = f32[2]{0} abs")
+    assert "and is 'ROOT %r1 = f32[2]{0} abs(%x)'" in message
+
+
+def test_a_change_that_was_none_is_found():
+    with pytest.raises(PassError, match="pass rename reports a change of m, but its text is the same as before"):
+        checked(Rename(count=0, says=True)).run(parse_hlo(TEXT))
+
+
+def test_a_broken_module_names_the_pass():
+    with pytest.raises(PassError, match=r"pass break left m broken: .*r \(abs\).* declared token"):
+        checked(Break()).run(parse_hlo(TEXT))
+
+
+def test_a_module_broken_before_is_no_pass_fault():
+    module = parse_hlo(TEXT)
+    Break().run(module)
+    with pytest.raises(VerificationError):
+        checked().run(module)
+    assert not Pipeline([]).run(module)
+
+
+def test_a_scheduled_module_stays_in_order():
+    text = program(
+        "x = f32[2] parameter(0)",
+        "y = f32[2] parameter(1)",
+        "late = f32[2] negate(y)",
+        "l = f32[2] logistic(x)",
+        "ROOT r = f32[2] add(l, late)",
+    ).replace("HloModule m", "HloModule m, is_scheduled=true")
+    module = parse_hlo(text)
+    assert checked(*parse_passes("expand{ops=logistic}")).run(module)
+    order = [i.op for i in module.entry_computation]
+    assert order[:3] == [ops.PARAMETER, ops.PARAMETER, ops.NEGATE]
+    assert order[-2:] == [ops.DIVIDE, ops.ADD]

@@ -1,0 +1,51 @@
+"""What instructions do besides computing their results, the computations that they call included.
+
+Owns: `Effects`, a snapshot of a module. Must not know: passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order
+from xlapy.ops.registry import Effect
+
+_STRENGTH = {Effect.PURE: 0, Effect.ORDERED: 1, Effect.SIDE_EFFECT: 2}
+
+
+class Effects:
+    """The effect of every computation of a module as it stands; computations added later are looked into when asked.
+
+    A call of a computation with an `opt-barrier` inside is ORDERED, one with a `send` inside is a SIDE_EFFECT.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self._known: dict[Computation, Effect] = {}
+        for computation in computation_post_order(module):
+            self._known[computation] = _strongest(self.of(instruction) for instruction in computation)
+
+    def of(self, instruction: Instruction) -> Effect:
+        """The effect of an instruction: its op's, or a stronger one of a computation that it calls."""
+        own = instruction.op.effect_of(instruction.attributes)
+        if not instruction.computations:
+            return own
+        return _strongest([own, *(self.of_computation(called) for called in instruction.computations)])
+
+    def of_computation(self, computation: Computation) -> Effect:
+        """The strongest effect of an instruction in a computation."""
+        if computation not in self._known:
+            self._known[computation] = _strongest(self.of(instruction) for instruction in computation)
+        return self._known[computation]
+
+    def has_side_effect(self, instruction: Instruction) -> bool:
+        return self.of(instruction) is Effect.SIDE_EFFECT
+
+    def is_pure(self, instruction: Instruction) -> bool:
+        return self.of(instruction) is Effect.PURE
+
+
+def _strongest(effects: Iterable[Effect]) -> Effect:
+    return max(effects, key=_STRENGTH.__getitem__, default=Effect.PURE)

@@ -1,0 +1,16 @@
+"""Passes: changes of a module that keep what it computes, and the pipeline that runs them."""
+
+from xlapy.passes.catalogue import CATALOGUE, parse_passes
+from xlapy.passes.pass_ import Pass, pass_text
+from xlapy.passes.pipeline import Fixpoint, PassEvent, PassStatistics, Pipeline
+
+__all__ = [
+    "CATALOGUE",
+    "Fixpoint",
+    "Pass",
+    "PassEvent",
+    "PassStatistics",
+    "Pipeline",
+    "parse_passes",
+    "pass_text",
+]

@@ -1,0 +1,80 @@
+"""The passes by name, and lists of passes read from text.
+
+Owns: the table of names, XLA's own names for the same things. Must not know: how passes are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import getdoc
+from types import MappingProxyType
+from typing import Any
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.passes.expand.expand import Expand
+from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
+from xlapy.passes.pipeline import Fixpoint
+from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.verify_module import VerifyModule
+
+_CLASSES: tuple[type[Any], ...] = (
+    VerifyModule,
+    RemoveDeadCode,
+    Expand,
+    Fixpoint,
+)
+
+CATALOGUE: Mapping[str, type[Any]] = MappingProxyType({kind.name: kind for kind in _CLASSES})
+"""Every pass by its name."""
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "verify": VerifyModule.name,
+        "hlo-verifier": VerifyModule.name,
+        "dce": RemoveDeadCode.name,
+    }
+)
+"""Short names and those of XLA -> the name of the pass. Underscores are read as hyphens."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassRow:
+    """A pass as a list shows it; options with their defaults."""
+
+    name: str
+    aliases: tuple[str, ...]
+    options: Mapping[str, str]
+    summary: str
+
+
+def parse_passes(text: str) -> list[Pass]:
+    """The passes of `a,b{option=1},fixpoint(c,d)`; `InvalidArgumentError` names what is wrong and what is near."""
+    return [_make(part) for part in parse_pass_list(text)]
+
+
+def _make(text: PassText) -> Pass:
+    name = text.name.replace("_", "-")
+    name = ALIASES.get(name, name)
+    kind = CATALOGUE.get(name)
+    if kind is None:
+        known = sorted({*CATALOGUE, *ALIASES})
+        raise InvalidArgumentError(f"there is no pass {text.name!r}{near(name, known)}; --list-passes shows all")
+    found: Any = make_pass(kind, text.options)
+    if kind is not Fixpoint:
+        if text.inner is not None:
+            raise InvalidArgumentError(f"pass {name} takes no other passes; only fixpoint(...) does")
+        return found
+    if text.inner is None:
+        raise InvalidArgumentError("fixpoint needs the passes to repeat: fixpoint(a,b)")
+    return Fixpoint(limit=found.limit, passes=tuple(_make(part) for part in text.inner))
+
+
+def list_passes() -> list[PassRow]:
+    """Every pass by name, with the first line of its documentation."""
+    rows: list[PassRow] = []
+    for name, kind in sorted(CATALOGUE.items()):
+        aliases = tuple(alias for alias, meant in ALIASES.items() if meant == name)
+        options = {option: value_text(default) for option, default in options_of(kind).items()}
+        rows.append(PassRow(name, aliases, options, (getdoc(kind) or "").partition("\n")[0]))
+    return rows

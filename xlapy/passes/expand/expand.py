@@ -1,0 +1,98 @@
+"""The pass that writes operations by simpler ones.
+
+Owns: which operations are expanded, the order of expansion. Must not know: any particular expansion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import ops
+from xlapy.base.errors import InvalidArgumentError, PassError, XlaError
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.interpreter import RULES as INTERPRETER
+from xlapy.ops.registry import OpDef, lookup
+from xlapy.passes.expand import EXPANSIONS
+from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+
+PLATFORMS: dict[str, frozenset[OpDef]] = {"interpreter": frozenset(INTERPRETER)}
+"""The operations that each platform runs, by its name."""
+
+_DEEPEST = 50
+
+
+@dataclass(frozen=True)
+class Expand:
+    """Writes operations by simpler ones: those named, or all that a platform lacks.
+
+    ops: names of operations joined by +, or `all` for every one that has an expansion. platform: where the module is to
+    run, if no operations are named; runs: the operations that run there, for platforms without a name here. Operations
+    without an expansion stay as they are.
+    """
+
+    name: ClassVar[str] = "expand"
+    ops: tuple[str, ...] = ()
+    platform: str = "interpreter"
+    runs: frozenset[OpDef] | None = None
+
+    def __post_init__(self) -> None:
+        if self.platform not in PLATFORMS:
+            known = ", ".join(PLATFORMS)
+            raise InvalidArgumentError(f"pass expand knows no platform {self.platform!r}; it knows {known}")
+        for name in self.ops:
+            if name != "all" and lookup(name) not in EXPANSIONS:
+                raise InvalidArgumentError(f"{name} has no expansion: {_reason(lookup(name))}")
+
+    def chosen(self) -> frozenset[OpDef]:
+        """The operations that are expanded."""
+        if "all" in self.ops:
+            return frozenset(EXPANSIONS)
+        if self.ops:
+            return frozenset(lookup(name) for name in self.ops)
+        runs = PLATFORMS[self.platform] if self.runs is None else self.runs
+        return frozenset(op for op in EXPANSIONS if op not in runs)
+
+    def run(self, module: Module) -> bool:
+        """`PassError` if an expansion leads back to what it expands."""
+        chosen = self.chosen()
+        changed = False
+        pending = editable_computations(module)
+        known = set(module.computations)
+        while pending:
+            changed |= _expand_computation(pending.pop(), chosen)
+            added = [computation for computation in module.computations if computation not in known]
+            known.update(added)
+            pending += added
+        return settle(module, changed)
+
+
+def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> bool:
+    pending = [(instruction, 0) for instruction in computation if instruction.op in chosen]
+    changed = bool(pending)
+    while pending:
+        instruction, depth = pending.pop()
+        if depth > _DEEPEST:
+            raise PassError(f"expansions of {instruction.op.name} lead back to it: {depth} inside each other")
+        made = _expand(instruction)
+        pending += [(i, depth + 1) for i in made if i.op in chosen and i.parent is not None]
+    return changed
+
+
+def _expand(instruction: Instruction) -> list[Instruction]:
+    """Replaces an instruction by its expansion; the instructions made."""
+    write = Writer(instruction)
+    try:
+        replacement = EXPANSIONS.find(instruction.op)(write, instruction)
+        if replacement not in write.made:  # what was there before must not take over anything
+            replacement = write.add(ops.COPY, replacement)
+        take_over(instruction, replacement)
+    except XlaError as error:
+        raise PassError(f"expansion of {instruction.name} ({instruction.op.name}): {error}") from error
+    return write.made
+
+
+def _reason(op: OpDef) -> str:
+    return EXPANSIONS.refusals.get(op, "it is not written by simpler operations")

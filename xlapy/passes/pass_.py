@@ -1,0 +1,195 @@
+"""What a pass is, and how its options are read from text and written.
+
+Owns: the protocol, the types that options can have, the grammar `name{option=1,other=x},fixpoint(name,name)`.
+Must not know: any particular pass (the names are in `catalogue`), how passes are run (`pipeline`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, Protocol, get_type_hints
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.module import Module
+
+
+class Pass(Protocol):
+    """A change of a whole module that keeps what it computes.
+
+    A pass is a frozen dataclass; its fields are its options, of type bool, int, str or tuple[str, ...], each with a
+    default. `run` returns whether the module is another than before, no more and no less.
+    """
+
+    name: ClassVar[str]
+
+    def run(self, module: Module) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PassText:
+    """One pass as text names it: `name{option=value}(inner, inner)`."""
+
+    name: str
+    options: Mapping[str, str]
+    inner: tuple[PassText, ...] | None
+
+
+# -- options
+
+
+def options_of(kind: type[Any]) -> dict[str, Any]:
+    """The default of each option of a pass that text can set, by name."""
+    readable = _readable(kind)
+    return {f.name: f.default for f in dataclasses.fields(kind) if f.name in readable}
+
+
+def make_pass(kind: type[Any], options: Mapping[str, str]) -> Any:
+    """A pass of a class with options read from text; `InvalidArgumentError` for unknown names and wrong values."""
+    readable = _readable(kind)
+    values: dict[str, Any] = {}
+    for option, text in options.items():
+        if option not in readable:
+            known = f"it has {', '.join(readable)}" if readable else "it has none"
+            raise InvalidArgumentError(f"pass {kind.name} has no option {option!r}{near(option, readable)}; {known}")
+        values[option] = _read_value(f"option {option} of pass {kind.name}", text, readable[option])
+    return kind(**values)
+
+
+def pass_text(pass_: Any) -> str:
+    """The pass as text: its name, and the options that differ from their defaults."""
+    changed = [
+        f"{option}={value_text(getattr(pass_, option))}"
+        for option, default in options_of(type(pass_)).items()
+        if getattr(pass_, option) != default
+    ]
+    return f"{pass_.name}{{{','.join(changed)}}}" if changed else str(pass_.name)
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """`; did you mean x?` for a name that is nearly one of the known, or nothing."""
+    close = difflib.get_close_matches(name[:100], known, n=3)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _read_bool(text: str) -> bool | None:
+    return _BOOLEANS.get(text.lower())
+
+
+def _read_int(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+
+
+def _read_words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split("+") if word)
+
+
+_READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    bool: ("true or false", _read_bool),
+    int: ("an integer", _read_int),
+    str: ("a word", str),
+    tuple[str, ...]: ("words joined by +", _read_words),
+}
+
+
+def _readable(kind: type[Any]) -> dict[str, Any]:
+    """The type of each option that text can set."""
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if hints[f.name] in _READERS}
+
+
+def _read_value(what: str, text: str, kind: Any) -> Any:
+    expected, read = _READERS[kind]
+    value = read(text)
+    if value is None:
+        raise InvalidArgumentError(f"{what} takes {expected}, not {text!r}")
+    return value
+
+
+def value_text(value: Any) -> str:
+    """The value of an option as text spells it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "+".join(value) if isinstance(value, tuple) else str(value)
+
+
+# -- the grammar
+
+_NAME = re.compile(r"\s*([A-Za-z][\w\-]*)\s*")
+_OPTION = re.compile(r"\s*([A-Za-z]\w*)\s*=\s*([^,{}()]*?)\s*(?=[,}])")
+_MARK = re.compile(r"\s*([,{}()])\s*")
+_DEEPEST = 20
+
+
+def parse_pass_list(text: str) -> tuple[PassText, ...]:
+    """`a,b{x=1,y=z},fixpoint(a,b)` taken apart; `InvalidArgumentError` says what was expected where."""
+    return _Reader(text).whole()
+
+
+class _Reader:
+    """The place in a list of passes."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+
+    def whole(self) -> tuple[PassText, ...]:
+        found = self.passes(0)
+        if self.place < len(self.text):
+            self.fail("a comma or the end")
+        return found
+
+    def passes(self, depth: int) -> tuple[PassText, ...]:
+        if depth > _DEEPEST:
+            raise InvalidArgumentError(f"groups of passes nest deeper than {_DEEPEST}")
+        found = [self.one(depth)]
+        while self.accept(","):
+            found.append(self.one(depth))
+        return tuple(found)
+
+    def one(self, depth: int) -> PassText:
+        match = _NAME.match(self.text, self.place)
+        if match is None:
+            self.fail("the name of a pass")
+        self.place = match.end()
+        options = self.options() if self.accept("{") else {}
+        inner: tuple[PassText, ...] | None = None
+        if self.accept("("):
+            inner = self.passes(depth + 1)
+            if not self.accept(")"):
+                self.fail("a comma or )")
+        return PassText(match[1], options, inner)
+
+    def options(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        while not self.accept("}"):
+            if found and not self.accept(","):
+                self.fail("a comma or }")
+            match = _OPTION.match(self.text, self.place)
+            if match is None:
+                self.fail("option=value and a comma or }")
+            if match[1] in found:
+                raise InvalidArgumentError(f"option {match[1]} is given twice in {self.text!r}")
+            found[match[1]] = match[2]
+            self.place = match.end()
+        return found
+
+    def accept(self, mark: str) -> bool:
+        match = _MARK.match(self.text, self.place)
+        if match is None or match[1] != mark:
+            return False
+        self.place = match.end()
+        return True
+
+    def fail(self, expected: str) -> NoReturn:
+        rest = self.text[self.place :]
+        found = f"{rest[:30]!r}" if rest else "the end"
+        raise InvalidArgumentError(
+            f"passes {self.text!r}: expected {expected} at character {self.place}, found {found}"
+        )

@@ -1,0 +1,251 @@
+"""What passes share when they change a module: who may be changed, what replaces what, the order of a schedule.
+
+Owns: the rules of a replacement (shapes, layouts, control edges, shardings, metadata), `Writer`.
+Must not know: what ops mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order
+from xlapy.ops.attributes import Attributes
+from xlapy.ops.dimensions import SliceRanges
+from xlapy.ops.movement import BroadcastAttributes, DimensionsAttributes, SliceAttributes
+from xlapy.ops.registry import Effect, OpDef
+from xlapy.ops.sources import ConstantAttributes
+from xlapy.ops.tuples import GetTupleElementAttributes
+
+_WRAPPERS = frozenset({ops.FUSION, ops.ASYNC_START})
+"""Ops whose computations are a decision already taken: passes leave them as they are."""
+
+_LAYOUT_READERS = frozenset(
+    {
+        ops.BITCAST,
+        ops.COPY,
+        ops.CUSTOM_CALL,
+        ops.FUSION,
+        ops.ASYNC_START,
+        ops.OUTFEED,
+        ops.SEND,
+        ops.CALL,
+        ops.WHILE,
+        ops.CONDITIONAL,
+        ops.TUPLE,
+    }
+)
+"""Ops that read the layouts of their operands, or hand them to where they are read."""
+
+
+def editable_computations(module: Module) -> list[Computation]:
+    """The computations that a pass may change, callees first: all but those inside fusions and asynchronous calls."""
+    return [c for c in computation_post_order(module) if not any(i.op in _WRAPPERS for i in c.callers)]
+
+
+def has_control_edges(instruction: Instruction) -> bool:
+    return bool(instruction.control_predecessors or instruction.control_successors)
+
+
+def is_dead(instruction: Instruction) -> bool:
+    """Whether nothing reads an instruction or is ordered against it, and it is no root and no parameter."""
+    return not (
+        instruction.has_users or instruction.is_root or is_parameter(instruction) or has_control_edges(instruction)
+    )
+
+
+def remove_if_dead(instruction: Instruction) -> bool:
+    """Removes an instruction, and then those of its operands, that are dead and surely without side effects.
+
+    What calls computations stays for `remove-dead-code`, which looks into them.
+    """
+    pending, removed = [instruction], False
+    while pending:
+        current = pending.pop()
+        if current.parent is None or not is_dead(current) or current.computations:
+            continue
+        if current.op.effect_of(current.attributes) is Effect.SIDE_EFFECT:
+            continue
+        pending += dict.fromkeys(current.operands)
+        edit.remove(current)
+        removed = True
+    return removed
+
+
+# -- replacing
+
+
+def can_stand_for(replacement: Instruction, instruction: Instruction, layout_sensitive: bool = False) -> bool:
+    """Whether users of an instruction may read another one that is there already and has the same value.
+
+    Annotations that would be lost, control edges, and a layout that somebody reads forbid it.
+    """
+    if has_control_edges(instruction) or not instruction.shape.compatible(replacement.shape):
+        return False
+    if instruction.sharding is not None and instruction.sharding != replacement.sharding:
+        return False
+    if instruction.frontend_attributes and instruction.frontend_attributes != replacement.frontend_attributes:
+        return False
+    if instruction.shape == replacement.shape:
+        return True
+    reads_layout = instruction.is_root or any(user.op in _LAYOUT_READERS for user in instruction.users)
+    return not layout_sensitive and not reads_layout
+
+
+def replace(instruction: Instruction, replacement: Instruction) -> None:
+    """Gives every user the replacement, and removes what is dead then; `can_stand_for` must have allowed it.
+
+    An instruction without metadata takes over those of the one that it replaces.
+    """
+    if replacement.metadata is None and not is_parameter(replacement):
+        replacement.metadata = instruction.metadata
+    edit.replace_uses(instruction, replacement)
+    remove_if_dead(instruction)
+
+
+def take_over(instruction: Instruction, replacement: Instruction) -> None:
+    """`replace` by an instruction made for the purpose: it inherits annotations and control edges."""
+    replacement.sharding = instruction.sharding
+    replacement.frontend_attributes = instruction.frontend_attributes
+    replacement.original_value = instruction.original_value
+    before, after = instruction.control_predecessors, instruction.control_successors
+    edit.remove_control_edges(instruction)
+    for predecessor in before:
+        edit.add_control_edge(predecessor, replacement)
+    for successor in after:
+        edit.add_control_edge(replacement, successor)
+    replace(instruction, replacement)
+
+
+def settle(module: Module, changed: bool) -> bool:
+    """Puts new instructions of a scheduled module into its order, each before the first that needs it; to be called at
+    the end of a pass. Returns `changed`."""
+    if changed and module.config.is_scheduled:
+        for computation in module.computations:
+            edit.reorder(computation, _dependencies_first(computation))
+    return changed
+
+
+def _dependencies_first(computation: Computation) -> list[Instruction]:
+    """The instructions in their order, each after those that it depends on."""
+    placed: dict[Instruction, None] = {}
+    for instruction in computation:
+        stack = [instruction]
+        while stack:
+            current = stack[-1]
+            missing = [i for i in (*current.operands, *current.control_predecessors) if i not in placed]
+            if missing and current not in placed:
+                stack += reversed(missing)
+            else:
+                placed[stack.pop()] = None
+    return list(placed)
+
+
+# -- writing
+
+
+class Writer:
+    """Writes new instructions beside one that they are to replace; they have its metadata.
+
+    >>> write = Writer(logistic)
+    >>> denominator = write.add(ops.ADD, one, write.add(ops.EXPONENTIAL, negated))
+    """
+
+    def __init__(self, source: Instruction) -> None:
+        assert source.parent is not None
+        self.source = source
+        self.computation: Computation = source.parent
+        self.made: list[Instruction] = []
+
+    def add(
+        self,
+        op: OpDef,
+        *operands: Instruction,
+        attributes: Attributes | None = None,
+        computations: Sequence[Computation] = (),
+        shape: Shape | None = None,
+    ) -> Instruction:
+        """An instruction; its shape is inferred unless given. `ShapeError` if the operands are illegal."""
+        made = edit.create(
+            self.computation, op, operands, attributes, computations, shape=shape, metadata=self.source.metadata
+        )
+        self.made.append(made)
+        return made
+
+    def discard(self) -> None:
+        """Removes again what nobody uses."""
+        for instruction in reversed(self.made):
+            if instruction.parent is not None and is_dead(instruction):
+                edit.remove(instruction)
+        self.made.clear()
+
+    # -- values known now
+
+    def literal(self, literal: Literal, shape: Shape | None = None) -> Instruction:
+        """A constant, of the literal's shape or one that differs in layouts."""
+        attributes = ConstantAttributes.make(literal=literal)
+        return self.add(ops.CONSTANT, attributes=attributes, shape=shape or literal.shape)
+
+    def scalar(self, value: complex, element_type: PrimitiveType) -> Instruction:
+        """A constant of rank 0; the value is rounded to the element type."""
+        shape = Shape.scalar(element_type)
+        with np.errstate(all="ignore"):
+            array = np.asarray(value).astype(shape.dtype)
+        return self.literal(Literal.array_of(array))
+
+    def filled(self, value: complex, shape: Shape) -> Instruction:
+        """A constant of rank 0 broadcast to an array shape."""
+        return self.broadcast(self.scalar(value, shape.element_type), shape)
+
+    # -- movement
+
+    def broadcast(self, operand: Instruction, shape: Shape, dimensions: Sequence[int] = ()) -> Instruction:
+        """The operand repeated; itself where it has the shape already."""
+        if operand.shape == shape and tuple(dimensions) == tuple(range(shape.rank)):
+            return operand
+        attributes = BroadcastAttributes.make(dimensions=tuple(dimensions))
+        return self.add(ops.BROADCAST, operand, attributes=attributes, shape=shape)
+
+    def reshape(self, operand: Instruction, shape: Shape) -> Instruction:
+        """The operand with other dimensions; itself where it has the shape already."""
+        if operand.shape == shape:
+            return operand
+        return self.add(ops.RESHAPE, operand, shape=shape)
+
+    def transpose(self, operand: Instruction, permutation: Sequence[int], shape: Shape | None = None) -> Instruction:
+        attributes = DimensionsAttributes.make(dimensions=tuple(permutation))
+        return self.add(ops.TRANSPOSE, operand, attributes=attributes, shape=shape)
+
+    def slice(
+        self,
+        operand: Instruction,
+        starts: Sequence[int],
+        limits: Sequence[int],
+        strides: Sequence[int] = (),
+        shape: Shape | None = None,
+    ) -> Instruction:
+        """Elements from `starts` up to before `limits`; strides are 1 unless given."""
+        ranges = SliceRanges(tuple(starts), tuple(limits), tuple(strides) or (1,) * len(starts))
+        return self.add(ops.SLICE, operand, attributes=SliceAttributes.make(ranges=ranges), shape=shape)
+
+    def convert(self, operand: Instruction, element_type: PrimitiveType) -> Instruction:
+        """The operand with other elements; itself where it has them already."""
+        if operand.shape.element_type is element_type:
+            return operand
+        return self.add(ops.CONVERT, operand, shape=operand.shape.with_element_type(element_type))
+
+    # -- tuples
+
+    def element(self, operand: Instruction, index: int) -> Instruction:
+        attributes: Any = GetTupleElementAttributes.make(index=index)
+        return self.add(ops.GET_TUPLE_ELEMENT, operand, attributes=attributes)
