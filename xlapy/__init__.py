@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from xlapy.hlo.module import Module
     from xlapy.hlo.sharding import Sharding
     from xlapy.interpreter.custom_native import custom_call_status_functions
-    from xlapy.interpreter.custom_targets import register_custom_call_target, unregister_custom_call_target
+    from xlapy.interpreter.custom_targets import (
+        register_custom_call_target,
+        register_custom_call_type,
+        unregister_custom_call_target,
+    )
+    from xlapy.interpreter.ffi.api import ffi_api
     from xlapy.ops.aliasing import OutputAlias
     from xlapy.ops.custom import CustomCallApiVersion, CustomCallSchedule, PaddingType
     from xlapy.ops.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Precision, Window, WindowDimension
@@ -86,9 +91,11 @@ __all__ = [
     "XlaOp",
     "custom_call_status_functions",
     "errors",
+    "ffi_api",
     "ops",
     "parse_hlo",
     "register_custom_call_target",
+    "register_custom_call_type",
     "unregister_custom_call_target",
 ]
 
@@ -138,8 +145,10 @@ _HOMES = {
     "XlaComputation": "xlapy.builder",
     "XlaOp": "xlapy.builder",
     "custom_call_status_functions": "xlapy.interpreter.custom_native",
+    "ffi_api": "xlapy.interpreter.ffi.api",
     "parse_hlo": "xlapy.text",
     "register_custom_call_target": "xlapy.interpreter.custom_targets",
+    "register_custom_call_type": "xlapy.interpreter.custom_targets",
     "unregister_custom_call_target": "xlapy.interpreter.custom_targets",
 }
 """The module that each lazy name is read from."""

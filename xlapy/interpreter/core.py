@@ -88,6 +88,12 @@ class Context:
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
     instances_at_once: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
     """On how many instances a scalar computation can be evaluated at once (kept by `interpreter/batched.py`)."""
+    run_id: int = 0
+    """The same on all devices of a run, another one in every run."""
+    kept: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
+    """What an instruction's rule keeps from run to run of a program, for all devices."""
+    kept_in_run: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
+    """What it keeps during this run on this device."""
     _random_state: RandomState | None = None
 
     def random_state(self) -> RandomState:

@@ -20,9 +20,18 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, TOKEN, Array, Context, InterpreterRule, Value, evaluate_computation
 from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
-from xlapy.interpreter.custom_targets import NativeTarget, PythonTarget, Target, find_target, unknown_target
+from xlapy.interpreter.custom_targets import (
+    NativeTarget,
+    PythonTarget,
+    Target,
+    TypedTarget,
+    find_target,
+    unknown_target,
+)
+from xlapy.interpreter.custom_typed import call_attributes, call_typed, instantiate
 from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.sorting import first_of_rows
+from xlapy.ops.custom import CustomCallApiVersion
 from xlapy.ops.requirements import agrees
 
 
@@ -43,10 +52,26 @@ def resolve(instruction: Instruction) -> InterpreterRule:
         check(instruction)
         return rule
     _check_version(instruction, target)
-    if isinstance(target, NativeTarget):
-        check_layouts(instruction)
-        return partial(_native, target)
-    return partial(_python, target)
+    if isinstance(target, PythonTarget):
+        return partial(_python, target)
+    check_layouts(instruction)
+    return partial(_typed, target) if isinstance(target, TypedTarget) else partial(_native, target)
+
+
+def make_ready(instruction: Instruction, kept: dict[Any, Any]) -> None:
+    """Does what a custom call needs before its program runs; errors as of `resolve` and of its target."""
+    resolve(instruction)
+    target = find_target(instruction.custom_call_target)
+    if isinstance(target, TypedTarget):
+        instantiate(instruction, target, kept)
+    elif isinstance(target, PythonTarget) and _reads_attributes(target, instruction):
+        call_attributes(instruction)
+
+
+def _reads_attributes(target: PythonTarget, instruction: Instruction) -> bool:
+    """Only a target that names them: the `backend_config` of others may be anything."""
+    named = target.keywords is not None and "ffi_attributes" in target.keywords
+    return named and instruction.api_version is CustomCallApiVersion.TYPED_FFI
 
 
 def _check_version(instruction: Instruction, target: Target) -> None:
@@ -63,6 +88,10 @@ def _native(target: NativeTarget, _: Context, instruction: Instruction, values: 
     return call_native(instruction, target, values)
 
 
+def _typed(target: TypedTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return call_typed(context, instruction, target, values)
+
+
 # -- Python targets
 
 
@@ -70,6 +99,8 @@ def _python(target: PythonTarget, context: Context, instruction: Instruction, va
     where = f"{describe(instruction)}: target {instruction.custom_call_target!r}"
     operands = _shown(tuple(values), constrained(instruction))
     info = _info(context, instruction)
+    if _reads_attributes(target, instruction):
+        info["ffi_attributes"] = call_attributes(instruction)
     if target.keywords is not None:
         info = {key: value for key, value in info.items() if key in target.keywords}
     try:

@@ -128,7 +128,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 @dataclass(slots=True)
-class _Buffers:
+class Buffers:
     """The arrays of operands or of a result, by their index paths, in order; None for a token."""
 
     arrays: dict[tuple[int, ...], Array | None] = field(default_factory=dict[tuple[int, ...], "Array | None"])
@@ -146,9 +146,9 @@ def _leaves(value: Value, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
         yield path, value
 
 
-def _operands(instruction: Instruction, values: Sequence[Value]) -> _Buffers:
+def operand_buffers(instruction: Instruction, values: Sequence[Value]) -> Buffers:
     """Operands in the layouts of the constraints; index paths begin with the operand's number."""
-    buffers = _Buffers()
+    buffers = Buffers()
     whole = constrained(instruction)
     for path, value in _leaves(tuple(values)):
         layout = None if whole is None else whole.subshape(path).layout
@@ -156,9 +156,9 @@ def _operands(instruction: Instruction, values: Sequence[Value]) -> _Buffers:
     return buffers
 
 
-def _results(instruction: Instruction, operands: _Buffers) -> _Buffers:
+def result_buffers(instruction: Instruction, operands: Buffers) -> Buffers:
     """Zeros in the declared layouts; where the result lives in the buffer of an operand, that buffer."""
-    buffers = _Buffers()
+    buffers = Buffers()
     for path, leaf in instruction.shape.leaves():
         zeros = np.zeros((), leaf.dtype) if leaf.is_array else None
         filled = None if zeros is None else np.broadcast_to(zeros, leaf.dimensions)
@@ -171,12 +171,17 @@ def _results(instruction: Instruction, operands: _Buffers) -> _Buffers:
     return buffers
 
 
-def _share(results: _Buffers, path: tuple[int, ...], operands: _Buffers, place: tuple[int, ...]) -> None:
+def _share(results: Buffers, path: tuple[int, ...], operands: Buffers, place: tuple[int, ...]) -> None:
     """The result's buffer begins with the operand's elements and takes its place."""
     result, operand = results.arrays[path], operands.arrays[place]
     if result is not None and operand is not None:
         result[...] = operand
         operands.arrays[place] = result
+
+
+def result_value(shape: Shape, results: Buffers) -> Value:
+    """What the buffers of a result hold."""
+    return _value(shape, results.arrays)
 
 
 def _value(shape: Shape, arrays: Mapping[tuple[int, ...], Array | None], path: tuple[int, ...] = ()) -> Value:
@@ -190,8 +195,8 @@ def _value(shape: Shape, arrays: Mapping[tuple[int, ...], Array | None], path: t
 
 def call_native(instruction: Instruction, target: NativeTarget, values: Sequence[Value]) -> Value:
     """What the code wrote; `ExecutionError` if its status is a failure."""
-    operands = _operands(instruction, values)
-    results = _results(instruction, operands)
+    operands = operand_buffers(instruction, values)
+    results = result_buffers(instruction, operands)
     pointers = results.pointers()
     out = pointers if instruction.shape.is_tuple else pointers[0]
     arguments: list[Any] = [ctypes.cast(out, ctypes.c_void_p), operands.pointers()]
@@ -205,4 +210,4 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
     message = _failure(status)
     if message is not None:
         raise ExecutionError(f"{describe(instruction)}: target {instruction.custom_call_target!r} failed: {message}")
-    return _value(instruction.shape, results.arrays)
+    return result_value(instruction.shape, results)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import ctypes
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.interpreter.ffi.calls import check_version
+from xlapy.interpreter.ffi.objects import FfiError, register_type
+from xlapy.interpreter.ffi.structures import Stage, TypeInfo
+from xlapy.interpreter.native_code import address_of
 from xlapy.ops.custom import CustomCallApiVersion
 
 PLATFORMS = ("interpreter",)
 
-NATIVE_VERSIONS = (
-    CustomCallApiVersion.ORIGINAL,
-    CustomCallApiVersion.STATUS_RETURNING,
-    CustomCallApiVersion.STATUS_RETURNING_UNIFIED,
-)
-"""The calling conventions in which native code can be called."""
+_NUMBERED = dict(enumerate(CustomCallApiVersion))
+"""As the proto numbers them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,16 @@ class NativeTarget:
     owner: object
 
 
-Target = PythonTarget | NativeTarget
+@dataclass(frozen=True, slots=True)
+class TypedTarget:
+    """Native code of API_VERSION_TYPED_FFI: the addresses of its handlers; `owner` keeps them alive."""
+
+    handlers: dict[Stage, int]
+    owner: object
+    api_version: CustomCallApiVersion = CustomCallApiVersion.TYPED_FFI
+
+
+Target = PythonTarget | NativeTarget | TypedTarget
 
 _TARGETS: dict[tuple[str, str], Target] = {}
 
@@ -53,7 +62,7 @@ def register_custom_call_target(
     name: str,
     target: Any,
     platform: str = "interpreter",
-    api_version: CustomCallApiVersion | None = None,
+    api_version: CustomCallApiVersion | int | None = None,
 ) -> None:
     """Lets custom calls named `name` run `target`; a later registration of the same name takes its place.
 
@@ -61,31 +70,49 @@ def register_custom_call_target(
     None for a token) and returns an array of exactly the declared shape and element type, or a tuple of them. If it
     has `**info`, or keyword-only parameters of these names, it is also given `opaque` (str), `shape` (the declared
     `Shape`), `attributes`, `frontend_attributes`, `instruction_name`, `replica_id`, `partition_id`, and `computations`
-    (the called ones, as functions of arrays). It takes calls of every api_version unless one is given here.
+    (the called ones, as functions of arrays). A keyword-only parameter `ffi_attributes` is given what `opaque` holds in
+    calls of API_VERSION_TYPED_FFI, as a dictionary of NumPy scalars, arrays, bytes and dictionaries. It takes calls of
+    every api_version unless one is given here.
 
-    Native code is a ctypes function, an address or a PyCapsule, with the signature of `api_version`:
-    API_VERSION_ORIGINAL (the default) `void f(void* out, const void** in)`, API_VERSION_STATUS_RETURNING
+    Native code is a ctypes function, an address or a PyCapsule, with the signature of `api_version` (also as a number
+    from 1 to 4): API_VERSION_ORIGINAL (the default) `void f(void* out, const void** in)`, API_VERSION_STATUS_RETURNING
     `void f(void* out, const void** in, XlaCustomCallStatus*)`, API_VERSION_STATUS_RETURNING_UNIFIED
     `void f(void* out, const void** in, const char* opaque, size_t opaque_len, XlaCustomCallStatus*)`. `in` has a
-    pointer for each array of the operands; `out` is the result, or has a pointer for each array of a tuple. Native
-    code with another signature, or that writes outside of its results, may end the process.
+    pointer for each array of the operands; `out` is the result, or has a pointer for each array of a tuple. In
+    API_VERSION_TYPED_FFI it is an `XLA_FFI_Handler`, which is asked for its version now, or a dictionary of them by
+    stage: `execute`, and if need be `instantiate`, `prepare` and `initialize`. Native code with another signature, or
+    that writes outside of its results, may end the process.
 
-    Raises InvalidArgumentError for a name, target or platform that is none, UnsupportedError for native code of
-    API_VERSION_TYPED_FFI. Source: CustomCall of the specification; XLA Custom Calls.
+    Raises InvalidArgumentError for a name, target, platform or version that is none.
+    Source: CustomCall of the specification; XLA Custom Calls.
     """
     _check_name(name, platform)
-    if api_version is CustomCallApiVersion.UNSPECIFIED:
-        raise InvalidArgumentError(f"target {name!r}: api_version must not be API_VERSION_UNSPECIFIED")
-    address = _address(name, target)
+    version = _version(name, api_version)
+    address = address_of(f"target {name!r}", target)
     if address is not None:
-        _TARGETS[platform, name] = _native(name, address, target, api_version)
+        _TARGETS[platform, name] = _native(name, address, target, version)
+    elif isinstance(target, Mapping):
+        _TARGETS[platform, name] = _bundle(name, target, version)
     elif callable(target):
-        _TARGETS[platform, name] = PythonTarget(target, _keywords(target), api_version)
+        _TARGETS[platform, name] = PythonTarget(target, _keywords(target), version)
     else:
         raise InvalidArgumentError(
-            f"target {name!r} must be a Python function, a ctypes function, an address or a PyCapsule, "
-            f"given {type(target).__name__}"
+            f"target {name!r} must be a Python function, a ctypes function, an address, a PyCapsule or a dictionary "
+            f"of handlers by stage, given {type(target).__name__}"
         )
+
+
+def _version(name: str, given: object) -> CustomCallApiVersion | None:
+    if given is None:
+        return None
+    version = _NUMBERED.get(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(version, CustomCallApiVersion):
+        raise InvalidArgumentError(
+            f"target {name!r}: api_version is a CustomCallApiVersion or a number from 1 to 4, given {given!r}"
+        )
+    if version is CustomCallApiVersion.UNSPECIFIED:
+        raise InvalidArgumentError(f"target {name!r}: api_version must not be API_VERSION_UNSPECIFIED")
+    return version
 
 
 def unregister_custom_call_target(name: str, platform: str = "interpreter") -> None:
@@ -124,47 +151,74 @@ def _check_name(name: object, platform: str) -> None:
 # -- native code
 
 
-def _native(name: str, address: int, owner: object, api_version: CustomCallApiVersion | None) -> NativeTarget:
-    version = CustomCallApiVersion.ORIGINAL if api_version is None else api_version
-    if version not in NATIVE_VERSIONS:
-        known = ", ".join(known.value for known in NATIVE_VERSIONS)
-        raise UnsupportedError(
-            f"target {name!r} is native code of {version.value}, which cannot be called; it can in {known}, and a "
-            f"Python target takes calls of every version"
+def _native(name: str, address: int, owner: object, version: CustomCallApiVersion | None) -> NativeTarget | TypedTarget:
+    _require_code(name, address)
+    if version is CustomCallApiVersion.TYPED_FFI:
+        return _typed(name, {Stage.EXECUTE: address}, owner)
+    return NativeTarget(address, CustomCallApiVersion.ORIGINAL if version is None else version, owner)
+
+
+def _bundle(name: str, handlers: Mapping[Any, Any], version: CustomCallApiVersion | None) -> TypedTarget:
+    if version not in (None, CustomCallApiVersion.TYPED_FFI):
+        raise InvalidArgumentError(
+            f"target {name!r} has handlers for stages, which are of API_VERSION_TYPED_FFI, given {version}"
         )
+    stages = {stage.name.lower(): stage for stage in Stage}
+    if unknown := [key for key in handlers if key not in stages]:
+        known = ", ".join(stages)
+        raise InvalidArgumentError(f"target {name!r}: {unknown[0]!r} is no stage of execution; these are {known}")
+    if "execute" not in handlers:
+        raise InvalidArgumentError(f"target {name!r} has no handler for the stage execute, which every target needs")
+    addresses: dict[Stage, int] = {}
+    for key, handler in handlers.items():
+        address = address_of(f"target {name!r}, stage {key}", handler)
+        if address is None:
+            raise InvalidArgumentError(
+                f"target {name!r}: the handler for {key} must be a ctypes function, an address or a PyCapsule, given "
+                f"{type(handler).__name__}"
+            )
+        _require_code(name, address)
+        addresses[stages[key]] = address
+    return _typed(name, addresses, dict(handlers))
+
+
+def _typed(name: str, handlers: dict[Stage, int], owner: object) -> TypedTarget:
+    check_version(name, handlers[Stage.EXECUTE])
+    if Stage.INSTANTIATE in handlers:
+        check_version(name, handlers[Stage.INSTANTIATE])
+    return TypedTarget(handlers, owner)
+
+
+def _require_code(name: str, address: int) -> None:
     if address <= 0:
         raise InvalidArgumentError(f"target {name!r} has the address {address}, where no code can be")
-    return NativeTarget(address, version, owner)
 
 
-_CFUNCTION: Any = ctypes.CFUNCTYPE(None).__mro__[1]
-"""The class of all functions of ctypes, loaded from libraries or not."""
+# -- types
 
 
-def _address(name: str, target: Any) -> int | None:
-    """Where native code lies; None for what is no native code."""
-    if isinstance(target, _CFUNCTION):
-        return ctypes.cast(target, ctypes.c_void_p).value or 0
-    if isinstance(target, int) and not isinstance(target, bool):
-        return target
-    if type(target).__name__ == "PyCapsule":
-        return _capsule_address(name, target)
-    return None
+def register_custom_call_type(name: str, type_id: Any, type_info: Any = None) -> None:
+    """Makes a type known whose objects native targets of API_VERSION_TYPED_FFI keep as their state between stages.
 
-
-def _capsule_address(name: str, capsule: object) -> int:
+    `type_id` is where the target's `XLA_FFI_TypeId` lies, `type_info` its `XLA_FFI_TypeInfo`, which has the deleter:
+    each an address or a PyCapsule. An id of 0 is replaced by a free one. To be called before the target is registered.
+    `InvalidArgumentError` if the name stands for another id already, or something is no address.
+    """
+    number = ctypes.c_int64.from_address(_place(f"the id of type {name!r}", type_id))
+    deleter = 0
+    if type_info is not None:
+        deleter = TypeInfo.from_address(_place(f"the info of type {name!r}", type_info)).deleter or 0
     try:
-        label = _capsule_name(capsule)
-        address: int | None = _capsule_pointer(capsule, label)
-    except ValueError as error:
-        raise InvalidArgumentError(f"target {name!r} is no usable PyCapsule: {error}") from error
-    return address or 0
+        number.value = register_type(name, number.value, deleter)
+    except FfiError as error:
+        raise InvalidArgumentError(str(error)) from error
 
 
-_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
+def _place(what: str, given: Any) -> int:
+    address = address_of(what, given)
+    if address is None or address <= 0:
+        raise InvalidArgumentError(f"{what} must be an address or a PyCapsule, given {given!r}")
+    return address
 
 
 # -- Python functions

@@ -7,9 +7,11 @@ Must not know: how devices exchange values, arguments of users.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 from xlapy import ops
 from xlapy.base import flags
@@ -22,7 +24,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
 from xlapy.interpreter.collectives import refuse_slices
-from xlapy.interpreter.custom import resolve
+from xlapy.interpreter.custom import make_ready
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
 from xlapy.runtime.exchange import DeviceExchange
@@ -36,6 +38,7 @@ MAX_RANK = 32
 MAX_CALL_DEPTH = 5_000
 """How deep computations may call each other."""
 
+_run_ids = itertools.count(1)
 _FRAMES_PER_CALL = 4
 _SMALL = 1 << 24
 """Bytes that are there without asking."""
@@ -54,6 +57,13 @@ class InterpreterProgram:
         self._demand = demand(module, self._plans)
         self._call_depth = call_depth(module)
         self._communicates = _communicates(module)
+        self._kept: dict[Instruction, Any] = {}
+
+    def make_custom_calls_ready(self) -> None:
+        """Finds the targets of custom calls and instantiates them; `UnsupportedError` for one that is unknown."""
+        for instruction in self.module.instructions():
+            if instruction.op is ops.CUSTOM_CALL:
+                make_ready(instruction, self._kept)
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -62,18 +72,21 @@ class InterpreterProgram:
         if device is not None and self._communicates:
             return self.execute_sharded([arguments], [device], observer)[0]
         self._make_room(1)
-        return self._evaluate(Context(observer=observer), arguments)
+        return self._evaluate(Context(observer=observer, run_id=next(_run_ids)), arguments)
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
         """Runs the program on each device; errors as of `execute` and of `run_on_devices`."""
         self._make_room(len(devices))
+        run_id = next(_run_ids)
 
         def body(exchange: DeviceExchange) -> Value:
             replica_id, partition_id = divmod(exchange.number, self._partition_count)
             cancelled = exchange.rendezvous.cancelled
-            context = Context(replica_id, partition_id, exchange=exchange, observer=observer, cancelled=cancelled)
+            context = Context(
+                replica_id, partition_id, exchange=exchange, observer=observer, cancelled=cancelled, run_id=run_id
+            )
             return self._evaluate(context, arguments[exchange.number])
 
         return run_on_devices(devices, self._replica_count, self._partition_count, body)
@@ -81,6 +94,7 @@ class InterpreterProgram:
     def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
         context.seed = int(flags.get("rng_seed"))
         context.plans = self._plans
+        context.kept = self._kept
         return evaluate_computation(context, self.module.entry_computation, arguments)
 
     def _make_room(self, devices: int) -> None:
@@ -114,14 +128,14 @@ class InterpreterBackend:
         for instruction in module.instructions():
             if instruction.op in (ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START):
                 refuse_slices(instruction)
-            elif instruction.op is ops.CUSTOM_CALL:
-                resolve(instruction)
         depth = call_depth(module)
         if depth > MAX_CALL_DEPTH:
             raise UnsupportedError(
                 f"computations call each other {depth} deep, the interpreter follows at most {MAX_CALL_DEPTH} calls"
             )
-        return InterpreterProgram(module, replica_count, partition_count)
+        program = InterpreterProgram(module, replica_count, partition_count)
+        program.make_custom_calls_ready()
+        return program
 
 
 def _refuse_shapes(module: Module) -> None:
