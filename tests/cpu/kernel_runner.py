@@ -1,0 +1,36 @@
+"""Runs one kernel of loop IR as machine code, all iterations of its parallel loop on this thread."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.cpu.llvm.engine import compile_text
+from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.loops import Kernel
+
+
+def run_kernel(kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """The kernel's buffers are the arrays, in order; those that it writes are changed."""
+    code = compile_text(module_text(kernel), ["main"], {})
+    block = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.addresses["main"])(ctypes.addressof(block))
+
+
+def module_text(kernel: Kernel) -> str:
+    """LLVM text of `main(ptr %block)`, which calls the kernel with the pointers in the block."""
+    function, declarations = write_kernel(kernel, "kernel")
+    loads: list[str] = []
+    arguments: list[str] = []
+    for number in range(len(kernel.buffers)):
+        loads.append(f"  %p{number} = getelementptr ptr, ptr %block, i64 {number}")
+        loads.append(f"  %a{number} = load ptr, ptr %p{number}")
+        arguments.append(f"ptr %a{number}")
+    if kernel.parallel_loop is not None:
+        arguments += ["i64 0", f"i64 {kernel.parallel_loop.extent}"]
+    body = "\n".join(loads)
+    main = f"define void @main(ptr %block) {{\n{body}\n  call void @kernel({', '.join(arguments)})\n  ret void\n}}\n"
+    return "\n".join([*sorted(declarations), function, main, "attributes #0 = { nounwind }"])

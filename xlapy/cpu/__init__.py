@@ -1,0 +1,1 @@
+"""The CPU compiler: a module becomes one native program."""

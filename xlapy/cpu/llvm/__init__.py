@@ -1,0 +1,1 @@
+"""LLVM: the only package that imports llvmlite."""

@@ -1,0 +1,101 @@
+"""LLVM text to machine code in this process, through llvmlite.
+
+Owns: the target machine of the host, optimisation passes, the JIT. Must not know: HLO, loop IR.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_LEVEL = 2
+_numbers = itertools.count()
+
+
+@functools.cache
+def _initialized() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def host_features() -> Mapping[str, bool]:
+    """The host CPU's features, by LLVM's names."""
+    _initialized()
+    return dict(llvm.get_host_cpu_features())
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """The width of the host's widest vector registers: 64 with AVX-512, 32 with AVX2, else 16."""
+    features = host_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return 64
+    return 32 if features.get("avx2") else 16
+
+
+@functools.cache
+def _jit() -> tuple[Any, Any]:
+    _initialized()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=_LEVEL,
+        reloc="pic",
+        codemodel="small",
+        jit=True,
+    )
+    return machine, llvm.create_lljit_compiler(machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Machine code of one module: addresses of its functions; it lives as long as this object."""
+
+    tracker: Any
+    addresses: Mapping[str, int]
+    optimised: str
+    """The LLVM text behind its passes."""
+
+
+def compile_text(text: str, exports: list[str], imports: Mapping[str, int], *, keep_text: bool = False) -> Code:
+    """Compiles a module. `exports` are the functions whose addresses are wanted, `imports` addresses of foreign ones."""
+    machine, jit = _jit()
+    module = llvm.parse_assembly(text)
+    _optimise(module, machine)
+    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module))
+    for name, address in imports.items():
+        builder = builder.import_symbol(name, address)
+    for name in exports:
+        builder = builder.export_symbol(name)
+    tracker = builder.add_current_process().link(jit, f"xlapy{next(_numbers)}")
+    return Code(tracker, {name: tracker[name] for name in exports}, str(module) if keep_text else "")
+
+
+def assembly(text: str) -> str:
+    """The host's assembly of a module, optimised as `compile_text` does."""
+    machine, _ = _jit()
+    module = llvm.parse_assembly(text)
+    _optimise(module, machine)
+    listing: str = machine.emit_assembly(module)
+    return listing
+
+
+def _optimise(module: Any, machine: Any) -> None:
+    """A few light passes: vectors and loops are chosen already, LLVM only tidies."""
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_strength_reduce_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)

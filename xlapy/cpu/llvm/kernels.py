@@ -1,0 +1,487 @@
+"""Loop IR to LLVM text: a function for each kernel.
+
+    void @kernel(ptr %buffer0, ptr %buffer1, ..., i64 %begin, i64 %end)
+
+computes the iterations from `begin` to `end` of the kernel's parallel loop; without one the two are not there. The
+buffers of one kernel never overlap. Inside a VECTOR axis a value that follows the axis is a vector register, any other
+a scalar; the last positions of an extent that is no multiple of the width are computed under a mask.
+
+Owns: control flow, memory accesses, masks, the reduction of lanes. Must not know: HLO, the programs that call kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.cpu.llvm.operations import write_operation
+from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
+from xlapy.loops import I1, I64, Affine, AxisKind, For, If, Kernel, Place, ScalarType, Store, Value, While
+from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
+
+
+def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
+    """The text of the kernel's function, and the declarations that it needs."""
+    emitter = _Emitter()
+    parameters = [f"ptr noalias %{buffer_register(i)}" for i in range(len(kernel.buffers))]
+    emitter.buffers = {buffer: f"%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)}
+    if kernel.parallel_loop is not None:
+        parameters += ["i64 %begin", "i64 %end"]
+    emitter.block(kernel.body)
+    emitter.writer.do("ret void")
+    head = f"define internal void @{name}({', '.join(parameters)}) #0 {{\nentry:\n"
+    return head + "\n".join(emitter.writer.lines) + "\n}\n", emitter.writer.declarations
+
+
+def buffer_register(number: int) -> str:
+    return f"b{number}"
+
+
+class _Emitter:
+    def __init__(self) -> None:
+        self.writer = Writer()
+        self.buffers: dict[object, str] = {}
+        self.names: dict[Value, str] = {}
+        self.axis: Value | None = None
+        self.lanes = 1
+        self.mask: str | None = None
+        self.varying: frozenset[Value] = frozenset()
+
+    # -- operands
+
+    def lanes_of(self, value: Value) -> int:
+        return self.lanes if value in self.varying else 1
+
+    def scalar(self, value: Value) -> str:
+        return literal(value.type, value.attribute) if value.op == "const" else self.names[value]
+
+    def operand(self, value: Value, lanes: int) -> str:
+        """The register of a value, in as many lanes as asked for."""
+        if value.op == "const":
+            return literal(value.type, value.attribute, lanes)
+        if lanes == 1 or value in self.varying:
+            return self.names[value]
+        return self.splat(value.type, self.names[value])
+
+    def splat(self, type: ScalarType, scalar: str) -> str:
+        vector = llvm_type(type, self.lanes)
+        first = self.writer.let(f"insertelement {vector} poison, {llvm_type(type)} {scalar}, i64 0")
+        mask = f"<{self.lanes} x i32> zeroinitializer"
+        return self.writer.let(f"shufflevector {vector} {first}, {vector} poison, {mask}")
+
+    # -- statements
+
+    def block(self, block: Block) -> None:
+        for statement in block.statements:
+            self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Value):
+            self.names[statement] = self.value(statement)
+        elif isinstance(statement, Store):
+            self.store(statement)
+        elif isinstance(statement, If):
+            self.branch(statement)
+        elif isinstance(statement, While):
+            self.repeat(statement)
+        elif statement.kind is AxisKind.PARALLEL:
+            self.counted(statement, "%begin", "%end", always=False)
+        elif statement.kind is AxisKind.VECTOR and statement.width > 1:
+            self.vector_loop(statement)
+        elif statement.kind is AxisKind.UNROLL:
+            self.unrolled(statement)
+        else:
+            extent = statement.extent
+            known = isinstance(extent, int)
+            self.counted(statement, "0", str(extent) if known else self.scalar(extent), always=known)
+
+    def value(self, value: Value) -> str:
+        if value.op == "load":
+            return self.load(value)
+        lanes = self.lanes_of(value)
+        if value.op == "affine":
+            return self.position(value.attribute, lanes)
+        if value.op in ("div", "mod") and value.attribute is not None:
+            dividend, divisor = value.attribute
+            instruction = "udiv" if value.op == "div" else "urem"
+            left = self.position(dividend, lanes)
+            return self.writer.let(f"{instruction} {llvm_type(I64, lanes)} {left}, {literal(I64, divisor, lanes)}")
+        return write_operation(self.writer, value, [self.operand(arg, lanes) for arg in value.args], lanes)
+
+    def position(self, position: Affine, lanes: int = 1) -> str:
+        """An affine position in a register."""
+        type = llvm_type(I64, lanes)
+        total = None
+        for value, coefficient in position.terms:
+            part = self.operand(value, lanes)
+            if coefficient != 1:
+                part = self.writer.let(f"mul {type} {part}, {literal(I64, coefficient, lanes)}")
+            total = part if total is None else self.writer.let(f"add {type} {total}, {part}")
+        constant = literal(I64, position.constant, lanes)
+        if total is None:
+            return constant
+        return self.writer.let(f"add {type} {total}, {constant}") if position.constant else total
+
+    # -- memory
+
+    def address(self, place: Place, position: str) -> str:
+        type = llvm_type(place.buffer.type)
+        return self.writer.let(f"getelementptr inbounds {type}, ptr {self.buffers[place.buffer]}, i64 {position}")
+
+    def stride(self, place: Place) -> int | None:
+        """How far apart the lanes' elements are; None if that is not the same for all."""
+        for value, _ in place.offset.terms:
+            if value in self.varying and value is not self.axis:
+                return None
+        return 0 if self.axis is None else place.offset.coefficient(self.axis)
+
+    def first_lane(self, offset: Affine) -> str:
+        """The position of lane 0, of an offset that varies with the vector axis alone."""
+        if self.axis is None or not offset.coefficient(self.axis):
+            return self.position(offset)
+        rest = self.position(offset.without(self.axis))
+        factor = offset.coefficient(self.axis)
+        base = self.base if factor == 1 else self.writer.let(f"mul i64 {self.base}, {factor}")
+        return self.writer.let(f"add i64 {rest}, {base}")
+
+    def lane_mask(self, mask: Value | None) -> str | None:
+        """The lanes that count: those of the tail and of the statement's own mask."""
+        if mask is None:
+            return self.mask
+        own = self.operand(mask, self.lanes)
+        return own if self.mask is None else self.writer.let(f"and {llvm_type(I1, self.lanes)} {own}, {self.mask}")
+
+    def load(self, value: Value) -> str:
+        place, masked = value.attribute
+        mask = value.args[-2] if masked else None
+        if value not in self.varying:
+            return self.load_scalar(value, place, mask)
+        stride, lanes = self.stride(place), self.lane_mask(mask)
+        vector = llvm_type(value.type, self.lanes)
+        otherwise = self.operand(value.args[-1], self.lanes) if masked else "poison"
+        if stride == 0:
+            return self.load_one_for_all(value, place, otherwise, lanes)
+        if stride == 1:
+            address = self.address(place, self.first_lane(place.offset))
+            if lanes is None:
+                return self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
+            return self.masked_load(value.type, address, lanes, otherwise)
+        return self.gather(value.type, place, lanes, otherwise)
+
+    def load_scalar(self, value: Value, place: Place, mask: Value | None) -> str:
+        type = llvm_type(value.type)
+        if mask is None:
+            return self.writer.let(f"load {type}, ptr {self.address(place, self.position(place.offset))}")
+        taken, after = self.writer.new_label("load"), self.writer.new_label("loaded")
+        before = self.writer.label
+        otherwise = self.scalar(value.args[-1])
+        self.writer.branch(self.scalar(mask), taken, after)
+        self.writer.begin(taken)
+        loaded = self.writer.let(f"load {type}, ptr {self.address(place, self.position(place.offset))}")
+        self.writer.jump(after)
+        self.writer.begin(after)
+        return self.writer.let(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{taken} ]")
+
+    def load_one_for_all(self, value: Value, place: Place, otherwise: str, mask: str | None) -> str:
+        """One element, wanted in those lanes where a mask that varies is true: a gather touches only these."""
+        del place
+        loaded_place, _ = value.attribute
+        return self.gather(value.type, loaded_place, mask, otherwise)
+
+    def masked_load(self, type: ScalarType, address: str, mask: str, otherwise: str) -> str:
+        vector = llvm_type(type, self.lanes)
+        name = f"llvm.masked.load.{suffix(type, self.lanes)}.p0"
+        arguments = [(f"ptr align {type.byte_size}", address), (llvm_type(I1, self.lanes), mask), (vector, otherwise)]
+        return self.intrinsic(vector, name, arguments)
+
+    def gather(self, type: ScalarType, place: Place, mask: str | None, otherwise: str) -> str:
+        pointers = self.addresses(place)
+        vector, bits = llvm_type(type, self.lanes), llvm_type(I1, self.lanes)
+        chosen = literal(I1, 1, self.lanes) if mask is None else mask
+        name = f"llvm.masked.gather.{suffix(type, self.lanes)}.v{self.lanes}p0"
+        arguments = [(f"<{self.lanes} x ptr> align {type.byte_size}", pointers), (bits, chosen), (vector, otherwise)]
+        return self.intrinsic(vector, name, arguments)
+
+    def addresses(self, place: Place) -> str:
+        positions = self.position(place.offset, self.lanes)
+        type, base = llvm_type(place.buffer.type), self.buffers[place.buffer]
+        return self.writer.let(f"getelementptr {type}, ptr {base}, {llvm_type(I64, self.lanes)} {positions}")
+
+    def store(self, store: Store) -> None:
+        place, type = store.place, store.place.buffer.type
+        varying = any(v in self.varying for v, _ in place.offset.terms) or store.value in self.varying
+        if self.lanes == 1 or not (varying or (store.mask is not None and store.mask in self.varying)):
+            self.store_scalar(store)
+            return
+        vector = llvm_type(type, self.lanes)
+        value, mask = self.operand(store.value, self.lanes), self.lane_mask(store.mask)
+        if self.stride(place) == 1:
+            address = self.address(place, self.first_lane(place.offset))
+            if mask is None:
+                self.writer.do(f"store {vector} {value}, ptr {address}, align {type.byte_size}")
+                return
+            name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
+            pointer = (f"ptr align {type.byte_size}", address)
+        else:
+            mask = literal(I1, 1, self.lanes) if mask is None else mask
+            name = f"llvm.masked.scatter.{suffix(type, self.lanes)}.v{self.lanes}p0"
+            pointer = (f"<{self.lanes} x ptr> align {type.byte_size}", self.addresses(place))
+        self.intrinsic("void", name, [(vector, value), pointer, (llvm_type(I1, self.lanes), mask)])
+
+    def store_scalar(self, store: Store) -> None:
+        after = ""
+        if store.mask is not None:
+            taken, after = self.writer.new_label("store"), self.writer.new_label("stored")
+            self.writer.branch(self.scalar(store.mask), taken, after)
+            self.writer.begin(taken)
+        address = self.address(store.place, self.position(store.place.offset))
+        self.writer.do(f"store {llvm_type(store.place.buffer.type)} {self.scalar(store.value)}, ptr {address}")
+        if after:
+            self.writer.jump(after)
+            self.writer.begin(after)
+
+    def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
+        """A call of an intrinsic whose arguments' types carry attributes, which its declaration has not."""
+        types = ", ".join(type.split(" align ")[0] for type, _ in arguments)
+        self.writer.declarations.add(f"declare {result} @{name}({types})")
+        given = ", ".join(f"{type} {value}" for type, value in arguments)
+        if result == "void":
+            self.writer.do(f"call void @{name}({given})")
+            return ""
+        return self.writer.let(f"call {result} @{name}({given})")
+
+    # -- branches and loops
+
+    def branch(self, statement: If) -> None:
+        assert statement.condition not in self.varying, "a branch cannot differ between the lanes of a vector"
+        taken, after = self.writer.new_label("then"), self.writer.new_label("endif")
+        self.writer.branch(self.scalar(statement.condition), taken, after)
+        self.writer.begin(taken)
+        self.block(statement.then)
+        self.writer.jump(after)
+        self.writer.begin(after)
+
+    def repeat(self, loop: While) -> None:
+        assert loop.condition is not None
+        head, body, after = [self.writer.new_label(p) for p in ("while", "do", "endwhile")]
+        initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
+        before = self.writer.label
+        self.writer.jump(head)
+        self.writer.begin(head)
+        lines = self.begin_carries(loop.carries, initial, before)
+        self.block(loop.test)
+        self.writer.branch(self.scalar(loop.condition), body, after)
+        self.writer.begin(body)
+        self.block(loop.body)
+        for line, carry in zip(lines, loop.carries, strict=True):
+            self.writer.close_phi(line, self.next_of(carry), self.writer.label)
+        self.writer.jump(head)
+        self.writer.begin(after)
+        for carry in loop.carries:
+            self.set_result(carry, self.names[carry.variable])
+
+    def begin_carries(self, carries: Sequence[Carry], initial: Sequence[str], before: str) -> list[int]:
+        lines: list[int] = []
+        for carry, start in zip(carries, initial, strict=True):
+            type = llvm_type(carry.variable.type, self.lanes_of(carry.variable))
+            self.names[carry.variable], line = self.writer.phi(type, start, before)
+            lines.append(line)
+        return lines
+
+    def next_of(self, carry: Carry) -> str:
+        assert carry.next is not None
+        return self.operand(carry.next, self.lanes_of(carry.variable))
+
+    def set_result(self, carry: Carry, register: str) -> None:
+        if carry.result is not None:
+            self.names[carry.result] = register
+
+    def counted(self, loop: For, begin: str, end: str, *, always: bool) -> None:
+        """One iteration at a time; `always`: at least one."""
+        head, after = self.writer.new_label("loop"), self.writer.new_label("endloop")
+        initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
+        before = self.writer.label
+        if always:
+            self.writer.jump(head)
+        else:
+            self.writer.branch(self.writer.let(f"icmp slt i64 {begin}, {end}"), head, after)
+        self.writer.begin(head)
+        self.names[loop.axis], line = self.writer.phi("i64", begin, before)
+        lines = self.begin_carries(loop.carries, initial, before)
+        self.block(loop.body)
+        following = self.writer.let(f"add nsw i64 {self.names[loop.axis]}, 1")
+        nexts = [self.next_of(carry) for carry in loop.carries]
+        last = self.writer.label
+        for at, register in zip([line, *lines], [following, *nexts], strict=True):
+            self.writer.close_phi(at, register, last)
+        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {end}"), head, after)
+        self.writer.begin(after)
+        for carry, start, register in zip(loop.carries, initial, nexts, strict=True):
+            self.set_result(carry, register if always else self._either(carry, start, before, register, last))
+
+    def _either(self, carry: Carry, start: str, before: str, register: str, last: str) -> str:
+        type = llvm_type(carry.variable.type, self.lanes_of(carry.variable))
+        return self.writer.let(f"phi {type} [ {start}, %{before} ], [ {register}, %{last} ]")
+
+    def unrolled(self, loop: For) -> None:
+        assert isinstance(loop.extent, int)
+        for carry in loop.carries:
+            self.names[carry.variable] = self.operand(carry.initial, self.lanes_of(carry.variable))
+        for position in range(loop.extent):
+            self.names[loop.axis] = str(position)
+            self.block(loop.body)
+            for carry, register in zip(loop.carries, [self.next_of(c) for c in loop.carries], strict=True):
+                self.names[carry.variable] = register
+        for carry in loop.carries:
+            self.set_result(carry, self.names[carry.variable])
+
+    # -- vector axes
+
+    def vector_loop(self, loop: For) -> None:
+        """Whole vectors in a loop, `accumulators` of them at a time, then those left, the last under a mask."""
+        assert self.axis is None, "vector axes do not nest"
+        assert isinstance(loop.extent, int), "the extent of a vector axis is known"
+        self.axis, self.lanes, self.varying = loop.axis, loop.width, _varying(loop)
+        vectors, tail = divmod(loop.extent, loop.width)
+        rounds, left = divmod(vectors, loop.accumulators)
+        state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
+        if rounds:
+            state = self.vector_rounds(loop, rounds, state)
+        done = rounds * loop.accumulators * loop.width
+        for number in range(left):
+            state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
+        if tail:
+            self.mask = _tail_mask(loop.width, tail)
+            which = left if left < loop.accumulators else 0
+            state[which] = self.masked_iteration(loop, str(done + left * loop.width), state[which])
+            self.mask = None
+        self.axis, lanes, self.lanes, self.varying = None, self.lanes, 1, frozenset()
+        self.reduce_lanes(loop, state, lanes)
+
+    def vector_rounds(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
+        head, after, before = self.writer.new_label("vector"), self.writer.new_label("endvector"), self.writer.label
+        step = loop.width * loop.accumulators
+        self.writer.jump(head)
+        self.writer.begin(head)
+        base, base_line = self.writer.phi("i64", "0", before)
+        lines: list[list[int]] = []
+        current: list[list[str]] = []
+        for registers in state:
+            phis = [
+                self.writer.phi(llvm_type(c.variable.type, self.lanes), register, before)
+                for c, register in zip(loop.carries, registers, strict=True)
+            ]
+            current.append([name for name, _ in phis])
+            lines.append([line for _, line in phis])
+        results: list[list[str]] = []
+        for number, registers in enumerate(current):
+            start = base if not number else self.writer.let(f"add nsw i64 {base}, {number * loop.width}")
+            results.append(self.iteration(loop, start, registers))
+        following = self.writer.let(f"add nsw i64 {base}, {step}")
+        self.writer.close_phi(base_line, following, self.writer.label)
+        for phi_lines, registers in zip(lines, results, strict=True):
+            for line, register in zip(phi_lines, registers, strict=True):
+                self.writer.close_phi(line, register, self.writer.label)
+        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * step}"), head, after)
+        self.writer.begin(after)
+        return results
+
+    def iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
+        """The body for one vector of positions from `base` on; returns the carries' next registers."""
+        self.base = base
+        for carry, register in zip(loop.carries, registers, strict=True):
+            self.names[carry.variable] = register
+        lanes = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+        vector = llvm_type(I64, self.lanes)
+        start = self.splat(I64, base)
+        self.names[loop.axis] = self.writer.let(f"add {vector} {start}, <{lanes}>")
+        self.block(loop.body)
+        return [self.next_of(carry) for carry in loop.carries]
+
+    def masked_iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
+        """As `iteration`, but the lanes outside the mask keep what they carry."""
+        results = self.iteration(loop, base, registers)
+        bits = f"{llvm_type(I1, self.lanes)} {self.mask}"
+        kept: list[str] = []
+        for carry, old, new in zip(loop.carries, registers, results, strict=True):
+            type = llvm_type(carry.variable.type, self.lanes)
+            kept.append(self.writer.let(f"select {bits}, {type} {new}, {type} {old}"))
+        return kept
+
+    def reduce_lanes(self, loop: For, state: list[list[str]], lanes: int) -> None:
+        """Accumulators two by two, then the halves of the vector, then the initial values before all that."""
+        if not loop.carries:
+            return
+        assert loop.combine is not None
+        while len(state) > 1:
+            half = (len(state) + 1) // 2
+            pairs = zip(state[:half], state[half:], strict=False)
+            state = [self.combined(loop.combine, a, b, lanes) for a, b in pairs] + state[len(state) - half : half]
+        registers = state[0]
+        while lanes > 1:
+            lanes //= 2
+            low = [self.part(c, r, lanes, 0) for c, r in zip(loop.carries, registers, strict=True)]
+            high = [self.part(c, r, lanes, lanes) for c, r in zip(loop.carries, registers, strict=True)]
+            registers = self.combined(loop.combine, low, high, lanes)
+        initial = [self.scalar(c.initial) for c in loop.carries]
+        for carry, register in zip(loop.carries, self.combined(loop.combine, initial, registers, 1), strict=True):
+            self.set_result(carry, register)
+
+    def part(self, carry: Carry, register: str, lanes: int, start: int) -> str:
+        """`lanes` lanes of a vector of twice as many."""
+        vector = llvm_type(carry.variable.type, lanes * 2)
+        if lanes == 1:
+            return self.writer.let(f"extractelement {vector} {register}, i64 {start}")
+        chosen = ", ".join(f"i32 {start + lane}" for lane in range(lanes))
+        return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{lanes} x i32> <{chosen}>")
+
+    def combined(self, region: Region, left: list[str], right: list[str], lanes: int) -> list[str]:
+        """The region's results on two sets of registers."""
+        for parameter, register in zip(region.parameters, [*left, *right], strict=True):
+            self.names[parameter] = register
+        before = self.lanes, self.varying
+        self.lanes, self.varying = lanes, _region_values(region) if lanes > 1 else frozenset()
+        self.block(region.block)
+        results = [self.operand(result, lanes) for result in region.results]
+        self.lanes, self.varying = before
+        return results
+
+    base: str
+
+
+def _identity(carry: Carry) -> Value:
+    assert carry.identity is not None
+    return carry.identity
+
+
+def _tail_mask(width: int, tail: int) -> str:
+    return f"<{', '.join('i1 true' if lane < tail else 'i1 false' for lane in range(width))}>"
+
+
+def _region_values(region: Region) -> frozenset[Value]:
+    values = {s for s in region.block.statements if isinstance(s, Value)}
+    return frozenset({*region.parameters, *values})
+
+
+def _varying(loop: For) -> frozenset[Value]:
+    """The values in the body that differ between the lanes."""
+    found = {loop.axis, *(carry.variable for carry in loop.carries)}
+    size = 0
+    while size != len(found):
+        size = len(found)
+        _spread(loop.body, found)
+    return frozenset(found)
+
+
+def _spread(block: Block, found: set[Value]) -> None:
+    for statement in block.statements:
+        if isinstance(statement, Value):
+            if any(arg in found for arg in statement.args):
+                found.add(statement)
+        elif isinstance(statement, (For, While)):
+            for inner in inner_blocks(statement):
+                _spread(inner, found)
+            for carry in statement.carries:
+                if carry.initial in found or (carry.next is not None and carry.next in found):
+                    found.update(v for v in (carry.variable, carry.result) if v is not None)
+        elif isinstance(statement, If):
+            _spread(statement.then, found)

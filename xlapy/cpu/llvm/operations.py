@@ -1,0 +1,69 @@
+"""The operations of loop IR in LLVM's instructions and intrinsics, for scalars and vectors alike.
+
+Owns the spelling of each operation. Must not know: loops, memory, HLO.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
+from xlapy.loops import I1, ScalarType, Value
+
+_FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+_FLOAT_INTRINSICS: Final = {
+    "abs": "fabs", "min": "minimum", "max": "maximum", "fma": "fma", "copysign": "copysign", "sqrt": "sqrt",
+    "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc",
+}  # fmt: skip
+_INTEGER: Final = frozenset(
+    {"add", "sub", "mul", "sdiv", "udiv", "srem", "urem", "and", "or", "xor", "shl", "lshr", "ashr"}
+)
+_INTEGER_INTRINSICS: Final = frozenset({"smin", "smax", "umin", "umax"})
+_CASTS: Final = frozenset({"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast"})
+
+
+def write_operation(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+    """Writes one operation on operands of `lanes` lanes; returns the register of its result."""
+    type = llvm_type(value.type, lanes)
+    if value.op == "compare":
+        operand = value.args[0].type
+        instruction = "fcmp" if operand.is_float else "icmp"
+        return writer.let(f"{instruction} {value.attribute} {llvm_type(operand, lanes)} {args[0]}, {args[1]}")
+    if value.op == "select":
+        condition = f"{llvm_type(I1, lanes)} {args[0]}"
+        return writer.let(f"select {condition}, {type} {args[1]}, {type} {args[2]}")
+    if value.op == "convert":
+        return _convert(writer, value, args[0], lanes)
+    return _float(writer, value, args, lanes) if value.type.is_float else _integer(writer, value, args, lanes)
+
+
+def _float(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+    type = llvm_type(value.type, lanes)
+    if value.op in _FLOAT:
+        return writer.let(f"{_FLOAT[value.op]} {type} {args[0]}, {args[1]}")
+    if value.op == "neg":
+        return writer.let(f"fneg {type} {args[0]}")
+    name = f"llvm.{_FLOAT_INTRINSICS[value.op]}.{suffix(value.type, lanes)}"
+    return writer.call(type, name, [(type, arg) for arg in args])
+
+
+def _integer(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+    type, op = llvm_type(value.type, lanes), value.op
+    if op in _INTEGER:
+        return writer.let(f"{op} {type} {args[0]}, {args[1]}")
+    if op == "neg":
+        return writer.let(f"sub {type} {literal(value.type, 0, lanes)}, {args[0]}")
+    name = f"llvm.{op}.{suffix(value.type, lanes)}"
+    if op in _INTEGER_INTRINSICS or op == "ctpop":
+        return writer.call(type, name, [(type, arg) for arg in args])
+    assert op == "ctlz", f"no such integer operation: {op}"
+    return writer.call(type, name, [(type, args[0]), ("i1", "false")])
+
+
+def _convert(writer: Writer, value: Value, operand: str, lanes: int) -> str:
+    source: ScalarType = value.args[0].type
+    before, after = llvm_type(source, lanes), llvm_type(value.type, lanes)
+    if value.attribute in _CASTS:
+        return writer.let(f"{value.attribute} {before} {operand} to {after}")
+    name = f"llvm.{value.attribute}.sat.{suffix(value.type, lanes)}.{suffix(source, lanes)}"
+    return writer.call(after, name, [(before, operand)])

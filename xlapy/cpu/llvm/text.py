@@ -1,0 +1,92 @@
+"""Pieces of LLVM's textual IR: types, literals, and a writer of instructions.
+
+Owns spelling. Must not know: loop IR's structure, HLO.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from xlapy.loops import F16, F32, F64, ScalarType
+
+_FLOAT_NAMES = {F16: "half", F32: "float", F64: "double"}
+
+
+def llvm_type(type: ScalarType, lanes: int = 1) -> str:
+    """The spelling of a scalar, or of a vector of that many lanes."""
+    scalar = _FLOAT_NAMES.get(type, type.name)
+    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+
+def suffix(type: ScalarType, lanes: int = 1) -> str:
+    """How the names of intrinsics end: f32, v16f32, i64."""
+    return type.name if lanes == 1 else f"v{lanes}{type.name}"
+
+
+def literal(type: ScalarType, value: float, lanes: int = 1) -> str:
+    """A number of a type, the same in every lane."""
+    if type.is_integer:
+        text = ("true" if value else "false") if type.bits == 1 else str(int(value))
+    elif type is F16:
+        text = f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    else:
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    return text if lanes == 1 else f"splat ({llvm_type(type)} {text})"
+
+
+class Writer:
+    """The lines of one function, with fresh names for registers and labels."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self._count = 0
+        self.label = "entry"
+        """The basic block that is being written."""
+
+    def name(self, prefix: str = "t") -> str:
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def let(self, code: str, prefix: str = "t") -> str:
+        """Writes `%name = code`; returns the name."""
+        name = self.name(prefix)
+        self.lines.append(f"  {name} = {code}")
+        return name
+
+    def do(self, code: str) -> None:
+        self.lines.append(f"  {code}")
+
+    def new_label(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def begin(self, label: str) -> None:
+        """Begins a basic block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def jump(self, label: str) -> None:
+        self.do(f"br label %{label}")
+
+    def branch(self, condition: str, on_true: str, on_false: str) -> None:
+        self.do(f"br i1 {condition}, label %{on_true}, label %{on_false}")
+
+    def phi(self, type: str, incoming: str, label: str) -> tuple[str, int]:
+        """A phi with one incoming value; returns its name and the line to which `close_phi` adds the other."""
+        name = self.name("p")
+        self.lines.append(f"  {name} = phi {type} [ {incoming}, %{label} ]")
+        return name, len(self.lines) - 1
+
+    def close_phi(self, line: int, incoming: str, label: str) -> None:
+        self.lines[line] += f", [ {incoming}, %{label} ]"
+
+    def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str:
+        """Calls an external function or intrinsic by its declared types, which it also declares."""
+        types = ", ".join(type for type, _ in arguments)
+        self.declarations.add(f"declare {result} @{function}({types})")
+        given = ", ".join(f"{type} {value}" for type, value in arguments)
+        if result == "void":
+            self.do(f"call void @{function}({given})")
+            return ""
+        return self.let(f"call {result} @{function}({given})")

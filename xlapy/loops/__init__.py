@@ -1,0 +1,33 @@
+"""The small loop IR of one fused kernel: loop nests over arrays, explicit vector axes, carried values, mathematics."""
+
+from xlapy.loops.affine import Affine
+from xlapy.loops.builder import Builder
+from xlapy.loops.evaluate import evaluate
+from xlapy.loops.ir import AxisKind, Buffer, For, If, Kernel, Place, Store, Value, While
+from xlapy.loops.printer import print_kernel
+from xlapy.loops.types import F16, F32, F64, I1, I8, I16, I32, I64, ScalarType
+
+__all__ = [
+    "F16",
+    "F32",
+    "F64",
+    "I1",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "Affine",
+    "AxisKind",
+    "Buffer",
+    "Builder",
+    "For",
+    "If",
+    "Kernel",
+    "Place",
+    "ScalarType",
+    "Store",
+    "Value",
+    "While",
+    "evaluate",
+    "print_kernel",
+]

@@ -1,0 +1,339 @@
+"""Makes kernels: `Builder` appends values and statements, each value where it need be computed least often.
+
+A value without effect goes to the outermost block in which its arguments are known: what does not follow an axis is
+computed before the loop over it. The same operation on the same arguments is computed once. Loads from buffers that the
+kernel writes, and loads in branches, stay where they are.
+
+The operations, besides loads:
+
+- add sub mul neg abs min max fma div rem copysign sqrt floor ceil rint trunc on floats (min and max are the IEEE
+  `minimum` and `maximum`: NaN wins, -0 < +0);
+- add sub mul neg sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop on integers, which wrap;
+  a division needs a divisor that is not 0, and no overflow; a shift an amount below the width;
+- compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq une olt ole ogt oge ord uno for floats);
+- select; convert (attribute: sext zext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast; from float to
+  integer saturating, NaN is 0).
+
+Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from xlapy.loops.affine import Affine
+from xlapy.loops.ir import AxisKind, Block, Buffer, Carry, For, If, Kernel, Place, Region, Store, Value, While
+from xlapy.loops.types import I1, I64, ScalarType
+
+Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
+
+
+class Builder:
+    """Builds one kernel, statement by statement."""
+
+    def __init__(self, name: str) -> None:
+        self.kernel = Kernel(name)
+        self.block = self.kernel.body
+        self._numbers = 0
+        self._constants: dict[Any, Value] = {}
+
+    # -- memory
+
+    def buffer(self, name: str, type: ScalarType, size: int, *, written: bool = False) -> Buffer:
+        """A further buffer of the kernel."""
+        made = Buffer(name, type, size, written)
+        self.kernel.buffers.append(made)
+        return made
+
+    def load(self, buffer: Buffer, offset: Affine, mask: Value | None = None, otherwise: Value | None = None) -> Value:
+        """An element of a buffer; with a mask, `otherwise` where it is false, and memory is not touched there."""
+        args = tuple(v for v, _ in offset.terms)
+        if mask is not None:
+            args += (mask, self.zero(buffer.type) if otherwise is None else otherwise)
+        place = Place(buffer, offset)
+        fixed = self.block if buffer.written else self._unguarded_block(args)
+        return self._value("load", buffer.type, args, (place, mask is not None), fixed, reuse=not buffer.written)
+
+    def store(self, buffer: Buffer, offset: Affine, value: Value, mask: Value | None = None) -> None:
+        """Writes an element of a buffer (where the mask is true)."""
+        self.block.statements.append(Store(Place(buffer, offset), value, mask))
+
+    # -- values
+
+    def op(self, op: str, type: ScalarType, *args: Value, attribute: Any = None) -> Value:
+        """A value without effects; `range` of integers is not followed through it."""
+        return self._value(op, type, args, attribute, self._home(args))
+
+    def constant(self, type: ScalarType, value: float) -> Value:
+        """A number; integers are taken modulo the width and kept signed, floats rounded to the type."""
+        with np.errstate(all="ignore"):
+            number = _wrapped(int(value), type.bits) if type.is_integer else float(type.dtype.type(value))
+        key = (type, np.float64(number).tobytes() if type.is_float else number)
+        found = self._constants.get(key)
+        if found is None:
+            limits = (int(number), int(number)) if type.is_integer else None
+            found = self._constants[key] = Value("const", type, (), number, self.kernel.body, self._number(), limits)
+        return found
+
+    def zero(self, type: ScalarType) -> Value:
+        return self.constant(type, 0)
+
+    def binary(self, op: str, left: Value, right: Value) -> Value:
+        """A binary operation on two values of one type."""
+        assert left.type is right.type, f"{op} of {left.type} and {right.type}"
+        return self.op(op, left.type, left, right)
+
+    def unary(self, op: str, operand: Value) -> Value:
+        return self.op(op, operand.type, operand)
+
+    def add(self, left: Value, right: Value) -> Value:
+        return self.binary("add", left, right)
+
+    def sub(self, left: Value, right: Value) -> Value:
+        return self.binary("sub", left, right)
+
+    def mul(self, left: Value, right: Value) -> Value:
+        return self.binary("mul", left, right)
+
+    def fma(self, left: Value, right: Value, addend: Value) -> Value:
+        """left * right + addend, rounded once."""
+        return self.op("fma", left.type, left, right, addend)
+
+    def compare(self, predicate: str, left: Value, right: Value) -> Value:
+        """An I1 by a predicate that the module's docstring lists."""
+        assert left.type is right.type, f"compare {predicate} of {left.type} and {right.type}"
+        return self.op("compare", I1, left, right, attribute=predicate)
+
+    def select(self, condition: Value, on_true: Value, on_false: Value) -> Value:
+        assert on_true.type is on_false.type, f"select of {on_true.type} and {on_false.type}"
+        if on_true is on_false:
+            return on_true
+        return self.op("select", on_true.type, condition, on_true, on_false)
+
+    def convert(self, how: str, operand: Value, type: ScalarType) -> Value:
+        """A conversion that the module's docstring lists; to the operand's own type it does nothing."""
+        return operand if operand.type is type else self.op("convert", type, operand, attribute=how)
+
+    def bitcast(self, operand: Value, type: ScalarType) -> Value:
+        """The same bits as another type of the same width."""
+        return self.convert("bitcast", operand, type)
+
+    def logical_not(self, operand: Value) -> Value:
+        return self.binary("xor", operand, self.constant(I1, 1))
+
+    # -- positions
+
+    def value_of(self, position: Affine) -> Value:
+        """A position as an I64 value."""
+        if position.is_constant:
+            return self.constant(I64, position.constant)
+        if not position.constant and len(position.terms) == 1 and position.terms[0][1] == 1:
+            return position.terms[0][0]
+        args = tuple(v for v, _ in position.terms)
+        return self._value("affine", I64, args, position, self._home(args), range=position.bounds())
+
+    def quotient(self, dividend: Affine, divisor: int) -> Affine:
+        """dividend div divisor, for a dividend that is never negative."""
+        whole, rest = _split(dividend, divisor)
+        limits = rest.bounds()
+        if limits is None or limits[0] < 0:
+            return self._div(dividend, divisor)
+        return whole if limits[1] < divisor else whole + self._div(rest, divisor)
+
+    def remainder(self, dividend: Affine, divisor: int) -> Affine:
+        """dividend mod divisor, for a dividend that is never negative."""
+        if divisor == 1:
+            return Affine()
+        _, rest = _split(dividend, divisor)
+        limits = rest.bounds()
+        if limits is not None and limits[0] >= 0 and limits[1] < divisor:
+            return rest
+        known = rest if limits is not None and limits[0] >= 0 else dividend
+        return Affine.of(self._divided("mod", known, divisor, (0, divisor - 1)))
+
+    def _div(self, dividend: Affine, divisor: int) -> Affine:
+        if divisor == 1:
+            return dividend
+        limits = dividend.bounds()
+        ends = None if limits is None else (limits[0] // divisor, limits[1] // divisor)
+        return Affine.of(self._divided("div", dividend, divisor, ends))
+
+    def _divided(self, op: str, dividend: Affine, divisor: int, limits: tuple[int, int] | None) -> Value:
+        args = tuple(v for v, _ in dividend.terms)
+        return self._value(op, I64, args, (dividend, divisor), self._home(args), range=limits)
+
+    # -- loops and branches
+
+    @contextmanager
+    def outside(self, positions: Sequence[Affine]) -> Iterator[None]:
+        """Statements go where the positions are known: before the loops under construction that they do not follow."""
+        inner = self.block
+        self.block = self._unguarded_block([v for position in positions for v, _ in position.terms])
+        yield
+        self.block = inner
+
+    @contextmanager
+    def loop(
+        self,
+        extent: int | Value,
+        kind: AxisKind = AxisKind.SERIAL,
+        *,
+        width: int = 1,
+        accumulators: int = 1,
+    ) -> Iterator[Affine]:
+        """A loop without carries; gives the position on its axis."""
+        statement = self._open(extent, kind, width, accumulators)
+        yield Affine.of(statement.axis)
+        self._close(statement)
+
+    def reduce(
+        self,
+        extent: int | Value,
+        initial: Sequence[Value],
+        body: Callable[[Affine, Sequence[Value]], Sequence[Value]],
+        *,
+        kind: AxisKind = AxisKind.SERIAL,
+        width: int = 1,
+        accumulators: int = 1,
+        identities: Sequence[Value] = (),
+        combine: Combine | None = None,
+    ) -> list[Value]:
+        """A loop with carries: `body(position, values)` gives the next ones. Returns the last ones.
+
+        A VECTOR axis takes `identities` and `combine`, which it puts its partial results together with; the initial
+        values come in once, at the end.
+        """
+        if extent == 0:
+            return list(initial)
+        statement = self._open(extent, kind, width, accumulators)
+        neutral = list(identities) or [None] * len(initial)
+        for start, identity in zip(initial, neutral, strict=True):
+            variable = self._fresh("carry", start.type, self.block)
+            statement.carries.append(Carry(start, variable, identity))
+        after = body(Affine.of(statement.axis), [carry.variable for carry in statement.carries])
+        for carry, value in zip(statement.carries, after, strict=True):
+            carry.next = value
+        if kind is AxisKind.VECTOR:
+            assert combine is not None and all(identity is not None for identity in neutral)
+            statement.combine = self._region([start.type for start in initial], combine)
+        self._close(statement)
+        return self._results(statement.carries)
+
+    def repeat(
+        self,
+        initial: Sequence[Value],
+        test: Callable[[Sequence[Value]], Value],
+        body: Callable[[Sequence[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """A loop as long as `test(values)` is true; `body(values)` gives the next ones. Returns the last ones."""
+        outer = self.block
+        statement = While(Block(outer, guarded=True), None, Block(outer, guarded=True))
+        self.block = statement.test
+        for start in initial:
+            statement.carries.append(Carry(start, self._fresh("carry", start.type, statement.test)))
+        variables = [carry.variable for carry in statement.carries]
+        statement.condition = test(variables)
+        statement.body.parent, statement.body.depth = statement.test, statement.test.depth + 1
+        self.block = statement.body
+        for carry, value in zip(statement.carries, body(variables), strict=True):
+            carry.next = value
+        self.block = outer
+        outer.statements.append(statement)
+        return self._results(statement.carries)
+
+    @contextmanager
+    def branch(self, condition: Value) -> Iterator[None]:
+        """Statements that are carried out only where the condition is true."""
+        outer = self.block
+        self.block = Block(outer, guarded=True)
+        yield
+        outer.statements.append(If(condition, self.block))
+        self.block = outer
+
+    def _region(self, types: Sequence[ScalarType], combine: Combine) -> Region:
+        outer = self.block
+        self.block = Block(self.kernel.body, guarded=True)
+        parameters = [self._fresh("parameter", type, self.block) for type in (*types, *types)]
+        results = list(combine(parameters[: len(types)], parameters[len(types) :]))
+        region = Region(parameters, self.block, results)
+        self.block = outer
+        return region
+
+    def _open(self, extent: int | Value, kind: AxisKind, width: int, accumulators: int) -> For:
+        body = Block(self.block)
+        axis = self._fresh("axis", I64, body)
+        if isinstance(extent, int):
+            axis.range = (0, max(extent - 1, 0))
+        elif extent.range is not None:
+            axis.range = (0, max(extent.range[1] - 1, 0))
+        self.block = body
+        return For(axis, extent, kind, body, width, accumulators)
+
+    def _close(self, statement: For) -> None:
+        assert statement.body is self.block, "loops are closed in the order in which they were opened"
+        assert statement.body.parent is not None
+        self.block = statement.body.parent
+        self.block.statements.append(statement)
+
+    def _results(self, carries: Sequence[Carry]) -> list[Value]:
+        for carry in carries:
+            carry.result = self._fresh("result", carry.initial.type, self.block)
+        return [carry.result for carry in carries if carry.result is not None]
+
+    # -- where values go
+
+    def _home(self, args: Sequence[Value]) -> Block:
+        """The outermost block in which all arguments are known."""
+        return max((arg.block for arg in args), key=lambda block: block.depth, default=self.kernel.body)
+
+    def _unguarded_block(self, args: Sequence[Value]) -> Block:
+        """As `_home`, but not out of a branch."""
+        home, block = self._home(args), self.block
+        while block is not home and not block.guarded and block.parent is not None:
+            block = block.parent
+        return block
+
+    def _value(
+        self,
+        op: str,
+        type: ScalarType,
+        args: tuple[Value, ...],
+        attribute: Any,
+        block: Block,
+        *,
+        range: tuple[int, int] | None = None,
+        reuse: bool = True,
+    ) -> Value:
+        key = (op, type, args, attribute)
+        found = block.values.get(key) if reuse else None
+        if found is None:
+            found = Value(op, type, args, attribute, block, self._number(), range)
+            block.statements.append(found)
+            block.values[key] = found
+        return found
+
+    def _fresh(self, op: str, type: ScalarType, block: Block) -> Value:
+        return Value(op, type, (), None, block, self._number())
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers - 1
+
+
+def _wrapped(value: int, bits: int) -> int:
+    if bits == 1:
+        return value & 1
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _split(dividend: Affine, divisor: int) -> tuple[Affine, Affine]:
+    """Whole multiples of the divisor, divided by it, and the rest."""
+    whole = [(v, c // divisor) for v, c in dividend.terms if c % divisor == 0]
+    rest = [(v, c) for v, c in dividend.terms if c % divisor]
+    constant, remainder = divmod(dividend.constant, divisor)
+    return Affine(tuple(whole), constant), Affine(tuple(rest), remainder)

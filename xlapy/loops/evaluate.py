@@ -1,0 +1,235 @@
+"""Evaluates a kernel of loop IR, one scalar at a time: what the IR means, for tests of what makes and what compiles it.
+
+Owns the meaning of every operation of `loops.builder`. Slow on purpose. Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from xlapy.loops.affine import Affine
+from xlapy.loops.ir import Block, Carry, For, If, Kernel, Store, Value, While
+from xlapy.loops.types import I1, ScalarType
+
+Scalar = Any
+Memory = Mapping[str, np.ndarray[Any, Any]]
+
+
+def evaluate(kernel: Kernel, memory: Memory) -> None:
+    """Runs the kernel on flat arrays, by the names of its buffers; those that it writes are changed."""
+    with np.errstate(all="ignore"):
+        _Run(memory).block(kernel.body)
+
+
+class _Run:
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.values: dict[Value, Scalar] = {}
+
+    def block(self, block: Block) -> None:
+        for statement in block.statements:
+            if isinstance(statement, Value):
+                self.values[statement] = self.value(statement)
+            elif isinstance(statement, Store):
+                self.store(statement)
+            elif isinstance(statement, For):
+                self.loop(statement)
+            elif isinstance(statement, While):
+                self.repeat(statement)
+            elif isinstance(statement, If) and self.get(statement.condition):
+                self.block(statement.then)
+
+    def get(self, value: Value) -> Scalar:
+        if value.op == "const":
+            return value.type.dtype.type(value.attribute)
+        return self.values[value]
+
+    def position(self, affine: Affine) -> int:
+        return affine.constant + sum(int(self.get(v)) * c for v, c in affine.terms)
+
+    def value(self, value: Value) -> Scalar:
+        if value.op == "load":
+            place, masked = value.attribute
+            if masked and not self.get(value.args[-2]):
+                return self.get(value.args[-1])
+            return value.type.dtype.type(self.memory[place.buffer.name][self.position(place.offset)])
+        if value.op == "affine":
+            return np.int64(self.position(value.attribute))
+        if value.attribute is not None and value.op in ("div", "mod"):
+            dividend, divisor = value.attribute
+            quotient, rest = divmod(self.position(dividend), divisor)
+            return np.int64(quotient if value.op == "div" else rest)
+        return operate(value, [self.get(arg) for arg in value.args])
+
+    def store(self, store: Store) -> None:
+        if store.mask is None or self.get(store.mask):
+            self.memory[store.place.buffer.name][self.position(store.place.offset)] = self.get(store.value)
+
+    def loop(self, loop: For) -> None:
+        extent = loop.extent if isinstance(loop.extent, int) else int(self.get(loop.extent))
+        self.begin(loop.carries)
+        for position in range(extent):
+            self.values[loop.axis] = np.int64(position)
+            self.block(loop.body)
+            self.advance(loop.carries)
+        self.finish(loop.carries)
+
+    def repeat(self, loop: While) -> None:
+        assert loop.condition is not None
+        self.begin(loop.carries)
+        self.block(loop.test)
+        while self.get(loop.condition):
+            self.block(loop.body)
+            self.advance(loop.carries)
+            self.block(loop.test)
+        self.finish(loop.carries)
+
+    def begin(self, carries: Sequence[Carry]) -> None:
+        for carry in carries:
+            self.values[carry.variable] = self.get(carry.initial)
+
+    def advance(self, carries: Sequence[Carry]) -> None:
+        after = [self.get(carry.next) for carry in carries if carry.next is not None]
+        for carry, value in zip(carries, after, strict=True):
+            self.values[carry.variable] = value
+
+    def finish(self, carries: Sequence[Carry]) -> None:
+        for carry in carries:
+            if carry.result is not None:
+                self.values[carry.result] = self.values[carry.variable]
+
+
+def operate(value: Value, args: Sequence[Scalar]) -> Scalar:
+    """The result of an operation on scalars (or arrays) of its arguments' types."""
+    if value.op == "compare":
+        return (
+            np.bool_(_COMPARISONS[value.attribute](*args))
+            if np.ndim(args[0]) == 0
+            else _COMPARISONS[value.attribute](*args)
+        )
+    if value.op == "convert":
+        return _converted(value, args[0])
+    if value.op == "select":
+        return np.where(args[0], args[1], args[2])[()]
+    table = _FLOAT if value.type.is_float else _INTEGER
+    return np.asarray(table[value.op](*args)).astype(value.type.dtype)[()]
+
+
+def _unsigned(array: Scalar) -> Scalar:
+    array = np.asarray(array)
+    return array if array.dtype == np.bool_ else array.view(f"u{array.itemsize}")
+
+
+def _as_unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function on the arguments' bits without sign, its result with sign again."""
+
+    def apply(*args: Scalar) -> Scalar:
+        result = np.asarray(function(*map(_unsigned, args)))
+        return result if result.dtype == np.bool_ else result.view(f"i{result.itemsize}")
+
+    return apply
+
+
+def _fused(left: Scalar, right: Scalar, addend: Scalar) -> Scalar:
+    """Exact for float32 but for double rounding; for float64 in extended precision."""
+    wide = np.longdouble if np.asarray(left).dtype == np.float64 else np.float64
+    return wide(left) * wide(right) + wide(addend)
+
+
+def _leading_zeros(operand: Scalar) -> Scalar:
+    bits = np.asarray(operand).itemsize * 8
+    return bits - int(_unsigned(operand)).bit_length()
+
+
+def _truncated_quotient(left: Scalar, right: Scalar) -> Scalar:
+    quotient = abs(int(left)) // abs(int(right))
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+_FLOAT: Final[Mapping[str, Callable[..., Any]]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "rem": np.fmod,
+    "neg": np.negative,
+    "abs": np.abs,
+    "min": lambda a, b: np.where((a == b) & (np.signbit(a)), a, np.minimum(b, a)),
+    "max": lambda a, b: np.where((a == b) & (np.signbit(b)), a, np.maximum(b, a)),
+    "fma": _fused,
+    "copysign": np.copysign,
+    "sqrt": np.sqrt,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "rint": np.rint,
+    "trunc": np.trunc,
+}
+
+_INTEGER: Final[Mapping[str, Callable[..., Any]]] = {
+    "add": lambda a, b: a ^ b if np.asarray(a).dtype == np.bool_ else a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "neg": np.negative,
+    "sdiv": _truncated_quotient,
+    "srem": lambda a, b: int(a) - int(b) * _truncated_quotient(a, b),
+    "udiv": _as_unsigned(np.floor_divide),
+    "urem": _as_unsigned(np.remainder),
+    "smin": np.minimum,
+    "smax": np.maximum,
+    "umin": _as_unsigned(np.minimum),
+    "umax": _as_unsigned(np.maximum),
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: np.left_shift(a, b),
+    "lshr": _as_unsigned(np.right_shift),
+    "ashr": np.right_shift,
+    "ctlz": _leading_zeros,
+    "ctpop": np.bitwise_count,
+}
+
+_COMPARISONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "slt": np.less,
+    "sle": np.less_equal,
+    "sgt": np.greater,
+    "sge": np.greater_equal,
+    "ult": lambda a, b: _unsigned(a) < _unsigned(b),
+    "ule": lambda a, b: _unsigned(a) <= _unsigned(b),
+    "ugt": lambda a, b: _unsigned(a) > _unsigned(b),
+    "uge": lambda a, b: _unsigned(a) >= _unsigned(b),
+    "oeq": np.equal,
+    "une": np.not_equal,
+    "olt": np.less,
+    "ole": np.less_equal,
+    "ogt": np.greater,
+    "oge": np.greater_equal,
+    "ord": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
+    "uno": lambda a, b: np.isnan(a) | np.isnan(b),
+}
+
+
+def _converted(value: Value, operand: Scalar) -> Scalar:
+    how, target = value.attribute, value.type
+    if how == "bitcast":
+        return np.asarray(operand).view(target.dtype)[()]
+    if how in ("fptosi", "fptoui"):
+        return _saturated(operand, target, signed=how == "fptosi")
+    if how in ("zext", "uitofp"):
+        operand = _unsigned(operand)
+    if how == "sext" and np.asarray(operand).dtype == np.bool_:
+        return np.where(operand, -1, 0).astype(target.dtype)[()]
+    if how == "trunc" and target is I1:
+        return (np.asarray(operand) & 1).astype(np.bool_)[()]
+    return np.asarray(operand).astype(target.dtype)[()]
+
+
+def _saturated(operand: Scalar, target: ScalarType, *, signed: bool) -> Scalar:
+    low, high = (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1) if signed else (0, 2**target.bits - 1)
+    number = float(operand)
+    whole = 0 if number != number else int(min(max(number, low), high))
+    return np.array(min(max(whole, low), high), f"{'i' if signed else 'u'}{target.byte_size}").view(target.dtype)[()]

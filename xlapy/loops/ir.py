@@ -1,0 +1,218 @@
+"""The loop IR of one kernel: values, blocks of statements, loops, memory.
+
+A kernel is loops over arrays in memory. Inside, everything is a scalar value: whether it becomes a vector register is
+told by the *kind of the axis* around it. An axis of kind VECTOR says "this body, for `width` consecutive positions at
+once"; the body itself reads as for one position. A load whose offset follows the vector axis with factor 1 is then a
+contiguous vector load, with factor 0 one scalar for all lanes, else a gather.
+
+Example, out[i, j] = a[i, j] + b[j] for f32[8,100]:
+
+    kernel add(a: f32[800], b: f32[100], out: f32[800] written)
+      for i in 8 parallel
+        for j in 100 vector(16)
+          %0 = load a[100 * i + j]
+          %1 = load b[j]
+          %2 = add f32 %0, %1
+          store out[100 * i + j], %2
+
+Owns: the data. Kernels are made by `loops.builder`, printed by `loops.printer`, evaluated (slowly, for tests) by
+`loops.evaluate`, turned into machine code by a back end. Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from xlapy.loops.affine import Affine
+from xlapy.loops.types import ScalarType
+
+
+class AxisKind(Enum):
+    """How the iterations of a loop are carried out."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    """In any order, on any thread: the loop of a kernel that the runtime splits into tasks."""
+    VECTOR = "vector"
+    """`width` consecutive iterations in the lanes of a register."""
+    UNROLL = "unroll"
+    """One after the other, without a loop."""
+
+
+class Value:
+    """A scalar in a register. `op` is one of the operations that `loops.builder` lists.
+
+    attribute: what the op needs beside its arguments (a constant's value, a comparison's predicate, a load's place).
+    range: the least and the greatest value of an integer, where known.
+    """
+
+    __slots__ = ("args", "attribute", "block", "number", "op", "range", "type")
+
+    def __init__(
+        self,
+        op: str,
+        type: ScalarType,
+        args: tuple[Value, ...],
+        attribute: Any,
+        block: Block,
+        number: int,
+        range: tuple[int, int] | None = None,
+    ) -> None:
+        self.op = op
+        self.type = type
+        self.args = args
+        self.attribute = attribute
+        self.block = block
+        self.number = number
+        self.range = range
+
+    def __str__(self) -> str:
+        return str(self.attribute) if self.op == "const" else f"%{self.number}"
+
+    def __repr__(self) -> str:
+        return f"<Value {self} = {self.op} {self.type}>"
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """An array in memory that a kernel reads or writes; offsets count elements of `type`."""
+
+    name: str
+    type: ScalarType
+    size: int
+    """Elements."""
+    written: bool = False
+    """Loads from a written buffer keep their place among the stores."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An element of a buffer: what loads and stores name."""
+
+    buffer: Buffer
+    offset: Affine
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{self.offset}]"
+
+
+class Block:
+    """Statements in order. `parent` is the block that holds the loop or branch that this is the body of."""
+
+    __slots__ = ("depth", "guarded", "parent", "statements", "values")
+
+    def __init__(self, parent: Block | None, *, guarded: bool = False) -> None:
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.guarded = guarded
+        """Whether it may not run at all (a branch): loads are not moved out of it."""
+        self.statements: list[Statement] = []
+        self.values: dict[Any, Value] = {}
+        """What was computed here, so that nothing is computed twice."""
+
+
+@dataclass(eq=False, slots=True)
+class Store:
+    place: Place
+    value: Value
+    mask: Value | None = None
+    """An I1: store only where it is true."""
+
+
+@dataclass(eq=False, slots=True)
+class Carry:
+    """A value handed from each iteration of a loop to the next.
+
+    identity: a neutral element of the loop's `combine`, what lanes and further accumulators of a vector axis begin with.
+    """
+
+    initial: Value
+    variable: Value
+    identity: Value | None = None
+    next: Value | None = None
+    result: Value | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """A function on scalars: how two partial results of a reduction become one."""
+
+    parameters: list[Value]
+    """First the left ones, then the right ones."""
+    block: Block
+    results: list[Value] = field(default_factory=list[Value])
+
+
+@dataclass(eq=False, slots=True)
+class For:
+    """A loop from 0 to `extent`, a number or an I64 value.
+
+    width: lanes of a VECTOR axis. accumulators: how many vectors of each carry a VECTOR axis keeps at once.
+    combine: needed for the carries of a VECTOR axis.
+    """
+
+    axis: Value
+    extent: int | Value
+    kind: AxisKind
+    body: Block
+    width: int = 1
+    accumulators: int = 1
+    carries: list[Carry] = field(default_factory=list[Carry])
+    combine: Region | None = None
+
+
+@dataclass(eq=False, slots=True)
+class While:
+    """Repeats as long as `condition`, computed in `test` from the carries' variables, is true."""
+
+    test: Block
+    condition: Value | None
+    body: Block
+    carries: list[Carry] = field(default_factory=list[Carry])
+
+
+@dataclass(eq=False, slots=True)
+class If:
+    condition: Value
+    then: Block
+
+
+Statement = Value | Store | For | While | If
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A named function over buffers. At most one loop is PARALLEL: the only statement beside values at the top."""
+
+    name: str
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    body: Block = field(default_factory=lambda: Block(None))
+
+    @property
+    def parallel_loop(self) -> For | None:
+        """The loop that the runtime splits into tasks."""
+        return next((s for s in self.body.statements if isinstance(s, For) and s.kind is AxisKind.PARALLEL), None)
+
+    def statements(self) -> Iterator[Statement]:
+        """Every statement, those of inner blocks behind what they stand in."""
+        stack: list[Statement] = self.body.statements[::-1]
+        while stack:
+            statement = stack.pop()
+            yield statement
+            for block in reversed(inner_blocks(statement)):
+                stack.extend(block.statements[::-1])
+
+
+def inner_blocks(statement: Statement) -> list[Block]:
+    """The blocks that belong to a statement."""
+    if isinstance(statement, For):
+        return [statement.body]
+    if isinstance(statement, While):
+        return [statement.test, statement.body]
+    return [statement.then] if isinstance(statement, If) else []

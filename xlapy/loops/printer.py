@@ -1,0 +1,93 @@
+"""Loop IR as text, for people: dumps and tests. Must not know: HLO, LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xlapy.loops.ir import AxisKind, Block, Carry, For, If, Kernel, Region, Statement, Store, Value, While
+
+_INDENT = "  "
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel's signature and its statements, a line each; loops and branches indent what they hold."""
+    buffers = ", ".join(f"{b}: {b.type}[{b.size}]{' written' if b.written else ''}" for b in kernel.buffers)
+    lines = [f"kernel {kernel.name}({buffers})"]
+    lines += [_INDENT + line for line in _block(kernel.body)]
+    return "\n".join(lines) + "\n"
+
+
+def _block(block: Block) -> Iterator[str]:
+    for statement in block.statements:
+        yield from _statement(statement)
+
+
+def _statement(statement: Statement) -> Iterator[str]:
+    if isinstance(statement, Value):
+        yield f"{statement} = {describe(statement)}"
+    elif isinstance(statement, Store):
+        mask = f" where {statement.mask}" if statement.mask is not None else ""
+        yield f"store {statement.place}, {statement.value}{mask}"
+    elif isinstance(statement, If):
+        yield f"if {statement.condition}"
+        yield from _indented(statement.then)
+    elif isinstance(statement, While):
+        yield from _while(statement)
+    else:
+        yield from _for(statement)
+
+
+def describe(value: Value) -> str:
+    """What a value is, without its name."""
+    args = ", ".join(map(str, value.args))
+    if value.op == "load":
+        place, masked = value.attribute
+        return f"load {place}" + (f" where {value.args[-2]} else {value.args[-1]}" if masked else "")
+    if value.op == "affine":
+        return f"affine {value.attribute}"
+    if value.op in ("div", "mod") and value.attribute is not None:
+        dividend, divisor = value.attribute
+        return f"{value.op} ({dividend}), {divisor}"
+    if value.op == "convert":
+        return f"{value.attribute} {args} to {value.type}"
+    if value.op == "compare":
+        return f"compare {value.attribute} {args}"
+    return f"{value.op} {value.type} {args}"
+
+
+def _for(loop: For) -> Iterator[str]:
+    kind = f" {loop.kind.value}" if loop.kind is not AxisKind.SERIAL else ""
+    width = f"({loop.width}{f' x {loop.accumulators}' if loop.accumulators > 1 else ''})" if loop.width > 1 else ""
+    yield f"for {loop.axis} in {loop.extent}{kind}{width}{_carried(loop.carries)}"
+    yield from _indented(loop.body)
+    yield from _next(loop.carries)
+    if loop.combine is not None:
+        yield from _region(loop.combine)
+
+
+def _while(loop: While) -> Iterator[str]:
+    yield f"while{_carried(loop.carries)}"
+    yield from _indented(loop.test)
+    yield f"{_INDENT}test {loop.condition}"
+    yield from _indented(loop.body)
+    yield from _next(loop.carries)
+
+
+def _carried(carries: list[Carry]) -> str:
+    parts = [f"{c.result} = {c.variable} from {c.initial}" for c in carries]
+    return f" carrying {', '.join(parts)}" if parts else ""
+
+
+def _next(carries: list[Carry]) -> Iterator[str]:
+    if carries:
+        yield f"{_INDENT}next {', '.join(str(c.next) for c in carries)}"
+
+
+def _region(region: Region) -> Iterator[str]:
+    yield f"{_INDENT}combine {', '.join(map(str, region.parameters))}"
+    yield from (_INDENT + line for line in _indented(region.block))
+    yield f"{_INDENT * 2}to {', '.join(map(str, region.results))}"
+
+
+def _indented(block: Block) -> Iterator[str]:
+    return (_INDENT + line for line in _block(block))

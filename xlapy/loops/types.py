@@ -1,0 +1,59 @@
+"""The scalar types of loop IR: what a register holds, as machines know it.
+
+Owns `ScalarType` and its instances. Must not know: the element types of HLO (`lower` maps them), LLVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A type of register values. Integers have no sign of their own: operations say how they read them."""
+
+    name: str
+    bits: int
+    is_float: bool = False
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of an element in memory; I1 takes a whole one."""
+        return (self.bits + 7) // 8
+
+    @property
+    def is_integer(self) -> bool:
+        return not self.is_float
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """NumPy's type of such values; signed integers."""
+        if self.bits == 1:
+            return np.dtype(np.bool_)
+        return np.dtype(f"{'f' if self.is_float else 'i'}{self.byte_size}")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+I1: Final = ScalarType("i1", 1)
+I8: Final = ScalarType("i8", 8)
+I16: Final = ScalarType("i16", 16)
+I32: Final = ScalarType("i32", 32)
+I64: Final = ScalarType("i64", 64)
+F16: Final = ScalarType("f16", 16, is_float=True)
+F32: Final = ScalarType("f32", 32, is_float=True)
+F64: Final = ScalarType("f64", 64, is_float=True)
+
+SCALAR_TYPES: Final = (I1, I8, I16, I32, I64, F16, F32, F64)
+
+
+def integer_type(bits: int) -> ScalarType:
+    """The integer type of a width of 1, 8, 16, 32 or 64 bits; KeyError otherwise."""
+    return _INTEGERS[bits]
+
+
+_INTEGERS = {t.bits: t for t in (I1, I8, I16, I32, I64)}
