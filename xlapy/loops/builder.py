@@ -136,6 +136,13 @@ class Builder:
         args = tuple(v for v, _ in position.terms)
         return self._value("affine", I64, args, position, self._home(args), range=position.bounds())
 
+    def clamped(self, value: Value, high: int) -> Affine:
+        """An I64 value, read as signed, moved into the range from 0 to `high`."""
+        raised = self.binary("smax", value, self.constant(I64, 0))
+        limit = self.constant(I64, high)
+        args = (raised, limit)
+        return Affine.of(self._value("smin", I64, args, None, self._home(args), range=(0, high)))
+
     def quotient(self, dividend: Affine, divisor: int) -> Affine:
         """dividend div divisor, for a dividend that is never negative."""
         whole, rest = _split(dividend, divisor)
@@ -210,7 +217,7 @@ class Builder:
         if extent == 0:
             return list(initial)
         statement = self._open(extent, kind, width, accumulators)
-        neutral = list(identities) or [None] * len(initial)
+        neutral: list[Value | None] = list(identities) or [None] * len(initial)
         for start, identity in zip(initial, neutral, strict=True):
             variable = self._fresh("carry", start.type, self.block)
             statement.carries.append(Carry(start, variable, identity))
@@ -264,7 +271,7 @@ class Builder:
         return region
 
     def _open(self, extent: int | Value, kind: AxisKind, width: int, accumulators: int) -> For:
-        body = Block(self.block)
+        body = Block(self.block, in_vector=kind is AxisKind.VECTOR)
         axis = self._fresh("axis", I64, body)
         if isinstance(extent, int):
             axis.range = (0, max(extent - 1, 0))
@@ -285,6 +292,14 @@ class Builder:
         return [carry.result for carry in carries if carry.result is not None]
 
     # -- where values go
+
+    @property
+    def guard(self) -> Block | None:
+        """The innermost branch under construction: what is loaded in it is not known outside."""
+        block: Block | None = self.block
+        while block is not None and not block.guarded:
+            block = block.parent
+        return block
 
     def _home(self, args: Sequence[Value]) -> Block:
         """The outermost block in which all arguments are known."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy.loops.affine import Affine
-from xlapy.loops.ir import Block, Carry, For, If, Kernel, Store, Value, While
+from xlapy.loops.ir import Block, Carry, For, Kernel, Store, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
@@ -39,7 +39,7 @@ class _Run:
                 self.loop(statement)
             elif isinstance(statement, While):
                 self.repeat(statement)
-            elif isinstance(statement, If) and self.get(statement.condition):
+            elif self.get(statement.condition):
                 self.block(statement.then)
 
     def get(self, value: Value) -> Scalar:
@@ -113,7 +113,7 @@ def operate(value: Value, args: Sequence[Scalar]) -> Scalar:
     if value.op == "convert":
         return _converted(value, args[0])
     if value.op == "select":
-        return np.where(args[0], args[1], args[2])[()]
+        return np.asarray(np.where(args[0], args[1], args[2]))[()]
     table = _FLOAT if value.type.is_float else _INTEGER
     return np.asarray(table[value.op](*args)).astype(value.type.dtype)[()]
 

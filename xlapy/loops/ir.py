@@ -86,6 +86,8 @@ class Buffer:
     """Elements."""
     written: bool = False
     """Loads from a written buffer keep their place among the stores."""
+    exclusive: bool = True
+    """Whether no other buffer of the kernel may be the same memory."""
 
     def __str__(self) -> str:
         return self.name
@@ -105,13 +107,15 @@ class Place:
 class Block:
     """Statements in order. `parent` is the block that holds the loop or branch that this is the body of."""
 
-    __slots__ = ("depth", "guarded", "parent", "statements", "values")
+    __slots__ = ("depth", "guarded", "in_vector", "parent", "statements", "values")
 
-    def __init__(self, parent: Block | None, *, guarded: bool = False) -> None:
+    def __init__(self, parent: Block | None, *, guarded: bool = False, in_vector: bool = False) -> None:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.guarded = guarded
         """Whether it may not run at all (a branch): loads are not moved out of it."""
+        self.in_vector: bool = in_vector or (parent is not None and parent.in_vector)
+        """Whether it is in the body of a vector axis; those do not nest."""
         self.statements: list[Statement] = []
         self.values: dict[Any, Value] = {}
         """What was computed here, so that nothing is computed twice."""
@@ -129,7 +133,7 @@ class Store:
 class Carry:
     """A value handed from each iteration of a loop to the next.
 
-    identity: a neutral element of the loop's `combine`, what lanes and further accumulators of a vector axis begin with.
+    identity: a neutral element of the loop's `combine`: what the lanes of a vector axis begin with.
     """
 
     initial: Value

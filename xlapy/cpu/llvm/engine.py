@@ -64,7 +64,7 @@ class Code:
 
 
 def compile_text(text: str, exports: list[str], imports: Mapping[str, int], *, keep_text: bool = False) -> Code:
-    """Compiles a module. `exports` are the functions whose addresses are wanted, `imports` addresses of foreign ones."""
+    """Compiles a module: `exports` are the functions whose addresses are wanted, `imports` where foreign ones are."""
     machine, jit = _jit()
     module = llvm.parse_assembly(text)
     _optimise(module, machine)

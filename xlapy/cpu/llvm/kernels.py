@@ -22,7 +22,9 @@ from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
     """The text of the kernel's function, and the declarations that it needs."""
     emitter = _Emitter()
-    parameters = [f"ptr noalias %{buffer_register(i)}" for i in range(len(kernel.buffers))]
+    parameters = [
+        f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
+    ]
     emitter.buffers = {buffer: f"%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)}
     if kernel.parallel_loop is not None:
         parameters += ["i64 %begin", "i64 %end"]
@@ -91,8 +93,8 @@ class _Emitter:
             self.unrolled(statement)
         else:
             extent = statement.extent
-            known = isinstance(extent, int)
-            self.counted(statement, "0", str(extent) if known else self.scalar(extent), always=known)
+            end = str(extent) if isinstance(extent, int) else self.scalar(extent)
+            self.counted(statement, "0", end, always=isinstance(extent, int))
 
     def value(self, value: Value) -> str:
         if value.op == "load":
@@ -159,7 +161,7 @@ class _Emitter:
         vector = llvm_type(value.type, self.lanes)
         otherwise = self.operand(value.args[-1], self.lanes) if masked else "poison"
         if stride == 0:
-            return self.load_one_for_all(value, place, otherwise, lanes)
+            return self.gather(value.type, place, lanes, otherwise)
         if stride == 1:
             address = self.address(place, self.first_lane(place.offset))
             if lanes is None:
@@ -180,12 +182,6 @@ class _Emitter:
         self.writer.jump(after)
         self.writer.begin(after)
         return self.writer.let(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{taken} ]")
-
-    def load_one_for_all(self, value: Value, place: Place, otherwise: str, mask: str | None) -> str:
-        """One element, wanted in those lanes where a mask that varies is true: a gather touches only these."""
-        del place
-        loaded_place, _ = value.attribute
-        return self.gather(value.type, loaded_place, mask, otherwise)
 
     def masked_load(self, type: ScalarType, address: str, mask: str, otherwise: str) -> str:
         vector = llvm_type(type, self.lanes)
@@ -339,9 +335,15 @@ class _Emitter:
     def vector_loop(self, loop: For) -> None:
         """Whole vectors in a loop, `accumulators` of them at a time, then those left, the last under a mask."""
         assert self.axis is None, "vector axes do not nest"
-        assert isinstance(loop.extent, int), "the extent of a vector axis is known"
+        extent = loop.extent
+        end = None if isinstance(extent, int) else self.scalar(extent)
         self.axis, self.lanes, self.varying = loop.axis, loop.width, _varying(loop)
-        vectors, tail = divmod(loop.extent, loop.width)
+        if not isinstance(extent, int):
+            assert end is not None and not loop.carries, "the extent of a vector axis with carries is known"
+            self.vectors_up_to(loop, end)
+            self.axis, self.lanes, self.varying = None, 1, frozenset()
+            return
+        vectors, tail = divmod(extent, loop.width)
         rounds, left = divmod(vectors, loop.accumulators)
         state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
         if rounds:
@@ -356,6 +358,29 @@ class _Emitter:
             self.mask = None
         self.axis, lanes, self.lanes, self.varying = None, self.lanes, 1, frozenset()
         self.reduce_lanes(loop, state, lanes)
+
+    def vectors_up_to(self, loop: For, end: str) -> None:
+        """Whole vectors up to an extent known at run time, then the rest under a mask."""
+        head, after, tail, done = [self.writer.new_label(p) for p in ("vector", "endvector", "tail", "endtail")]
+        before = self.writer.label
+        whole = self.writer.let(f"and i64 {end}, {-loop.width}")
+        self.writer.branch(self.writer.let(f"icmp sgt i64 {whole}, 0"), head, after)
+        self.writer.begin(head)
+        base, line = self.writer.phi("i64", "0", before)
+        self.iteration(loop, base, [])
+        following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+        self.writer.close_phi(line, following, self.writer.label)
+        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
+        self.writer.begin(after)
+        self.writer.branch(self.writer.let(f"icmp slt i64 {whole}, {end}"), tail, done)
+        self.writer.begin(tail)
+        vector, lanes = llvm_type(I64, self.lanes), ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+        left = self.splat(I64, self.writer.let(f"sub i64 {end}, {whole}"))
+        self.mask = self.writer.let(f"icmp slt {vector} <{lanes}>, {left}")
+        self.iteration(loop, whole, [])
+        self.mask = None
+        self.writer.jump(done)
+        self.writer.begin(done)
 
     def vector_rounds(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
         head, after, before = self.writer.new_label("vector"), self.writer.new_label("endvector"), self.writer.label

@@ -1,0 +1,113 @@
+"""Elements of dot: a sum of products, each added with one rounding.
+
+Narrow floats are summed in F32, integers in the result's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, AxisKind, Builder, Value
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
+from xlapy.lower.element_types import register_type, rounded
+from xlapy.lower.elementwise import convert_element
+from xlapy.lower.reduction import ACCUMULATORS, Carried, flat, lanes_for, unflat
+from xlapy.ops import contraction as ops
+
+
+@LOWERINGS.rule(ops.DOT)
+def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """Loops over the contracted dimensions; result dimensions are batch, lhs free, rhs free."""
+    lhs, rhs = instruction.operands
+    attrs: ops.DotAttributes = instruction.attributes
+    lhs_free, rhs_free = attrs.lhs_free_dims(lhs.shape.rank), attrs.rhs_free_dims(rhs.shape.rank)
+    batches, frees = len(attrs.lhs_batch_dims), len(lhs_free)
+    batch, left, right = index[:batches], index[batches : batches + frees], index[batches + frees :]
+    extents = [lhs.shape.dimensions[d] for d in attrs.lhs_contracting_dims]
+    t = instruction.shape.element_type
+
+    def terms(inner: Index) -> tuple[Element, Element]:
+        lhs_index = _placed(
+            lhs.shape.rank, (attrs.lhs_batch_dims, batch), (lhs_free, left), (attrs.lhs_contracting_dims, inner)
+        )
+        rhs_index = _placed(
+            rhs.shape.rank, (attrs.rhs_batch_dims, batch), (rhs_free, right), (attrs.rhs_contracting_dims, inner)
+        )
+        return (
+            convert_element(lowering.builder, lowering.element(lhs, lhs_index), lhs.shape.element_type, t),
+            convert_element(lowering.builder, lowering.element(rhs, rhs_index), rhs.shape.element_type, t),
+        )
+
+    return sum_of_products(lowering, t, extents, terms)
+
+
+def _placed(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
+    """An index put together from positions in chosen dimensions."""
+    places: list[Affine] = [Affine()] * rank
+    for dimensions, positions in parts:
+        for dimension, position in zip(dimensions, positions, strict=True):
+            places[dimension] = position
+    return tuple(places)
+
+
+def zero_element(builder: Builder, t: PrimitiveType) -> Element:
+    zero = builder.zero(register_type(t))
+    return ComplexElement(zero, zero) if t.is_complex else zero
+
+
+Terms = Callable[[Index], tuple[Element, Element]]
+
+
+def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int], terms: Terms) -> Element:
+    """The sum of left * right over a range of indices; `terms(index)` gives the two factors."""
+    builder = lowering.builder
+    start = zero_element(builder, t)
+
+    def nest(index: Index, carried: Carried) -> list[Value]:
+        if len(index) == len(extents):
+            left, right = terms(index)
+            (total,) = unflat(carried, [start])
+            return flat([multiply_add(builder, t, left, right, total)])
+        last = len(index) == len(extents) - 1
+        options = _lanes(builder, t, extents[-1]) if last else {}
+        return builder.reduce(extents[len(index)], carried, lambda p, c: nest((*index, p), c), **options)
+
+    (total,) = unflat(nest((), flat([start])), [start])
+    return rounded(builder, total, t) if isinstance(total, Value) else total
+
+
+def _lanes(builder: Builder, t: PrimitiveType, extent: int) -> dict[str, Any]:
+    """The innermost sum in lanes, unless a vector axis is around it already or there is too little of it."""
+    kind = register_type(t)
+    width = lanes_for(kind)
+    if builder.block.in_vector or extent < width or t.is_complex:
+        return {}
+    op = "or" if kind.bits == 1 else "add"
+    identity = builder.constant(kind, -0.0 if kind.is_float else 0)
+    return {
+        "kind": AxisKind.VECTOR,
+        "width": width,
+        "accumulators": max(1, min(ACCUMULATORS, extent // width)),
+        "identities": [identity],
+        "combine": lambda left, right: [builder.binary(op, left[0], right[0])],
+    }
+
+
+def multiply_add(builder: Builder, t: PrimitiveType, left: Element, right: Element, total: Element) -> Element:
+    """total + left * right."""
+    if isinstance(left, ComplexElement) and isinstance(right, ComplexElement) and isinstance(total, ComplexElement):
+        real = builder.fma(left.real, right.real, total.real)
+        imaginary = builder.fma(left.real, right.imaginary, total.imaginary)
+        negated = builder.unary("neg", left.imaginary)
+        return ComplexElement(
+            builder.fma(negated, right.imaginary, real), builder.fma(left.imaginary, right.real, imaginary)
+        )
+    assert isinstance(left, Value) and isinstance(right, Value) and isinstance(total, Value)
+    if t.is_floating:
+        return builder.fma(left, right, total)
+    if left.type.bits == 1:
+        return builder.binary("or", total, builder.binary("and", left, right))
+    return builder.add(total, builder.mul(left, right))

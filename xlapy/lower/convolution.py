@@ -1,0 +1,69 @@
+"""Elements of convolution: a sum of products over the window and the input features of a group."""
+
+from __future__ import annotations
+
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine
+from xlapy.lower.contraction import sum_of_products, zero_element
+from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
+from xlapy.lower.elementwise import convert_element, select_element
+from xlapy.lower.movement import masked_element
+from xlapy.lower.reduction import window_place
+from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
+
+
+@LOWERINGS.rule(CONVOLUTION)
+def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """Padding and holes contribute zeros."""
+    attrs: ConvolutionAttributes = instruction.attributes
+    if attrs.sparsity_config != SparsityConfig():
+        raise UnsupportedError(f"{instruction.name} (convolution): sparse operands do not run on cpu")
+    lhs, rhs = instruction.operands
+    numbers, builder, t = attrs.dim_labels, lowering.builder, instruction.shape.element_type
+    positions = tuple(index[d] for d in numbers.output_spatial_dimensions)
+    sizes = [lhs.shape.dimensions[d] for d in numbers.input_spatial_dimensions]
+    inputs = rhs.shape.dimensions[numbers.kernel_input_feature_dimension]
+    batch, feature = _group(lowering, instruction, index)
+    output = index[numbers.output_feature_dimension]
+
+    def terms(inner: Index) -> tuple[Element, Element]:
+        *offsets, input_feature = inner
+        places, condition = window_place(lowering, positions, tuple(offsets), attrs.window, sizes)
+        source: list[Affine] = [Affine()] * lhs.shape.rank
+        source[numbers.input_batch_dimension] = batch
+        source[numbers.input_feature_dimension] = feature + input_feature
+        kernel: list[Affine] = [Affine()] * rhs.shape.rank
+        kernel[numbers.kernel_input_feature_dimension] = input_feature
+        kernel[numbers.kernel_output_feature_dimension] = output
+        for d, place in zip(numbers.input_spatial_dimensions, places, strict=True):
+            source[d] = place
+        window = attrs.window.dimensions
+        for d, offset, w in zip(numbers.kernel_spatial_dimensions, offsets, window, strict=True):
+            kernel[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
+        # what meets no element adds nothing, even where the other operand is infinite
+        left = masked_element(lowering, lhs, tuple(source), condition, zero_element(builder, lhs.shape.element_type))
+        right = lowering.element(rhs, tuple(kernel))
+        if condition is not None:
+            right = select_element(builder, condition, right, zero_element(builder, rhs.shape.element_type))
+        return (
+            convert_element(builder, left, lhs.shape.element_type, t),
+            convert_element(builder, right, rhs.shape.element_type, t),
+        )
+
+    return sum_of_products(lowering, t, [*attrs.window.sizes, inputs], terms)
+
+
+def _group(lowering: Lowering, instruction: Instruction, index: Index) -> tuple[Affine, Affine]:
+    """The input's batch position, and its first feature, for an output element: that of its group."""
+    attrs: ConvolutionAttributes = instruction.attributes
+    lhs, rhs = (operand.shape.dimensions for operand in instruction.operands)
+    numbers = attrs.dim_labels
+    batch, output = index[numbers.output_batch_dimension], index[numbers.output_feature_dimension]
+    groups = attrs.feature_group_count * attrs.batch_group_count
+    if groups == 1:
+        return batch, Affine()
+    group = lowering.builder.quotient(output, rhs[numbers.kernel_output_feature_dimension] // groups)
+    if attrs.batch_group_count > 1:
+        return batch + group * (lhs[numbers.input_batch_dimension] // groups), Affine()
+    return batch, group * rhs[numbers.kernel_input_feature_dimension]

@@ -1,0 +1,133 @@
+"""How elements of HLO's types live in memory and in registers.
+
+| element type | in memory | in a register |
+|---|---|---|
+| PRED | I8, 0 or 1 | I1 |
+| integers of 8 to 64 bits | as they are | as they are |
+| integers of 1, 2, 4 bits | I8, sign or zero extended | I8, the same |
+| F32, F64 | as they are | as they are |
+| F16, BF16 | 16 bits | F32 that the type can represent: operations round after computing |
+| C64, C128 | real part, imaginary part | two values |
+
+Owns loads, stores and roundings of single elements. Must not know: operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlapy.base.element_types import BF16, C64, PRED, PrimitiveType
+from xlapy.base.element_types import F16 as HALF
+from xlapy.base.element_types import F32 as SINGLE
+from xlapy.base.element_types import F64 as DOUBLE
+from xlapy.base.errors import UnsupportedError
+from xlapy.loops import F16, F32, F64, I1, I8, I16, I32, Affine, Buffer, Builder, ScalarType, Value
+from xlapy.loops.types import integer_type
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexElement:
+    """A complex number as two values of one type."""
+
+    real: Value
+    imaginary: Value
+
+
+Element = Value | ComplexElement
+
+_FLOATS = {SINGLE: F32, DOUBLE: F64}
+
+
+def components(t: PrimitiveType) -> int:
+    """Values an element has in memory."""
+    return 2 if t.is_complex else 1
+
+
+def storage_type(t: PrimitiveType) -> ScalarType:
+    """The type in memory of an element, or of the parts of a complex one."""
+    if t.is_complex:
+        return F32 if t is C64 else F64
+    if t in _FLOATS:
+        return _FLOATS[t]
+    return F16 if t is HALF else integer_type(8 * t.byte_size)
+
+
+def register_type(t: PrimitiveType) -> ScalarType:
+    """The type in a register of an element, or of the parts of a complex one; `UnsupportedError` for narrow floats."""
+    if t is PRED:
+        return I1
+    if t.is_integral:
+        return integer_type(max(t.bits, 8))
+    if t in (HALF, BF16):
+        return F32
+    if t.is_floating and t not in _FLOATS:
+        raise UnsupportedError(f"elements of {t} do not run on cpu yet; convert them to f32")
+    return storage_type(t)
+
+
+def load_element(
+    builder: Builder, buffer: Buffer, offset: Affine, t: PrimitiveType, mask: Value | None = None
+) -> Element:
+    """The element at an offset, counted in elements; anything where the mask is false."""
+    if t.is_complex:
+        return ComplexElement(builder.load(buffer, offset * 2, mask), builder.load(buffer, offset * 2 + 1, mask))
+    return _in_register(builder, builder.load(buffer, offset, mask), t)
+
+
+def _in_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
+    target = register_type(t)
+    if t is PRED:
+        return builder.compare("ne", stored, builder.zero(I8))
+    if t is BF16:
+        wide = builder.convert("zext", stored, I32)
+        return builder.bitcast(builder.binary("shl", wide, builder.constant(I32, 16)), F32)
+    return builder.convert("fpext", stored, target)
+
+
+def store_element(
+    builder: Builder, buffer: Buffer, offset: Affine, element: Element, t: PrimitiveType, mask: Value | None = None
+) -> None:
+    """Writes an element at an offset, counted in elements (where the mask is true)."""
+    if isinstance(element, ComplexElement):
+        builder.store(buffer, offset * 2, element.real, mask)
+        builder.store(buffer, offset * 2 + 1, element.imaginary, mask)
+    else:
+        builder.store(buffer, offset, _in_memory(builder, element, t), mask)
+
+
+def _in_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
+    if t is PRED:
+        return builder.convert("zext", element, I8)
+    if t is BF16:
+        bits = builder.bitcast(element, I32)
+        return builder.convert("trunc", builder.binary("lshr", bits, builder.constant(I32, 16)), I16)
+    return builder.convert("fptrunc", element, storage_type(t))
+
+
+def rounded(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+    """A result in the register form of its type: floats rounded to nearest even, narrow integers wrapped."""
+    if t is HALF:
+        return builder.convert("fpext", builder.convert("fptrunc", value, F16), F32)
+    if t is BF16:
+        return _rounded_to_bfloat16(builder, value)
+    if t.is_integral and t.bits < 8:
+        return _wrapped(builder, value, t)
+    return value
+
+
+def _rounded_to_bfloat16(builder: Builder, value: Value) -> Value:
+    """Half of the last kept place is added, less one bit where that place is even; NaN stays NaN."""
+    bits = builder.bitcast(value, I32)
+    one = builder.constant(I32, 1)
+    odd = builder.binary("and", builder.binary("lshr", bits, builder.constant(I32, 16)), one)
+    raised = builder.add(bits, builder.add(odd, builder.constant(I32, 0x7FFF)))
+    kept = builder.binary("and", raised, builder.constant(I32, -0x10000))
+    quiet = builder.binary("or", bits, builder.constant(I32, 0x400000))
+    nan = builder.binary("and", quiet, builder.constant(I32, -0x10000))
+    return builder.bitcast(builder.select(builder.compare("uno", value, value), nan, kept), F32)
+
+
+def _wrapped(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+    spare = builder.constant(I8, 8 - t.bits)
+    top = builder.binary("shl", value, spare)
+    return builder.binary("ashr" if t.is_signed else "lshr", top, spare)

@@ -1,0 +1,331 @@
+"""Elements of elementwise operations.
+
+Owns: which operation of loop IR, or which function of `loops.mathematics`, an operation is for each kind of element.
+Must not know: dimensions beyond passing an index on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import F16 as _HALF
+from xlapy.loops import F32, I8, I16, I32, Builder, ScalarType, Value
+from xlapy.loops.types import integer_type
+from xlapy.lower import integers
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
+from xlapy.lower.element_types import register_type, rounded
+from xlapy.ops import elementwise as ops
+from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.ops.registry import OpDef
+
+FloatRule = Callable[..., Value]
+
+
+def _op(name: str) -> Callable[..., Value]:
+    """The operation of loop IR of that name, on operands of the result's type."""
+
+    def emit(builder: Builder, *args: Value) -> Value:
+        return builder.op(name, args[0].type, *args)
+
+    return emit
+
+
+def _sign_of_float(builder: Builder, x: Value) -> Value:
+    one = builder.constant(x.type, 1.0)
+    is_number = builder.compare("one", x, builder.zero(x.type))
+    return builder.select(is_number, builder.op("copysign", x.type, one, x), x)
+
+
+def _half_away(builder: Builder, x: Value) -> Value:
+    """Rounds halves away from zero: truncates, then moves on by one where a half or more was cut off."""
+    whole = builder.unary("trunc", x)
+    cut = builder.unary("abs", builder.sub(x, whole))
+    one = builder.op("copysign", x.type, builder.constant(x.type, 1.0), x)
+    is_far = builder.compare("oge", cut, builder.constant(x.type, 0.5))
+    return builder.op("copysign", x.type, builder.select(is_far, builder.add(whole, one), whole), x)
+
+
+FLOATS: Final[Mapping[OpDef, FloatRule]] = {
+    ops.ABS: _op("abs"),
+    ops.ADD: _op("add"),
+    ops.CEIL: _op("ceil"),
+    ops.DIVIDE: _op("div"),
+    ops.FLOOR: _op("floor"),
+    ops.MAXIMUM: _op("max"),
+    ops.MINIMUM: _op("min"),
+    ops.MULTIPLY: _op("mul"),
+    ops.NEGATE: _op("neg"),
+    ops.REMAINDER: _op("rem"),
+    ops.ROUND_NEAREST_AFZ: _half_away,
+    ops.ROUND_NEAREST_EVEN: _op("rint"),
+    ops.SIGN: _sign_of_float,
+    ops.SQRT: _op("sqrt"),
+    ops.SUBTRACT: _op("sub"),
+}
+"""Of floats, in F32 or F64."""
+
+LOGICAL: Final[Mapping[OpDef, str]] = {
+    ops.ADD: "or",
+    ops.AND: "and",
+    ops.MAXIMUM: "or",
+    ops.MINIMUM: "and",
+    ops.MULTIPLY: "and",
+    ops.OR: "or",
+    ops.XOR: "xor",
+}
+"""Of PRED."""
+
+
+def _emit(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    operands = [lowering.element(operand, index) for operand in instruction.operands]
+    return compute(lowering.builder, instruction, operands)
+
+
+def compute(builder: Builder, instruction: Instruction, operands: list[Element]) -> Element:
+    """The operation on elements of its operands, which are of one type; `UnsupportedError` if there is no rule."""
+    op, t = instruction.op, instruction.operands[0].shape.element_type
+    values = [operand for operand in operands if isinstance(operand, Value)]
+    if len(values) < len(operands):
+        raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
+    if t is PRED and op in LOGICAL:
+        return builder.binary(LOGICAL[op], *values)
+    if t is PRED and op is ops.NOT:
+        return builder.logical_not(values[0])
+    if t.is_integral and op in integers.INTEGERS:
+        return rounded(builder, integers.INTEGERS[op](builder, t, *values), t)
+    if t.is_floating and op in FLOATS:
+        return rounded(builder, FLOATS[op](builder, *values), t)
+    raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
+
+
+for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, ops.NOT}:
+    LOWERINGS.rule(_definition)(_emit)
+
+
+# -- complex parts
+
+
+@LOWERINGS.rule(ops.REAL)
+def real(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    operand = lowering.element(instruction.operands[0], index)
+    return operand.real if isinstance(operand, ComplexElement) else operand
+
+
+@LOWERINGS.rule(ops.IMAG)
+def imag(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    operand = lowering.element(instruction.operands[0], index)
+    return operand.imaginary if isinstance(operand, ComplexElement) else lowering.builder.zero(operand.type)
+
+
+@LOWERINGS.rule(ops.COMPLEX)
+def complex_of_parts(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    real_part, imaginary = (lowering.value(operand, index) for operand in instruction.operands)
+    return ComplexElement(real_part, imaginary)
+
+
+# -- comparison and choice
+
+_SIGNED: Final = {"EQ": "eq", "NE": "ne", "GE": "sge", "GT": "sgt", "LE": "sle", "LT": "slt"}
+_UNSIGNED: Final = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "ule", "LT": "ult"}
+_FLOATING: Final = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
+
+
+@LOWERINGS.rule(ops.COMPARE)
+def compare(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    left, right = (lowering.element(operand, index) for operand in instruction.operands)
+    builder, t = lowering.builder, instruction.operands[0].shape.element_type
+    direction: ComparisonDirection = instruction.direction
+    if isinstance(left, ComplexElement) and isinstance(right, ComplexElement):
+        return _compare_complex(builder, direction, left, right)
+    assert isinstance(left, Value) and isinstance(right, Value)
+    if t.is_floating and instruction.type is ComparisonType.TOTALORDER:
+        keys = [_total_order_key(builder, value, t) for value in (left, right)]
+        return builder.compare(_SIGNED[direction.name], *keys)
+    table = _FLOATING if t.is_floating else _SIGNED if t.is_signed else _UNSIGNED
+    return builder.compare(table[direction.name], left, right)
+
+
+def _compare_complex(
+    builder: Builder, direction: ComparisonDirection, left: ComplexElement, right: ComplexElement
+) -> Value:
+    predicate, join = ("oeq", "and") if direction is ComparisonDirection.EQ else ("une", "or")
+    real_parts = builder.compare(predicate, left.real, right.real)
+    return builder.binary(join, real_parts, builder.compare(predicate, left.imaginary, right.imaginary))
+
+
+def _total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+    """Integers in the total order: the magnitude of a negative number flipped, to make two's complement of it."""
+    if t is F8E8M0FNU:
+        raise UnsupportedError(f"a total order of {t} does not run on cpu yet")
+    bits = builder.bitcast(value, integer_type(value.type.bits))
+    flipped = builder.binary("xor", bits, builder.constant(bits.type, 2 ** (bits.type.bits - 1) - 1))
+    return builder.select(builder.compare("slt", bits, builder.zero(bits.type)), flipped, bits)
+
+
+@LOWERINGS.rule(ops.SELECT)
+def select(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    predicate, on_true, on_false = instruction.operands
+    where = index if predicate.shape.rank else ()
+    condition = lowering.value(predicate, where)
+    return select_element(
+        lowering.builder, condition, lowering.element(on_true, index), lowering.element(on_false, index)
+    )
+
+
+def select_element(builder: Builder, condition: Value, on_true: Element, on_false: Element) -> Element:
+    """`select` of elements, complex ones included."""
+    if isinstance(on_true, ComplexElement) and isinstance(on_false, ComplexElement):
+        return ComplexElement(
+            builder.select(condition, on_true.real, on_false.real),
+            builder.select(condition, on_true.imaginary, on_false.imaginary),
+        )
+    assert isinstance(on_true, Value) and isinstance(on_false, Value)
+    return builder.select(condition, on_true, on_false)
+
+
+@LOWERINGS.rule(ops.CLAMP)
+def clamp(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """min(max(x, low), high)."""
+    low, operand, high = instruction.operands
+    builder, t = lowering.builder, operand.shape.element_type
+    bounds = [lowering.value(bound, index if bound.shape.rank else ()) for bound in (low, high)]
+    raised = _extreme(builder, t, ops.MAXIMUM, lowering.value(operand, index), bounds[0])
+    return _extreme(builder, t, ops.MINIMUM, bounds[1], raised)
+
+
+def _extreme(builder: Builder, t: PrimitiveType, op: OpDef, left: Value, right: Value) -> Value:
+    if t is PRED:
+        return builder.binary(LOGICAL[op], left, right)
+    if t.is_integral:
+        return integers.INTEGERS[op](builder, t, left, right)
+    return FLOATS[op](builder, left, right)
+
+
+@LOWERINGS.rule(ops.IS_FINITE)
+def is_finite(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    builder, operand = lowering.builder, lowering.value(instruction.operands[0], index)
+    size = builder.unary("abs", operand)
+    return builder.compare("olt", size, builder.constant(operand.type, float("inf")))
+
+
+# -- conversion
+
+
+@LOWERINGS.rule(ops.CONVERT)
+def convert(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    (operand,) = instruction.operands
+    element = lowering.element(operand, index)
+    return convert_element(lowering.builder, element, operand.shape.element_type, instruction.shape.element_type)
+
+
+def convert_element(builder: Builder, element: Element, source: PrimitiveType, target: PrimitiveType) -> Element:
+    """An element in another type: floats to integers saturate, NaN becomes 0; what is not 0 is true."""
+    if isinstance(element, ComplexElement):
+        if target.is_complex:
+            wanted = register_type(target)
+            return ComplexElement(*(_resized(builder, v, wanted) for v in (element.real, element.imaginary)))
+        element, source = element.real, source.component_type
+    if target.is_complex:
+        part = target.component_type
+        return ComplexElement(_converted(builder, element, source, part), builder.zero(register_type(part)))
+    return _converted(builder, element, source, target)
+
+
+def _converted(builder: Builder, value: Value, source: PrimitiveType, target: PrimitiveType) -> Value:
+    if source is target:
+        return value
+    if target is PRED:
+        return builder.compare("une" if source.is_floating else "ne", value, builder.zero(value.type))
+    wanted = register_type(target)
+    if target.is_floating:
+        return rounded(builder, _to_float(builder, value, source, wanted), target)
+    if source.is_floating:
+        return _float_to_integer(builder, value, target)
+    signed = source.is_signed
+    if wanted.bits > value.type.bits:
+        return builder.convert("sext" if signed else "zext", value, wanted)
+    return rounded(builder, builder.convert("trunc", value, wanted), target)
+
+
+def _to_float(builder: Builder, value: Value, source: PrimitiveType, wanted: ScalarType) -> Value:
+    if source.is_floating:
+        return _resized(builder, value, wanted)
+    return builder.convert("sitofp" if source.is_signed else "uitofp", value, wanted)
+
+
+def _resized(builder: Builder, value: Value, wanted: ScalarType) -> Value:
+    return builder.convert("fpext" if wanted.bits > value.type.bits else "fptrunc", value, wanted)
+
+
+def _float_to_integer(builder: Builder, value: Value, target: PrimitiveType) -> Value:
+    how, wanted = "fptosi" if target.is_signed else "fptoui", register_type(target)
+    if target.bits >= 8:
+        return builder.convert(how, value, wanted)
+    wide = builder.convert(how, value, I32)
+    low, high = integers.limits(target)
+    bounded = builder.binary(
+        "smin", builder.binary("smax", wide, builder.constant(I32, low)), builder.constant(I32, high)
+    )
+    return builder.convert("trunc", bounded, wanted)
+
+
+@LOWERINGS.rule(ops.REDUCE_PRECISION)
+def reduce_precision(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """Rounds to a float of fewer bits of exponent and mantissa, in the same type."""
+    (operand,) = instruction.operands
+    builder, value = lowering.builder, lowering.value(operand, index)
+    t = operand.shape.element_type
+    exponent_bits, mantissa_bits = instruction.exponent_bits, instruction.mantissa_bits
+    return rounded(builder, integers.reduced_precision(builder, t, value, exponent_bits, mantissa_bits), t)
+
+
+@LOWERINGS.rule(ops.BITCAST_CONVERT)
+def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The same bits as another type of the same width."""
+    (operand,) = instruction.operands
+    source, target = operand.shape.element_type, instruction.shape.element_type
+    if source.bits != target.bits or operand.shape.rank != instruction.shape.rank or source.is_complex:
+        raise UnsupportedError(f"{instruction.name}: bitcast-convert of {source} to {target} does not run on cpu yet")
+    builder, value = lowering.builder, lowering.value(operand, index)
+    return bits_as(builder, as_bits(builder, value, source), target)
+
+
+def as_bits(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+    """A register value as the integer that memory would hold."""
+    if t is PRED:
+        return builder.convert("zext", value, I8)
+    if t.is_integral:
+        return value
+    if t.bits == 16:
+        return _half_bits(builder, value, t)
+    return builder.bitcast(value, integer_type(t.bits))
+
+
+def bits_as(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
+    """An integer that memory holds as a register value."""
+    if t is PRED:
+        return builder.compare("ne", bits, builder.zero(I8))
+    if t.is_integral:
+        return bits
+    if t.bits == 16:
+        return _half_of_bits(builder, bits, t)
+    return builder.bitcast(bits, register_type(t))
+
+
+def _half_bits(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+    if t.name == "F16":
+        from_half = builder.convert("fptrunc", value, _HALF)
+        return builder.bitcast(from_half, I16)
+    wide = builder.bitcast(value, I32)
+    return builder.convert("trunc", builder.binary("lshr", wide, builder.constant(I32, 16)), I16)
+
+
+def _half_of_bits(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
+    if t.name == "F16":
+        return builder.convert("fpext", builder.bitcast(bits, _HALF), F32)
+    wide = builder.binary("shl", builder.convert("zext", bits, I32), builder.constant(I32, 16))
+    return builder.bitcast(wide, F32)

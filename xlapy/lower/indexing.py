@@ -1,0 +1,38 @@
+"""Elements of gather. Scatter writes memory in an order of its own: the program lowers it (`cpu/scatter.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine
+from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
+from xlapy.lower.movement import start_position
+from xlapy.ops import indexing as ops
+
+
+@LOWERINGS.rule(ops.GATHER)
+def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The operand's element at an index vector's start, moved to lie inside, plus the place in the slice."""
+    operand, indices = instruction.operands
+    attrs = instruction.attributes
+    batch = [position for d, position in enumerate(index) if d not in attrs.offset_dims]
+    offsets = [index[d] for d in attrs.offset_dims]
+    dropped = {*attrs.collapsed_slice_dims, *attrs.operand_batching_dims}
+    kept = iter(offsets)
+    places = [Affine() if d in dropped else next(kept) for d in range(operand.shape.rank)]
+    for component, dimension in enumerate(attrs.start_index_map):
+        limit = operand.shape.dimensions[dimension] - attrs.slice_sizes[dimension]
+        where = vector_component(batch, attrs.index_vector_dim, component, indices.shape.rank)
+        places[dimension] = places[dimension] + start_position(lowering, indices, limit, where)
+    for dimension, source in zip(attrs.operand_batching_dims, attrs.start_indices_batching_dims, strict=True):
+        axis = source if source < attrs.index_vector_dim else source - 1
+        places[dimension] = places[dimension] + batch[axis]
+    return lowering.element(operand, tuple(places))
+
+
+def vector_component(batch: Sequence[Affine], vector_dim: int, component: int, rank: int) -> Index:
+    """Where a component of an index vector stands in the array of them."""
+    if vector_dim == rank:
+        return tuple(batch)
+    return (*batch[:vector_dim], Affine((), component), *batch[vector_dim:])

@@ -1,0 +1,178 @@
+"""Elements of operations that move data: the same element of an operand at another index.
+
+Where an index may lie outside the operand (padding, concatenation), the element is wanted under a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import I64, Affine, Builder, Value
+from xlapy.lower.core import LOWERINGS, Element, Index, Lowering, delinear, linear
+from xlapy.lower.elementwise import select_element
+from xlapy.ops import movement as ops
+
+
+@LOWERINGS.rule(ops.BROADCAST)
+def broadcast(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    return lowering.element(instruction.operands[0], tuple(index[d] for d in instruction.dimensions))
+
+
+@LOWERINGS.rule(ops.RESHAPE)
+def reshape(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The element at the same row-major position."""
+    (operand,) = instruction.operands
+    position = linear(index, instruction.shape.dimensions)
+    return lowering.element(operand, delinear(lowering.builder, position, operand.shape.dimensions))
+
+
+@LOWERINGS.rule(ops.TRANSPOSE)
+def transpose(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """Result dimension i is operand dimension `dimensions[i]`."""
+    source: list[Affine] = [Affine()] * len(index)
+    for position, dimension in zip(index, instruction.dimensions, strict=True):
+        source[dimension] = position
+    return lowering.element(instruction.operands[0], tuple(source))
+
+
+@LOWERINGS.rule(ops.REVERSE)
+def reverse(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    (operand,) = instruction.operands
+    flipped = [
+        position * -1 + (size - 1) if d in instruction.dimensions else position
+        for d, (position, size) in enumerate(zip(index, operand.shape.dimensions, strict=True))
+    ]
+    return lowering.element(operand, tuple(flipped))
+
+
+@LOWERINGS.rule(ops.SLICE)
+def slice_(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    ranges = instruction.attributes.slice
+    source = tuple(p * stride + start for p, start, stride in zip(index, ranges.starts, ranges.strides, strict=True))
+    return lowering.element(instruction.operands[0], source)
+
+
+@LOWERINGS.rule(ops.COPY)
+def copy(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    return lowering.element(instruction.operands[0], index)
+
+
+@LOWERINGS.rule(ops.PAD)
+def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The operand's element, or the padding value outside of it and in its holes."""
+    operand, value = instruction.operands
+    padding = lowering.element(value, ())
+    if not operand.shape.size:
+        return padding
+    source: list[Affine] = []
+    condition: Value | None = None
+    for position, d, size in zip(index, instruction.padding.dimensions, operand.shape.dimensions, strict=True):
+        place, holes = undilated(lowering.builder, position - d.low, d.interior + 1)
+        source.append(place)
+        condition = both(lowering.builder, condition, holes)
+        condition = both(lowering.builder, condition, lowering.inside((place,), [(0, size)]))
+    return masked_element(lowering, operand, tuple(source), condition, padding)
+
+
+def undilated(builder: Builder, position: Affine, dilation: int) -> tuple[Affine, Value | None]:
+    """Which element stands at a position of a base area with holes, and whether one does (None: always)."""
+    if dilation == 1:
+        return position, None
+    limits = position.bounds()
+    assert limits is not None, "positions in dilated areas are sums over axes"
+    lift = max(0, -(limits[0] // dilation))  # makes the dividend positive
+    lifted = position + lift * dilation
+    rest = builder.value_of(builder.remainder(lifted, dilation))
+    return builder.quotient(lifted, dilation) - lift, builder.compare("eq", rest, builder.constant(I64, 0))
+
+
+def both(builder: Builder, left: Value | None, right: Value | None) -> Value | None:
+    """The conjunction of two conditions, None being true."""
+    if left is None or right is None:
+        return right if left is None else left
+    return builder.binary("and", left, right)
+
+
+def masked_element(
+    lowering: Lowering, operand: Instruction, index: Index, condition: Value | None, otherwise: Element
+) -> Element:
+    """The operand's element where the condition holds (None: everywhere), without a touch of it elsewhere."""
+    element = element_where(lowering, operand, index, condition)
+    return element if condition is None else select_element(lowering.builder, condition, element, otherwise)
+
+
+def element_where(lowering: Lowering, operand: Instruction, index: Index, condition: Value | None) -> Element:
+    """The operand's element where the condition holds (None: everywhere), anything elsewhere."""
+    if condition is None:
+        return lowering.element(operand, index)
+    with lowering.where(condition):
+        return lowering.element(operand, index)
+
+
+@LOWERINGS.rule(ops.CONCATENATE)
+def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The element of that operand in whose part the position lies."""
+    d = instruction.attributes.dimension
+    result: Element | None = None
+    start = 0
+    for part in instruction.operands:
+        size = part.shape.dimensions[d]
+        if size:
+            source = (*index[:d], index[d] - start, *index[d + 1 :])
+            condition = lowering.inside((source[d],), [(0, size)])
+            element = element_where(lowering, part, source, condition)
+            if result is not None and condition is not None:
+                element = select_element(lowering.builder, condition, element, result)
+            result = element
+        start += size
+    assert result is not None, "a concatenation without elements has none to compute"
+    return result
+
+
+# -- positions known at run time
+
+
+def start_position(lowering: Lowering, start: Instruction, limit: int, at: Index = ()) -> Affine:
+    """An integer element as a position moved into the range from 0 to `limit`."""
+    t: PrimitiveType = start.shape.element_type
+    return clamped_position(lowering.builder, lowering.value(start, at), t, limit)
+
+
+def clamped_position(builder: Builder, value: Value, t: PrimitiveType, limit: int) -> Affine:
+    """An integer of type t as a position moved into the range from 0 to `limit`; read without sign if t has none."""
+    if value.type is not I64:
+        return builder.clamped(builder.convert("sext" if t.is_signed else "zext", value, I64), limit)
+    if not t.is_signed:
+        value = builder.binary("umin", value, builder.constant(I64, limit))
+    return builder.clamped(value, limit)
+
+
+def starts_of(lowering: Lowering, operands: Sequence[Instruction], limits: Sequence[int]) -> list[Affine]:
+    """The clamped starts of a dynamic slice: one scalar a dimension, or one vector of them all."""
+    if len(operands) == 1 and operands[0].shape.rank == 1:
+        return [start_position(lowering, operands[0], limit, (Affine((), d),)) for d, limit in enumerate(limits)]
+    return [start_position(lowering, start, limit) for start, limit in zip(operands, limits, strict=True)]
+
+
+@LOWERINGS.rule(ops.DYNAMIC_SLICE)
+def dynamic_slice(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    operand, *starts = instruction.operands
+    limits = [whole - size for whole, size in zip(operand.shape.dimensions, instruction.shape.dimensions, strict=True)]
+    begins = starts_of(lowering, starts, limits)
+    return lowering.element(operand, tuple(p + begin for p, begin in zip(index, begins, strict=True)))
+
+
+@LOWERINGS.rule(ops.DYNAMIC_UPDATE_SLICE)
+def dynamic_update_slice(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The update's element inside the slice, the operand's elsewhere."""
+    operand, update, *starts = instruction.operands
+    sizes = update.shape.dimensions
+    if not update.shape.size:
+        return lowering.element(operand, index)
+    limits = [whole - size for whole, size in zip(operand.shape.dimensions, sizes, strict=True)]
+    begins = starts_of(lowering, starts, limits)
+    source = tuple(p - begin for p, begin in zip(index, begins, strict=True))
+    condition = lowering.inside(source, [(0, size) for size in sizes])
+    return masked_element(lowering, update, source, condition, lowering.element(operand, index))

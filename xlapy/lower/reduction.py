@@ -1,0 +1,246 @@
+"""Elements of reductions: loops with carried values.
+
+A reduction whose computation is a plain sum, product, extreme or the like runs in the lanes of vectors; any other goes
+through its elements one by one, in row-major order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, AxisKind, Builder, ScalarType, Value
+from xlapy.lower import integers
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
+from xlapy.lower.element_types import register_type
+from xlapy.lower.elementwise import select_element
+from xlapy.lower.movement import both, element_where, undilated
+from xlapy.ops import elementwise
+from xlapy.ops import reduction as ops
+from xlapy.ops.dimensions import Window
+from xlapy.ops.registry import OpDef
+
+ACCUMULATORS = 4
+"""Vectors that a reduction in lanes keeps: enough to hide the latency of an addition."""
+
+Carried = Sequence[Value]
+
+
+def flat(elements: Sequence[Element]) -> list[Value]:
+    """The values of elements, two of a complex one."""
+    values: list[Value] = []
+    for element in elements:
+        values += [element.real, element.imaginary] if isinstance(element, ComplexElement) else [element]
+    return values
+
+
+def unflat(values: Carried, like: Sequence[Element]) -> list[Element]:
+    """The elements whose values `flat` gives."""
+    rest = iter(values)
+    return [ComplexElement(next(rest), next(rest)) if isinstance(e, ComplexElement) else next(rest) for e in like]
+
+
+def combine_elements(
+    lowering: Lowering, computation: Computation, left: Sequence[Element], right: Sequence[Element]
+) -> list[Element]:
+    """The computation of accumulators and values."""
+    result = lowering.apply(computation, [*left, *right])
+    return result if isinstance(result, list) else [result]
+
+
+def monoid(computation: Computation) -> OpDef | None:
+    """The operation that the computation is on its two parameters, if its partial results may be regrouped."""
+    root = computation.root_instruction
+    if root.op not in _IDENTITIES or len(computation.parameters) != 2:
+        return None
+    operands = {operand for operand in root.operands if is_parameter(operand)}
+    return root.op if operands == set(computation.parameters) else None
+
+
+def _extreme(t: PrimitiveType, *, greatest: bool) -> float:
+    if t is PRED:
+        return int(greatest)
+    if t.is_floating:
+        return math.inf if greatest else -math.inf
+    return integers.limits(t)[1 if greatest else 0]
+
+
+_IDENTITIES: Final[Mapping[OpDef, Callable[[PrimitiveType], float]]] = {
+    elementwise.ADD: lambda t: -0.0 if t.is_floating else 0,
+    elementwise.AND: lambda t: 1 if t is PRED else -1 if t.is_signed else integers.limits(t)[1],
+    elementwise.MAXIMUM: lambda t: _extreme(t, greatest=False),
+    elementwise.MINIMUM: lambda t: _extreme(t, greatest=True),
+    elementwise.MULTIPLY: lambda t: 1,
+    elementwise.OR: lambda t: 0,
+    elementwise.XOR: lambda t: 0,
+}
+"""The neutral element of operations whose terms may be put together in any order."""
+
+
+def lanes_for(type: ScalarType, vector_bytes: int = 64) -> int:
+    """How many values of a type fill a vector register."""
+    return max(1, vector_bytes // type.byte_size)
+
+
+def fold(
+    lowering: Lowering,
+    extents: Sequence[int],
+    initial: Sequence[Element],
+    computation: Computation,
+    values: Callable[[Index], Sequence[Element]],
+    *,
+    joined: bool = False,
+) -> list[Element]:
+    """Combines `values(index)` over a range of indices into the initial elements.
+
+    joined: the range is contiguous in memory, so that one axis may run through all of it.
+    """
+    op, builder = monoid(computation), lowering.builder
+    in_lanes = op is not None and not builder.block.in_vector and not isinstance(initial[0], ComplexElement)
+    if in_lanes and joined:
+        extents = (math.prod(extents),)
+
+    def step(index: Index, carried: Carried) -> Carried:
+        return flat(combine_elements(lowering, computation, unflat(carried, initial), values(index)))
+
+    def nest(index: Index, carried: Carried) -> list[Value]:
+        depth = len(index)
+        if depth == len(extents):
+            return list(step(index, carried))
+        last_in_lanes = in_lanes and depth == len(extents) - 1
+        options = _lanes(lowering, computation, initial, extents[-1]) if last_in_lanes else {}
+        return builder.reduce(extents[depth], carried, lambda p, c: nest((*index, p), c), **options)
+
+    return unflat(nest((), flat(initial)), initial)
+
+
+def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Element], extent: int) -> dict[str, Any]:
+    """How a reduction runs in lanes, or {} if there is too little of it."""
+    op = monoid(computation)
+    t = computation.parameters[0].shape.element_type
+    kind = register_type(t)
+    width = lanes_for(kind)
+    if op is None or extent < width:
+        return {}
+
+    def combine(left: Carried, right: Carried) -> Carried:
+        return flat(combine_elements(lowering, computation, unflat(left, initial), unflat(right, initial)))
+
+    identity = lowering.builder.constant(kind, _IDENTITIES[op](t))
+    count = max(1, min(ACCUMULATORS, extent // width))
+    return {
+        "kind": AxisKind.VECTOR,
+        "width": width,
+        "accumulators": count,
+        "identities": [identity],
+        "combine": combine,
+    }
+
+
+# -- reduce
+
+
+@LOWERINGS.rule(ops.REDUCE)
+def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
+    """Loops over the reduced dimensions, where the result's index is known. A single element is the result itself."""
+    count = len(instruction.operands) // 2
+    operands, inits = instruction.operands[:count], instruction.operands[count:]
+    reduced = sorted(instruction.dimensions)
+    shape = operands[0].shape
+    extents = [shape.dimensions[d] for d in reduced]
+
+    def values(inner: Index) -> list[Element]:
+        positions = _spread(lowering.builder, inner, extents)
+        return [lowering.element(operand, merged(index, reduced, positions)) for operand in operands]
+
+    with lowering.builder.outside(index):
+        if math.prod(extents) == 1:
+            results = values((Affine(),) * len(reduced))
+        else:
+            initial = [lowering.element(init, ()) for init in inits]
+            trailing = reduced == list(range(shape.rank - len(reduced), shape.rank))
+            results = fold(lowering, extents, initial, instruction.to_apply, values, joined=trailing)
+    return results if instruction.shape.is_tuple else results[0]
+
+
+def _spread(builder: Builder, inner: Index, extents: Sequence[int]) -> Index:
+    """The position of an axis that runs through several dimensions, in each of them."""
+    if len(inner) == len(extents):
+        return inner
+    positions: list[Affine] = []
+    (position,) = inner
+    for size in reversed(extents[1:]):
+        positions.append(builder.remainder(position, size))
+        position = builder.quotient(position, size)
+    return (position, *reversed(positions))
+
+
+def merged(index: Index, chosen: Sequence[int], positions: Index) -> Index:
+    """An index with further positions put in at the chosen dimensions, which are ascending."""
+    rest, inner = iter(index), iter(positions)
+    rank = len(index) + len(chosen)
+    return tuple(next(inner) if d in chosen else next(rest) for d in range(rank))
+
+
+# -- map
+
+
+@LOWERINGS.rule(ops.MAP)
+def map_(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
+    return lowering.apply(instruction.to_apply, [lowering.element(o, index) for o in instruction.operands])
+
+
+# -- reduce-window
+
+
+@LOWERINGS.rule(ops.REDUCE_WINDOW)
+def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
+    """Loops over the window; padding and holes leave the accumulator as it is."""
+    count = len(instruction.operands) // 2
+    operands, inits = instruction.operands[:count], instruction.operands[count:]
+    window: Window = instruction.window
+    builder = lowering.builder
+    if not index:
+        results = [lowering.element(operand, ()) for operand in operands]
+        return results if instruction.shape.is_tuple else results[0]
+    initial = [lowering.element(init, ()) for init in inits]
+
+    def step(offsets: Index, carried: Carried) -> Carried:
+        source, condition = window_place(lowering, index, offsets, window, operands[0].shape.dimensions)
+        before = unflat(carried, initial)
+        values = [element_where(lowering, operand, source, condition) for operand in operands]
+        after = combine_elements(lowering, instruction.to_apply, before, values)
+        if condition is not None:
+            after = [select_element(builder, condition, new, old) for new, old in zip(after, before, strict=True)]
+        return flat(after)
+
+    def nest(offsets: Index, carried: Carried) -> list[Value]:
+        if len(offsets) == len(window.dimensions):
+            return list(step(offsets, carried))
+        size = window.dimensions[len(offsets)].size
+        if size == 1:
+            return nest((*offsets, Affine()), carried)
+        return builder.reduce(size, carried, lambda p, c: nest((*offsets, p), c))
+
+    empty = not operands[0].shape.size
+    results = initial if empty else unflat(nest((), flat(initial)), initial)
+    return results if instruction.shape.is_tuple else results[0]
+
+
+def window_place(
+    lowering: Lowering, index: Index, offsets: Index, window: Window, sizes: Sequence[int]
+) -> tuple[Index, Value | None]:
+    """Which element of the base area a window position meets at an offset, and whether it meets one (None: always)."""
+    places: list[Affine] = []
+    condition: Value | None = None
+    for position, offset, d, size in zip(index, offsets, window.dimensions, sizes, strict=True):
+        at = position * d.stride + offset * d.window_dilation - d.padding_low
+        place, holes = undilated(lowering.builder, at, d.base_dilation)
+        places.append(place)
+        condition = both(lowering.builder, condition, holes)
+        condition = both(lowering.builder, condition, lowering.inside((place,), [(0, size)]))
+    return tuple(places), condition

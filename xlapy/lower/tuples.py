@@ -1,0 +1,22 @@
+"""Elements of tuples inside fused and scalar computations: lists of elements.
+
+Must not know: tuples in memory, which the program resolves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlapy.hlo.instruction import Instruction
+from xlapy.lower.core import LOWERINGS, Index, Lowering
+from xlapy.ops import tuples as ops
+
+
+@LOWERINGS.rule(ops.TUPLE)
+def make_tuple(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
+    return [lowering.element(operand, index) for operand in instruction.operands]
+
+
+@LOWERINGS.rule(ops.GET_TUPLE_ELEMENT)
+def get_tuple_element(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
+    return lowering.elements(instruction.operands[0], index)[instruction.index]
