@@ -56,6 +56,8 @@ TABLE: tuple[Flag, ...] = (
         "Directory for the text of every module that is compiled; empty: none.",
         "xla_dump_to",
     ),
+    Flag("denormals", str, "flush", "What cpu does with denormal numbers: flush (they are 0, as on XLA) or keep."),
+    Flag("num_threads", int, 0, "Threads that cpu computes on; 0: as many as the process has processors."),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run begins at it anew: the same seed gives the same numbers."),
     Flag(

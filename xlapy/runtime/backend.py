@@ -65,7 +65,13 @@ def _interpreter() -> Backend:
     return InterpreterBackend()
 
 
-PLATFORMS: dict[str, Callable[[], Backend]] = {"interpreter": _interpreter}
+def _cpu() -> Backend:
+    from xlapy.runtime.cpu_backend import CpuBackend
+
+    return CpuBackend()
+
+
+PLATFORMS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "interpreter": _interpreter}
 """Loaders of the built-in platforms; packages add theirs through the `xlapy.backends` entry-point group."""
 
 

@@ -1,0 +1,214 @@
+"""The threads of the process that run parallel loops, written in LLVM text: no C compiler, no OpenMP.
+
+    void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain)
+
+calls `function(argument, begin, end)` for pieces of `grain` iterations, on all threads, and returns when all are done.
+Pieces depend on extent and grain alone, so results do not depend on the number of threads. One word hands out pieces: the
+number of the job above, the next piece below; a thread takes a piece by compare-and-swap, which fails if the job is not
+the one it read about. The caller takes pieces too, so a job ends even if no other thread runs (after a fork, say). While
+one thread of the program has the pool, others run their loops alone.
+
+Owns: the pool. Must not know: what the functions do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+
+from xlapy.base import flags
+from xlapy.cpu.llvm.engine import Code, compile_text
+
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_SPINS = 4000
+
+
+@functools.cache
+def parallel_function() -> int:
+    """The address of `xlapy_parallel`; the first call starts the threads."""
+    code = _code()
+    count = thread_count()
+    start = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_start"])
+    if count > 1:
+        start(count - 1)
+    return code.addresses["xlapy_parallel"]
+
+
+def thread_count() -> int:
+    """The flag `num_threads`, or as many as the process has processors."""
+    return int(flags.get("num_threads")) or len(os.sched_getaffinity(0))
+
+
+@functools.cache
+def _code() -> Code:
+    return compile_text(pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], {})
+
+
+def pool_text(machine: str) -> str:
+    """The pool's module for a kind of machine."""
+    is_x86 = machine == "x86_64"
+    return _TEXT.format(
+        futex=_FUTEX[machine],
+        spins=_SPINS,
+        pause="call void @llvm.x86.sse2.pause()" if is_x86 else 'call void asm sideeffect "yield", ""()',
+        declare_pause="declare void @llvm.x86.sse2.pause()" if is_x86 else "",
+        save_mode="call void @llvm.x86.sse.stmxcsr(ptr @mode)" if is_x86 else "",
+        load_mode="call void @llvm.x86.sse.ldmxcsr(ptr @mode)" if is_x86 else "",
+        declare_mode="declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
+        if is_x86
+        else "",
+    )
+
+
+_TEXT = """
+@ticket = internal global i64 0, align 64
+@done = internal global i64 0, align 64
+@wake = internal global i32 0, align 64
+@busy = internal global i32 0, align 64
+@function = internal global ptr null, align 64
+@argument = internal global ptr null
+@extent = internal global i64 0
+@grain = internal global i64 1
+@pieces = internal global i64 0
+@mode = internal global i32 0
+
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+{declare_pause}
+{declare_mode}
+
+; Takes pieces of the current job until there are none left.
+define internal void @work() {{
+entry:
+  br label %next
+next:
+  %ticket = load atomic i64, ptr @ticket acquire, align 8
+  %index = and i64 %ticket, 4294967295
+  %pieces = load atomic i64, ptr @pieces monotonic, align 8
+  %function = load atomic ptr, ptr @function monotonic, align 8
+  %argument = load atomic ptr, ptr @argument monotonic, align 8
+  %extent = load atomic i64, ptr @extent monotonic, align 8
+  %grain = load atomic i64, ptr @grain monotonic, align 8
+  %some = icmp ult i64 %index, %pieces
+  br i1 %some, label %try, label %end
+try:
+  %following = add i64 %ticket, 1
+  %pair = cmpxchg ptr @ticket, i64 %ticket, i64 %following acq_rel monotonic, align 8
+  %taken = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %taken, label %run, label %next
+run:
+  {load_mode}
+  %begin = mul i64 %index, %grain
+  %beyond = add i64 %begin, %grain
+  %over = icmp ugt i64 %beyond, %extent
+  %stop = select i1 %over, i64 %extent, i64 %beyond
+  call void %function(ptr %argument, i64 %begin, i64 %stop)
+  %before = atomicrmw add ptr @done, i64 1 acq_rel, align 8
+  br label %next
+end:
+  ret void
+}}
+
+define void @xlapy_parallel(ptr %function, ptr %argument, i64 %extent, i64 %grain) {{
+entry:
+  %up = add i64 %extent, %grain
+  %less = sub i64 %up, 1
+  %pieces = udiv i64 %less, %grain
+  %few = icmp ult i64 %pieces, 2
+  br i1 %few, label %alone, label %enter
+enter:
+  %pair = cmpxchg ptr @busy, i32 0, i32 1 acq_rel monotonic, align 4
+  %free = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %free, label %begin, label %alone
+alone:
+  call void %function(ptr %argument, i64 0, i64 %extent)
+  ret void
+begin:
+  {save_mode}
+  store atomic ptr %function, ptr @function monotonic, align 8
+  store atomic ptr %argument, ptr @argument monotonic, align 8
+  store atomic i64 %extent, ptr @extent monotonic, align 8
+  store atomic i64 %grain, ptr @grain monotonic, align 8
+  store atomic i64 %pieces, ptr @pieces monotonic, align 8
+  store atomic i64 0, ptr @done monotonic, align 8
+  %old = load atomic i64, ptr @ticket monotonic, align 8
+  %job = lshr i64 %old, 32
+  %following = add i64 %job, 1
+  %ticket = shl i64 %following, 32
+  store atomic i64 %ticket, ptr @ticket release, align 8
+  %number = trunc i64 %following to i32
+  store atomic i32 %number, ptr @wake seq_cst, align 4
+  %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  call void @work()
+  br label %wait
+wait:
+  %spins = phi i64 [ 0, %begin ], [ %more, %pause ], [ 0, %yield ]
+  %done = load atomic i64, ptr @done acquire, align 8
+  %all = icmp eq i64 %done, %pieces
+  br i1 %all, label %leave, label %spin
+spin:
+  %more = add i64 %spins, 1
+  %long = icmp ugt i64 %more, {spins}
+  br i1 %long, label %yield, label %pause
+pause:
+  {pause}
+  br label %wait
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %wait
+leave:
+  store atomic i64 0, ptr @pieces monotonic, align 8
+  store atomic i32 0, ptr @busy release, align 4
+  ret void
+}}
+
+; A thread of the pool: waits for a job it has not seen, spinning first, then asleep.
+define internal ptr @worker(ptr %unused) {{
+entry:
+  br label %wait
+wait:
+  %seen = phi i32 [ 0, %entry ], [ %seen, %pause ], [ %seen, %sleep ], [ %now, %found ]
+  %spins = phi i64 [ 0, %entry ], [ %more, %pause ], [ 0, %sleep ], [ 0, %found ]
+  %now = load atomic i32, ptr @wake acquire, align 4
+  %same = icmp eq i32 %now, %seen
+  br i1 %same, label %spin, label %found
+spin:
+  %more = add i64 %spins, 1
+  %long = icmp ugt i64 %more, {spins}
+  br i1 %long, label %sleep, label %pause
+pause:
+  {pause}
+  br label %wait
+sleep:
+  %slept = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  br label %wait
+found:
+  call void @work()
+  br label %wait
+}}
+
+define void @xlapy_start(i64 %count) {{
+entry:
+  %thread = alloca i64, align 8
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %following, %made ]
+  %some = icmp ult i64 %number, %count
+  br i1 %some, label %make, label %end
+make:
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
+  %good = icmp eq i32 %failed, 0
+  br i1 %good, label %made, label %end
+made:
+  %id = load i64, ptr %thread, align 8
+  %detached = call i32 @pthread_detach(i64 %id)
+  %following = add i64 %number, 1
+  br label %next
+end:
+  ret void
+}}
+"""

@@ -1,0 +1,268 @@
+"""The steps of a native program as LLVM text.
+
+    void @xlapy_run(ptr %table)
+
+runs the whole program. The table holds the addresses of the arena, the arguments, the results and the constants, in this
+order; every slot is one of them and an offset. Long lists of steps are cut into functions, so that the time to compile
+them stays linear.
+
+Owns: control flow between kernels, calls of kernels on one thread or many. Must not know: HLO, the insides of kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep, all_steps
+from xlapy.loops import Kernel
+
+PART = 40
+"""Steps in one function."""
+
+PARALLEL_WORK = 1 << 16
+"""Operations from which on a loop is worth more than one thread."""
+
+FLUSH_DENORMALS = 0x8040
+
+
+@dataclass(slots=True)
+class ProgramText:
+    """A whole module: its text, and what it imports."""
+
+    text: str
+    uses_threads: bool
+
+
+def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramText:
+    """The text of a program whose slots have their places."""
+    writer = _ProgramWriter(program)
+    writer.run_function(flush_denormals)
+    functions = "\n".join(writer.functions)
+    declarations = "\n".join(sorted(writer.declarations))
+    attributes = 'attributes #0 = { nounwind "no-builtins" }'
+    return ProgramText(f"{declarations}\n\n{functions}\n{attributes}\n", writer.uses_threads)
+
+
+def table_size(program: NativeProgram) -> int:
+    return 1 + len(program.arguments) + len(program.results) + len(program.constants)
+
+
+@dataclass
+class _Function:
+    """A function under construction: its writer, and the base addresses that it has loaded."""
+
+    writer: Writer = field(default_factory=Writer)
+    bases: dict[int, str] = field(default_factory=dict[int, str])
+    pointers: dict[Slot, str] = field(default_factory=dict[Slot, str])
+    head: list[str] = field(default_factory=list[str])
+
+
+class _ProgramWriter:
+    def __init__(self, program: NativeProgram) -> None:
+        self.program = program
+        self.functions: list[str] = []
+        self.declarations: set[str] = set()
+        self.uses_threads = False
+        self._kernels: dict[Kernel, str] = {}
+        self._tasks: dict[Kernel, str] = {}
+        self._parts = 0
+
+    def run_function(self, flush_denormals: bool) -> None:
+        main = self.part(self.program.steps)
+        lines = ["define void @xlapy_run(ptr %table) #0 {", "entry:"]
+        if flush_denormals:
+            self.declarations |= {
+                "declare void @llvm.x86.sse.stmxcsr(ptr)",
+                "declare void @llvm.x86.sse.ldmxcsr(ptr)",
+            }
+            lines += [
+                "  %old = alloca i32",
+                "  %new = alloca i32",
+                "  call void @llvm.x86.sse.stmxcsr(ptr %old)",
+                "  %mode = load i32, ptr %old",
+                f"  %flush = or i32 %mode, {FLUSH_DENORMALS}",
+                "  store i32 %flush, ptr %new",
+                "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
+            ]
+        lines.append(f"  call void @{main}(ptr %table)")
+        if flush_denormals:
+            lines.append("  call void @llvm.x86.sse.ldmxcsr(ptr %old)")
+        self.functions.append("\n".join([*lines, "  ret void", "}"]))
+
+    def part(self, steps: list[Step]) -> str:
+        """A function that runs steps; returns its name."""
+        return self.function_of(lambda function: self.steps(function, steps))
+
+    def function_of(self, write: Callable[[_Function], None]) -> str:
+        function = _Function()
+        write(function)
+        name = f"part{self._parts}"
+        self._parts += 1
+        lines = [f"define internal void @{name}(ptr %table) #0 {{", "entry:", *function.head]
+        self.functions.append("\n".join([*lines, *function.writer.lines, "  ret void", "}"]))
+        self.declarations |= function.writer.declarations
+        return name
+
+    def steps(self, function: _Function, steps: list[Step]) -> None:
+        if sum(1 for _ in all_steps(steps)) <= PART:
+            for step in steps:
+                self.step(function, step)
+            return
+        for first in range(0, len(steps), PART):
+            chunk = steps[first : first + PART]
+            if len(chunk) == 1:
+                self.step(function, chunk[0])
+            else:
+                function.writer.do(f"call void @{self.part_of(chunk)}(ptr %table)")
+
+    def part_of(self, steps: list[Step]) -> str:
+        """A function for a few steps, whatever is inside them."""
+
+        def write(function: _Function) -> None:
+            for step in steps:
+                self.step(function, step)
+
+        return self.function_of(write)
+
+    def step(self, function: _Function, step: Step) -> None:
+        if isinstance(step, KernelStep):
+            self.kernel(function, step)
+        elif isinstance(step, CopyStep):
+            self.copy(function, step)
+        elif isinstance(step, WhileStep):
+            self.loop(function, step)
+        else:
+            self.branches(function, step)
+
+    # -- memory
+
+    def pointer(self, function: _Function, slot: Slot) -> str:
+        """A register with the slot's address, made at the head of the function."""
+        found = function.pointers.get(slot)
+        if found is not None:
+            return found
+        base = self.base(function, self.table_index(slot))
+        if slot.kind is SlotKind.TEMPORARY and slot.offset:
+            name = function.writer.name("s")
+            function.head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {slot.offset}")
+            base = name
+        function.pointers[slot] = base
+        return base
+
+    def base(self, function: _Function, index: int) -> str:
+        found = function.bases.get(index)
+        if found is None:
+            address, found = function.writer.name("e"), function.writer.name("m")
+            function.head.append(f"  {address} = getelementptr inbounds ptr, ptr %table, i64 {index}")
+            function.head.append(f"  {found} = load ptr, ptr {address}")
+            function.bases[index] = found
+        return found
+
+    def table_index(self, slot: Slot) -> int:
+        program = self.program
+        if slot.kind is SlotKind.TEMPORARY:
+            return 0
+        if slot.kind is SlotKind.ARGUMENT:
+            return 1 + slot.number
+        if slot.kind is SlotKind.RESULT:
+            return 1 + len(program.arguments) + slot.number
+        return 1 + len(program.arguments) + len(program.results) + slot.number
+
+    def copy(self, function: _Function, step: CopyStep) -> None:
+        if not step.source.size:
+            return
+        self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
+        target, source = self.pointer(function, step.target), self.pointer(function, step.source)
+        function.writer.do(
+            f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {step.source.size}, i1 false)"
+        )
+
+    # -- kernels
+
+    def kernel(self, function: _Function, step: KernelStep) -> None:
+        loop = step.kernel.parallel_loop
+        pointers = [self.pointer(function, slot) for slot in step.slots]
+        extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
+        if loop is None or extent < 2 or extent * step.work < PARALLEL_WORK:
+            arguments = [f"ptr {pointer}" for pointer in pointers]
+            if loop is not None:
+                arguments += ["i64 0", f"i64 {extent}"]
+            function.writer.do(f"call void @{self.kernel_name(step.kernel)}({', '.join(arguments)})")
+            return
+        self.parallel(function, step, pointers, extent)
+
+    def parallel(self, function: _Function, step: KernelStep, pointers: list[str], extent: int) -> None:
+        """Pieces of about the least work that is worth a thread, never by the number of threads."""
+        self.uses_threads = True
+        self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64)")
+        block = function.writer.name("a")
+        function.head.append(f"  {block} = alloca [{len(pointers)} x ptr]")
+        for number, pointer in enumerate(pointers):
+            place = function.writer.let(f"getelementptr inbounds ptr, ptr {block}, i64 {number}")
+            function.writer.do(f"store ptr {pointer}, ptr {place}")
+        grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
+        task = self.task_name(step.kernel)
+        function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, i64 {extent}, i64 {grain})")
+
+    def kernel_name(self, kernel: Kernel) -> str:
+        found = self._kernels.get(kernel)
+        if found is None:
+            found = self._kernels[kernel] = f"kernel{len(self._kernels)}"
+            text, declarations = write_kernel(kernel, found)
+            self.functions.append(f"; {kernel.name}\n{text}")
+            self.declarations |= declarations
+        return found
+
+    def task_name(self, kernel: Kernel) -> str:
+        """A function that takes a kernel's buffers from a block of addresses."""
+        found = self._tasks.get(kernel)
+        if found is not None:
+            return found
+        name = self.kernel_name(kernel)
+        found = self._tasks[kernel] = f"task_{name}"
+        lines = [f"define internal void @{found}(ptr %block, i64 %begin, i64 %end) #0 {{", "entry:"]
+        arguments: list[str] = []
+        for number in range(len(kernel.buffers)):
+            lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %block, i64 {number}")
+            lines.append(f"  %a{number} = load ptr, ptr %p{number}")
+            arguments.append(f"ptr %a{number}")
+        call = ", ".join([*arguments, "i64 %begin", "i64 %end"])
+        self.functions.append("\n".join([*lines, f"  call void @{name}({call})", "  ret void", "}"]))
+        return found
+
+    # -- control flow
+
+    def loop(self, function: _Function, step: WhileStep) -> None:
+        writer = function.writer
+        head, body, after = [writer.new_label(p) for p in ("while", "do", "done")]
+        decides = self.pointer(function, step.decides)
+        writer.jump(head)
+        writer.begin(head)
+        self.steps(function, step.condition)
+        value = writer.let(f"load i8, ptr {decides}")
+        writer.branch(writer.let(f"icmp ne i8 {value}, 0"), body, after)
+        writer.begin(body)
+        self.steps(function, step.body)
+        writer.jump(head)
+        writer.begin(after)
+
+    def branches(self, function: _Function, step: BranchStep) -> None:
+        writer = function.writer
+        labels = [writer.new_label("branch") for _ in step.branches]
+        after = writer.new_label("joined")
+        address = self.pointer(function, step.index)
+        if step.index.shape.element_type.byte_size == 1:  # PRED: true takes branch 0
+            value = writer.let(f"load i8, ptr {address}")
+            writer.branch(writer.let(f"icmp ne i8 {value}, 0"), labels[0], labels[-1])
+        else:
+            value = writer.let(f"load i32, ptr {address}")
+            cases = " ".join(f"i32 {n}, label %{label}" for n, label in enumerate(labels[:-1]))
+            writer.do(f"switch i32 {value}, label %{labels[-1]} [ {cases} ]")
+        for label, steps in zip(labels, step.branches, strict=True):
+            writer.begin(label)
+            self.steps(function, steps)
+            writer.jump(after)
+        writer.begin(after)

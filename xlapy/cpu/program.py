@@ -1,0 +1,304 @@
+"""HLO to the steps of a native program: one step for each instruction that computes, loops and branches as they are.
+
+Every call is followed where it stands, so that each array has its own place in memory; the kernel of an instruction is
+made once. The state of a loop lives in the memory of its initial values where those are not needed any more, and is
+updated in place where nothing reads the old value later.
+
+Owns: which memory an instruction's result goes to. Must not know: loops inside kernels, machine code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.cpu import scatter, sort, updates
+from xlapy.cpu.flow import Flow, Made, Path, array_leaves, is_alias
+from xlapy.cpu.schedule import make_kernel, region_of
+from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.loops import Kernel
+from xlapy.lower import LOWERINGS
+
+_NOTHING = frozenset({ops.AFTER_ALL, ops.PARAMETER})
+
+
+def make_program(module: Module) -> NativeProgram:
+    """The steps of a module; `UnsupportedError` names what has no native form."""
+    return _Maker(module).program
+
+
+class _Maker:
+    def __init__(self, module: Module) -> None:
+        self.program = NativeProgram(module.name)
+        self.kernels: dict[Instruction, tuple[Kernel, int]] = {}
+        self._flows: dict[Computation, Flow] = {}
+        entry = module.entry_computation
+        arguments: list[list[Slot]] = []
+        for parameter in entry.parameters:
+            slots = [self._argument(leaf) for _, leaf in array_leaves(parameter.shape)]
+            arguments.append(slots)
+        results = self.computation(entry, arguments, self.program.steps)
+        self._finish(results, entry.root_instruction.shape)
+
+    def flow(self, computation: Computation) -> Flow:
+        found = self._flows.get(computation)
+        if found is None:
+            found = self._flows[computation] = Flow(computation)
+        return found
+
+    def computation(
+        self,
+        computation: Computation,
+        arguments: Sequence[Sequence[Slot]],
+        steps: list[Step],
+        owned: Sequence[Slot] = (),
+    ) -> list[Slot]:
+        """Appends the steps of a computation on the slots of its arguments; returns those of its result's leaves.
+
+        owned: the arguments that it may overwrite.
+        """
+        flow = self.flow(computation)
+        scope = _Scope(self, flow, steps, set(owned))
+        for parameter in computation.parameters:
+            for (path, _), slot in zip(
+                array_leaves(parameter.shape), arguments[parameter.attributes.number], strict=True
+            ):
+                scope.slots[Made(parameter, path)] = slot
+        for instruction in flow.order:
+            if instruction.op not in _NOTHING and not is_alias(instruction):
+                scope.add(instruction)
+        root = computation.root_instruction
+        return [scope.slots[flow.made(root, path)] for path, _ in array_leaves(root.shape)]
+
+    def constant(self, array: np.ndarray[Any, Any], shape: Shape, name: str) -> Slot:
+        slot = Slot(shape, SlotKind.CONSTANT, len(self.program.constants), data=np.ascontiguousarray(array), name=name)
+        self.program.constants.append(slot)
+        return slot
+
+    def _argument(self, shape: Shape) -> Slot:
+        slot = Slot(shape, SlotKind.ARGUMENT, len(self.program.arguments))
+        self.program.arguments.append(slot)
+        return slot
+
+    def _finish(self, results: list[Slot], shape: Shape) -> None:
+        """Temporaries that hold results become the results' own memory; what is no temporary is copied."""
+        for number, (slot, (_, leaf)) in enumerate(zip(results, array_leaves(shape), strict=True)):
+            if slot.kind is SlotKind.TEMPORARY:
+                slot.kind, slot.number, slot.shape = SlotKind.RESULT, number, leaf
+                self.program.results.append(slot)
+            else:
+                result = Slot(leaf, SlotKind.RESULT, number)
+                self.program.results.append(result)
+                self.program.steps.append(CopyStep(slot, result))
+
+
+class _Scope:
+    """One evaluation of a computation: the slot of each array in it."""
+
+    def __init__(self, maker: _Maker, flow: Flow, steps: list[Step], owned: set[Slot]) -> None:
+        self.maker = maker
+        self.flow = flow
+        self.steps = steps
+        self.slots: dict[Made, Slot] = {}
+        self.owned = owned
+        """The memory that is this evaluation's own, to be overwritten when what it holds is not needed any more."""
+
+    def slot(self, instruction: Instruction, path: Path = ()) -> Slot:
+        return self.slots[self.flow.made(instruction, path)]
+
+    def slots_of(self, instruction: Instruction) -> list[Slot]:
+        return [self.slots[made] for made in self.flow.arrays(instruction)]
+
+    def add(self, instruction: Instruction) -> None:
+        """Appends the steps that compute an instruction."""
+        handler = _HANDLERS.get(instruction.op)
+        if handler is not None:
+            handler(self, instruction)
+        elif instruction.op in LOWERINGS or instruction.op is ops.FUSION:
+            self.kernel(instruction)
+        else:
+            raise UnsupportedError(f"{instruction.name} ({instruction.op.name}) does not run on cpu yet")
+
+    def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
+        """Notes where the arrays of an instruction lie; but for what is borrowed, temporaries are ours."""
+        for (path, _), slot in zip(array_leaves(instruction.shape), slots, strict=True):
+            self.slots[Made(instruction, path)] = slot
+            if slot.kind is SlotKind.TEMPORARY and slot not in borrowed:
+                self.owned.add(slot)
+
+    def fresh(self, instruction: Instruction) -> list[Slot]:
+        """New temporaries for the arrays of an instruction."""
+        slots = [Slot(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
+        self.define(instruction, slots)
+        return slots
+
+    def kernel(self, instruction: Instruction) -> None:
+        results = self.fresh(instruction)
+        if not any(slot.shape.size for slot in results):
+            return
+        region = region_of(instruction)
+        found = self.maker.kernels.get(instruction)
+        if found is None:
+            found = self.maker.kernels[instruction] = make_kernel(region)
+        kernel, work = found
+        operands = instruction.operands if instruction.op is ops.FUSION else region.operands
+        slots = [self.slot(operand) for operand in operands]
+        self.steps.append(KernelStep(kernel, [*slots, *results], work, instruction.name))
+
+    def taken(self, made: Made, reader: Instruction) -> Slot | None:
+        """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write."""
+        slot = self.slots[made]
+        if slot not in self.owned or not self.flow.dies_at(made, reader):
+            return None
+        del self.slots[made]
+        return slot
+
+    def own_copy(self, instruction: Instruction, operand: Instruction) -> Slot:
+        """The operand's memory if the instruction may overwrite it, else a copy."""
+        made = self.flow.made(operand)
+        source = self.slots[made]
+        if sum(made in self.flow.arrays(o) for o in instruction.operands) == 1:
+            taken = self.taken(made, instruction)
+            if taken is not None:
+                return taken
+        copy = Slot(source.shape, name=instruction.name)
+        self.steps.append(CopyStep(source, copy))
+        return copy
+
+
+# -- operations with steps of their own
+
+
+def _constant(scope: _Scope, instruction: Instruction) -> None:
+    slots = [
+        scope.maker.constant(np.asarray(_literal_leaf(instruction.literal, path)), leaf, instruction.name)
+        for path, leaf in array_leaves(instruction.shape)
+    ]
+    scope.define(instruction, slots)
+
+
+def _literal_leaf(literal: Any, path: Path) -> Any:
+    for position in path:
+        literal = literal.elements[position]
+    return literal.array
+
+
+def _call(scope: _Scope, instruction: Instruction) -> None:
+    arguments = [scope.slots_of(operand) for operand in instruction.operands]
+    results = scope.maker.computation(instruction.to_apply, arguments, scope.steps)
+    scope.define(instruction, results, borrowed={slot for slots in arguments for slot in slots})
+
+
+def _conditional(scope: _Scope, instruction: Instruction) -> None:
+    """Every branch leaves its results in the same slots."""
+    index, *operands = instruction.operands
+    results = scope.fresh(instruction)
+    step = BranchStep(scope.slot(index), origin=instruction.name)
+    for branch, operand in zip(instruction.computations, operands, strict=True):
+        steps: list[Step] = []
+        given = scope.maker.computation(branch, [scope.slots_of(operand)], steps)
+        steps += [CopyStep(source, target) for source, target in zip(given, results, strict=True)]
+        step.branches.append(steps)
+    scope.steps.append(step)
+
+
+def _while(scope: _Scope, instruction: Instruction) -> None:
+    (operand,) = instruction.operands
+    initial = scope.flow.arrays(operand)
+    state: list[Slot] = []
+    for made in initial:
+        source = scope.slots[made]
+        taken = scope.taken(made, instruction) if initial.count(made) == 1 else None
+        state.append(taken or Slot(source.shape, name=instruction.name))
+        if taken is None:
+            scope.steps.append(CopyStep(source, state[-1]))
+    scope.define(instruction, state)
+    condition: list[Step] = []
+    (decides,) = scope.maker.computation(instruction.computation("condition"), [state], condition)
+    body: list[Step] = []
+    after = scope.maker.computation(instruction.computation("body"), [state], body, owned=state)
+    move(body, after, state)
+    scope.steps.append(WhileStep(condition, decides, body, instruction.name))
+
+
+def move(steps: list[Step], sources: Sequence[Slot], targets: Sequence[Slot]) -> None:
+    """Appends copies of the sources to the targets as if all took place at once.
+
+    What a kernel makes for that alone it makes in the target, if nothing needs the target's old contents from there on.
+    """
+    pairs = [(s, t) for s, t in zip(sources, targets, strict=True) if s is not t]
+    left = [
+        (source, target)
+        for source, target in pairs
+        if target in sources or sources.count(source) > 1 or not updates.make_in(steps, source, target)
+    ]
+    overwritten = {target for _, target in left}
+    safe = [_saved(steps, source) if source in overwritten else source for source, _ in left]
+    steps += [CopyStep(source, target) for source, (_, target) in zip(safe, left, strict=True)]
+
+
+def _saved(steps: list[Step], slot: Slot) -> Slot:
+    copy = Slot(slot.shape, name=slot.name)
+    steps.append(CopyStep(slot, copy))
+    return copy
+
+
+def _update(scope: _Scope, instruction: Instruction) -> None:
+    operand, update, *_ = instruction.operands
+    target = scope.own_copy(instruction, operand)
+    scope.define(instruction, [target])
+    if update.shape.size:
+        kernel, work = updates.update_kernel(instruction)
+        slots = [scope.slot(o) for o in instruction.operands[1:]]
+        scope.steps.append(KernelStep(kernel, [*slots, target], work, instruction.name))
+
+
+def _scatter(scope: _Scope, instruction: Instruction) -> None:
+    count = len(instruction.operands) // 2
+    targets = [scope.own_copy(instruction, operand) for operand in instruction.operands[:count]]
+    scope.define(instruction, targets)
+    if instruction.operands[-1].shape.size:
+        kernel = scatter.scatter_kernel(instruction)
+        slots = [scope.slot(o) for o in instruction.operands[count:]]
+        scope.steps.append(KernelStep(kernel, [*slots, *targets], 1, instruction.name))
+
+
+def _sort(scope: _Scope, instruction: Instruction) -> None:
+    """Sorts copies of the operands, with as much memory again to merge into."""
+    results = scope.fresh(instruction)
+    for operand, result in zip(instruction.operands, results, strict=True):
+        scope.steps.append(CopyStep(scope.slot(operand), result))
+    shape = instruction.operands[0].shape
+    if shape.size and shape.dimensions[instruction.dimensions[0]] > 1:
+        spare = [Slot(slot.shape, name=instruction.name) for slot in results]
+        kernel = sort.sort_kernel(instruction)
+        work = shape.dimensions[instruction.dimensions[0]]
+        scope.steps.append(KernelStep(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name))
+
+
+def _zero(scope: _Scope, instruction: Instruction) -> None:
+    """The id of the only device."""
+    zero = np.zeros(instruction.shape.dimensions, instruction.shape.dtype)
+    scope.define(instruction, [scope.maker.constant(zero, instruction.shape, instruction.name)])
+
+
+_HANDLERS = {
+    ops.CALL: _call,
+    ops.CONDITIONAL: _conditional,
+    ops.CONSTANT: _constant,
+    ops.DYNAMIC_UPDATE_SLICE: _update,
+    ops.PARTITION_ID: _zero,
+    ops.REPLICA_ID: _zero,
+    ops.SCATTER: _scatter,
+    ops.SORT: _sort,
+    ops.WHILE: _while,
+}

@@ -1,0 +1,210 @@
+"""Kernels: which loops compute an instruction or a fusion, and which axis goes in vectors and which over threads.
+
+The last dimension of the result runs in vectors, the others over threads; where the elements are sums over contiguous
+memory, the sum runs in vectors instead. Elementwise computations, and results whose last dimension is short, go through
+all elements as one dimension.
+
+Owns: the choice of axes. Must not know: what elements are (`lower`), where buffers lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.traverse import post_order
+from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel
+from xlapy.lower import LOWERINGS, Lowering, Source, components, storage_type, store_element
+from xlapy.lower.core import Index, delinear
+from xlapy.lower.reduction import monoid
+
+VECTOR_BYTES = 64
+CHUNK = 1 << 13
+"""Elements of a task, where all elements are one dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What one kernel computes: instructions in an order, of which `operands` come from memory."""
+
+    name: str
+    root: Instruction
+    operands: tuple[Instruction, ...]
+    inner: tuple[Instruction, ...]
+
+
+def region_of(instruction: Instruction) -> Region:
+    """The fused computation of a fusion, or the instruction alone."""
+    if instruction.op is not ops.FUSION:
+        return Region(instruction.name, instruction, tuple(dict.fromkeys(instruction.operands)), (instruction,))
+    fused = instruction.computations[0]
+    order = post_order(fused)
+    inner = tuple(i for i in order if not is_parameter(i))
+    return Region(instruction.name, fused.root_instruction, tuple(fused.parameters), inner)
+
+
+def make_kernel(region: Region) -> tuple[Kernel, int]:
+    """The kernel of a region, and the work of one parallel iteration.
+
+    Its buffers are the operands in their order, then an output for each array of the result.
+    """
+    builder = Builder(region.name)
+    sources = {operand: source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
+    shapes = [shape for _, shape in region.root.shape.leaves()]
+    outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+    lowering = Lowering(builder, sources)
+    axes = choose_axes(region, shapes[0])
+    with loops(builder, axes, shapes[0]) as index:
+        element = lowering.elements(region.root, index)
+        parts = element if isinstance(element, list) else [element]
+        for buffer, part, shape in zip(outputs, parts, shapes, strict=True):
+            position = Affine.sum(zip(index, _strides(shape.dimensions), strict=True))
+            store_element(builder, buffer, position, part, shape.element_type)
+    return builder.kernel, axes.work * max(1, len(region.inner))
+
+
+def source(builder: Builder, operand: Instruction, name: str) -> Source:
+    """A buffer that holds an operand."""
+    t = operand.shape.element_type
+    return Source(builder.buffer(name, storage_type(t), operand.shape.size * components(t)), operand.shape)
+
+
+def output(builder: Builder, shape: Shape, name: str) -> Buffer:
+    """A buffer that a result goes to."""
+    t = shape.element_type
+    return builder.buffer(name, storage_type(t), shape.size * components(t), written=True)
+
+
+def _strides(dimensions: Sequence[int]) -> list[int]:
+    return [math.prod(dimensions[d + 1 :]) for d in range(len(dimensions))]
+
+
+# -- axes
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """flat: all elements as one dimension, in chunks. lanes: of the vector axis, 1 for none. work: of an iteration."""
+
+    flat: bool
+    lanes: int
+    work: int
+
+
+def choose_axes(region: Region, shape: Shape) -> Axes:
+    """How the loops around an element are laid out."""
+    dimensions = [size for size in shape.dimensions if size > 1]
+    last = dimensions[-1] if dimensions else 1
+    lanes = _lanes(region)
+    reduced = _reduced_work(region)
+    if shape.size == 1 or _sums_contiguously(region):
+        return Axes(False, 1, reduced)
+    if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
+        lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
+        return Axes(True, lanes, reduced * min(CHUNK, shape.size))
+    return Axes(False, lanes, reduced * last)
+
+
+def _lanes(region: Region) -> int:
+    """Lanes of a vector of the widest elements; 1 where lanes may have to go different ways."""
+    if any(i.op not in LOWERINGS for i in region.inner):
+        return 1
+    arrays = [i.shape for i in (*region.inner, *region.operands) if i.shape.is_array and i.shape.rank]
+    widest = max((components(s.element_type) and storage_type(s.element_type).byte_size for s in arrays), default=4)
+    return VECTOR_BYTES // widest
+
+
+def _reduced_work(region: Region) -> int:
+    """How many terms the largest sum in the region has."""
+    work = 1
+    for instruction in region.inner:
+        if instruction.op is ops.REDUCE:
+            work = max(work, instruction.operands[0].shape.size // max(1, _first(instruction.shape).size))
+        elif instruction.op is ops.DOT:
+            lhs = instruction.operands[0].shape
+            work = max(work, math.prod(lhs.dimensions[d] for d in instruction.attributes.lhs_contracting_dims))
+        elif instruction.op is ops.CONVOLUTION:
+            work = max(work, instruction.operands[1].shape.size)
+        elif instruction.op is ops.REDUCE_WINDOW:
+            work = max(work, math.prod(instruction.window.sizes))
+    return work
+
+
+def _first(shape: Shape) -> Shape:
+    return next(leaf for _, leaf in shape.leaves())
+
+
+def _sums_contiguously(region: Region) -> bool:
+    """Whether the root is a sum, in lanes, along the last dimension of its operands."""
+    root = region.root
+    if root.op is ops.REDUCE:
+        operand = root.operands[0].shape
+        long = operand.rank and operand.dimensions[-1] >= 16 and operand.rank - 1 in root.dimensions
+        return bool(long) and monoid(root.to_apply) is not None
+    if root.op is ops.DOT:
+        (left, right), attrs = root.operands, root.attributes
+        ends = zip((left, right), (attrs.lhs_contracting_dims, attrs.rhs_contracting_dims), strict=True)
+        return all(o.shape.rank - 1 in dims and o.shape.dimensions[-1] >= 16 for o, dims in ends)
+    return False
+
+
+def _is_elementwise(region: Region) -> bool:
+    """Whether all positions of all arrays are the same, scalars aside."""
+    size = _first(region.root.shape).dimensions
+    for instruction in region.inner:
+        scalar_broadcast = instruction.op is ops.BROADCAST and not instruction.operands[0].shape.rank
+        plain = instruction.op.elementwise or instruction.op in (ops.CONSTANT, ops.MAP) or scalar_broadcast
+        if not plain or any(leaf.dimensions not in ((), size) for _, leaf in instruction.shape.leaves()):
+            return False
+    return all(not operand.shape.is_array or operand.shape.dimensions in ((), size) for operand in region.operands)
+
+
+@contextmanager
+def loops(builder: Builder, axes: Axes, shape: Shape) -> Iterator[Index]:
+    """The loops around one element; gives its index."""
+    if axes.flat:
+        with _flat_loops(builder, axes, shape.size) as position:
+            yield delinear(builder, position, shape.dimensions)
+    elif not shape.rank:
+        yield ()
+    else:
+        with _nested_loops(builder, axes, shape.dimensions) as index:
+            yield index
+
+
+@contextmanager
+def _flat_loops(builder: Builder, axes: Axes, size: int) -> Iterator[Affine]:
+    """Tasks of a chunk each, the last of what is left; one loop where a chunk holds everything."""
+    if size <= CHUNK:
+        with builder.loop(size, AxisKind.VECTOR, width=axes.lanes) as position:
+            yield position
+        return
+    with builder.loop(-(-size // CHUNK), AxisKind.PARALLEL) as chunk:
+        start = chunk * CHUNK
+        left = builder.value_of(Affine((), size) - start)
+        end = builder.binary("smin", left, builder.constant(I64, CHUNK))
+        with builder.loop(end if size % CHUNK else CHUNK, AxisKind.VECTOR, width=axes.lanes) as inner:
+            for value, _ in inner.terms:
+                value.range = (0, CHUNK - 1)
+            yield start + inner
+
+
+@contextmanager
+def _nested_loops(builder: Builder, axes: Axes, dimensions: Sequence[int]) -> Iterator[Index]:
+    """The last dimension that is not 1 inside, all before it as one parallel axis; without vectors, only that."""
+    if axes.lanes == 1:
+        with builder.loop(math.prod(dimensions), AxisKind.PARALLEL) as position:
+            yield delinear(builder, position, dimensions)
+        return
+    inner = max((d for d, size in enumerate(dimensions) if size > 1), default=len(dimensions) - 1)
+    outer = dimensions[:inner]
+    with builder.loop(math.prod(outer), AxisKind.PARALLEL) as row:
+        places = delinear(builder, row, outer)
+        with builder.loop(dimensions[inner], AxisKind.VECTOR, width=axes.lanes) as position:
+            yield (*places, position, *[Affine()] * (len(dimensions) - inner - 1))

@@ -1,0 +1,134 @@
+"""The native program before it is machine code: memory slots, and steps that read and write them.
+
+A slot is an array's memory: an argument, a result, a constant, or a temporary with a place in the arena. Tuples are gone:
+a tuple value is a tree of slots. Steps run one after the other; loops and conditionals hold steps of their own.
+
+Owns: the data. Must not know: HLO's operations, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.shape import Shape
+from xlapy.loops import Kernel
+
+
+class SlotKind(Enum):
+    ARGUMENT = "argument"
+    RESULT = "result"
+    CONSTANT = "constant"
+    TEMPORARY = "temporary"
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """The memory of one array, row-major. number: of the argument, result or constant; offset: in the arena."""
+
+    shape: Shape
+    kind: SlotKind = SlotKind.TEMPORARY
+    number: int = -1
+    offset: int = -1
+    data: np.ndarray[Any, Any] | None = None
+    """The elements of a constant."""
+    name: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.shape.size * self.shape.element_type.byte_size
+
+    @property
+    def is_writable(self) -> bool:
+        return self.kind in (SlotKind.RESULT, SlotKind.TEMPORARY)
+
+    def __str__(self) -> str:
+        place = f"+{self.offset}" if self.kind is SlotKind.TEMPORARY else str(self.number)
+        return f"{self.kind.value}{place}:{self.shape.brief}"
+
+
+@dataclass(eq=False, slots=True)
+class KernelStep:
+    """Runs a kernel on slots, one a buffer. work: a rough count of scalar operations of one parallel iteration."""
+
+    kernel: Kernel
+    slots: list[Slot]
+    work: int = 1
+    origin: str = ""
+    """The instruction it computes."""
+
+
+@dataclass(eq=False, slots=True)
+class CopyStep:
+    """Copies the bytes of one slot to another."""
+
+    source: Slot
+    target: Slot
+
+
+@dataclass(eq=False, slots=True)
+class WhileStep:
+    """Runs `condition`; while the PRED in `decides` is true, `body` and `condition` again."""
+
+    condition: list[Step]
+    decides: Slot
+    body: list[Step]
+    origin: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class BranchStep:
+    """Runs one of the branches: that with the index in `index`, the last one for any index out of range.
+
+    A PRED index takes branch 0 for true.
+    """
+
+    index: Slot
+    branches: list[list[Step]] = field(default_factory=list["list[Step]"])
+    origin: str = ""
+
+
+Step = KernelStep | CopyStep | WhileStep | BranchStep
+
+
+def inner_steps(step: Step) -> list[list[Step]]:
+    """The lists of steps that belong to a step."""
+    if isinstance(step, WhileStep):
+        return [step.condition, step.body]
+    return step.branches if isinstance(step, BranchStep) else []
+
+
+def slots_of(step: Step) -> list[Slot]:
+    """The slots that the step itself names."""
+    if isinstance(step, KernelStep):
+        return step.slots
+    if isinstance(step, CopyStep):
+        return [step.source, step.target]
+    return [step.decides] if isinstance(step, WhileStep) else [step.index]
+
+
+def all_steps(steps: list[Step]) -> Iterator[Step]:
+    """Every step, those of inner lists behind what they belong to."""
+    stack = steps[::-1]
+    while stack:
+        step = stack.pop()
+        yield step
+        for inner in reversed(inner_steps(step)):
+            stack.extend(inner[::-1])
+
+
+@dataclass(eq=False, slots=True)
+class NativeProgram:
+    """All steps of a module, and its slots at the boundary."""
+
+    name: str
+    arguments: list[Slot] = field(default_factory=list[Slot])
+    results: list[Slot] = field(default_factory=list[Slot])
+    constants: list[Slot] = field(default_factory=list[Slot])
+    steps: list[Step] = field(default_factory=list[Step])
+    arena_size: int = 0

@@ -1,0 +1,94 @@
+"""Results made in memory that is there already: slices updated in place, state of loops overwritten.
+
+Owns: when a kernel may write where it reads, and the kernel of dynamic-update-slice. Must not know: which arrays die.
+"""
+
+from __future__ import annotations
+
+from xlapy.cpu.schedule import Region, choose_axes, loops, output, source
+from xlapy.cpu.steps import CopyStep, KernelStep, Slot, SlotKind, Step, WhileStep, all_steps, slots_of
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Value
+from xlapy.lower import Lowering, store_element
+from xlapy.lower.core import linear
+from xlapy.lower.movement import starts_of
+
+
+def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
+    """Writes the update into the operand's memory. Buffers: update, starts, target."""
+    operand, update, *starts = instruction.operands
+    builder = Builder(instruction.name)
+    read = tuple(dict.fromkeys([update, *starts]))
+    buffers = {o: source(builder, o, f"in{n}") for n, o in enumerate(instruction.operands[1:])}
+    target = output(builder, operand.shape, "out0")
+    lowering = Lowering(builder, buffers)
+    axes = choose_axes(Region(instruction.name, update, read, ()), update.shape)
+    with loops(builder, axes, update.shape) as index:
+        sizes = zip(operand.shape.dimensions, update.shape.dimensions, strict=True)
+        begins = starts_of(lowering, starts, [whole - size for whole, size in sizes])
+        place = linear(tuple(p + begin for p, begin in zip(index, begins, strict=True)), operand.shape.dimensions)
+        store_element(builder, target, place, lowering.element(update, index), update.shape.element_type)
+    return builder.kernel, axes.work
+
+
+# -- writing where one reads
+
+
+def make_in(steps: list[Step], source_slot: Slot, target: Slot) -> bool:
+    """Makes the kernel that makes the source write to the target instead, where nothing notices; whether it does.
+
+    Nothing may read or write the target from that kernel on; the kernel itself may read it where it writes it.
+    """
+    if source_slot.kind is not SlotKind.TEMPORARY:
+        return False
+    naming = [n for n, step in enumerate(steps) if source_slot in _all_slots(step)]
+    maker = steps[naming[0]] if naming else None
+    if not isinstance(maker, KernelStep) or not _may_share(maker, source_slot, target):
+        return False
+    if any(target in _all_slots(step) for step in steps[naming[0] + 1 :]):
+        return False
+    for buffer, slot in zip(maker.kernel.buffers, maker.slots, strict=True):
+        if slot in (source_slot, target):
+            buffer.exclusive = False
+    for step in all_steps(steps[naming[0] :]):
+        _replace(step, source_slot, target)
+    return True
+
+
+def _all_slots(step: Step) -> set[Slot]:
+    return {slot for inner in all_steps([step]) for slot in slots_of(inner)}
+
+
+def _may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
+    """Whether the kernel writes the whole of the slot, and reads the target only where it writes at that moment."""
+    pairs = list(zip(step.kernel.buffers, step.slots, strict=True))
+    written = [buffer for buffer, slot in pairs if slot is made]
+    read = {buffer for buffer, slot in pairs if slot is target}
+    if len(written) != 1 or not written[0].written or any(buffer.written for buffer in read):
+        return False
+    if not read:
+        return True
+    places = _places(step.kernel, written[0], read)
+    return len(places) == 1
+
+
+def _places(kernel: Kernel, written: Buffer, read: set[Buffer]) -> set[Affine]:
+    """The offsets at which the kernel writes one buffer or reads the others."""
+    places: set[Affine] = set()
+    for statement in kernel.statements():
+        if isinstance(statement, Store) and statement.place.buffer is written:
+            places.add(statement.place.offset)
+        elif isinstance(statement, Value) and statement.op == "load" and statement.attribute[0].buffer in read:
+            places.add(statement.attribute[0].offset)
+    return places
+
+
+def _replace(step: Step, old: Slot, new: Slot) -> None:
+    if isinstance(step, KernelStep):
+        step.slots = [new if slot is old else slot for slot in step.slots]
+    elif isinstance(step, CopyStep):
+        step.source, step.target = (new if slot is old else slot for slot in (step.source, step.target))
+    elif isinstance(step, WhileStep):
+        step.decides = new if step.decides is old else step.decides
+    else:
+        step.index = new if step.index is old else step.index

@@ -1,0 +1,113 @@
+"""The CPU compiler as a platform.
+
+Owns: the adapter between `Backend` and `xlapy.cpu`: where arguments and results lie, what is refused.
+Must not know: how programs are compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.llvm.program import table_size
+from xlapy.cpu.steps import Slot
+from xlapy.hlo.module import Module
+from xlapy.interpreter import TOKEN
+from xlapy.runtime.backend import Observer, Value
+from xlapy.runtime.device import Device
+from xlapy.runtime.partitioning import check_partitioning
+
+ALIGNMENT = 64
+
+
+class CpuProgram:
+    """A module as native code. Each thread that runs it has an arena of its own."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = compiled
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.entry)
+        self._shape = compiled.module.entry_computation.program_shape.result
+        program = compiled.program
+        self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
+        self._arenas = threading.local()
+
+    def execute(
+        self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
+    ) -> Value:
+        """Runs the program on new memory for its results."""
+        if observer is not None:
+            raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+        given = [_contiguous(leaf) for leaf in _leaves(arguments)]
+        results = [_empty(slot) for slot in self.compiled.program.results]
+        table = (ctypes.c_void_p * table_size(self.compiled.program))()
+        addresses = [self._arena(), *given, *results, *self._constants]
+        for number, array in enumerate(addresses):
+            table[number] = array.ctypes.data
+        self._run(ctypes.addressof(table))
+        return _packed(self._shape, iter(results))
+
+    def execute_sharded(
+        self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
+    ) -> list[Value]:
+        return [self.execute(given, observer) for given in arguments]
+
+    def _arena(self) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] | None = getattr(self._arenas, "memory", None)
+        if found is None:
+            found = self._arenas.memory = _aligned_bytes(self.compiled.program.arena_size)
+        return found
+
+
+class CpuBackend:
+    """Compiles programs to native code for one device."""
+
+    name = "cpu"
+
+    def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> CpuProgram:
+        """`UnsupportedError` for what does not run on cpu yet."""
+        check_partitioning(module, replica_count, partition_count)
+        if replica_count * partition_count > 1:
+            raise UnsupportedError("programs for several devices run on the interpreter, not on cpu yet")
+        return CpuProgram(compile_module(module))
+
+
+def _leaves(values: Sequence[Value]) -> Iterator[np.ndarray[Any, Any]]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _leaves(value)
+        elif value is not TOKEN:
+            yield value
+
+
+def _packed(shape: Shape, results: Iterator[np.ndarray[Any, Any]]) -> Value:
+    if shape.is_tuple:
+        return tuple(_packed(element, results) for element in shape.tuple_shapes)
+    return next(results) if shape.is_array else TOKEN
+
+
+def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(array)
+
+
+def _empty(slot: Slot) -> np.ndarray[Any, Any]:
+    memory = _aligned_bytes(slot.size)
+    return memory[: slot.size].view(slot.shape.dtype).reshape(slot.shape.dimensions)
+
+
+def _aligned_bytes(size: int) -> np.ndarray[Any, Any]:
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + max(size, 1)]
+
+
+def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = _aligned_bytes(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
