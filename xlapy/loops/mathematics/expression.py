@@ -189,6 +189,10 @@ class Expression:
         """A signed integer as the nearest float."""
         return Expression(self.builder, self.builder.convert("sitofp", self.value, precision.type))
 
+    def as_integer(self, type: ScalarType) -> Expression:
+        """The low bits of a wider integer."""
+        return Expression(self.builder, self.builder.convert("trunc", self.value, type))
+
     def as_double(self) -> Expression:
         return Expression(self.builder, self.builder.convert("fpext", self.value, F64))
 
@@ -212,6 +216,16 @@ def where(condition: Expression, on_true: Expression | Number, on_false: Express
     assert isinstance(typed, Expression)
     chosen = condition.builder.select(condition.value, typed.like(on_true).value, typed.like(on_false).value)
     return Expression(condition.builder, chosen)
+
+
+def rarely(
+    name: str, condition: Expression, usual: Sequence[Expression], rare: Callable[[], Sequence[Expression]]
+) -> list[Expression]:
+    """As `Builder.rarely`: `rare()` where the condition is true, computed only if it is true in some lane."""
+    builder = condition.builder
+    values = [expression.value for expression in usual]
+    results = builder.rarely(name, condition.value, values, lambda: [expression.value for expression in rare()])
+    return [Expression(builder, result) for result in results]
 
 
 def copysign(size: Expression | Number, sign: Expression) -> Expression:
