@@ -2,7 +2,7 @@
 
 A value without effect goes to the outermost block in which its arguments are known: what does not follow an axis is
 computed before the loop over it. The same operation on the same arguments is computed once. Loads from buffers that the
-kernel writes, and loads in branches, stay where they are.
+kernel writes, loads in branches, and whatever is computed rarely, stay where they are.
 
 The operations, besides loads:
 
@@ -11,6 +11,7 @@ The operations, besides loads:
 - add sub mul neg sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop on integers, which wrap;
   a division needs a divisor that is not 0, and no overflow; a shift an amount below the width;
 - compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq une olt ole ogt oge ord uno for floats);
+- any on I1: whether it is true in any lane of a vector axis, the same in all of them; scalars have one lane;
 - select; convert (attribute: sext zext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast; from float to
   integer saturating, NaN is 0).
 
@@ -261,6 +262,27 @@ class Builder:
         outer.statements.append(If(condition, self.block))
         self.block = outer
 
+    def rarely(
+        self, name: str, condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
+    ) -> list[Value]:
+        """`rare()` where the condition is true, else `usual`; skipped for a vector in no lane of which it is true.
+
+        The name says what `rare` computes, so that it is computed once for the same condition and usual values.
+        """
+        key = ("rarely", name, condition, *usual)
+        known = self.block.shared.get(key)
+        if known is not None:
+            return known
+
+        def body(values: Sequence[Value]) -> Sequence[Value]:
+            self.block.rare = True
+            chosen = [self.select(values[0], new, old) for new, old in zip(rare(), values[1:], strict=True)]
+            return [self.constant(I1, 0), *chosen]
+
+        results = self.repeat([condition, *usual], lambda values: self.op("any", I1, values[0]), body)[1:]
+        self.block.shared[key] = results
+        return results
+
     def _region(self, types: Sequence[ScalarType], combine: Combine) -> Region:
         outer = self.block
         self.block = Block(self.kernel.body, guarded=True)
@@ -302,8 +324,14 @@ class Builder:
         return block
 
     def _home(self, args: Sequence[Value]) -> Block:
-        """The outermost block in which all arguments are known."""
-        return max((arg.block for arg in args), key=lambda block: block.depth, default=self.kernel.body)
+        """The outermost block in which all arguments are known, but not outside of one that seldom runs."""
+        home = max((arg.block for arg in args), key=lambda block: block.depth, default=self.kernel.body)
+        block = self.block
+        while block.depth > home.depth and block.parent is not None:
+            if block.rare:
+                return block
+            block = block.parent
+        return home
 
     def _unguarded_block(self, args: Sequence[Value]) -> Block:
         """As `_home`, but not out of a branch."""

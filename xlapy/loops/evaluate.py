@@ -112,6 +112,8 @@ def operate(value: Value, args: Sequence[Scalar]) -> Scalar:
         )
     if value.op == "convert":
         return _converted(value, args[0])
+    if value.op == "any":
+        return args[0]
     if value.op == "select":
         return np.asarray(np.where(args[0], args[1], args[2]))[()]
     table = _FLOAT if value.type.is_float else _INTEGER

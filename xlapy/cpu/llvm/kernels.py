@@ -99,6 +99,8 @@ class _Emitter:
     def value(self, value: Value) -> str:
         if value.op == "load":
             return self.load(value)
+        if value.op == "any":
+            return self.any_lane(value.args[0])
         lanes = self.lanes_of(value)
         if value.op == "affine":
             return self.position(value.attribute, lanes)
@@ -108,6 +110,16 @@ class _Emitter:
             left = self.position(dividend, lanes)
             return self.writer.let(f"{instruction} {llvm_type(I64, lanes)} {left}, {literal(I64, divisor, lanes)}")
         return write_operation(self.writer, value, [self.operand(arg, lanes) for arg in value.args], lanes)
+
+    def any_lane(self, condition: Value) -> str:
+        """One bit for all lanes that count. Lanes outside the mask may hold poison, which must not reach a branch."""
+        if condition not in self.varying:
+            return self.scalar(condition)
+        type = llvm_type(I1, self.lanes)
+        lanes = self.writer.let(f"freeze {type} {self.names[condition]}")
+        if self.mask is not None:
+            lanes = self.writer.let(f"and {type} {lanes}, {self.mask}")
+        return self.writer.call("i1", f"llvm.vector.reduce.or.{suffix(I1, self.lanes)}", [(type, lanes)])
 
     def position(self, position: Affine, lanes: int = 1) -> str:
         """An affine position in a register."""
@@ -483,24 +495,28 @@ def _tail_mask(width: int, tail: int) -> str:
 
 
 def _region_values(region: Region) -> frozenset[Value]:
-    values = {s for s in region.block.statements if isinstance(s, Value)}
-    return frozenset({*region.parameters, *values})
+    return _followers(region.block, region.parameters)
 
 
 def _varying(loop: For) -> frozenset[Value]:
     """The values in the body that differ between the lanes."""
-    found = {loop.axis, *(carry.variable for carry in loop.carries)}
+    return _followers(loop.body, [loop.axis, *(carry.variable for carry in loop.carries)])
+
+
+def _followers(block: Block, values: Sequence[Value]) -> frozenset[Value]:
+    """The values, and those in the block that are computed from them."""
+    found = set(values)
     size = 0
     while size != len(found):
         size = len(found)
-        _spread(loop.body, found)
+        _spread(block, found)
     return frozenset(found)
 
 
 def _spread(block: Block, found: set[Value]) -> None:
     for statement in block.statements:
         if isinstance(statement, Value):
-            if any(arg in found for arg in statement.args):
+            if statement.op != "any" and any(arg in found for arg in statement.args):
                 found.add(statement)
         elif isinstance(statement, (For, While)):
             for inner in inner_blocks(statement):

@@ -1,0 +1,149 @@
+"""Angles less whole quarter turns, for arguments of any size.
+
+x = q pi/2 + r with |r| about pi/4 at most. Near multiples of pi/2 almost all digits of x cancel, so that r needs pi with
+many more digits than r has, and is itself given in two parts. Three ways, by the size of x:
+
+- small: x - q P1 is exact, for P1 the first digits of pi/2; two further parts of pi/2 follow;
+- large, f32: in double precision, from x 2^-a (2^a mod 2 pi) for one of a few a that leave x 2^-a whole;
+- large, f64 (after Payne and Hanek): from the digits of 2/pi that x does not push beyond whole turns.
+
+The last two are skipped unless an element needs them. Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, rarely, where
+from xlapy.loops.types import I64
+
+_TURNS: Final = 0.6366197723675814  # 2 / pi
+_HALF_PI: Final = {
+    SINGLE: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    DOUBLE: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+}
+_SMALL: Final = {SINGLE: 2.0**15, DOUBLE: 2.0**28}
+
+# (a, 2^a mod 2 pi in two parts)
+_POWERS: Final = (
+    (0, 1.0, 0.0),
+    (24, -0.8939688666801969, -3.988009861375488e-18),
+    (47, -3.0766623031116285, -7.910039066301396e-17),
+    (70, -1.510444847866102, 3.03124859377616e-17),
+    (93, -2.7571720760448204, 8.356331234901577e-17),
+)
+
+_DIGIT: Final = 53
+# 2 / pi in digits of 53 bits
+_TWO_OVER_PI: Final = (
+    5734161139222658, 5814151408469972, 7440259586542284, 5563773718881558, 2066796102992750, 2563573915284664,
+    55291115753100, 5098427330010289, 1465545334474430, 5835026907506289, 6776677510095004, 7069188010357663,
+    2595984518904818, 2831001892290551, 4552804911380620, 3195225570766134, 4461702110328553, 8190251822055336,
+    6397593724909042, 8751785341853560, 5811081437509311, 3456741467624832, 7180050975382879,
+)  # fmt: skip
+_DIGITS_NEEDED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Angle:
+    """quarters * pi/2 + (rest - tail)"""
+
+    quarters: Expression
+    """A whole number, modulo 4 at least, of the integer type of the same width."""
+    rest: Expression
+    tail: Expression
+    """At most an ULP of `rest`; +0 where `rest` is -0, so that their difference keeps the sign."""
+
+
+def reduce(x: Expression) -> Angle:
+    """The angle x in radians; NaN for infinities and NaN."""
+    precision = x.precision
+    first, second, third = _HALF_PI[precision]
+    shifted = fma(x, _TURNS, precision.rounder)
+    whole = shifted - precision.rounder
+    start = fma(whole, -first, x)
+    rest = fma(whole, -second, start)
+    tail = fma(whole, third, fma(whole, second, rest - start))
+    large = _large_single if x.is_single else _large_double
+    usual = [shifted.bits, rest, tail]
+    return Angle(*rarely("angle", abs(x) > _SMALL[precision], usual, lambda: large(x)))
+
+
+def _large_single(x: Expression) -> Sequence[Expression]:
+    """x = n 2^a with n whole below 2^47, so n (2^a mod 2 pi) is the same angle."""
+    factors = [x.like(number) for number in (1.0, 0.0, 0.0)]
+    factors = [factors[0], factors[0].as_double(), factors[1].as_double()]
+    for power, high, low in _POWERS[1:]:
+        beyond = abs(x) >= 2.0 ** (power + 23)
+        chosen = zip((2.0**-power, high, low), factors, strict=True)
+        factors = [where(beyond, number, factor) for number, factor in chosen]
+    scale, high_factor, low_factor = factors
+    n = (x * scale).as_double()
+    product = n * high_factor
+    error = fma(n, low_factor, fma(n, high_factor, -product))
+    first, second, _ = _HALF_PI[DOUBLE]
+    shifted = fma(product, _TURNS, DOUBLE.rounder)
+    whole = shifted - DOUBLE.rounder
+    angle = fma(whole, -first, product) + fma(whole, -second, error)
+    rest = angle.as_single()
+    return [shifted.bits.as_integer(SINGLE.integer), rest, (rest.as_double() - angle).as_single()]
+
+
+def _large_double(x: Expression) -> Sequence[Expression]:
+    """The product of x and those digits of 2 / pi that matter, less a multiple of four quarter turns."""
+    exponent = ((x.bits >> DOUBLE.fraction) & 0x7FF) - DOUBLE.bias
+    skipped = _skipped_digits(exponent)
+    digits = _window(skipped, [x.like(digit * 2.0**-_DIGIT) for digit in _TWO_OVER_PI])
+    scaled = x * ((DOUBLE.bias - skipped * _DIGIT) << DOUBLE.fraction).as_bits_of(DOUBLE)
+    total = [x.like(0.0)] * 3
+    for place, digit in enumerate(digits):
+        factor = scaled * 2.0 ** (-_DIGIT * place)
+        product = factor * digit
+        for term in (product, fma(factor, digit, -product)):
+            total = _added(total, _less_full_turns(term) if place < 2 else term)
+    shifted = total[0] + DOUBLE.rounder
+    high, low = _two_sum(total[0] - (shifted - DOUBLE.rounder), total[1])
+    low = low + total[2]
+    first, second, _ = _HALF_PI[DOUBLE]
+    rest = high * first
+    tail = fma(high, second, fma(high, first, -rest))
+    sum_, tail = _two_sum(rest, fma(low, first, tail))
+    return [shifted.bits, sum_, -tail]
+
+
+def _skipped_digits(exponent: Expression) -> Expression:
+    """How many leading digits of 2 / pi make whole multiples of four quarter turns: (exponent - 54) / 53, at least 0."""
+    past = exponent - (_DIGIT + 1)
+    return where(past < 0, 0, (past * 1237) >> 16)
+
+
+def _window(start: Expression, table: Sequence[Expression]) -> Sequence[Expression]:
+    """The entries of a table from position `start` < 32 on, halving what may be shifted out; 0 beyond the end."""
+    entries = [*table]
+    for step in (16, 8, 4, 2, 1):
+        shift = (start & step).differs(0)
+        kept = min(len(entries), _DIGITS_NEEDED + step - 1)
+        padded = [*entries, *[table[0].like(0.0)] * (kept + step - len(entries))]
+        entries = [where(shift, padded[at + step], padded[at]) for at in range(kept)]
+    return entries
+
+
+def _less_full_turns(term: Expression) -> Expression:
+    """The term, in quarter turns, less whole multiples of four: exact."""
+    return fma((term * 0.25).apply("rint"), -4.0, term)
+
+
+def _two_sum(left: Expression, right: Expression) -> tuple[Expression, Expression]:
+    """The rounded sum and its error."""
+    total = left + right
+    share = total - left
+    return total, (left - (total - share)) + (right - share)
+
+
+def _added(total: Sequence[Expression], term: Expression) -> list[Expression]:
+    """A sum in three parts and one more term."""
+    first, error = _two_sum(total[0], term)
+    second, error = _two_sum(total[1], error)
+    return [first, second, total[2] + error]

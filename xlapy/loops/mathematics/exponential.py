@@ -1,0 +1,108 @@
+"""The exponential function and what is one step from it.
+
+e^x = 2^n e^r with n whole and |r| <= ln(2) / 2: e^r is a polynomial, and 2^n is made of exponent bits. 2^n is applied
+in two steps, neither of which leaves the normal numbers, so that results overflow and lose digits where they should
+and are rounded once.
+
+Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from xlapy.loops.mathematics.expression import (
+    DOUBLE,
+    SINGLE,
+    Expression,
+    Precision,
+    at_least,
+    at_most,
+    fma,
+    polynomial,
+    where,
+)
+
+LOG2_E: Final = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and the arguments beyond which e^x is 0 or infinite."""
+
+    log2_high: float
+    log2_low: float
+    polynomial: tuple[float, ...]
+    least: float
+    greatest: float
+
+
+_SINGLE: Final = (
+    0.4999999701976776, 0.1666654646396637, 0.04166743904352188, 0.00836627371609211, 0.001387031632475555,
+)  # fmt: skip
+_DOUBLE: Final = (
+    0.5, 0.16666666666666677, 0.041666666666666685, 0.008333333333321783, 0.0013888888888894872,
+    0.00019841269885396897, 2.4801587276684574e-05, 2.755724507524915e-06, 2.7557331407214505e-07,
+    2.5108720642770833e-08, 2.089336817778968e-09,
+)  # fmt: skip
+_CONSTANTS: Final = {
+    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 89.0),
+    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 710.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """x = exponent * ln(2) + rest, and growth = e^rest - 1."""
+
+    exponent: Expression
+    """Whole, of the integer type of the same width."""
+    growth: Expression
+
+
+def reduce(x: Expression) -> Reduced:
+    """For arguments whose exponent is far from overflow: see `clamp`."""
+    constants, precision = _CONSTANTS[x.precision], x.precision
+    shifted = fma(x, LOG2_E, precision.rounder)
+    whole = shifted - precision.rounder
+    rest = fma(whole, -constants.log2_high, x)
+    rest = fma(whole, -constants.log2_low, rest)
+    growth = fma(rest * rest, polynomial(rest, constants.polynomial), rest)
+    return Reduced(shifted.bits - x.like(precision.rounder).bits, growth)
+
+
+def clamp(x: Expression) -> Expression:
+    """The argument, moved to where the exponential is just 0 or just infinite if it lies beyond."""
+    constants = _CONSTANTS[x.precision]
+    return at_least(at_most(x, constants.greatest), constants.least)
+
+
+def power_of_two(exponent: Expression, precision: Precision) -> Expression:
+    """2^exponent for an integer in the range of normal numbers."""
+    return ((exponent + precision.bias) << precision.fraction).as_bits_of(precision)
+
+
+def scale(x: Expression, exponent: Expression) -> Expression:
+    """x * 2^exponent, rounded once, for |x| near 1 and an integer at most twice the range of normal numbers."""
+    half = exponent >> 1
+    return x * power_of_two(half, x.precision) * power_of_two(exponent - half, x.precision)
+
+
+def exponential(x: Expression) -> Expression:
+    reduced = reduce(clamp(x))
+    return scale(reduced.growth + 1, reduced.exponent)
+
+
+def exponential_minus_one(x: Expression) -> Expression:
+    """2^n (e^r - 1) + (2^n - 1), computed in halves so that only the result overflows."""
+    reduced = reduce(at_least(clamp(x), -60.0))
+    half = power_of_two(reduced.exponent - 1, x.precision)
+    result = fma(half, reduced.growth, half - 0.5) * 2
+    return where(x.equals(0), x, result)
+
+
+def logistic(x: Expression) -> Expression:
+    """1 / (1 + e^-x), with the exponential of a number that is not positive."""
+    decay = exponential(-abs(x))
+    return where(x < 0, decay, 1) / (decay + 1)

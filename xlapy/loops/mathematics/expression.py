@@ -1,0 +1,270 @@
+"""Formulas on values of loop IR with Python's operators: what the files of this package write mathematics in.
+
+`x * y + 1` on expressions appends the operations to the kernel under construction and rounds after each; `fma` rounds
+once. Python numbers become constants of the other operand's type. A `Precision` names what a float type is made of.
+
+Must not know: any function of mathematics, HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from xlapy.loops.builder import Builder
+from xlapy.loops.ir import Value
+from xlapy.loops.types import F32, F64, I1, ScalarType, integer_type
+
+Number = float
+"""What an operator takes beside an expression."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A binary floating-point type: `digits` bits of significand, the leading one counted, exponents up to `bias`."""
+
+    type: ScalarType
+    digits: int
+    bias: int
+
+    @cached_property
+    def integer(self) -> ScalarType:
+        """The integer type of the same width."""
+        return integer_type(self.type.bits)
+
+    @property
+    def fraction(self) -> int:
+        """Bits below the leading one, which are those below the exponent."""
+        return self.digits - 1
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def rounder(self) -> float:
+        """1.5 units of the highest binade in which numbers are whole: adding it rounds small numbers to integers."""
+        return 1.5 * 2.0**self.fraction
+
+
+SINGLE: Final = Precision(F32, 24, 127)
+DOUBLE: Final = Precision(F64, 53, 1023)
+
+
+class Expression:
+    """A value and the builder that makes more of it."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, builder: Builder, value: Value) -> None:
+        self.builder = builder
+        self.value = value
+
+    @property
+    def type(self) -> ScalarType:
+        return self.value.type
+
+    @property
+    def precision(self) -> Precision:
+        return SINGLE if self.type is F32 else DOUBLE
+
+    @property
+    def is_single(self) -> bool:
+        return self.type is F32
+
+    def like(self, operand: Expression | Number) -> Expression:
+        """The operand, or a number as a constant of this expression's type."""
+        if isinstance(operand, Expression):
+            return operand
+        return Expression(self.builder, self.builder.constant(self.type, operand))
+
+    def apply(self, op: str, *others: Expression | Number) -> Expression:
+        """An operation on expressions of one type, with a result of that type."""
+        args = [self.value, *(self.like(other).value for other in others)]
+        return Expression(self.builder, self.builder.op(op, self.type, *args))
+
+    def compare(self, floating: str, integral: str, other: Expression | Number) -> Expression:
+        predicate = floating if self.type.is_float else integral
+        return Expression(self.builder, self.builder.compare(predicate, self.value, self.like(other).value))
+
+    # -- arithmetic
+
+    def __add__(self, other: Expression | Number) -> Expression:
+        return self.apply("add", other)
+
+    def __radd__(self, other: Number) -> Expression:
+        return self.like(other).apply("add", self)
+
+    def __sub__(self, other: Expression | Number) -> Expression:
+        return self.apply("sub", other)
+
+    def __rsub__(self, other: Number) -> Expression:
+        return self.like(other).apply("sub", self)
+
+    def __mul__(self, other: Expression | Number) -> Expression:
+        return self.apply("mul", other)
+
+    def __rmul__(self, other: Number) -> Expression:
+        return self.like(other).apply("mul", self)
+
+    def __truediv__(self, other: Expression | Number) -> Expression:
+        return self.apply("div", other)
+
+    def __rtruediv__(self, other: Number) -> Expression:
+        return self.like(other).apply("div", self)
+
+    def __neg__(self) -> Expression:
+        return self.apply("neg")
+
+    def __abs__(self) -> Expression:
+        return self.apply("abs")
+
+    # -- bits, of integers and truth values
+
+    def __and__(self, other: Expression | Number) -> Expression:
+        return self.apply("and", other)
+
+    def __or__(self, other: Expression | Number) -> Expression:
+        return self.apply("or", other)
+
+    def __xor__(self, other: Expression | Number) -> Expression:
+        return self.apply("xor", other)
+
+    def __invert__(self) -> Expression:
+        return self.apply("xor", 1 if self.type is I1 else -1)
+
+    def __lshift__(self, amount: Expression | Number) -> Expression:
+        return self.apply("shl", amount)
+
+    def __rshift__(self, amount: Expression | Number) -> Expression:
+        """Keeps the sign."""
+        return self.apply("ashr", amount)
+
+    # -- comparisons: false for NaN, but for `differs`
+
+    def __lt__(self, other: Expression | Number) -> Expression:
+        return self.compare("olt", "slt", other)
+
+    def __le__(self, other: Expression | Number) -> Expression:
+        return self.compare("ole", "sle", other)
+
+    def __gt__(self, other: Expression | Number) -> Expression:
+        return self.compare("ogt", "sgt", other)
+
+    def __ge__(self, other: Expression | Number) -> Expression:
+        return self.compare("oge", "sge", other)
+
+    def equals(self, other: Expression | Number) -> Expression:
+        return self.compare("oeq", "eq", other)
+
+    def differs(self, other: Expression | Number) -> Expression:
+        return self.compare("une", "ne", other)
+
+    @property
+    def is_nan(self) -> Expression:
+        return self.compare("uno", "", self)
+
+    @property
+    def is_infinite(self) -> Expression:
+        return abs(self).equals(float("inf"))
+
+    @property
+    def is_finite(self) -> Expression:
+        return abs(self) < float("inf")
+
+    # -- other forms of the same value
+
+    @property
+    def bits(self) -> Expression:
+        """A float's bits as an integer."""
+        return Expression(self.builder, self.builder.bitcast(self.value, self.precision.integer))
+
+    def as_bits_of(self, precision: Precision) -> Expression:
+        """The float that has an integer's bits."""
+        return Expression(self.builder, self.builder.bitcast(self.value, precision.type))
+
+    def as_float(self, precision: Precision) -> Expression:
+        """A signed integer as the nearest float."""
+        return Expression(self.builder, self.builder.convert("sitofp", self.value, precision.type))
+
+    def as_integer(self, type: ScalarType) -> Expression:
+        """The low bits of a wider integer."""
+        return Expression(self.builder, self.builder.convert("trunc", self.value, type))
+
+    def as_double(self) -> Expression:
+        return Expression(self.builder, self.builder.convert("fpext", self.value, F64))
+
+    def as_single(self) -> Expression:
+        return Expression(self.builder, self.builder.convert("fptrunc", self.value, F32))
+
+    @property
+    def sign_bit(self) -> Expression:
+        """Whether it is set: of -0 and negative NaNs too."""
+        return self.bits < 0
+
+
+def fma(left: Expression, right: Expression | Number, addend: Expression | Number) -> Expression:
+    """left * right + addend, rounded once."""
+    return left.apply("fma", right, addend)
+
+
+def where(condition: Expression, on_true: Expression | Number, on_false: Expression | Number) -> Expression:
+    """A choice; one of the two may be a number."""
+    typed = on_true if isinstance(on_true, Expression) else on_false
+    assert isinstance(typed, Expression)
+    chosen = condition.builder.select(condition.value, typed.like(on_true).value, typed.like(on_false).value)
+    return Expression(condition.builder, chosen)
+
+
+def rarely(
+    name: str, condition: Expression, usual: Sequence[Expression], rare: Callable[[], Sequence[Expression]]
+) -> list[Expression]:
+    """As `Builder.rarely`: `rare()` where the condition is true, computed only if it is true in some lane."""
+    builder = condition.builder
+    values = [expression.value for expression in usual]
+    results = builder.rarely(name, condition.value, values, lambda: [expression.value for expression in rare()])
+    return [Expression(builder, result) for result in results]
+
+
+def copysign(size: Expression | Number, sign: Expression) -> Expression:
+    return sign.like(size).apply("copysign", sign)
+
+
+def square_root(operand: Expression) -> Expression:
+    return operand.apply("sqrt")
+
+
+def at_most(operand: Expression, limit: Expression | Number) -> Expression:
+    """The smaller of two; an operand that is NaN stays."""
+    limit = operand.like(limit)
+    return where(limit < operand, limit, operand)
+
+
+def at_least(operand: Expression, limit: Expression | Number) -> Expression:
+    """The larger of two; an operand that is NaN stays."""
+    limit = operand.like(limit)
+    return where(limit > operand, limit, operand)
+
+
+def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
+    """Horner's scheme; the constant term comes first."""
+    *lower, highest = coefficients
+    result = x.like(highest)
+    for coefficient in reversed(lower):
+        result = fma(result, x, coefficient)
+    return result
+
+
+Formula = Callable[..., Expression]
+Function = Callable[..., Value]
+
+
+def as_function(formula: Formula) -> Function:
+    """The formula as a function of a builder and values, which is what the users of this package call."""
+
+    def apply(builder: Builder, *values: Value) -> Value:
+        return formula(*(Expression(builder, value) for value in values)).value
+
+    return apply
