@@ -1,7 +1,7 @@
 """Which arrays of a computation are the same memory, and when each is read for the last time.
 
-Tuples, get-tuple-element, reshape and the like make no new arrays: what they give is an array of an operand. `Flow`
-resolves every (instruction, leaf) to the instruction that makes it, orders the instructions, and knows the last readers.
+Tuples, get-tuple-element, reshape and the like make no new arrays: what they give is an array of an operand.
+`Flow` resolves every (instruction, leaf) to the instruction that makes it, orders the instructions, and knows the last readers.
 
 Owns: aliases by meaning, the order of evaluation. Must not know: slots, kernels.
 """
@@ -20,7 +20,7 @@ from xlapy.hlo.traverse import post_order
 
 Path = tuple[int, ...]
 
-SAME = frozenset({ops.RESHAPE, ops.BITCAST, ops.COPY, ops.OPT_BARRIER, ops.DOMAIN, ops.ADD_DEPENDENCY})
+SAME = frozenset({ops.RESHAPE, ops.COPY, ops.OPT_BARRIER, ops.DOMAIN, ops.ADD_DEPENDENCY})
 """Operations that give their first operand's memory: row-major order is the same in both shapes."""
 
 IN_PLACE = frozenset({ops.DYNAMIC_UPDATE_SLICE, ops.SCATTER})
@@ -89,7 +89,14 @@ class Flow:
 
 def is_alias(instruction: Instruction) -> bool:
     """Whether the instruction makes no arrays of its own."""
+    if instruction.op is ops.BITCAST:
+        source, result = instruction.operands[0].shape, instruction.shape
+        return source.element_type is result.element_type and is_row_major(source) and is_row_major(result)
     return instruction.op in SAME or instruction.op in (ops.TUPLE, ops.GET_TUPLE_ELEMENT)
+
+
+def is_row_major(shape: Shape) -> bool:
+    return shape.layout is None or shape.layout.minor_to_major == tuple(reversed(range(shape.rank)))
 
 
 def _late_updates(order: list[Instruction]) -> list[Instruction]:

@@ -278,10 +278,10 @@ def _sort(scope: _Scope, instruction: Instruction) -> None:
     for operand, result in zip(instruction.operands, results, strict=True):
         scope.steps.append(CopyStep(scope.slot(operand), result))
     shape = instruction.operands[0].shape
-    if shape.size and shape.dimensions[instruction.dimensions[0]] > 1:
+    if shape.size and shape.dimensions[instruction.dimension] > 1:
         spare = [Slot(slot.shape, name=instruction.name) for slot in results]
         kernel = sort.sort_kernel(instruction)
-        work = shape.dimensions[instruction.dimensions[0]]
+        work = shape.dimensions[instruction.dimension]
         scope.steps.append(KernelStep(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name))
 
 

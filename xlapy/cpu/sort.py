@@ -32,7 +32,7 @@ class _Sort:
         self.arrays = [output(self.builder, shape, f"array{n}") for n, shape in enumerate(shapes)]
         self.spare = [output(self.builder, shape, f"spare{n}") for n, shape in enumerate(shapes)]
         self.dimensions = shapes[0].dimensions
-        self.axis = instruction.dimensions[0]
+        self.axis = instruction.dimension
         self.length = self.dimensions[self.axis]
         self.stride = math.prod(self.dimensions[self.axis + 1 :])
         self.lowering = Lowering(self.builder, {})
@@ -87,7 +87,7 @@ class _Sort:
                 "and", builder.compare("slt", right, high), builder.binary("or", left_done, is_before)
             )
             chosen = [
-                select_element(builder, take_right, r, l) for r, l in zip(right_elements, left_elements, strict=True)
+                select_element(builder, take_right, r, s) for r, s in zip(right_elements, left_elements, strict=True)
             ]
             self.put(there, start, low + position, chosen)
             moved = builder.convert("zext", take_right, I64)

@@ -177,10 +177,10 @@ class Builder:
     # -- loops and branches
 
     @contextmanager
-    def outside(self, positions: Sequence[Affine]) -> Iterator[None]:
-        """Statements go where the positions are known: before the loops under construction that they do not follow."""
+    def outside(self, values: Sequence[Value]) -> Iterator[None]:
+        """Statements go where the values are known: before the loops under construction that these do not follow."""
         inner = self.block
-        self.block = self._unguarded_block([v for position in positions for v, _ in position.terms])
+        self.block = self._unguarded_block(values)
         yield
         self.block = inner
 

@@ -6,9 +6,10 @@ Narrow floats are summed in F32, integers in the result's type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
@@ -27,7 +28,7 @@ def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     batches, frees = len(attrs.lhs_batch_dims), len(lhs_free)
     batch, left, right = index[:batches], index[batches : batches + frees], index[batches + frees :]
     extents = [lhs.shape.dimensions[d] for d in attrs.lhs_contracting_dims]
-    t = instruction.shape.element_type
+    t = sum_type([lhs.shape.element_type, rhs.shape.element_type], instruction.shape.element_type)
 
     def terms(inner: Index) -> tuple[Element, Element]:
         lhs_index = _placed(
@@ -41,7 +42,15 @@ def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
             convert_element(lowering.builder, lowering.element(rhs, rhs_index), rhs.shape.element_type, t),
         )
 
-    return sum_of_products(lowering, t, extents, terms)
+    total = sum_of_products(lowering, t, extents, terms)
+    return convert_element(lowering.builder, total, t, instruction.shape.element_type)
+
+
+def sum_type(operands: Sequence[PrimitiveType], result: PrimitiveType) -> PrimitiveType:
+    """The type a sum is kept in: that of the operands for results that are PRED, or integers of floats."""
+    has_floats = any(t.is_floating or t.is_complex for t in (*operands, result))
+    by_operands = not (result.is_floating or result.is_complex) and (has_floats or result is PRED)
+    return reduce(ops.higher_precision_type, operands) if by_operands else result
 
 
 def _placed(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:

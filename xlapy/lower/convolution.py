@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine
-from xlapy.lower.contraction import sum_of_products, zero_element
+from xlapy.lower.contraction import sum_of_products, sum_type, zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.elementwise import convert_element, select_element
 from xlapy.lower.movement import masked_element
@@ -20,7 +20,8 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
     if attrs.sparsity_config != SparsityConfig():
         raise UnsupportedError(f"{instruction.name} (convolution): sparse operands do not run on cpu")
     lhs, rhs = instruction.operands
-    numbers, builder, t = attrs.dim_labels, lowering.builder, instruction.shape.element_type
+    numbers, builder, result = attrs.dim_labels, lowering.builder, instruction.shape.element_type
+    t = sum_type([lhs.shape.element_type, rhs.shape.element_type], result)
     positions = tuple(index[d] for d in numbers.output_spatial_dimensions)
     sizes = [lhs.shape.dimensions[d] for d in numbers.input_spatial_dimensions]
     inputs = rhs.shape.dimensions[numbers.kernel_input_feature_dimension]
@@ -51,7 +52,7 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
             convert_element(builder, right, rhs.shape.element_type, t),
         )
 
-    return sum_of_products(lowering, t, [*attrs.window.sizes, inputs], terms)
+    return convert_element(builder, sum_of_products(lowering, t, [*attrs.window.sizes, inputs], terms), t, result)
 
 
 def _group(lowering: Lowering, instruction: Instruction, index: Index) -> tuple[Affine, Affine]:

@@ -93,6 +93,13 @@ class Lowering:
         yield
         self.mask = before
 
+    @contextmanager
+    def outside(self, index: Index) -> Iterator[None]:
+        """What follows is computed once for all loops that neither the index nor the mask depends on."""
+        known = [value for position in index for value, _ in position.terms]
+        with self.builder.outside(known if self.mask is None else [*known, self.mask]):
+            yield
+
     def apply(self, computation: Computation, arguments: Sequence[Element]) -> Any:
         """The result of a computation on scalars: an element, or a list of those of its tuple."""
         bindings = {p: arguments[p.attributes.number] for p in computation.parameters}

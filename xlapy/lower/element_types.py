@@ -4,7 +4,7 @@
 |---|---|---|
 | PRED | I8, 0 or 1 | I1 |
 | integers of 8 to 64 bits | as they are | as they are |
-| integers of 1, 2, 4 bits | I8, sign or zero extended | I8, the same |
+| integers of 1, 2, 4 bits | the low bits of I8 | I8, sign or zero extended |
 | F32, F64 | as they are | as they are |
 | F16, BF16 | 16 bits | F32 that the type can represent: operations round after computing |
 | C64, C128 | real part, imaginary part | two values |
@@ -81,6 +81,8 @@ def _in_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
     if t is BF16:
         wide = builder.convert("zext", stored, I32)
         return builder.bitcast(builder.binary("shl", wide, builder.constant(I32, 16)), F32)
+    if t.is_integral and t.bits < 8:
+        return _wrapped(builder, stored, t)
     return builder.convert("fpext", stored, target)
 
 
@@ -101,6 +103,8 @@ def _in_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
     if t is BF16:
         bits = builder.bitcast(element, I32)
         return builder.convert("trunc", builder.binary("lshr", bits, builder.constant(I32, 16)), I16)
+    if t.is_integral and t.bits < 8:
+        return builder.binary("and", element, builder.constant(I8, 2**t.bits - 1))
     return builder.convert("fptrunc", element, storage_type(t))
 
 

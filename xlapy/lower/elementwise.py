@@ -14,6 +14,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import F16 as _HALF
 from xlapy.loops import F32, I8, I16, I32, Builder, ScalarType, Value
+from xlapy.loops.mathematics import MATHEMATICS
 from xlapy.loops.types import integer_type
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
@@ -99,10 +100,17 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
         return rounded(builder, integers.INTEGERS[op](builder, t, *values), t)
     if t.is_floating and op in FLOATS:
         return rounded(builder, FLOATS[op](builder, *values), t)
+    if t.is_floating and op.name in MATHEMATICS:
+        return rounded(builder, MATHEMATICS[op.name](builder, *values), t)
     raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
 
 
-for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, ops.NOT}:
+_ANALYTIC = (
+    ops.ACOS, ops.ACOSH, ops.ASIN, ops.ASINH, ops.ATAN, ops.ATAN2, ops.ATANH, ops.CBRT, ops.COSH, ops.COSINE, ops.ERF,
+    ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.LOG, ops.LOGISTIC, ops.LOG_PLUS_ONE, ops.POWER, ops.RSQRT,
+    ops.SINE, ops.SINH, ops.TAN, ops.TANH,
+)  # fmt: skip
+for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, *_ANALYTIC}:
     LOWERINGS.rule(_definition)(_emit)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine
+from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.movement import start_position
 from xlapy.ops import indexing as ops
@@ -19,6 +20,8 @@ def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Elemen
     batch = [position for d, position in enumerate(index) if d not in attrs.offset_dims]
     offsets = [index[d] for d in attrs.offset_dims]
     dropped = {*attrs.collapsed_slice_dims, *attrs.operand_batching_dims}
+    if any(attrs.slice_sizes[d] == 0 for d in dropped):  # slices of nothing, in a dimension that the result lacks
+        return zero_element(lowering.builder, instruction.shape.element_type)
     kept = iter(offsets)
     places = [Affine() if d in dropped else next(kept) for d in range(operand.shape.rank)]
     for component, dimension in enumerate(attrs.start_index_map):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, Builder, Value
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering, delinear, linear
@@ -26,6 +28,26 @@ def reshape(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     (operand,) = instruction.operands
     position = linear(index, instruction.shape.dimensions)
     return lowering.element(operand, delinear(lowering.builder, position, operand.shape.dimensions))
+
+
+@LOWERINGS.rule(ops.BITCAST)
+def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The element at the same place in memory, by the layouts of both shapes."""
+    (operand,) = instruction.operands
+    source, result = operand.shape, instruction.shape
+    if source.element_type is not result.element_type:
+        raise UnsupportedError(f"{instruction.name}: a bitcast of {source.brief} to {result.brief} does not run on cpu")
+    order, back = _major_to_minor(result), _major_to_minor(source)
+    position = linear(tuple(index[d] for d in order), [result.dimensions[d] for d in order])
+    places = delinear(lowering.builder, position, [source.dimensions[d] for d in back])
+    found: list[Affine] = [Affine()] * source.rank
+    for dimension, place in zip(back, places, strict=True):
+        found[dimension] = place
+    return lowering.element(operand, tuple(found))
+
+
+def _major_to_minor(shape: Shape) -> list[int]:
+    return list(range(shape.rank)) if shape.layout is None else list(reversed(shape.layout.minor_to_major))
 
 
 @LOWERINGS.rule(ops.TRANSPOSE)
@@ -49,7 +71,7 @@ def reverse(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
 
 @LOWERINGS.rule(ops.SLICE)
 def slice_(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    ranges = instruction.attributes.slice
+    ranges = instruction.attributes.ranges
     source = tuple(p * stride + start for p, start, stride in zip(index, ranges.starts, ranges.strides, strict=True))
     return lowering.element(instruction.operands[0], source)
 
