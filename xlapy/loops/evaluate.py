@@ -190,7 +190,7 @@ _INTEGER: Final[Mapping[str, Callable[..., Any]]] = {
     "lshr": _as_unsigned(np.right_shift),
     "ashr": np.right_shift,
     "ctlz": _leading_zeros,
-    "ctpop": np.bitwise_count,
+    "ctpop": _as_unsigned(np.bitwise_count),
 }
 
 _COMPARISONS: Final[Mapping[str, Callable[..., Any]]] = {

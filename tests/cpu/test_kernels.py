@@ -1,0 +1,220 @@
+"""Machine code of kernels against their evaluation scalar by scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.cpu.kernel_runner import run_kernel
+from xlapy.loops import F32, F64, I1, I8, I16, I32, I64, Affine, AxisKind, Builder, Kernel, Value, evaluate
+from xlapy.loops.types import ScalarType
+
+SIZES = (1, 5, 16, 17, 64, 100, 131)
+
+
+def assert_same(kernel: Kernel, seed: int = 0) -> None:
+    """Random contents of all buffers; machine code and evaluation leave the same bits."""
+    rng = np.random.default_rng(seed)
+    arrays = [random_array(rng, buffer.type, buffer.size) for buffer in kernel.buffers]
+    expected = {buffer.name: array.copy() for buffer, array in zip(kernel.buffers, arrays, strict=True)}
+    evaluate(kernel, expected)
+    run_kernel(kernel, arrays)
+    for buffer, array in zip(kernel.buffers, arrays, strict=True):
+        np.testing.assert_array_equal(array, expected[buffer.name], err_msg=buffer.name)
+
+
+def random_array(rng: np.random.Generator, type: ScalarType, size: int) -> np.ndarray:
+    if type.is_float:
+        return rng.integers(-50, 50, size).astype(type.dtype) / 4
+    low, high = (-100, 100) if type.bits > 1 else (0, 2)
+    return rng.integers(low, high, size).astype(type.dtype)
+
+
+def elementwise(type: ScalarType, size: int, width: int, body: Callable[[Builder, Value, Value], Value]) -> Kernel:
+    b = Builder("elementwise")
+    x, y = b.buffer("x", type, size), b.buffer("y", type, size)
+    with b.loop(size, AxisKind.VECTOR, width=width) as i:
+        result = body(b, b.load(x, i), b.load(y, i))
+        out = b.buffer("out", result.type if result.type is not I1 else I8, size, written=True)
+        b.store(out, i, b.convert("zext", result, I8) if result.type is I1 else result)
+    return b.kernel
+
+
+FLOAT_OPS = ("add", "sub", "mul", "min", "max", "copysign", "div", "rem")
+INTEGER_OPS = ("add", "sub", "mul", "and", "or", "xor", "smin", "smax", "umin", "umax")
+
+
+@pytest.mark.parametrize("width", [1, 4, 16])
+@pytest.mark.parametrize("op", FLOAT_OPS)
+@pytest.mark.parametrize("type", [F32, F64], ids=str)
+def test_float_operations(type, op, width):
+    def body(b, x, y):
+        safe = b.select(b.compare("oeq", y, b.zero(type)), b.constant(type, 0.5), y)
+        return b.binary(op, x, safe)
+
+    assert_same(elementwise(type, 37, width, body))
+
+
+@pytest.mark.parametrize("op", INTEGER_OPS)
+@pytest.mark.parametrize("type", [I8, I16, I32, I64], ids=str)
+def test_integer_operations(type, op):
+    assert_same(elementwise(type, 37, 8, lambda b, x, y: b.binary(op, x, y)))
+
+
+@pytest.mark.parametrize("op", ["sdiv", "udiv", "srem", "urem", "shl", "lshr", "ashr"])
+@pytest.mark.parametrize("type", [I8, I32, I64], ids=str)
+def test_integer_operations_with_limited_operands(type, op):
+    def body(b, x, y):
+        small = b.binary("and", y, b.constant(type, 7))
+        return b.binary(op, x, b.add(small, b.constant(type, 1)) if op[1:] in ("div", "rem") else small)
+
+    assert_same(elementwise(type, 37, 8, body))
+
+
+@pytest.mark.parametrize("predicate", ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"])
+def test_integer_comparisons(predicate):
+    assert_same(elementwise(I32, 37, 16, lambda b, x, y: b.compare(predicate, x, y)))
+
+
+@pytest.mark.parametrize("predicate", ["oeq", "une", "olt", "ole", "ogt", "oge", "ord", "uno"])
+def test_float_comparisons(predicate):
+    assert_same(elementwise(F32, 37, 16, lambda b, x, y: b.compare(predicate, x, b.unary("sqrt", y))))
+
+
+@pytest.mark.parametrize("op", ["neg", "abs", "sqrt", "floor", "ceil", "rint", "trunc"])
+def test_unary_operations_on_floats(op):
+    assert_same(elementwise(F64, 37, 8, lambda b, x, y: b.unary(op, x)))
+
+
+@pytest.mark.parametrize("op", ["neg", "ctlz", "ctpop"])
+def test_unary_operations_on_integers(op):
+    assert_same(elementwise(I16, 37, 8, lambda b, x, y: b.unary(op, x)))
+
+
+@pytest.mark.parametrize(
+    ("source", "how", "target"),
+    [
+        (I8, "sext", I32), (I8, "zext", I64), (I64, "trunc", I16), (F32, "fpext", F64), (F64, "fptrunc", F32),
+        (I32, "sitofp", F64), (I32, "uitofp", F64), (F64, "fptosi", I8), (F32, "fptoui", I32), (F32, "bitcast", I32),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("width", [1, 8])
+def test_conversions(source, how, target, width):
+    assert_same(elementwise(source, 37, width, lambda b, x, y: b.convert(how, x, target)))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("accumulators", [1, 3])
+def test_a_sum_in_lanes_takes_every_element_once(size, accumulators):
+    """Whole numbers, so that the order of a sum does not matter."""
+    b = Builder("sum")
+    x, out = b.buffer("x", F64, 3 * size), b.buffer("out", F64, 3, written=True)
+    with b.loop(3, AxisKind.PARALLEL) as row:
+        (total,) = b.reduce(
+            size,
+            [b.constant(F64, 0.25)],
+            lambda i, carried: [b.add(carried[0], b.load(x, row * size + i))],
+            kind=AxisKind.VECTOR,
+            width=8,
+            accumulators=accumulators,
+            identities=[b.constant(F64, -0.0)],
+            combine=lambda left, right: [b.add(left[0], right[0])],
+        )
+        b.store(out, row, total)
+    assert_same(b.kernel)
+
+
+def test_a_vector_axis_around_a_sum():
+    """Columns: the vector runs over results, the sum inside is a loop."""
+    b = Builder("columns")
+    x, out = b.buffer("x", F32, 9 * 37), b.buffer("out", F32, 37, written=True)
+    with b.loop(37, AxisKind.VECTOR, width=16) as column:
+        (total,) = b.reduce(9, [b.zero(F32)], lambda i, c: [b.add(c[0], b.load(x, i * 37 + column))])
+        b.store(out, column, total)
+    assert_same(b.kernel)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_strides_and_reversed_runs(size):
+    b = Builder("strides")
+    x, out = b.buffer("x", I32, 3 * size), b.buffer("out", I32, 2 * size, written=True)
+    with b.loop(size, AxisKind.VECTOR, width=16) as i:
+        value = b.add(b.load(x, i * 3), b.load(x, i * -1 + (size - 1)))
+        b.store(out, i * 2, value)
+        b.store(out, i * 2 + 1, b.load(x, Affine()))
+    assert_same(b.kernel)
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_a_mask_keeps_memory_untouched(width):
+    """Lanes out of range are neither read nor written."""
+    b = Builder("mask")
+    x, out = b.buffer("x", F32, 10), b.buffer("out", F32, 10, written=True)
+    with b.loop(20, AxisKind.VECTOR, width=width) as i:
+        place = i - 6
+        inside = b.binary(
+            "and",
+            b.compare("sge", b.value_of(place), b.constant(I64, 0)),
+            b.compare("slt", b.value_of(place), b.constant(I64, 10)),
+        )
+        value = b.load(x, place, inside, b.constant(F32, 3))
+        b.store(out, place, b.add(value, value), inside)
+    assert_same(b.kernel)
+
+
+def test_one_element_for_those_lanes_that_want_it():
+    b = Builder("guarded")
+    x, flags, out = b.buffer("x", F32, 1), b.buffer("flags", I8, 20), b.buffer("out", F32, 20, written=True)
+    with b.loop(20, AxisKind.VECTOR, width=16) as i:
+        wanted = b.compare("sgt", b.load(flags, i), b.zero(I8))
+        b.store(out, i, b.load(x, Affine(), wanted))
+    assert_same(b.kernel)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 40])
+def test_a_vector_axis_as_long_as_the_run_wants(size):
+    b = Builder("dynamic")
+    x, count, out = b.buffer("x", I32, 64), b.buffer("count", I64, 1), b.buffer("out", I32, 64, written=True)
+    with b.loop(b.load(count, Affine()), AxisKind.VECTOR, width=16) as i:
+        b.store(out, i, b.load(x, i))
+    arrays = [np.arange(64, dtype=np.int32), np.array([size]), np.full(64, -1, np.int32)]
+    run_kernel(b.kernel, arrays)
+    assert arrays[2].tolist() == [*range(size), *[-1] * (64 - size)]
+
+
+def test_gathers_by_computed_positions():
+    b = Builder("gather")
+    x, index, out = b.buffer("x", F64, 201), b.buffer("index", I32, 50), b.buffer("out", F64, 50, written=True)
+    with b.loop(50, AxisKind.VECTOR, width=8) as i:
+        place = b.clamped(b.convert("sext", b.add(b.load(index, i), b.constant(I32, 100)), I64), 200)
+        b.store(out, i, b.load(x, place))
+    assert_same(b.kernel)
+
+
+def test_unrolled_loops_carry_values():
+    b = Builder("unrolled")
+    x, out = b.buffer("x", I64, 6), b.buffer("out", I64, 1, written=True)
+    (total,) = b.reduce(
+        6, [b.constant(I64, 1)], lambda i, c: [b.add(b.mul(c[0], b.constant(I64, 3)), b.load(x, i))],
+        kind=AxisKind.UNROLL,
+    )  # fmt: skip
+    b.store(out, Affine(), total)
+    assert_same(b.kernel)
+
+
+def test_loops_of_unknown_length_and_branches():
+    b = Builder("mixed")
+    x, out = b.buffer("x", I32, 20), b.buffer("out", I64, 20, written=True)
+    with b.loop(20) as i:
+        start = b.binary("and", b.convert("zext", b.load(x, i), I64), b.constant(I64, 31))
+        one = b.constant(I64, 1)
+
+        def step(values, one=one):
+            return [b.binary("lshr", values[0], one), b.add(values[1], one)]
+
+        _, bits = b.repeat([start, b.zero(I64)], lambda v: b.compare("ne", v[0], b.zero(I64)), step)
+        with b.branch(b.compare("ugt", bits, one)):
+            b.store(out, i, bits)
+    assert_same(b.kernel)

@@ -1,0 +1,125 @@
+"""Where the builder puts values, and how kernels print."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xlapy.loops import F32, F64, I1, I8, I32, I64, Affine, AxisKind, Builder, evaluate, print_kernel
+from xlapy.loops.ir import For, Value
+
+
+def axpy() -> Builder:
+    b = Builder("axpy")
+    a, x, out = b.buffer("a", F32, 1), b.buffer("x", F32, 24), b.buffer("out", F32, 24, written=True)
+    with b.loop(3, AxisKind.PARALLEL) as i, b.loop(8, AxisKind.VECTOR, width=8) as j:
+        scaled = b.mul(b.load(a, i * 0), b.load(x, i * 8 + j))
+        b.store(out, i * 8 + j, b.add(scaled, b.constant(F32, 1)))
+    return b
+
+
+def test_a_kernel_prints_as_it_reads():
+    assert print_kernel(axpy().kernel) == (
+        "kernel axpy(a: f32[1], x: f32[24], out: f32[24] written)\n"
+        "  %2 = load a[0]\n"
+        "  for %0 in 3 parallel\n"
+        "    for %1 in 8 vector(8)\n"
+        "      %3 = load x[8 * %0 + %1]\n"
+        "      %4 = mul f32 %2, %3\n"
+        "      %6 = add f32 %4, 1.0\n"
+        "      store out[8 * %0 + %1], %6\n"
+    )
+
+
+def test_a_kernel_means_what_it_reads():
+    memory = {"a": np.array([2], np.float32), "x": np.arange(24, dtype=np.float32), "out": np.zeros(24, np.float32)}
+    evaluate(axpy().kernel, memory)
+    assert memory["out"].tolist() == [2 * x + 1 for x in range(24)]
+
+
+def test_what_does_not_follow_a_loop_is_computed_before_it():
+    b = Builder("k")
+    x, out = b.buffer("x", F32, 4), b.buffer("out", F32, 40, written=True)
+    with b.loop(4) as i, b.loop(10) as j:
+        root = b.unary("sqrt", b.load(x, i))
+        b.store(out, i * 10 + j, root)
+    (outer,) = [s for s in b.kernel.body.statements if isinstance(s, For)]
+    assert [s.op for s in outer.body.statements if isinstance(s, Value)] == ["load", "sqrt"]
+
+
+def test_nothing_is_computed_twice():
+    b = Builder("k")
+    x = b.buffer("x", F32, 4)
+    with b.loop(4) as i:
+        assert b.add(b.load(x, i), b.load(x, i)) is b.add(b.load(x, i), b.load(x, i))
+
+
+def test_loads_from_a_written_buffer_keep_their_place():
+    b = Builder("k")
+    x = b.buffer("x", F32, 4, written=True)
+    with b.loop(3) as i:
+        before = b.load(x, i)
+        b.store(x, i, b.add(before, before))
+        assert b.load(x, i) is not before
+
+
+def test_loads_in_a_branch_stay_in_it():
+    b = Builder("k")
+    x, flag, out = b.buffer("x", F32, 4), b.buffer("flag", I8, 4), b.buffer("out", F32, 4, written=True)
+    with b.loop(4) as i:
+        condition = b.compare("ne", b.load(flag, i), b.zero(I8))
+        with b.branch(condition):
+            inside = b.block
+            loaded = b.load(x, i * 0)
+            b.store(out, i, loaded)
+        assert loaded.block is inside
+    memory = {"x": np.ones(4, np.float32), "flag": np.array([1, 0, 0, 1], np.int8), "out": np.zeros(4, np.float32)}
+    evaluate(b.kernel, memory)
+    assert memory["out"].tolist() == [1, 0, 0, 1]
+
+
+def test_a_reduction_carries_its_values():
+    b = Builder("k")
+    x, out = b.buffer("x", I32, 5), b.buffer("out", I32, 2, written=True)
+
+    def step(i, carried):
+        total, greatest = carried
+        value = b.load(x, i)
+        return [b.add(total, value), b.binary("smax", greatest, value)]
+
+    total, greatest = b.reduce(5, [b.zero(I32), b.constant(I32, -(2**31))], step)
+    b.store(out, Affine(), total)
+    b.store(out, Affine((), 1), greatest)
+    memory = {"x": np.array([3, -7, 9, 1, 2], np.int32), "out": np.zeros(2, np.int32)}
+    evaluate(b.kernel, memory)
+    assert memory["out"].tolist() == [8, 9]
+
+
+def test_a_loop_of_unknown_length_repeats_while_its_condition_holds():
+    b = Builder("collatz")
+    out = b.buffer("out", I64, 1, written=True)
+    one = b.constant(I64, 1)
+
+    def step(values):
+        n, count = values
+        half = b.binary("udiv", n, b.constant(I64, 2))
+        odd = b.compare("eq", b.binary("and", n, one), one)
+        return [b.select(odd, b.add(b.mul(n, b.constant(I64, 3)), one), half), b.add(count, one)]
+
+    _, count = b.repeat([b.constant(I64, 27), b.zero(I64)], lambda v: b.compare("ne", v[0], one), step)
+    b.store(out, Affine(), count)
+    memory = {"out": np.zeros(1, np.int64)}
+    evaluate(b.kernel, memory)
+    assert memory["out"][0] == 111
+    assert "while carrying" in print_kernel(b.kernel)
+
+
+@pytest.mark.parametrize(("type", "value", "kept"), [(I8, 200, -56), (I1, 3, 1), (F32, 0.1, float(np.float32(0.1)))])
+def test_constants_fit_their_type(type, value, kept):
+    assert Builder("k").constant(type, value).attribute == kept
+
+
+def test_zeros_of_both_signs_are_two_constants():
+    b = Builder("k")
+    assert b.constant(F64, 0.0) is not b.constant(F64, -0.0)
+    assert b.constant(F64, 0.0) is b.constant(F64, 0.0)
