@@ -1,7 +1,8 @@
 """Which arrays of a computation are the same memory, and when each is read for the last time.
 
 Tuples, get-tuple-element, reshape and the like make no new arrays: what they give is an array of an operand.
-`Flow` resolves every (instruction, leaf) to the instruction that makes it, orders the instructions, and knows the last readers.
+`Flow` resolves every (instruction, leaf) to the instruction that makes it, orders the instructions, and knows who reads
+what last.
 
 Owns: aliases by meaning, the order of evaluation. Must not know: slots, kernels.
 """

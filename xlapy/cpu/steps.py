@@ -1,7 +1,7 @@
 """The native program before it is machine code: memory slots, and steps that read and write them.
 
-A slot is an array's memory: an argument, a result, a constant, or a temporary with a place in the arena. Tuples are gone:
-a tuple value is a tree of slots. Steps run one after the other; loops and conditionals hold steps of their own.
+A slot is an array's memory: an argument, a result, a constant, or a temporary with a place in the arena. Tuples are
+gone: a tuple value is a tree of slots. Steps run one after the other; loops and conditionals hold steps of their own.
 
 Owns: the data. Must not know: HLO's operations, LLVM.
 """

@@ -6,7 +6,7 @@
 | integers of 8 to 64 bits | as they are | as they are |
 | integers of 1, 2, 4 bits | the low bits of I8 | I8, sign or zero extended |
 | F32, F64 | as they are | as they are |
-| F16, BF16 | 16 bits | F32 that the type can represent: operations round after computing |
+| F16, BF16, floats of 8 bits and less | 16 or 8 bits | F32 that the type can represent: operations round to it |
 | C64, C128 | real part, imaginary part | two values |
 
 Owns loads, stores and roundings of single elements. Must not know: operations.
@@ -20,9 +20,9 @@ from xlapy.base.element_types import BF16, C64, PRED, PrimitiveType
 from xlapy.base.element_types import F16 as HALF
 from xlapy.base.element_types import F32 as SINGLE
 from xlapy.base.element_types import F64 as DOUBLE
-from xlapy.base.errors import UnsupportedError
 from xlapy.loops import F16, F32, F64, I1, I8, I16, I32, Affine, Buffer, Builder, ScalarType, Value
 from xlapy.loops.types import integer_type
+from xlapy.lower.narrow_floats import decode, encode, is_narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,13 @@ def storage_type(t: PrimitiveType) -> ScalarType:
 
 
 def register_type(t: PrimitiveType) -> ScalarType:
-    """The type in a register of an element, or of the parts of a complex one; `UnsupportedError` for narrow floats."""
+    """The type in a register of an element, or of the parts of a complex one."""
     if t is PRED:
         return I1
     if t.is_integral:
         return integer_type(max(t.bits, 8))
-    if t in (HALF, BF16):
-        return F32
     if t.is_floating and t not in _FLOATS:
-        raise UnsupportedError(f"elements of {t} do not run on cpu yet; convert them to f32")
+        return F32
     return storage_type(t)
 
 
@@ -71,10 +69,11 @@ def load_element(
     """The element at an offset, counted in elements; anything where the mask is false."""
     if t.is_complex:
         return ComplexElement(builder.load(buffer, offset * 2, mask), builder.load(buffer, offset * 2 + 1, mask))
-    return _in_register(builder, builder.load(buffer, offset, mask), t)
+    return in_register(builder, builder.load(buffer, offset, mask), t)
 
 
-def _in_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
+def in_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
+    """What memory holds as a register value."""
     target = register_type(t)
     if t is PRED:
         return builder.compare("ne", stored, builder.zero(I8))
@@ -83,6 +82,8 @@ def _in_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
         return builder.bitcast(builder.binary("shl", wide, builder.constant(I32, 16)), F32)
     if t.is_integral and t.bits < 8:
         return _wrapped(builder, stored, t)
+    if is_narrow(t):
+        return decode(builder, stored, t)
     return builder.convert("fpext", stored, target)
 
 
@@ -94,10 +95,11 @@ def store_element(
         builder.store(buffer, offset * 2, element.real, mask)
         builder.store(buffer, offset * 2 + 1, element.imaginary, mask)
     else:
-        builder.store(buffer, offset, _in_memory(builder, element, t), mask)
+        builder.store(buffer, offset, in_memory(builder, element, t), mask)
 
 
-def _in_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
+def in_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
+    """A register value as memory holds it."""
     if t is PRED:
         return builder.convert("zext", element, I8)
     if t is BF16:
@@ -105,6 +107,8 @@ def _in_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
         return builder.convert("trunc", builder.binary("lshr", bits, builder.constant(I32, 16)), I16)
     if t.is_integral and t.bits < 8:
         return builder.binary("and", element, builder.constant(I8, 2**t.bits - 1))
+    if is_narrow(t):
+        return encode(builder, element, t)
     return builder.convert("fptrunc", element, storage_type(t))
 
 
@@ -116,6 +120,8 @@ def rounded(builder: Builder, value: Value, t: PrimitiveType) -> Value:
         return _rounded_to_bfloat16(builder, value)
     if t.is_integral and t.bits < 8:
         return _wrapped(builder, value, t)
+    if is_narrow(t):
+        return decode(builder, encode(builder, value, t), t)
     return value
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import F16 as _HALF
-from xlapy.loops import F32, I8, I16, I32, Builder, ScalarType, Value
+from xlapy.loops import I32, Builder, ScalarType, Value
 from xlapy.loops.mathematics import MATHEMATICS
 from xlapy.loops.types import integer_type
 from xlapy.lower import integers
@@ -166,10 +165,14 @@ def _compare_complex(
 
 
 def _total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """Integers in the total order: the magnitude of a negative number flipped, to make two's complement of it."""
-    if t is F8E8M0FNU:
-        raise UnsupportedError(f"a total order of {t} does not run on cpu yet")
+    """Integers in the total order: the magnitude of a negative number flipped, to make two's complement of it.
+
+    The one NaN of a type without -0 is the least.
+    """
     bits = builder.bitcast(value, integer_type(value.type.bits))
+    if t.name.endswith("FNUZ"):
+        least = builder.constant(bits.type, -1)
+        bits = builder.select(builder.compare("uno", value, value), least, bits)
     flipped = builder.binary("xor", bits, builder.constant(bits.type, 2 ** (bits.type.bits - 1) - 1))
     return builder.select(builder.compare("slt", bits, builder.zero(bits.type)), flipped, bits)
 
@@ -289,51 +292,3 @@ def reduce_precision(lowering: Lowering, instruction: Instruction, index: Index)
     t = operand.shape.element_type
     exponent_bits, mantissa_bits = instruction.exponent_bits, instruction.mantissa_bits
     return rounded(builder, integers.reduced_precision(builder, t, value, exponent_bits, mantissa_bits), t)
-
-
-@LOWERINGS.rule(ops.BITCAST_CONVERT)
-def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The same bits as another type of the same width."""
-    (operand,) = instruction.operands
-    source, target = operand.shape.element_type, instruction.shape.element_type
-    if source.bits != target.bits or operand.shape.rank != instruction.shape.rank or source.is_complex:
-        raise UnsupportedError(f"{instruction.name}: bitcast-convert of {source} to {target} does not run on cpu yet")
-    builder, value = lowering.builder, lowering.value(operand, index)
-    return bits_as(builder, as_bits(builder, value, source), target)
-
-
-def as_bits(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """A register value as the integer that memory would hold."""
-    if t is PRED:
-        return builder.convert("zext", value, I8)
-    if t.is_integral:
-        return value
-    if t.bits == 16:
-        return _half_bits(builder, value, t)
-    return builder.bitcast(value, integer_type(t.bits))
-
-
-def bits_as(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
-    """An integer that memory holds as a register value."""
-    if t is PRED:
-        return builder.compare("ne", bits, builder.zero(I8))
-    if t.is_integral:
-        return bits
-    if t.bits == 16:
-        return _half_of_bits(builder, bits, t)
-    return builder.bitcast(bits, register_type(t))
-
-
-def _half_bits(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    if t.name == "F16":
-        from_half = builder.convert("fptrunc", value, _HALF)
-        return builder.bitcast(from_half, I16)
-    wide = builder.bitcast(value, I32)
-    return builder.convert("trunc", builder.binary("lshr", wide, builder.constant(I32, 16)), I16)
-
-
-def _half_of_bits(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
-    if t.name == "F16":
-        return builder.convert("fpext", builder.bitcast(bits, _HALF), F32)
-    wide = builder.binary("shl", builder.convert("zext", bits, I32), builder.constant(I32, 16))
-    return builder.bitcast(wide, F32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, F32, F64, PrimitiveType
 from xlapy.loops import I1, Builder, Value
 from xlapy.loops.types import integer_type
 from xlapy.ops import elementwise as ops
@@ -182,7 +182,11 @@ INTEGERS: Final[Mapping[OpDef, IntegerRule]] = {
 """Of integers; results of types below 8 bits are wrapped by the caller."""
 
 
-_EXPONENT_BITS: Final = {"F16": 5, "BF16": 8, "F32": 8, "F64": 11}
+def _exponent_bits(t: PrimitiveType) -> int:
+    """Of the type; those of 8 bits and less count as F16, but F8E8M0FNU as F32, as in XLA."""
+    if t is F64:
+        return 11
+    return 8 if t in (BF16, F32, F8E8M0FNU) else 5
 
 
 def reduced_precision(builder: Builder, t: PrimitiveType, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
@@ -194,7 +198,7 @@ def reduced_precision(builder: Builder, t: PrimitiveType, x: Value, exponent_bit
     bits = builder.bitcast(x, integer_type(x.type.bits))
     if mantissa_bits < own_mantissa:
         bits = _rounded_mantissa(builder, bits, own_mantissa - mantissa_bits)
-    if exponent_bits < _EXPONENT_BITS[t.name]:
+    if exponent_bits < _exponent_bits(t):
         bits = _narrowed_exponent(builder, bits, own_mantissa, own_exponent, exponent_bits)
     return builder.select(builder.compare("uno", x, x), x, builder.bitcast(bits, x.type))
 

@@ -2,11 +2,11 @@
 
     void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain)
 
-calls `function(argument, begin, end)` for pieces of `grain` iterations, on all threads, and returns when all are done.
-Pieces depend on extent and grain alone, so results do not depend on the number of threads. One word hands out pieces: the
-number of the job above, the next piece below; a thread takes a piece by compare-and-swap, which fails if the job is not
-the one it read about. The caller takes pieces too, so a job ends even if no other thread runs (after a fork, say). While
-one thread of the program has the pool, others run their loops alone.
+calls `function(argument, begin, end)` for pieces of `grain` iterations, on all threads, and returns when all are
+done. Pieces depend on extent and grain alone, so results do not depend on the number of threads. One word hands out
+pieces: the number of the job above, the next piece below; a thread takes a piece by compare-and-swap, which fails if
+the job is not the one it read about. The caller takes pieces too, so a job ends even if no other thread runs (after a
+fork, say). While one thread of the program has the pool, others run their loops alone.
 
 Owns: the pool. Must not know: what the functions do.
 """

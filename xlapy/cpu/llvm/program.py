@@ -2,9 +2,9 @@
 
     void @xlapy_run(ptr %table)
 
-runs the whole program. The table holds the addresses of the arena, the arguments, the results and the constants, in this
-order; every slot is one of them and an offset. Long lists of steps are cut into functions, so that the time to compile
-them stays linear.
+runs the whole program. The table holds the addresses of the arena, the arguments, the results and the constants, in
+this order; every slot is one of them and an offset. Long lists of steps are cut into functions, so that the time to
+compile them stays linear.
 
 Owns: control flow between kernels, calls of kernels on one thread or many. Must not know: HLO, the insides of kernels.
 """

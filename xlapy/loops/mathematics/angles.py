@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, rarely, where
-from xlapy.loops.types import I64
 
 _TURNS: Final = 0.6366197723675814  # 2 / pi
 _HALF_PI: Final = {

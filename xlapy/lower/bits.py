@@ -1,0 +1,79 @@
+"""Elements as the bits that memory holds: bitcast-convert.
+
+Owns: how bits of one width are put together from, or taken out of, bits of another. Must not know: formats of floats.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import F16, F32, F64, Affine, Builder, ScalarType, Value
+from xlapy.loops.types import integer_type
+from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
+from xlapy.lower.element_types import in_memory, in_register
+from xlapy.ops.elementwise import BITCAST_CONVERT
+
+
+@LOWERINGS.rule(BITCAST_CONVERT)
+def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
+    """The same bits as another type; a last dimension comes or goes where the widths differ, lowest bits first."""
+    (operand,) = instruction.operands
+    source, target = operand.shape.element_type, instruction.shape.element_type
+    if source.is_complex or target.is_complex:
+        if source is target:
+            return lowering.element(operand, index)
+        raise UnsupportedError(f"{instruction.name}: bitcast-convert of {source} to {target} does not run on cpu")
+    builder = lowering.builder
+    if source.bits == target.bits:
+        bits = bits_of(builder, lowering.value(operand, index), source)
+    elif source.bits > target.bits:
+        *rest, place = index
+        bits = _part(builder, bits_of(builder, lowering.value(operand, tuple(rest)), source), place, target.bits)
+    else:
+        bits = _joined(lowering, operand, index, source, target)
+    return of_bits(builder, bits, target)
+
+
+def _part(builder: Builder, bits: Value, place: Affine, width: int) -> Value:
+    """The bits from `place * width` on, at the bottom."""
+    amount = builder.convert("trunc", builder.value_of(place * width), bits.type)
+    return builder.binary("lshr", bits, amount)
+
+
+def _joined(
+    lowering: Lowering, operand: Instruction, index: Index, source: PrimitiveType, target: PrimitiveType
+) -> Value:
+    """The bits of all elements along the operand's last dimension, the first at the bottom."""
+    builder, kind = lowering.builder, _width(target)
+    total = builder.zero(kind)
+    for place in range(target.bits // source.bits):
+        bits = bits_of(builder, lowering.value(operand, (*index, Affine((), place))), source)
+        wide = _resized(builder, bits, kind)
+        total = builder.binary("or", total, builder.binary("shl", wide, builder.constant(kind, place * source.bits)))
+    return total
+
+
+def bits_of(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+    """A register value as the integer that memory holds, without sign."""
+    stored = in_memory(builder, value, t)
+    return builder.bitcast(stored, integer_type(stored.type.bits)) if stored.type.is_float else stored
+
+
+def of_bits(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
+    """An integer, of which the lowest bits count, as a register value."""
+    kind = _width(t)
+    stored = _resized(builder, bits, kind)
+    if t.is_floating and t.bits >= 16 and t.name != "BF16":
+        stored = builder.bitcast(stored, {16: F16, 32: F32, 64: F64}[t.bits])
+    elif t.bits < 8:
+        stored = builder.binary("and", stored, builder.constant(kind, 2**t.bits - 1))
+    return in_register(builder, stored, t)
+
+
+def _width(t: PrimitiveType) -> ScalarType:
+    return integer_type(8 if t is PRED else max(8, t.bits))
+
+
+def _resized(builder: Builder, bits: Value, kind: ScalarType) -> Value:
+    return builder.convert("zext" if kind.bits > bits.type.bits else "trunc", bits, kind)
