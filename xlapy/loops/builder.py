@@ -275,13 +275,26 @@ class Builder:
             return known
 
         def body(values: Sequence[Value]) -> Sequence[Value]:
-            self.block.rare = True
             chosen = [self.select(values[0], new, old) for new, old in zip(rare(), values[1:], strict=True)]
             return [self.constant(I1, 0), *chosen]
 
-        results = self.repeat([condition, *usual], lambda values: self.op("any", I1, values[0]), body)[1:]
+        results = self.repeat_lanes([condition, *usual], lambda values: values[0], body)[1:]
         self.block.shared[key] = results
         return results
+
+    def repeat_lanes(
+        self,
+        initial: Sequence[Value],
+        test: Callable[[Sequence[Value]], Value],
+        body: Callable[[Sequence[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """As `repeat`, while the test is true in some lane; nothing that the body computes is moved out of it."""
+
+        def rare(values: Sequence[Value]) -> Sequence[Value]:
+            self.block.rare = True
+            return body(values)
+
+        return self.repeat(initial, lambda values: self.op("any", I1, test(values)), rare)
 
     def _region(self, types: Sequence[ScalarType], combine: Combine) -> Region:
         outer = self.block

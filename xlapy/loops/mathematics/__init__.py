@@ -1,6 +1,7 @@
 """Functions of mathematics in loop IR: branch-free formulas that fit scalars and vectors alike.
 
 `MATHEMATICS[name](builder, x)` takes and gives values of type F32 or F64; the names are those of HLO's operations.
+Results are within 2 ULP in F32 and 3 in F64 of the true ones, for arguments of any size.
 """
 
 from __future__ import annotations
@@ -8,17 +9,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from xlapy.loops.mathematics import exponential, hyperbolic, logarithm, trigonometry
+from xlapy.loops.mathematics import (
+    error_function,
+    exponential,
+    hyperbolic,
+    inverse_trigonometry,
+    logarithm,
+    power,
+    roots,
+    rounding,
+    trigonometry,
+)
 from xlapy.loops.mathematics.expression import Function, as_function
 
 MATHEMATICS: Final[Mapping[str, Function]] = {
+    "acos": as_function(inverse_trigonometry.arc_cosine),
+    "acosh": as_function(hyperbolic.acosh),
+    "asin": as_function(inverse_trigonometry.arc_sine),
+    "asinh": as_function(hyperbolic.asinh),
+    "atan": as_function(inverse_trigonometry.arc_tangent),
+    "atan2": as_function(inverse_trigonometry.arc_tangent_2),
+    "atanh": as_function(hyperbolic.atanh),
+    "cbrt": as_function(roots.cube_root),
+    "cosh": as_function(hyperbolic.cosh),
     "cosine": as_function(trigonometry.cosine),
+    "erf": as_function(error_function.error_function),
     "exponential": as_function(exponential.exponential),
     "exponential-minus-one": as_function(exponential.exponential_minus_one),
     "log": as_function(logarithm.log),
     "log-plus-one": as_function(logarithm.log_plus_one),
     "logistic": as_function(exponential.logistic),
+    "power": as_function(power.power),
+    "remainder": as_function(rounding.remainder),
+    "round-nearest-afz": as_function(rounding.round_half_away),
+    "rsqrt": as_function(roots.reciprocal_square_root),
     "sine": as_function(trigonometry.sine),
+    "sinh": as_function(hyperbolic.sinh),
     "tan": as_function(trigonometry.tangent),
     "tanh": as_function(hyperbolic.tanh),
 }

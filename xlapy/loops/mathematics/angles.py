@@ -1,7 +1,7 @@
 """Angles less whole quarter turns, for arguments of any size.
 
-x = q pi/2 + r with |r| about pi/4 at most. Near multiples of pi/2 almost all digits of x cancel, so that r needs pi with
-many more digits than r has, and is itself given in two parts. Three ways, by the size of x:
+x = q pi/2 + r with |r| about pi/4 at most. Near multiples of pi/2 almost all digits of x cancel, so that r needs pi
+with many more digits than r has, and is itself given in two parts. Three ways, by the size of x:
 
 - small: x - q P1 is exact, for P1 the first digits of pi/2; two further parts of pi/2 follow;
 - large, f32: in double precision, from x 2^-a (2^a mod 2 pi) for one of a few a that leave x 2^-a whole;
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, rarely, where
+from xlapy.loops.mathematics.pairs import two_product, two_sum
 
 _TURNS: Final = 0.6366197723675814  # 2 / pi
 _HALF_PI: Final = {
@@ -80,12 +81,12 @@ def _large_single(x: Expression) -> Sequence[Expression]:
         factors = [where(beyond, number, factor) for number, factor in chosen]
     scale, high_factor, low_factor = factors
     n = (x * scale).as_double()
-    product = n * high_factor
-    error = fma(n, low_factor, fma(n, high_factor, -product))
+    product = two_product(n, high_factor)
+    error = fma(n, low_factor, product.low)
     first, second, _ = _HALF_PI[DOUBLE]
-    shifted = fma(product, _TURNS, DOUBLE.rounder)
+    shifted = fma(product.high, _TURNS, DOUBLE.rounder)
     whole = shifted - DOUBLE.rounder
-    angle = fma(whole, -first, product) + fma(whole, -second, error)
+    angle = fma(whole, -first, product.high) + fma(whole, -second, error)
     rest = angle.as_single()
     return [shifted.bits.as_integer(SINGLE.integer), rest, (rest.as_double() - angle).as_single()]
 
@@ -99,21 +100,20 @@ def _large_double(x: Expression) -> Sequence[Expression]:
     total = [x.like(0.0)] * 3
     for place, digit in enumerate(digits):
         factor = scaled * 2.0 ** (-_DIGIT * place)
-        product = factor * digit
-        for term in (product, fma(factor, digit, -product)):
+        product = two_product(factor, digit)
+        for term in (product.high, product.low):
             total = _added(total, _less_full_turns(term) if place < 2 else term)
     shifted = total[0] + DOUBLE.rounder
-    high, low = _two_sum(total[0] - (shifted - DOUBLE.rounder), total[1])
-    low = low + total[2]
+    turn = two_sum(total[0] - (shifted - DOUBLE.rounder), total[1])
     first, second, _ = _HALF_PI[DOUBLE]
-    rest = high * first
-    tail = fma(high, second, fma(high, first, -rest))
-    sum_, tail = _two_sum(rest, fma(low, first, tail))
-    return [shifted.bits, sum_, -tail]
+    high = two_product(turn.high, x.like(first))
+    low = fma(turn.high, second, high.low)
+    angle = two_sum(high.high, fma(turn.low + total[2], first, low))
+    return [shifted.bits, angle.high, -angle.low]
 
 
 def _skipped_digits(exponent: Expression) -> Expression:
-    """How many leading digits of 2 / pi make whole multiples of four quarter turns: (exponent - 54) / 53, at least 0."""
+    """How many leading digits of 2 / pi make whole multiples of four quarter turns: (exponent - 54) / 53."""
     past = exponent - (_DIGIT + 1)
     return where(past < 0, 0, (past * 1237) >> 16)
 
@@ -134,15 +134,8 @@ def _less_full_turns(term: Expression) -> Expression:
     return fma((term * 0.25).apply("rint"), -4.0, term)
 
 
-def _two_sum(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """The rounded sum and its error."""
-    total = left + right
-    share = total - left
-    return total, (left - (total - share)) + (right - share)
-
-
 def _added(total: Sequence[Expression], term: Expression) -> list[Expression]:
     """A sum in three parts and one more term."""
-    first, error = _two_sum(total[0], term)
-    second, error = _two_sum(total[1], error)
-    return [first, second, total[2] + error]
+    first = two_sum(total[0], term)
+    second = two_sum(total[1], first.low)
+    return [first.high, second.high, total[2] + second.low]

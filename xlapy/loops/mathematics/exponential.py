@@ -47,8 +47,8 @@ _DOUBLE: Final = (
     2.5108720642770833e-08, 2.089336817778968e-09,
 )  # fmt: skip
 _CONSTANTS: Final = {
-    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 89.0),
-    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 710.0),
+    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0),
+    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 712.0),
 }
 
 
@@ -61,13 +61,15 @@ class Reduced:
     growth: Expression
 
 
-def reduce(x: Expression) -> Reduced:
-    """For arguments whose exponent is far from overflow: see `clamp`."""
+def reduce(x: Expression, tail: Expression | None = None) -> Reduced:
+    """Of x, or of x + tail; for arguments that `clamp` has moved."""
     constants, precision = _CONSTANTS[x.precision], x.precision
     shifted = fma(x, LOG2_E, precision.rounder)
     whole = shifted - precision.rounder
     rest = fma(whole, -constants.log2_high, x)
     rest = fma(whole, -constants.log2_low, rest)
+    if tail is not None:
+        rest = rest + tail
     growth = fma(rest * rest, polynomial(rest, constants.polynomial), rest)
     return Reduced(shifted.bits - x.like(precision.rounder).bits, growth)
 
@@ -92,6 +94,12 @@ def scale(x: Expression, exponent: Expression) -> Expression:
 def exponential(x: Expression) -> Expression:
     reduced = reduce(clamp(x))
     return scale(reduced.growth + 1, reduced.exponent)
+
+
+def half_exponential(x: Expression) -> Expression:
+    """e^x / 2, which is finite somewhat further."""
+    reduced = reduce(clamp(x))
+    return scale(reduced.growth + 1, reduced.exponent - 1)
 
 
 def exponential_minus_one(x: Expression) -> Expression:

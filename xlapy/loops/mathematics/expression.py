@@ -228,6 +228,25 @@ def rarely(
     return [Expression(builder, result) for result in results]
 
 
+def repeat(
+    initial: Sequence[Expression],
+    test: Callable[[Sequence[Expression]], Expression],
+    body: Callable[[Sequence[Expression]], Sequence[Expression]],
+) -> list[Expression]:
+    """As long as the test is true in some lane, the body gives the next values of all lanes."""
+    builder = initial[0].builder
+
+    def expressions(values: Sequence[Value]) -> list[Expression]:
+        return [Expression(builder, value) for value in values]
+
+    results = builder.repeat_lanes(
+        [expression.value for expression in initial],
+        lambda values: test(expressions(values)).value,
+        lambda values: [expression.value for expression in body(expressions(values))],
+    )
+    return expressions(results)
+
+
 def copysign(size: Expression | Number, sign: Expression) -> Expression:
     return sign.like(size).apply("copysign", sign)
 

@@ -1,0 +1,75 @@
+"""x^y = e^(y log |x|), for which the logarithm takes more digits than it has room for: all of it is done on pairs.
+
+Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xlapy.loops.mathematics import exponential, logarithm
+from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, polynomial, where
+from xlapy.loops.mathematics.pairs import Pair, multiply, ordered_sum, two_product
+
+_LOG2: Final = {
+    SINGLE: (0.6931471824645996, -1.9046542121259336e-09),
+    DOUBLE: (0.6931471805599453, 2.3190468138462996e-17),
+}
+_TWO_THIRDS: Final = {
+    SINGLE: (0.6666666865348816, -1.9868214925130207e-08),
+    DOUBLE: (0.6666666666666666, 3.700743415417188e-17),
+}
+# (log((1 + s) / (1 - s)) - 2 s - 2/3 s^3) / s^5 as a polynomial in s^2
+_TAIL: Final = {
+    SINGLE: (0.40000155568122864, 0.2854677140712738, 0.23427578806877136),
+    DOUBLE: (
+        0.4000000000000234, 0.28571428570057616, 0.22222222527753457, 0.18181783654671627, 0.15386791302494465,
+        0.1325600198453096, 0.13204112173515326,
+    ),
+}  # fmt: skip
+
+
+def power(base: Expression, exponent: Expression) -> Expression:
+    """As C's pow: 1 for the exponent 0 and for the base 1, NaN beside them too."""
+    size = abs(base)
+    result = _power_of_size(size, exponent)
+    whole = exponent.apply("trunc").equals(exponent)
+    half = exponent * 0.5
+    odd = whole & half.apply("trunc").differs(half)
+    result = where(base.sign_bit & odd, -result, result)
+    undefined = (base < 0) & ~whole & size.is_finite
+    result = where(undefined, float("nan"), result)
+    one = exponent.equals(0) | base.equals(1) | (size.equals(1) & exponent.is_infinite)
+    return where(one, 1, result)
+
+
+def _power_of_size(size: Expression, exponent: Expression) -> Expression:
+    infinity = float("inf")
+    logarithm_ = _logarithm(size)
+    high = where(size < infinity, where(size.equals(0), -infinity, logarithm_.high), size)
+    product = two_product(exponent, high)
+    known = abs(product.high) < 2.0**10
+    low = where(known, fma(exponent, logarithm_.low, product.low), 0)
+    reduced = exponential.reduce(exponential.clamp(product.high), low)
+    return exponential.scale(reduced.growth + 1, reduced.exponent)
+
+
+def _logarithm(x: Expression) -> Pair:
+    """log x = e ln(2) + log((1 + s) / (1 - s)), of a positive number."""
+    parts = logarithm.split(x)
+    fraction = parts.fraction
+    divisor = ordered_sum(fraction.like(2.0), fraction)
+    reciprocal = 1 / divisor.high
+    s = fraction * reciprocal
+    rest = fma(-s, divisor.low, fma(-s, divisor.high, fraction))
+    ratio = Pair(s, rest * reciprocal)
+    square = multiply(ratio, ratio)
+    third, third_low = _TWO_THIRDS[x.precision]
+    tail = ordered_sum(s.like(third), square.high * polynomial(square.high, _TAIL[x.precision]))
+    tail = multiply(ratio, multiply(square, Pair(tail.high, tail.low + third_low)))
+    sum_ = ordered_sum(s + s, tail.high)
+    low = sum_.low + fma(ratio.low, 2, tail.low)
+    log2, log2_low = _LOG2[x.precision]
+    whole = two_product(parts.exponent, s.like(log2))
+    total = ordered_sum(whole.high, sum_.high)
+    return Pair(total.high, total.low + (fma(parts.exponent, log2_low, whole.low) + low))
