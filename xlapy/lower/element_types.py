@@ -7,6 +7,7 @@
 | integers of 1, 2, 4 bits | the low bits of I8 | I8, sign or zero extended |
 | F32, F64 | as they are | as they are |
 | F16, BF16, floats of 8 bits and less | 16 or 8 bits | F32 that the type can represent: operations round to it |
+| F8E8M0FNU, whose smallest number is a denormal F32 | 8 bits | F64, likewise |
 | C64, C128 | real part, imaginary part | two values |
 
 Owns loads, stores and roundings of single elements. Must not know: operations.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlapy.base.element_types import BF16, C64, PRED, PrimitiveType
+from xlapy.base.element_types import BF16, C64, F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.element_types import F16 as HALF
 from xlapy.base.element_types import F32 as SINGLE
 from xlapy.base.element_types import F64 as DOUBLE
@@ -59,7 +60,7 @@ def register_type(t: PrimitiveType) -> ScalarType:
     if t.is_integral:
         return integer_type(max(t.bits, 8))
     if t.is_floating and t not in _FLOATS:
-        return F32
+        return F64 if t is F8E8M0FNU else F32
     return storage_type(t)
 
 

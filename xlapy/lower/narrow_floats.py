@@ -1,4 +1,4 @@
-"""Floats of 8 bits and less: from the bits in memory to F32, and back with one rounding to nearest, ties to even.
+"""Floats of 8 bits and less: from the bits in memory to F32 (F8E8M0FNU: F64), and back, rounded to nearest even.
 
 Owns: the formats. Must not know: operations, memory.
 Source: the formats as ml_dtypes has them, which are those of XLA.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
-from xlapy.loops import F32, I8, I32, Builder, Value
+from xlapy.loops import F32, F64, I8, I32, I64, Builder, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def is_narrow(t: PrimitiveType) -> bool:
 
 
 def decode(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
-    """The bits of an element, an I8, as an F32."""
+    """The bits of an element, an I8, as a number in a register."""
     code = builder.convert("zext", stored, I32)
     if t is F8E8M0FNU:
         return _decode_exponent(builder, code)
@@ -83,7 +83,7 @@ def _special(builder: Builder, f: Format, code: Value, magnitude: Value, value: 
 
 
 def encode(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """An F32 rounded to the bits of an element, an I8."""
+    """A number in a register rounded to the bits of an element, an I8."""
     if t is F8E8M0FNU:
         return builder.convert("trunc", _encode_exponent(builder, value), I8)
     f = FORMATS[t.name]
@@ -122,28 +122,25 @@ def _small_code(builder: Builder, f: Format, size: Value) -> Value:
 
 
 def _decode_exponent(builder: Builder, code: Value) -> Value:
-    """2 ** (code - 127); 255 is NaN, and 0 the only one that is a denormal F32."""
-    normal = builder.binary("shl", code, _int(builder, 23))
-    bits = builder.select(builder.compare("eq", code, _int(builder, 0)), _int(builder, 1 << 22), normal)
-    nan = builder.constant(F32, float("nan"))
-    return builder.select(builder.compare("eq", code, _int(builder, 255)), nan, builder.bitcast(bits, F32))
+    """2 ** (code - 127) as an F64, in which the smallest is no denormal; 255 is NaN."""
+    lifted = builder.add(builder.convert("zext", code, I64), builder.constant(I64, _LIFT))
+    number = builder.bitcast(builder.binary("shl", lifted, builder.constant(I64, 52)), F64)
+    return builder.select(builder.compare("eq", code, _int(builder, 255)), builder.constant(F64, float("nan")), number)
 
 
 def _encode_exponent(builder: Builder, value: Value) -> Value:
-    """The exponent of a positive number rounded to a power of two, ties up; NaN for all others."""
-    bits = builder.bitcast(value, I32)
-    up = builder.binary("lshr", builder.add(bits, _int(builder, 1 << 22)), _int(builder, 23))
-    is_denormal = builder.compare("ult", bits, _int(builder, 1 << 23))
-    code = builder.select(is_denormal, _denormal_exponent(builder, bits), up)
+    """The exponent of a positive F64 rounded to a power of two, ties up; NaN for all others."""
+    bits = builder.bitcast(value, I64)
+    raised = builder.add(bits, builder.constant(I64, 1 << 51))
+    code = builder.sub(builder.binary("lshr", raised, builder.constant(I64, 52)), builder.constant(I64, _LIFT))
+    code = builder.binary("smax", code, builder.zero(I64))
     is_number = builder.binary(
-        "and", builder.compare("sgt", bits, _int(builder, 0)), builder.compare("ult", code, _int(builder, 255))
+        "and", builder.compare("sgt", bits, builder.zero(I64)), builder.compare("slt", code, builder.constant(I64, 255))
     )
-    return builder.select(is_number, code, _int(builder, 255))
+    return builder.select(is_number, code, builder.constant(I64, 255))
 
 
-def _denormal_exponent(builder: Builder, bits: Value) -> Value:
-    """0 up to 1.5 times the smallest power of two, else 1."""
-    return builder.convert("zext", builder.compare("uge", bits, _int(builder, 3 << 21)), I32)
+_LIFT: Final = 1023 - 127
 
 
 def _int(builder: Builder, value: int) -> Value:
