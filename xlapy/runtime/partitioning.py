@@ -13,6 +13,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind
+from xlapy.interpreter.collective_slices import check_slices
 from xlapy.interpreter.exchange import describe
 from xlapy.ops.replica_groups import GroupMode, group_mode, participants
 
@@ -40,6 +41,8 @@ def _check_collective(instruction: Instruction, replicas: int, partitions: int) 
     attributes = instruction.attributes
     if hasattr(attributes, "source_target_pairs"):
         _check_pairs(instruction, replicas, partitions)
+        if attributes.slice_sizes:
+            check_slices(instruction)
     if hasattr(attributes, "replica_groups"):
         _check_groups(instruction, replicas, partitions)
 
