@@ -220,11 +220,26 @@ def _infer_after_all(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
     return Shape.token()
 
 
-AFTER_ALL = OpDef(name="after-all", family="control", arity=at_least(0), infer=_infer_after_all, effect=Effect.ORDERED)
+def _settle_after_all(_: Shape, __: Sequence[Shape]) -> Shape:
+    return Shape.token()
+
+
+AFTER_ALL = OpDef(
+    name="after-all",
+    family="control",
+    arity=at_least(0),
+    infer=_infer_after_all,
+    settle=_settle_after_all,
+    effect=Effect.ORDERED,
+)
 
 
 def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     require_token("add-dependency", operands, 1)
+    return operands[0]
+
+
+def _settle_add_dependency(_: Shape, operands: Sequence[Shape]) -> Shape:
     return operands[0]
 
 
@@ -233,6 +248,7 @@ ADD_DEPENDENCY = OpDef(
     family="control",
     arity=exactly(2),
     infer=_infer_add_dependency,
+    settle=_settle_add_dependency,
     effect=Effect.ORDERED,
     aliases=((0, ()),),
 )

@@ -63,12 +63,17 @@ def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes,
         raise ShapeError(f"constant of a literal of shape {attrs.literal.shape.brief} is declared {shape.brief}")
 
 
+def _settle_constant(declared: Shape, _: Sequence[Shape]) -> Shape:
+    return declared.without_element_size()
+
+
 CONSTANT = OpDef(
     name="constant",
     family="sources",
     arity=exactly(0),
     attributes=ConstantAttributes,
     check=_check_constant,
+    settle=_settle_constant,
     inline="literal",
 )
 

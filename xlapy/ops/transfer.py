@@ -23,6 +23,10 @@ _CONTEXT = Shape.scalar(U32)
 _TOKEN = Shape.token()
 
 
+def _always_token(_: Shape, __: Sequence[Shape]) -> Shape:
+    return _TOKEN
+
+
 # -- infeed, outfeed
 
 
@@ -43,12 +47,18 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
         )
 
 
+def _settle_infeed(declared: Shape, _: Sequence[Shape]) -> Shape:
+    """Only the data is declared; the token behind it is a fact."""
+    return Shape.tuple((declared.tuple_shapes[0], _TOKEN)) if declared.tuple_shapes else declared
+
+
 INFEED = OpDef(
     name="infeed",
     family="transfer",
     arity=exactly(1),
     attributes=InfeedAttributes,
     check=_check_infeed,
+    settle=_settle_infeed,
     effect=Effect.SIDE_EFFECT,
 )
 
@@ -79,6 +89,7 @@ OUTFEED = OpDef(
     arity=exactly(2),
     attributes=OutfeedAttributes,
     infer=_infer_outfeed,
+    settle=_always_token,
     normalize=_fill_outfeed_shape,
     effect=Effect.SIDE_EFFECT,
 )
@@ -100,12 +111,17 @@ def _infer_send(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -
     return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
 
 
+def _settle_send(_: Shape, operands: Sequence[Shape]) -> Shape:
+    return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
+
+
 SEND = OpDef(
     name="send",
     family="transfer",
     arity=exactly(2),
     attributes=ChannelAttributes,
     infer=_infer_send,
+    settle=_settle_send,
     effect=Effect.SIDE_EFFECT,
     aliases=((0, (0,)),),
     async_role=AsyncRole.START,
@@ -130,6 +146,7 @@ SEND_DONE = OpDef(
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
+    settle=_always_token,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
 )
@@ -140,12 +157,18 @@ def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, _
     _require_transfer("recv", shape)
 
 
+def _settle_recv(declared: Shape, _: Sequence[Shape]) -> Shape:
+    """Only the buffer is declared."""
+    return Shape.tuple((declared.tuple_shapes[0], _CONTEXT, _TOKEN)) if declared.tuple_shapes else declared
+
+
 RECV = OpDef(
     name="recv",
     family="transfer",
     arity=exactly(1),
     attributes=ChannelAttributes,
     check=_check_recv,
+    settle=_settle_recv,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.START,
 )
@@ -156,12 +179,17 @@ def _infer_recv_done(operands: Sequence[Shape], _: ChannelAttributes, __: Progra
     return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN))
 
 
+def _settle_recv_done(declared: Shape, operands: Sequence[Shape]) -> Shape:
+    return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN)) if operands[0].tuple_shapes else declared
+
+
 RECV_DONE = OpDef(
     name="recv-done",
     family="transfer",
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
+    settle=_settle_recv_done,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
 )
