@@ -113,6 +113,12 @@ class OpDef:
     family: str
     """The file that defines the op in `ops/` and handles it in every consumer's folder."""
     arity: Arity
+    summary: str = ""
+    """What the op does, in a sentence."""
+    operands: str = ""
+    """The names of the operands; one that ends in `*` stands for any number of them: `operand start_indices*`."""
+    constraints: tuple[str, ...] = ()
+    """What the shape rule demands beyond the arity, and that an inferred shape is declared: a sentence each."""
     attributes: type[Attributes] = NoAttributes
     infer: InferRule | None = None
     check: CheckRule | None = None

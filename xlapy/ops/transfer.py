@@ -55,6 +55,13 @@ def _settle_infeed(declared: Shape, _: Sequence[Shape]) -> Shape:
 INFEED = OpDef(
     name="infeed",
     family="transfer",
+    summary="The next value that the host feeds in, and a token.",
+    operands="token",
+    constraints=(
+        "The operand is a token.",
+        "The shape is (data, token[]).",
+        "The data is an array or a tuple of arrays.",
+    ),
     arity=exactly(1),
     attributes=InfeedAttributes,
     check=_check_infeed,
@@ -86,6 +93,12 @@ def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], _: 
 OUTFEED = OpDef(
     name="outfeed",
     family="transfer",
+    summary="Gives a value to the host.",
+    operands="operand token",
+    constraints=(
+        "Operand 1 is a token.",
+        "`outfeed_shape` is the shape of the operand.",
+    ),
     arity=exactly(2),
     attributes=OutfeedAttributes,
     infer=_infer_outfeed,
@@ -118,6 +131,9 @@ def _settle_send(_: Shape, operands: Sequence[Shape]) -> Shape:
 SEND = OpDef(
     name="send",
     family="transfer",
+    summary="Starts to send a value to the `recv` of the same channel, or to the host.",
+    operands="operand token",
+    constraints=("Operand 1 is a token.",),
     arity=exactly(2),
     attributes=ChannelAttributes,
     infer=_infer_send,
@@ -143,6 +159,9 @@ def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: Progra
 SEND_DONE = OpDef(
     name="send-done",
     family="transfer",
+    summary="Waits until a value is sent.",
+    operands="context",
+    constraints=("The operand is (buffer, u32[], token[]).",),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
@@ -165,6 +184,12 @@ def _settle_recv(declared: Shape, _: Sequence[Shape]) -> Shape:
 RECV = OpDef(
     name="recv",
     family="transfer",
+    summary="Starts to receive the value of the `send` of the same channel, or of the host.",
+    operands="token",
+    constraints=(
+        "The operand is a token.",
+        "The shape is (buffer, u32[], token[]).",
+    ),
     arity=exactly(1),
     attributes=ChannelAttributes,
     check=_check_recv,
@@ -186,6 +211,9 @@ def _settle_recv_done(declared: Shape, operands: Sequence[Shape]) -> Shape:
 RECV_DONE = OpDef(
     name="recv-done",
     family="transfer",
+    summary="Waits for a value, and gives it with a token.",
+    operands="context",
+    constraints=("The operand is (buffer, u32[], token[]).",),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
@@ -213,6 +241,8 @@ def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: Pro
 COPY_START = OpDef(
     name="copy-start",
     family="transfer",
+    summary="Starts a copy; the result is (destination, source, context).",
+    operands="operand",
     arity=exactly(1),
     attributes=CopyStartAttributes,
     infer=_infer_copy_start,
@@ -236,6 +266,12 @@ def _infer_copy_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
 COPY_DONE = OpDef(
     name="copy-done",
     family="transfer",
+    summary="Waits for a copy and gives it.",
+    operands="context",
+    constraints=(
+        "The operand is (destination, source, u32[]).",
+        "Destination and source have one shape.",
+    ),
     arity=exactly(1),
     infer=_infer_copy_done,
     effect=Effect.ORDERED,
