@@ -270,10 +270,7 @@ DOT = sum_of_products(
         "dimensions; the result has the batch, the other lhs and the other rhs dimensions."
     ),
     operands="lhs rhs",
-    constraints=(
-        *_CONTRACTION,
-        "Where it is inferred, one of the element types is the more precise.",
-    ),
+    constraints=_CONTRACTION,
 )
 
 

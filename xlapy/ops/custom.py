@@ -132,7 +132,6 @@ CUSTOM_CALL = OpDef(
     constraints=(
         "`api_version` is given.",
         "`operand_layout_constraints` has one shape an operand, of its shape.",
-        "With such constraints the result and every constraint have a layout.",
         "An alias names a part of the result and a part of an operand of one shape.",
     ),
     arity=at_least(0),

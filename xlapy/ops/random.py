@@ -55,7 +55,6 @@ RNG = OpDef(
     operands="a b",
     constraints=(
         "There are two operands, scalars of the element type of the result.",
-        "The result is an array.",
         "rng_normal makes floating-point elements.",
         "rng_uniform makes floating-point, integer or pred elements.",
     ),

@@ -43,7 +43,7 @@ PARAMETER = OpDef(
     family="sources",
     summary="The argument of the computation with this number.",
     constraints=(
-        "The number is at least 0.",
+        "The parameters of a computation are numbered from 0 on, without gaps.",
         "`parameter_replication` has one entry a leaf of the shape.",
     ),
     arity=exactly(0),
@@ -76,7 +76,6 @@ CONSTANT = OpDef(
     name="constant",
     family="sources",
     summary="A literal.",
-    constraints=("The literal has the declared shape.",),
     arity=exactly(0),
     attributes=ConstantAttributes,
     check=_check_constant,

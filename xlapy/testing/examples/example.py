@@ -26,10 +26,13 @@ from xlapy.base.literal_parser import parse_literal
 from xlapy.base.shape import Shape
 from xlapy.testing.samples.sample import FAMILIES
 
-_INSTRUCTION = re.compile(r"(?:ROOT )?\w[\w.]* = .*?\)?\}? [a-z][a-z-]*\(")
+_INSTRUCTION = re.compile(r"(?:ROOT )?\w[\w.]* = .*?\)?\}? [a-z][a-z0-9-]*\(")
 _ARGUMENT = re.compile(r"(\w+) = (\S+) (.+)")
 _HOST = re.compile(r"(infeed <-|outfeed ->) (\S+) (.+)")
 _RESULT = re.compile(r"=> (\S+) (.+)")
+
+NO_MLIR = "jaxlib takes MLIR only, which has no such operation"
+"""The note of examples that do not reach XLA:CPU."""
 
 
 @dataclass(frozen=True)
