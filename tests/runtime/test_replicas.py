@@ -255,7 +255,10 @@ def test_a_device_waits_for_the_host_only_so_long() -> None:
         run_on_devices(module(FED))
     executable = compile_on_devices(module(FED_SUM, 2))
     executable.devices[0].transfer_to_infeed(1)
-    with pytest.raises(ExecutionError, match=r"^waited for 1 seconds: s .* device 1 is running|device 1: i \(infeed\)"):
+    with pytest.raises(
+        ExecutionError,
+        match=r"^waited for 1 seconds: s .* device 1 waits in i \(infeed\) for the host|device 1: i \(infeed\)",
+    ):
         executable.execute_sharded([[], []])
 
 
