@@ -1,4 +1,4 @@
-"""The peer on several devices: XLA:CPU of jaxlib with four devices, in a process of its own.
+"""The peer on several devices: XLA:CPU of jaxlib with eight devices, in a process of its own.
 
 Owns the child process, since the number of CPU devices is fixed when jax starts; knows nothing of xlapy. The roads of
 `tests/peer.py` apply. `all-to-all` in its tuple form, send and recv crash or are refused there.
@@ -16,7 +16,7 @@ from typing import Any
 
 Value = Any  # np.ndarray, or a tuple of values
 
-DEVICES = 4
+DEVICES = 8
 _SECONDS = 120
 
 

@@ -69,7 +69,10 @@ def test_a_definition_stands_in_the_file_of_its_family(op: OpDef):
 
 @every_family
 def test_every_consumer_has_a_file_of_each_family(family: str):
-    files = [f"xlapy/{folder}/{family}.py" for folder in ("ops", "builder", "interpreter", "testing/samples")]
+    files = [
+        f"xlapy/{folder}/{family}.py"
+        for folder in ("ops", "builder", "interpreter", "testing/samples", "testing/examples")
+    ]
     files += [f"tests/{folder}/test_{family}.py" for folder in ("ops", "builder", "interpreter")]
     assert [file for file in files if not (ROOT / file).is_file()] == []
 

@@ -16,7 +16,9 @@ import numpy as np
 import xlapy as xla
 from xlapy import ops
 from xlapy.testing.samples import samples_of
-from xlapy.tools.ops import support_rows
+from xlapy.testing.examples import examples_of, refusals_of
+from xlapy.tools.ops import support_of
+from xlapy.tools.ops_page import section
 
 b = xla.XlaBuilder("m")
 ops.softsign(ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x"))
@@ -32,7 +34,11 @@ except xla.errors.VerificationError as error:
 else:
     raise AssertionError("an integer softsign was accepted")
 assert any(sample.name == "softsign" for sample in samples_of("elementwise"))
-assert [row.interpreter for row in support_rows() if row.op is ops.SOFTSIGN] == ["yes"]
+assert support_of("interpreter", ops.SOFTSIGN) == "yes"
+(example,) = [each for each in examples_of("elementwise") if each.op == "softsign"]
+assert xla.Client("interpreter").compile(example.module) is not None
+assert len([each for each in refusals_of("elementwise") if each.op == "softsign"]) == 2
+assert "| `operand` | floating-point |" in section(ops.SOFTSIGN)
 print("done")
 """
 
@@ -54,7 +60,7 @@ def follow(page: str, root: Path) -> int:
 
 def test_the_page_can_be_followed(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "xlapy", tmp_path / "xlapy", ignore=shutil.ignore_patterns("__pycache__"))
-    assert follow((ROOT / "docs" / "add-an-op.md").read_text(), tmp_path) == 8
+    assert follow((ROOT / "docs" / "add-an-op.md").read_text(), tmp_path) == 9
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import pytest
 from tests.interpreter.replica_runner import REDUCERS, floats, lists, module, run_on_devices
 from tests.peer_devices import Case
 from tests.peer_devices import run_on_devices as run_on_peer
-from xlapy.base.errors import ExecutionError, ShapeError, UnsupportedError, VerificationError
+from xlapy.base.errors import ExecutionError, ShapeError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.ops.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants
 from xlapy.runtime import Client
@@ -280,17 +280,108 @@ def test_collective_permute() -> None:
     assert lists(run_on_devices(text, arguments)) == [([2, 2.5], 12), ([0, 0.5], 10), ([0, 0], 0)]
 
 
-def test_collective_permute_of_slices_is_refused() -> None:
+SLICES = """p = f32[3,2] parameter(0) q = f32[4,2] parameter(1) i = s32[] parameter(2) o = s32[] parameter(3)
+  z = s32[] constant(0) from = (s32[], s32[]) tuple(i, z) to = (s32[], s32[]) tuple(o, z)"""
+PERMUTE_SLICE = "collective-permute(p, q, from, to), source_target_pairs={{0,1},{1,2}}, slice_sizes={{2,2}}"
+
+
+def slices(*offsets: tuple[int, int]) -> list[list[np.ndarray[Any, Any]]]:
+    """Of device d: an input 10 d, 10 d + 1 ..., an output -d, and offsets in both."""
+    return [
+        [
+            *floats(np.arange(6).reshape(3, 2) + 10 * d, np.full((4, 2), -d)),
+            np.array(i, np.int32),
+            np.array(o, np.int32),
+        ]
+        for d, (i, o) in enumerate(offsets)
+    ]
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_collective_permute_of_a_slice(start: bool) -> None:
+    entry = f"{SLICES} ROOT r = f32[4,2] {PERMUTE_SLICE}"
+    if start:
+        call = PERMUTE_SLICE.replace("permute", "permute-start", 1)
+        entry = f"{SLICES} s = (f32[3,2], f32[4,2], u32[], u32[]) {call} ROOT r = f32[4,2] collective-permute-done(s)"
+    results = run_on_devices(module(entry, 3), slices((1, 0), (0, 2), (0, 1)))
+    # the sender's offset in the input, the receiver's in the output; device 0 receives nothing
+    assert lists(results) == [
+        np.zeros((4, 2)).tolist(),
+        [[-1, -1], [-1, -1], [2, 3], [4, 5]],
+        [[-2, -2], [10, 11], [12, 13], [-2, -2]],
+    ]
+
+
+def test_collective_permute_of_several_slices_of_several_buffers() -> None:
     text = module(
-        """p = f32[2,4] parameter(0) q = f32[6,4] parameter(1) i = s32[] constant(0) at = (s32[], s32[]) tuple(i, i)
-        ROOT r = f32[6,4] collective-permute(p, q, at, at), source_target_pairs={{0,1}}, slice_sizes={{1,4}}""",
-        2,
+        """p = f32[2] parameter(0) q = s32[2] parameter(1) x = f32[3] parameter(2) y = s32[2] parameter(3)
+        zero = s32[] constant(0) one = s32[] constant(1) two = s32[] constant(2)
+        a = (s32[]) tuple(zero) b = (s32[]) tuple(one) c = (s32[]) tuple(two)
+        up = ((s32[]), (s32[])) tuple(a, b) over = ((s32[]), (s32[])) tuple(a, c) down = ((s32[]), (s32[])) tuple(b, a)
+        from = (((s32[]), (s32[])), ((s32[]), (s32[]))) tuple(up, up)
+        to = (((s32[]), (s32[])), ((s32[]), (s32[]))) tuple(over, down)
+        in = (f32[2], s32[2]) tuple(p, q) out = (f32[3], s32[2]) tuple(x, y)
+        ROOT r = (f32[3], s32[2]) collective-permute(in, out, from, to),
+          source_target_pairs={{0,1},{1,2},{2,0},{0,2},{2,1}}, slice_sizes={{1},{1},{1},{1}}""",
+        3,
     )
-    with pytest.raises(UnsupportedError, match=r"r \(collective-permute\): slices of buffers \(slice_sizes\)"):
-        Client("interpreter", devices=2).compile(text)
-    with pytest.raises(UnsupportedError, match="slices of buffers"):
-        arrays = floats(np.zeros((2, 4)), np.zeros((6, 4)))
-        evaluate_computation(Context(), parse_hlo(text).entry_computation, arrays)
+    arguments = [
+        [
+            np.array(v, t)
+            for v, t in ([[d, d + 0.5], "f4"], [[10 * d, 10 * d + 5], "i4"], [[-1] * 3, "f4"], [[-1] * 2, "i4"])
+        ]
+        for d in range(3)
+    ]
+    # a ring forward with the first slice, and backward, but for the pair (1, 0), with the second
+    assert lists(run_on_devices(text, arguments)) == [
+        ([2, -1, -1], [-1, 20]),
+        ([0, -1, 2.5], [25, 0]),
+        ([1, -1, 0.5], [5, 10]),
+    ]
+
+
+def test_one_slice_can_go_to_several_devices() -> None:
+    entry = f"{SLICES} ROOT r = f32[4,2] {PERMUTE_SLICE.replace('{1,2}', '{0,2}')}"
+    results = run_on_devices(module(entry, 3), slices((1, 0), (0, 0), (0, 2)))
+    assert lists(results)[1:] == [[[2, 3], [4, 5], [-1, -1], [-1, -1]], [[-2, -2], [-2, -2], [2, 3], [4, 5]]]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ([(2, 0), (0, 0), (0, 0)], r"a slice of sizes \[2, 2\] at \[2, 0\] is not within the input of sizes \[3, 2\]"),
+        ([(0, 0), (0, -1), (0, 0)], r".* at \[-1, 0\] is not within the output of sizes \[4, 2\]"),
+    ],
+)
+def test_slices_must_be_within_their_buffers(offsets: list[tuple[int, int]], message: str) -> None:
+    with pytest.raises(ExecutionError, match=r"r \(collective-permute\): " + message):
+        run_on_devices(module(f"{SLICES} ROOT r = f32[4,2] {PERMUTE_SLICE}", 3), slices(*offsets))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "{{2,2}}",
+            "{{2,2},{2,2}}",
+            "2 slice_sizes are not one for each slice; the offsets into each of 1 buffers describe 1",
+        ),
+        ("{{2,2}}", "{{4,2}}", r"a slice of sizes \[4, 2\] of f32\[3,2\] cannot go into f32\[4,2\]"),
+        ("{{2,2}}", "{{2}}", r"a slice of sizes \[2\] of f32\[3,2\] cannot"),
+        ("f32[3,2]", "s32[3,2]", r"of s32\[3,2\] cannot go into f32\[4,2\]"),
+        (
+            "i = s32[] parameter(2)",
+            "j = f32[] parameter(2) i = f32[] negate(j)",
+            "an offset must be an integer, it is f32",
+        ),
+    ],
+)
+def test_slices_that_do_not_fit_are_refused(before: str, after: str, message: str) -> None:
+    entry = f"{SLICES} ROOT r = f32[4,2] {PERMUTE_SLICE}".replace(before, after)
+    if "f32[] negate" in after:
+        entry = entry.replace("from = (s32[]", "from = (f32[]")
+    with pytest.raises(VerificationError, match=r"r \(collective-permute\): .*" + message):
+        Client("interpreter", devices=3).compile(module(entry, 3))
 
 
 def test_collective_broadcast() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.instruction_runner import Array, typed
+from tests.interpreter.instruction_runner import Array, evaluate_on_peer, typed
 from tests.interpreter.products_runner import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PrimitiveType
 from xlapy.testing.random_values import random_array
@@ -152,7 +152,24 @@ def test_sums_are_rounded_once() -> None:
     assert inner(typed("f8e5m2", [1] + [2.0**-4] * 64), typed("f8e5m2", [1] * 65), "f8e5m2") == 5
     just_above_half = typed("f64", [1, 2.0**-8, 2.0**-40])
     assert inner(just_above_half, typed("f64", [1, 1, 1]), "bf16") == 1 + 2.0**-7
-    assert inner(typed("f32", [1e8, 1, -1e8]), typed("f32", [1, 1, 1]), "f32") == 1
+
+
+@pytest.mark.parametrize("t", ["f32", "f64", "c64", "c128"])
+def test_small_products_are_added_term_by_term(t: str) -> None:
+    """As XLA does it: the second term is lost beside the first, the third is not."""
+    large = 2.0 ** (25 if t in ("f32", "c64") else 54)
+    assert inner(typed(t, [large, 1, -large, 1]), typed(t, [1, 1, 1, 1]), t) == 1
+    rng = np.random.default_rng(5)
+    operands = [typed(t, rng.standard_normal(shape)) for shape in ((4, 3), (3, 3))]
+    case = Case("dot", operands, f"{t}[4,3]", MATMUL)
+    assert np.array_equal(evaluate("dot", operands, f"{t}[4,3]", MATMUL), evaluate_on_peer([case])[0])
+
+
+def test_large_products_are_rounded_once() -> None:
+    """More products than are worth adding one by one."""
+    lhs, rhs = np.ones((1 << 10, 1 << 12), np.float32), np.full((1 << 12, 2), 2.0**-24, np.float32)
+    rhs[0] = 1
+    assert (evaluate("dot", [lhs, rhs], "f32[1024,2]", MATMUL) == np.float32(1 + 4095 * 2.0**-24)).all()
 
 
 def test_not_finite() -> None:

@@ -273,6 +273,18 @@ def test_each_kind_is_the_sum_of_its_definition(rank: int) -> None:
         assert np.abs(fft(operand, shape, kind, *length) - expected).max() < 1e-13 * np.prod(length), kind
 
 
+def test_single_precision_transforms_are_computed_in_single_precision() -> None:
+    """Which gives the bits of XLA, but for the rounding of a length that is no power of two."""
+    cases = [
+        Case("fft", (values("f32", (3, 16), 3),), "c64[3,9]", fft_attributes("RFFT", (16,))),
+        Case("fft", (values("c64", (3, 8), 4),), "c64[3,8]", fft_attributes("FFT", (8,))),
+        Case("fft", (values("c64", (3, 15), 5),), "c64[3,15]", fft_attributes("IFFT", (15,))),
+        Case("fft", (values("c64", (3, 9), 6),), "f32[3,17]", fft_attributes("IRFFT", (17,))),
+    ]
+    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+        assert_close(ours, theirs, rule="exact", where=case.title)
+
+
 def fft_cases(real: str, seed: int) -> list[Case]:
     """Every kind over odd, even and prime sizes; IRFFT of spectra that no real array has, too."""
     pair = {"f32": "c64", "f64": "c128"}[real]

@@ -132,20 +132,32 @@ class TestElementTypes:
         assert reduce(rows, false, "pred[3]", "0", "add.pred").tolist() == [True, True, False]
         assert reduce(rows, true, "pred[3]", "0", "multiply.pred").tolist() == [True, False, False]
 
-    @pytest.mark.parametrize("t", ["bf16", "f16", "f8e4m3fn", "f8e5m2"])
-    def test_narrow_sums_are_rounded_once(self, t: str):
-        """One by one, small terms would vanish beside a large sum."""
-        small = typed(t, np.full(64, 0.25))
-        assert float(reduce(small, typed(t, 0), f"{t}[]", "0", f"add.{t}")) == 16
-
-    def test_a_narrow_sum_is_not_rounded_through_float32(self):
-        """1 + 2^-8 is a tie of bf16, decided upwards by 2^-40, which float32 would drop."""
-        values = typed("bf16", [1, 2.0**-8, 2.0**-40])
-        assert float(reduce(values, typed("bf16", 0), "bf16[]", "0", "add.bf16")) == 1 + 2.0**-7
-
-    def test_float32_sums_keep_small_terms(self):
+    def test_sums_are_rounded_at_every_step(self):
         values = np.array([2.0**24, 1, 1, 1, 1], np.float32)
-        assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24 + 4
+        assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24
+        assert reduce(values[::-1], 0.0, "f32[]", "0", "add.f32") == 2.0**24 + 4
+        small = typed("bf16", [1, 2.0**-8, 2.0**-8])
+        assert reduce(small, typed("bf16", 0), "bf16[]", "0", "add.bf16") == 1
+
+    @pytest.mark.parametrize("t", ["bf16", "f16", "f8e4m3fn"])
+    def test_long_sums_are_those_of_blocks(self, t: str):
+        """One by one, ones would vanish beside a large sum: bf16 would stay at 256."""
+        for size in (64, 1000) if t != "f8e4m3fn" else (256,):
+            ones = typed(t, np.full(size, 1))
+            assert float(reduce(ones, typed(t, 0), f"{t}[]", "0", f"add.{t}")) == (size if size != 256 else 128)
+
+    def test_blocks_of_a_long_sum_are_aligned_in_the_middle(self):
+        """40 elements are 28 and 12, since SAME padding to 64 begins with 12 places."""
+        values = np.zeros(40, np.float32)
+        values[[19, 20, 21]] = 2.0**24, 1, 1
+        assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24 + 2
+        values[[18, 19, 20]], values[21] = (2.0**24, 1, 1), 0
+        assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24
+
+    def test_a_reducer_that_is_not_associative_goes_from_the_initial_value_on(self):
+        values, init = np.array([3, 5, 7, 11], np.float32), np.float32(100)
+        assert reduce(values, init, "f32[]", "0", "subtract.f32") == 100 - 3 - 5 - 7 - 11
+        assert reduce(values.reshape(2, 2), init, "f32[2]", "1", "subtract.f32").tolist() == [92, 82]
 
     def test_complex_sums_and_products(self):
         values = np.array([1 + 2j, 3 - 1j], np.complex64)
@@ -227,6 +239,37 @@ def test_sums_are_those_of_xla(t: str):
             flush_denormals=True,
             where=case.title,
         )
+
+
+@pytest.mark.parametrize("t", ["bf16", "f16", "c64"])
+def test_sums_are_those_of_xla_bit_by_bit(t: str):
+    rng = np.random.default_rng(7)
+    cases = []
+    for sizes, dimensions, kept in (
+        ((32,), "0", ""),
+        ((5000,), "0", ""),
+        ((33, 40), "1", "33"),
+        ((40, 3, 50), "1,2", "40"),
+        ((70, 90), "0,1", ""),
+    ):
+        operand = rng.standard_normal(sizes).astype(PrimitiveType.from_text(t).dtype)
+        cases.append(
+            Case("reduce", (operand, typed(t, 0)), f"{t}[{kept}]", f"dimensions={{{dimensions}}}, to_apply=add.{t}")
+        )
+    for case, ours, theirs in on_both_sides(cases):
+        assert_close(ours, theirs, rule="bits", where=case.title)
+
+
+@pytest.mark.parametrize("t", ["s32", "bf16", "f32", "f64"])
+def test_reducers_that_are_not_associative_are_those_of_xla(t: str):
+    rng = np.random.default_rng(8)
+    cases = []
+    for sizes, dimensions, kept in (((9,), "0", ""), ((5, 3), "1", "5"), ((3, 4, 5), "2,0", "4")):
+        operands = rng.integers(-50, 50, sizes).astype(PrimitiveType.from_text(t).dtype), typed(t, 3)
+        attributes = f"dimensions={{{dimensions}}}, to_apply=subtract.{t}"
+        cases.append(Case("reduce", operands, f"{t}[{kept}]", attributes))
+    for case, ours, theirs in on_both_sides(cases):
+        assert_close(ours, theirs, rule="bits", where=case.title)
 
 
 @pytest.mark.parametrize("t", ["bf16", "f32", "f64"])

@@ -128,7 +128,20 @@ class TestReduceWindow:
         zeros = reduce_window([-0.0, 0.0, -0.0, -0.0], -np.float32(np.inf), "f32[3]", "size=2", "maximum.f32")
         assert np.signbit(zeros).tolist() == [False, False, True]
 
-    def test_narrow_sums_are_rounded_once(self):
+    def test_sums_of_small_windows_are_rounded_at_every_step(self):
+        values = typed("bf16", [0, 256, 1, 1])
+        result = reduce_window(values, typed("bf16", 0), "bf16[2]", "size=3", "add.bf16")
+        assert result.tolist() == [256, 256]
+
+    def test_elements_come_one_by_one_in_row_major_order(self):
+        """Padding is passed over; the initial value comes first."""
+        values = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
+        differences = reduce_window(values, 10.0, "f32[2,1]", "size=2x2 pad=1_0x0_0", "subtract.f32")
+        assert differences.tolist() == [[7], [0]]
+        folded = reduce_window([[2.0, 3.0], [5.0, 7.0]], 1.0, "f32[1,1]", "size=2x2", "divide.f32")
+        assert folded[0, 0] == np.float32(np.float32(np.float32(0.5) / np.float32(3)) / np.float32(5)) / np.float32(7)
+
+    def test_long_sums_are_rounded_once(self):
         small = typed("bf16", np.full(600, 1))
         result = reduce_window(small, typed("bf16", 0), "bf16[1]", "size=600", "add.bf16")
         assert float(result[0]) == 600

@@ -255,7 +255,10 @@ def test_a_device_waits_for_the_host_only_so_long() -> None:
         run_on_devices(module(FED))
     executable = compile_on_devices(module(FED_SUM, 2))
     executable.devices[0].transfer_to_infeed(1)
-    with pytest.raises(ExecutionError, match=r"^waited for 1 seconds: s .* device 1 is running|device 1: i \(infeed\)"):
+    with pytest.raises(
+        ExecutionError,
+        match=r"^waited for 1 seconds: s .* device 1 waits in i \(infeed\) for the host|device 1: i \(infeed\)",
+    ):
         executable.execute_sharded([[], []])
 
 
@@ -387,8 +390,7 @@ def replicas_of(parsed: Module) -> int:
 
 def is_executable(sample: Sample) -> bool:
     instructions = list(xla.parse_hlo(sample.text).instructions())
-    slices = any(getattr(i.attributes, "slice_sizes", ()) for i in instructions)
-    return not slices and not any(i.shape.is_dynamic or i.op in RULES.refusals for i in instructions)
+    return not any(i.shape.is_dynamic or i.op in RULES.refusals for i in instructions)
 
 
 def arguments_of(parsed: Module, device: int) -> list[Any]:

@@ -107,6 +107,29 @@ LENIENT = [
     'HloModule m, origin_recovery_table={ {"b" {1}} : {"c"}, "f { ROOT p = f32[] parameter(0) }" '
     '{"a"}:{"d"} }\n'
     'ENTRY e { ROOT p = f32[4] parameter(0), origin={({"x" {0}}, {})} }',
+    # The shapes of transfers are XLA's own, whatever the text declares.
+    "HloModule m\nENTRY e { p = f32[4] parameter(0)\n t = token[] after-all()\n"
+    " s = f32[9] send(p, t), channel_id=1\n d = (f32[4], token[]) send-done(s), channel_id=1\n"
+    " r = (f32[2]{0:T(8)}, s32[]) recv(t), channel_id=2\n q = (f32[3], token[]) recv-done(r), channel_id=2\n"
+    " o = (s32[]) outfeed(p, t)\n i = ((f32[2], s8[]), u8[]) infeed(t)\n a = f32[3] after-all(t, d)\n"
+    " ROOT n = f32[8] add-dependency(p, a) }",
+    # Constants have no element size in bits; tiles and memory spaces stay.
+    "HloModule m\nENTRY e { a = s4[2]{0:T(8)E(4)S(2)} constant({1, 2})\n b = s4[]{:E(4)} constant(3)\n"
+    " ROOT c = (s4[2,1]{0,1:E(4)}, f32[2]{0:S(1)}) constant(({{1}, {2}}, {3, 4})) }",
+    # The signature of a lone instruction is row-major.
+    "f32[2,3]{0,1:T(8)S(1)} negate(f32[2,3]{0,1:S(1)} x)",
+    "c = (f32[2,3]{0,1}, f32[]) tuple(f32[2,3]{0,1} x, f32[] y)",
+    # An element of a tuple made in sight keeps the original value of what was put there.
+    'HloModule m\nENTRY e { p = f32[2] parameter(0), origin={{"p"}}\n q = f32[2] parameter(1)\n'
+    ' u = (f32[2], f32[2]) tuple(p, q), origin={({"u" {0}}, {"u" {1}})}\n g = f32[2] get-tuple-element(u), index=0\n'
+    ' x = f32[2] get-tuple-element(u), index=0, origin={{"y"}}\n'
+    ' y = f32[2] get-tuple-element(u), index=0, metadata={op_name="a"}\n ROOT z = f32[2] add(x, y) }',
+    "HloModule m\nENTRY e { ROOT p = f32[] parameter(0), "
+    'backend_config={"a":1,\n "wait_on_operation_queues" : [ ],"b":2} }',
+    'HloModule m\nENTRY e { ROOT p = f32[] parameter(0), backend_config={"a":1, "wait_on_operation_queues":[]} }',
+    "HloModule m\nENTRY e { p = f32[2,2] parameter(0)\n"
+    " ROOT d = f32[2,2] dot(p, p), lhs_contracting_dims={/*k*/1}, rhs_contracting_dims={ 0 // k\n} }",
+    "HloModule m\nENTRY e { p = f32[] parameter(0)\n ROOT r = f32[] exponential(p), result_accuracy={mode=HIGHEST} }",
 ]
 
 
@@ -127,3 +150,13 @@ def test_nested_callees_print_in_xlas_order() -> None:
     assert printed == peer.parse_and_print(text)
     assert printed.index("%outer") < printed.index("%cond (")
     assert print_module(parse_hlo(printed)) == printed
+
+
+def test_recovery_tables_are_indented_with_the_module() -> None:
+    text = (
+        'HloModule m, origin_recovery_table={ {"b" {1}} : {"c"}, "f { ROOT p = f32[] parameter(0) }" {"a"}:{"d"} }\n'
+        "ENTRY e { ROOT p = f32[4] parameter(0) }"
+    )
+    options = {"indent_amount": 2, "is_in_nested_computation": True}
+    printed = print_module(parse_hlo(text), dataclasses.replace(PrintOptions(), **options))
+    assert printed == peer.parse_and_print(text, **options)

@@ -9,19 +9,39 @@ import pytest
 from xlapy.interpreter import RULES
 from xlapy.ops.registry import REGISTRY
 from xlapy.tools.command_line import invoke
-from xlapy.tools.ops import support_rows
-
-
-def test_every_operation_has_a_row():
-    assert {row.op for row in support_rows()} == set(REGISTRY.values())
+from xlapy.tools.ops import support_of
 
 
 def test_the_table_says_what_runs_and_why_not():
-    for row in support_rows():
-        if row.op in RULES:
-            assert row.interpreter == "yes"
-        else:
-            assert RULES.refusals[row.op] in row.interpreter
+    for op in REGISTRY.values():
+        reason = RULES.refusals.get(op)
+        assert support_of("interpreter", op) == ("yes" if op in RULES else f"not yet: {reason}")
+
+
+def test_one_operation(capsys: pytest.CaptureFixture[str]):
+    assert invoke(["ops", "reverse"]) == 0
+    output = capsys.readouterr().out
+    assert "Reverses the order of the elements along each of dimensions." in output
+    assert "y = s32[2,3] reverse(x), dimensions={1}" in output
+    assert "=> s32[2,3] {{3, 2, 1}, {6, 5, 4}}" in output
+
+
+def test_an_unknown_operation_names_the_near_ones(capsys: pytest.CaptureFixture[str]):
+    assert invoke(["ops", "revers"]) == 1
+    assert "unknown operation 'revers'; did you mean reverse" in capsys.readouterr().err
+
+
+def test_what_a_platform_lacks(capsys: pytest.CaptureFixture[str]):
+    assert invoke(["ops", "--lacking", "interpreter"]) == 0
+    output = capsys.readouterr().out
+    for op, reason in RULES.refusals.items():
+        assert re.search(rf"{op.name} +{op.family} +{re.escape(reason[:30])}", output)
+    assert f"{len(RULES.refusals)} of 136 operations do not run on the interpreter" in output
+
+
+def test_an_unknown_platform_names_the_known(capsys: pytest.CaptureFixture[str]):
+    assert invoke(["ops", "--lacking", "abacus"]) == 2
+    assert "unknown platform 'abacus'; platforms: interpreter" in capsys.readouterr().err
 
 
 def test_one_family(capsys: pytest.CaptureFixture[str]):
@@ -41,5 +61,5 @@ def test_an_unknown_family_names_the_known(capsys: pytest.CaptureFixture[str]):
 
 def test_markdown_lists_every_operation(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "--markdown"]) == 0
-    rows = re.findall(r"^\| `([a-z0-9\-]+)` \|", capsys.readouterr().out, re.MULTILINE)
+    rows = re.findall(r"^### ([a-z0-9\-]+)$", capsys.readouterr().out, re.MULTILINE)
     assert sorted(rows) == sorted(REGISTRY)

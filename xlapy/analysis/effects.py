@@ -1,6 +1,6 @@
 """What instructions do besides computing their results, the computations that they call included.
 
-Owns: `Effects`, a snapshot of a module. Must not know: passes.
+Owns: `Effects`, a snapshot of a module, and the question after one instruction. Must not know: passes.
 """
 
 from __future__ import annotations
@@ -45,6 +45,20 @@ class Effects:
 
     def is_pure(self, instruction: Instruction) -> bool:
         return self.of(instruction) is Effect.PURE
+
+
+def has_side_effect(instruction: Instruction) -> bool:
+    """Whether an instruction, or one in a computation that it calls, has a side effect; looks into all of them."""
+    pending, met = [instruction], set[Computation]()
+    while pending:
+        current = pending.pop()
+        if current.op.effect_of(current.attributes) is Effect.SIDE_EFFECT:
+            return True
+        for called in current.computations:
+            if called not in met:
+                met.add(called)
+                pending += called
+    return False
 
 
 def _strongest(effects: Iterable[Effect]) -> Effect:

@@ -273,6 +273,14 @@ class Shape:
         """The same shape with every array in it row-major and free of annotations."""
         return self._with_layouts(DEFAULT)
 
+    def without_element_size(self) -> Shape:
+        """The same shape without the element sizes in bits that its layouts give, as literals have it."""
+        return self._map_layouts(_without_element_size)
+
+    def with_default_order(self) -> Shape:
+        """The same shape with the dimensions of every array in row-major order; tiles and memory spaces stay."""
+        return self._map_layouts(_with_default_order)
+
     def leaves(self) -> Iterator[Leaf]:
         """(index path, shape) of everything in here that is no tuple, in order; ((), self) if this is none."""
         pending: list[Leaf] = [((), self)]
@@ -300,6 +308,16 @@ class Shape:
             return Shape.buffer(self.buffer_shape._with_layouts(layout))
         if self.is_tuple:
             return Shape.tuple(shape._with_layouts(layout) for shape in self.tuple_shapes)
+        return self
+
+    def _map_layouts(self, change: Callable[[Layout], Layout]) -> Shape:
+        if self.is_array:
+            changed = None if self.layout is None else change(self.layout)
+            return self if changed is self.layout else self.with_layout(changed)
+        if self.buffer_shape is not None:
+            return Shape.buffer(self.buffer_shape._map_layouts(change))
+        if self.is_tuple:
+            return Shape.tuple(shape._map_layouts(change) for shape in self.tuple_shapes)
         return self
 
     def _must_be_array(self, what: str) -> None:
@@ -335,6 +353,15 @@ class Shape:
 
     def __deepcopy__(self, memo: dict[int, object]) -> Shape:
         return self
+
+
+def _without_element_size(layout: Layout) -> Layout:
+    return layout.replace(element_size_in_bits=0) if layout.element_size_in_bits else layout
+
+
+def _with_default_order(layout: Layout) -> Layout:
+    order = tuple(range(layout.rank - 1, -1, -1))
+    return layout if layout.minor_to_major == order else layout.replace(minor_to_major=order)
 
 
 def _fields(shape: Shape) -> tuple[Any, ...]:

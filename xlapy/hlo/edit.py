@@ -160,10 +160,24 @@ def replace_uses(instruction: Instruction, replacement: Instruction) -> None:
         )
     for user in instruction.users:
         if user is not replacement:
-            set_operands(user, [replacement if o is instruction else o for o in user.operands])
+            _swap_operand(user, instruction, replacement)
     parent = instruction.parent
     if parent is not None and parent.root is instruction:
         set_root(parent, replacement)
+
+
+def _swap_operand(user: Instruction, operand: Instruction, replacement: Instruction) -> None:
+    """Puts one operand in the place of another. A tuple may have thousands, each replaced in turn, so that what is done
+    for all of them must be little."""
+    before = user.operands
+    place = before.index(operand)
+    after = (*before[:place], replacement, *before[place + 1 :])
+    if operand in after:
+        after = tuple([replacement if o is operand else o for o in after])
+    user.operands = after
+    if operand._users:
+        operand._users.pop(user, None)
+    _add_user(replacement, user)
 
 
 def add_control_edge(before: Instruction, after: Instruction) -> None:

@@ -16,9 +16,10 @@ import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.batched import apply_scalars
+from xlapy.interpreter.collective_slices import permuted_slices
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.elementwise_conversion import convert_array
 from xlapy.interpreter.exchange import describe
@@ -237,31 +238,30 @@ def _require_rows(instruction: Instruction, what: str, array: Array, start: int,
 @RULES.rule(ops.COLLECTIVE_PERMUTE)
 def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the source whose target this device is; zeros if it is none."""
-    refuse_slices(instruction)
     group = members(context, ALL_REPLICAS, mode_of(instruction))
     place = group.index(device_number(context))
     brought = context.exchange.meet(instruction, group, tuple(values))
+    _check_places(instruction, len(brought))
+    if instruction.slice_sizes:
+        return permuted_slices(instruction, brought, place)
     sources = [source for source, target in instruction.source_target_pairs if target == place]
     if not sources:
         return _one_or_tuple([np.zeros_like(value) for value in values])
-    if sources[0] >= len(brought):
-        raise ExecutionError(
-            f"{describe(instruction)}: pair ({sources[0]}, {place}) names a source beyond the {len(brought)} members"
-        )
     return _one_or_tuple(brought[sources[0]])
 
 
-def refuse_slices(instruction: Instruction) -> None:
-    """`UnsupportedError` for the form that writes slices of one buffer into another; for any collective-permute."""
-    if instruction.slice_sizes:
-        raise UnsupportedError(f"{describe(instruction)}: slices of buffers (slice_sizes) are not executable")
+def _check_places(instruction: Instruction, count: int) -> None:
+    for pair in instruction.source_target_pairs:
+        if max(pair) >= count:
+            raise ExecutionError(f"{describe(instruction)}: pair {pair} names an id beyond the {count} members")
 
 
 @RULES.rule(ops.COLLECTIVE_PERMUTE_START)
 def collective_permute_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(operands, results, contexts...)"""
+    """(operands, results, contexts...); of the operands of the form with slices, the input."""
     contexts = [np.zeros(shape.dimensions, shape.dtype) for shape in instruction.shape.tuple_shapes[2:]]
-    return _one_or_tuple(values), collective_permute(context, instruction, values), *contexts
+    operands = values[0] if instruction.slice_sizes else _one_or_tuple(values)
+    return operands, collective_permute(context, instruction, values), *contexts
 
 
 # -- the second halves, and who am I

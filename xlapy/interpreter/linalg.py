@@ -1,7 +1,7 @@
 """Meaning of matrix factorization and solution, and of Fourier transforms.
 
-Computed in float64 or complex128 and rounded once, whatever the element type. Batches are computed together; only rows
-and columns are walked one by one, since each needs those before it.
+Matrices are computed in float64 or complex128 and rounded once, Fourier transforms in the element type. Batches are
+computed together; only rows and columns are walked one by one, since each needs those before it.
 Must not know: text, builders.
 Source: Cholesky, TriangularSolve, Fft of the specification.
 """
@@ -9,6 +9,7 @@ Source: Cholesky, TriangularSolve, Fft of the specification.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -85,12 +86,8 @@ def _substitute(a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
     return x
 
 
-_TRANSFORMS: dict[FftType, Callable[..., Array]] = {
-    FftType.FFT: np.fft.fftn,
-    FftType.IFFT: np.fft.ifftn,
-    FftType.RFFT: np.fft.rfftn,
-    FftType.IRFFT: np.fft.irfftn,
-}
+_FORWARD: dict[FftType, Callable[..., Array]] = {FftType.FFT: np.fft.fftn, FftType.RFFT: np.fft.rfftn}
+_INVERSE: dict[FftType, Callable[..., Array]] = {FftType.IFFT: np.fft.ifftn, FftType.IRFFT: np.fft.irfftn}
 
 
 @RULES.rule(ops.FFT)
@@ -103,5 +100,9 @@ def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     operand, shape, length = values[0], instruction.shape, instruction.attributes.fft_length
     if 0 in length or operand.size == 0:
         return np.zeros(shape.dimensions, shape.dtype)
-    transform = _TRANSFORMS[instruction.attributes.fft_type]
-    return convert_array(transform(_wide(operand), length, range(-len(length), 0)), shape.element_type)
+    axes, kind = range(-len(length), 0), instruction.attributes.fft_type
+    if kind in _INVERSE:
+        return convert_array(_INVERSE[kind](operand, length, axes), shape.element_type)
+    # NumPy computes in single precision, as XLA does, only where it divides by the length
+    scaled = _FORWARD[kind](operand, length, axes, norm="forward")
+    return convert_array(scaled * scaled.real.dtype.type(prod(length)), shape.element_type)

@@ -2,8 +2,9 @@
 
 Owns: batched matrix products of every element type. Must not know: instructions, dimension numbers.
 
-Sums with a floating-point operand or result are accumulated in float64 (complex ones in complex128) and rounded once.
-Sums of integers are exact modulo 2^64, so they wrap in any integer type.
+Small matrix products with a result of f32, f64, c64 or c128 are added up term by term in that type, which gives the
+bits of XLA:CPU. Other sums with a floating-point operand or result are accumulated in float64 (complex ones in
+complex128) and rounded once. Sums of integers are exact modulo 2^64, so they wrap in any integer type.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.interpreter.core import Array
 from xlapy.interpreter.elementwise_conversion import convert_array
 from xlapy.ops.contraction import higher_precision_type
@@ -23,6 +24,9 @@ from xlapy.ops.contraction import higher_precision_type
 _DIGIT_BITS = 16
 _EXACT_TERMS = 1 << (53 - 2 * _DIGIT_BITS)
 """How many products of two digits float64 adds without rounding."""
+_IN_ORDER_PRODUCTS = 1 << 22
+"""How many products a matrix product of wide elements may have that is added up term by term."""
+_IN_ORDER_TYPES = (F32, F64, C64, C128)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,21 @@ class Accumulator:
     def matmul(self, lhs: Array, rhs: Array) -> Array:
         """`[batch, m, k]` times `[batch, k, n]`, both widened; `[batch, m, n]`, not yet narrowed."""
         if self.dtype != np.uint64:
-            return np.matmul(lhs, rhs)
+            is_small = lhs.size * rhs.shape[-1] <= _IN_ORDER_PRODUCTS
+            in_order = is_small and self.sum_type is self.element_type and self.sum_type in _IN_ORDER_TYPES
+            return self._matmul_in_order(lhs, rhs) if in_order else np.matmul(lhs, rhs)
         total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), np.uint64)
         for start in range(0, lhs.shape[-1], _EXACT_TERMS):
             terms = slice(start, start + _EXACT_TERMS)
             total += self._integer_matmul(lhs[..., terms], rhs[..., terms, :])
+        return total
+
+    def _matmul_in_order(self, lhs: Array, rhs: Array) -> Array:
+        """One rank-1 product after the other, each product and each sum rounded to the result's type."""
+        left, right = convert_array(lhs, self.sum_type), convert_array(rhs, self.sum_type)
+        total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), self.sum_type.dtype)
+        for k in range(lhs.shape[-1]):
+            total += left[..., k : k + 1] * right[..., k : k + 1, :]
         return total
 
     def _integer_matmul(self, lhs: Array, rhs: Array) -> Array:

@@ -1,8 +1,10 @@
 """Meaning of reduce, reduce-window, select-and-scatter, map and scan.
 
-Owns: the order and precision in which elements are combined. Any computation is applied to whole arrays, adjacent
-elements first and the earlier one on the left, so that an associative computation need not be commutative; the initial
-value enters once, on the left of all. Must not know: what the computations mean beyond `monoid`.
+Owns: the order in which elements are combined: one after the other in row-major order, the accumulator on the left,
+each step rounded to the elements' type; the initial value comes first and enters once. Sums and products of
+floating-point numbers go through XLA:CPU's tree, so that they agree with it bit by bit. Where the order does not show,
+and where going one by one would take too long, neighbours are combined. Any computation is applied to whole arrays.
+Must not know: what the computations mean beyond `monoid`.
 Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
 """
 
@@ -26,49 +28,64 @@ from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_comput
 from xlapy.ops.dimensions import Window, WindowDimension, dilated, strided
 from xlapy.ops.requirements import elements_of
 
+_GROUPING_FREE = (ops.ADD, ops.MULTIPLY, ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR, ops.XOR)
+_STEPS = 1 << 14
+"""How many elements a reducer that is no sum or product is given one by one."""
+_TREE = 32
+"""XLA:CPU sums long dimensions in pieces of so many elements, and then their sums."""
+_SMALL_WINDOW = 64
+_WINDOW_ELEMENTS = 1 << 24
+"""Windows up to that size, or up to that many elements of all windows together, are folded element by element."""
+
 Arrays = list[Array]
 Combine = Callable[[Arrays, Arrays], Arrays]
 
 
 class Reducer:
-    """A reducer made ready: how to combine whole arrays of values, and the types they are carried in.
+    """A reducer made ready: how to combine whole arrays of values, and how to fold a sequence of them.
 
-    Sums and products of floating-point numbers are carried in float64 (complex128) and rounded once, at the end.
+    Every step rounds to the elements' type. `ufunc` is NumPy's function for sums and products of floating-point
+    numbers, whose order shows in the last bits.
     """
 
     def __init__(self, context: Context, computation: Computation, inits: Sequence[Array]) -> None:
         self._context = context
         self._computation = computation
-        self._dtypes = [init.dtype for init in inits]
+        self.inits: Arrays = list(inits)
         op = monoid(computation)
         element_type = PrimitiveType.from_dtype(inits[0].dtype)
-        self._wide = op in (ops.ADD, ops.MULTIPLY) and (element_type.is_floating or element_type.is_complex)
-        self._ufunc = np.add if op is ops.ADD else np.multiply
-        self.inits = self.enter(inits)
-
-    def enter(self, values: Sequence[Array]) -> Arrays:
-        """Values as they are carried."""
-        if not self._wide:
-            return list(values)
-        return [value.astype(np.complex128 if value.dtype.kind == "c" else np.float64) for value in values]
-
-    def leave(self, values: Sequence[Array]) -> Arrays:
-        """Carried values, rounded to the result's types."""
-        if not self._wide:
-            return list(values)
-        pairs = zip(values, self._dtypes, strict=True)
-        return [value.astype(dtype) if dtype.kind == "c" else round_to(value, dtype) for value, dtype in pairs]
+        rounds = element_type.is_floating or element_type.is_complex
+        self.ufunc: np.ufunc | None = {ops.ADD: np.add, ops.MULTIPLY: np.multiply}.get(op) if op and rounds else None
+        self.grouping_free = op is not None and op in _GROUPING_FREE and self.ufunc is None
 
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
         """The reducer of accumulators on the left and values on the right; the arrays broadcast together."""
-        if self._wide:
-            return [self._ufunc(left[0], right[0])]
+        if self.ufunc is not None:
+            with np.errstate(all="ignore"):
+                return [self.ufunc(left[0], right[0])]
         return apply_reducer(self._context, self._computation, left, right)
 
+    def widen(self, values: Array) -> Array:
+        """Values whose sums and products are to be rounded once, at the end."""
+        if self.ufunc is None:
+            return values
+        return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+
     def fold(self, values: Arrays) -> Arrays:
-        """Combines along the first axis, which has at least one element: neighbours, then neighbours of those."""
-        if self._wide:
-            return [self._ufunc.reduce(values[0], axis=0)]
+        """Combines along the first axis, which has at least one element: one after the other where the order shows.
+
+        Very long sequences go through a reducer that is no sum or product as neighbours, then neighbours of those.
+        """
+        if self.ufunc is not None:
+            return [_accumulated(self.ufunc, values[0])]
+        if self.grouping_free or len(values[0]) > _STEPS:
+            return self._halve(values)
+        folded = [v[0] for v in values]
+        for place in range(1, len(values[0])):
+            folded = self.combine(folded, [v[place] for v in values])
+        return folded
+
+    def _halve(self, values: Arrays) -> Arrays:
         count = len(values[0])
         while count > 1:
             paired = count - count % 2
@@ -100,13 +117,42 @@ def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) 
     if count == 0 or 0 in shape:
         return _packed(instruction, [np.broadcast_to(init, shape) for init in inits])
     reducer = Reducer(context, instruction.to_apply, inits)
-    rows = [operand.transpose(*dimensions, *kept).reshape(count, *shape) for operand in reducer.enter(operands)]
-    return _packed(instruction, reducer.leave(reducer.combine(reducer.inits, reducer.fold(rows))))
+    arranged = [operand.transpose(*dimensions, *kept) for operand in operands]
+    if reducer.ufunc is not None:
+        arranged = [_tree(reducer.ufunc, arranged[0], len(dimensions))]
+    rows = [array.reshape(-1, *shape) for array in arranged]
+    first = [np.broadcast_to(init, (1, *shape)) for init in inits]
+    return _packed(instruction, reducer.fold([np.concatenate(pair) for pair in zip(first, rows, strict=True)]))
+
+
+def _tree(ufunc: np.ufunc, values: Array, rank: int) -> Array:
+    """Folds the first `rank` dimensions in blocks of up to 32 elements each, until none is longer than that.
+
+    Blocks are aligned as SAME padding aligns windows: 40 elements are blocks of 8 and 32, hence the padding of 12.
+    """
+    while max(values.shape[:rank]) > _TREE:
+        widths = [min(size, _TREE) for size in values.shape[:rank]]
+        missing = [-size % width for size, width in zip(values.shape, widths, strict=False)]
+        around = [(total // 2, total - total // 2) for total in missing] + [(0, 0)] * (values.ndim - rank)
+        neutral = -0.0 if ufunc is np.add else 1
+        padded = np.pad(values, around, constant_values=values.dtype.type(neutral)) if any(missing) else values
+        counts = [size // width for size, width in zip(padded.shape, widths, strict=False)]
+        split = padded.reshape(*(n for pair in zip(counts, widths, strict=True) for n in pair), *padded.shape[rank:])
+        inner, outer = range(1, 2 * rank, 2), range(0, 2 * rank, 2)
+        blocks = split.transpose(*inner, *outer, *range(2 * rank, split.ndim))
+        values = _accumulated(ufunc, blocks.reshape(-1, *counts, *padded.shape[rank:]))
+    return values
+
+
+def _accumulated(ufunc: np.ufunc, values: Array) -> Array:
+    """Folds the first axis one by one, which `ufunc.reduce` would not."""
+    with np.errstate(all="ignore"):
+        return np.asarray(ufunc.accumulate(values, axis=0)[-1])
 
 
 @RULES.rule(ops.REDUCE_WINDOW)
 def reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Folds each window dimension by dimension, the last first; padding and dilation holes contribute nothing.
+    """Folds windows; padding and dilation holes contribute nothing.
 
     A window over an array of rank 0 gives the operand, as a reduce of no dimensions does.
     """
@@ -118,13 +164,48 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
     if not operands[0].size or 0 in shape:
         return _packed(instruction, [np.broadcast_to(init, shape) for init in inits])
     reducer = Reducer(context, instruction.to_apply, inits)
-    carried, filled = reducer.enter(operands), np.ones(shape, np.bool_)
+    if _is_folded_in_order(reducer, window, shape):
+        return _packed(instruction, _fold_in_order(reducer, operands, window, shape))
+    return _packed(instruction, _fold_by_dimensions(reducer, operands, window, shape))
+
+
+def _is_folded_in_order(reducer: Reducer, window: Window, shape: Sequence[int]) -> bool:
+    if reducer.grouping_free or (reducer.ufunc is not None and max(window.sizes) > _TREE):
+        return False
+    elements = math.prod(window.sizes)
+    return elements <= _SMALL_WINDOW or (elements <= _STEPS and elements * math.prod(shape) <= _WINDOW_ELEMENTS)
+
+
+def _fold_in_order(reducer: Reducer, operands: Sequence[Array], window: Window, shape: tuple[int, ...]) -> Arrays:
+    """The elements of each window in row-major order: one step an element, on all windows at once."""
+    positions = _padded_operand(operands[0].shape, window)
+    holes = bool((positions < 0).any())
+    elements = [operand.reshape(-1) for operand in operands]
+    folded = [np.broadcast_to(init, shape) for init in reducer.inits]
+    for offsets in np.ndindex(*window.sizes):
+        position = positions[_window_places(window, offsets, shape)]
+        new = reducer.combine(folded, [e[position] for e in elements])
+        if holes:
+            new = [np.where(position >= 0, value, old) for value, old in zip(new, folded, strict=True)]
+        folded = new
+    return folded
+
+
+def _fold_by_dimensions(reducer: Reducer, operands: Sequence[Array], window: Window, shape: tuple[int, ...]) -> Arrays:
+    """Dimension by dimension, the last first; sums and products in float64 (complex128), which are rounded once."""
+    carried, inits, filled = [*map(reducer.widen, operands)], [*map(reducer.widen, reducer.inits)], np.ones(shape, bool)
     for axis in reversed(range(len(shape))):
         carried, present = _fold_axis(reducer.combine, carried, axis, window.dimensions[axis])
         filled &= _along(present, axis, len(shape))
-    combined = reducer.combine(reducer.inits, carried)
-    results = [np.where(filled, value, init) for value, init in zip(combined, reducer.inits, strict=True)]
-    return _packed(instruction, reducer.leave(results))
+    combined = reducer.combine(inits, carried)
+    results = [np.where(filled, value, init) for value, init in zip(combined, inits, strict=True)]
+    return [_rounded(result, init.dtype) for result, init in zip(results, reducer.inits, strict=True)]
+
+
+def _rounded(values: Array, dtype: np.dtype[Any]) -> Array:
+    if values.dtype == dtype:
+        return values
+    return values.astype(dtype) if dtype.kind == "c" else round_to(values, dtype)
 
 
 def _along(vector: Array, axis: int, rank: int) -> Array:
@@ -236,17 +317,21 @@ def _selected(context: Context, select: Computation, operand: Array, window: Win
     elements = operand.reshape(-1)
     best = np.zeros(shape, operand.dtype)
     for offsets in np.ndindex(*window.sizes):
-        places = tuple(
-            slice(k * d.window_dilation, k * d.window_dilation + (count - 1) * d.stride + 1, d.stride)
-            for k, d, count in zip(offsets, window.dimensions, shape, strict=True)
-        )
-        position = positions[places]
+        position = positions[_window_places(window, offsets, shape)]
         candidate = elements[position]
         keep = apply_scalars(context, select, [best, candidate]) & (chosen >= 0)
         replace = ~keep & (position >= 0)
         best = np.where(replace, candidate, best)
         chosen = np.where(replace, position, chosen)
     return chosen
+
+
+def _window_places(window: Window, offsets: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+    """Where, in the padded base area, the element at `offsets` of every window lies."""
+    return tuple(
+        slice(k * d.window_dilation, k * d.window_dilation + (count - 1) * d.stride + 1, d.stride)
+        for k, d, count in zip(offsets, window.dimensions, shape, strict=True)
+    )
 
 
 def _padded_operand(sizes: Sequence[int], window: Window) -> Array:

@@ -118,6 +118,8 @@ class FloatKind(Kind[float]):
 
 
 _INTEGERS = re.compile(r"\{\s*((?:-?\d+(?:\s*,\s*-?\d+)*)?)\s*\}")
+_COMMENTED_INTEGERS = re.compile(r"\{((?:[-\d,\s]++|/\*(?s:.*?)\*/|//[^\r\n]*+)*+)\}")
+_COMMENT = re.compile(r"/\*(?s:.*?)\*/|//[^\r\n]*")
 _DECODED: dict[str, tuple[int, ...]] = {}
 
 
@@ -147,6 +149,9 @@ class IntegersKind(Kind[tuple[int, ...]]):
 
     def read(self, reader: Reader) -> tuple[int, ...]:
         match = reader.match(_INTEGERS)
+        if match is None:
+            commented = reader.match(_COMMENTED_INTEGERS)
+            match = _INTEGERS.fullmatch(_COMMENT.sub(" ", commented[0])) if commented is not None else None
         if match is None:
             reader.fail("expected a braced list of integers such as {0,1}")
         return split_integers(match[1])

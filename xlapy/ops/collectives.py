@@ -172,6 +172,22 @@ def _check_all_gather(shape: Shape, operands: Sequence[Shape], attrs: AllGatherA
 ALL_GATHER = OpDef(
     name="all-gather",
     family="collectives",
+    summary=(
+        "Joins the operands of all members of a group along one dimension, in the order of the "
+        "group; every member has the result."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "The dimension is one of every operand.",
+        (
+            "There is one result an operand, of its shape with the dimension as many times as large "
+            "as the group has members."
+        ),
+    ),
     arity=at_least(1),
     attributes=AllGatherAttributes,
     check=_check_all_gather,
@@ -190,6 +206,20 @@ def _check_all_gather_start(shape: Shape, operands: Sequence[Shape], attrs: AllG
 ALL_GATHER_START = OpDef(
     name="all-gather-start",
     family="collectives",
+    summary="Starts an all-gather; the result is (operands, gathered).",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "The dimension is one of every operand.",
+        "The shape is (operands, gathered).",
+        (
+            "There is one result an operand, of its shape with the dimension as many times as large "
+            "as the group has members."
+        ),
+    ),
     arity=at_least(1),
     attributes=AllGatherAttributes,
     check=_check_all_gather_start,
@@ -211,6 +241,9 @@ def _infer_all_gather_done(operands: Sequence[Shape], _: Any, __: Programs) -> S
 ALL_GATHER_DONE = OpDef(
     name="all-gather-done",
     family="collectives",
+    summary="Waits for an all-gather and gives its result.",
+    operands="operand",
+    constraints=("The operand is a tuple of two elements or more.",),
     arity=exactly(1),
     infer=_infer_all_gather_done,
     effect=Effect.SIDE_EFFECT,
@@ -241,6 +274,14 @@ def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, pro
 ALL_REDUCE = OpDef(
     name="all-reduce",
     family="collectives",
+    summary="Combines the operands of all members of a group by a computation; every member has the result.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+    ),
     arity=at_least(1),
     attributes=AllReduceAttributes,
     roles=_REDUCER,
@@ -257,6 +298,14 @@ def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttribute
 ALL_REDUCE_START = OpDef(
     name="all-reduce-start",
     family="collectives",
+    summary="Starts an all-reduce; the result is that of the reduction.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+    ),
     arity=at_least(1),
     attributes=AllReduceAttributes,
     roles=_REDUCER,
@@ -274,6 +323,8 @@ def _infer_all_reduce_done(operands: Sequence[Shape], _: Any, __: Programs) -> S
 ALL_REDUCE_DONE = OpDef(
     name="all-reduce-done",
     family="collectives",
+    summary="Waits for an all-reduce and gives its result.",
+    operands="operand",
     arity=exactly(1),
     infer=_infer_all_reduce_done,
     effect=Effect.SIDE_EFFECT,
@@ -323,6 +374,23 @@ def _check_reduce_scatter(
 REDUCE_SCATTER = OpDef(
     name="reduce-scatter",
     family="collectives",
+    summary=(
+        "Combines the operands of a group by a computation, and gives each member its block of "
+        "the result along one dimension."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        "The dimension is one of every operand.",
+        (
+            "There is one result an operand, of its shape with the dimension divided by the number of"
+            " members, which divides it."
+        ),
+    ),
     arity=at_least(1),
     attributes=ReduceScatterAttributes,
     roles=_REDUCER,
@@ -365,6 +433,22 @@ def _infer_collective_reduce(operands: Sequence[Shape], attrs: CollectiveReduceA
 COLLECTIVE_REDUCE = OpDef(
     name="collective-reduce",
     family="collectives",
+    summary=(
+        "Combines the operands of a group by a computation; one member has the result, the first "
+        "or the one that the last operand names."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        (
+            "With `has_dynamic_root` the last operand is an s32 vector of one root for each of the "
+            "others, of which there is at least one."
+        ),
+    ),
     arity=at_least(1),
     attributes=CollectiveReduceAttributes,
     roles=_REDUCER,
@@ -417,6 +501,18 @@ def _split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -
 ALL_TO_ALL = OpDef(
     name="all-to-all",
     family="collectives",
+    summary=(
+        "Member i of a group gets block i of every member: cut from one array along `dimensions` "
+        "and joined there again, or an operand each."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "Along a dimension there is one operand, whose size the number of members divides.",
+        "Without a dimension there is one operand a member, all of one shape.",
+    ),
     arity=at_least(1),
     attributes=AllToAllAttributes,
     infer=_infer_all_to_all,
@@ -450,6 +546,17 @@ def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAtt
 RAGGED_ALL_TO_ALL = OpDef(
     name="ragged-all-to-all",
     family="collectives",
+    summary=(
+        "Member i of a group gets from every member the slice of its input at input_offsets[i] of"
+        " send_sizes[i] rows, written into `output` at output_offsets[i]."
+    ),
+    operands="input output input_offsets send_sizes output_offsets recv_sizes",
+    constraints=(
+        "Operands are arrays.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "The offsets into the input have rank 1 or 2, and the other offsets and sizes their shape.",
+    ),
     arity=exactly(6),
     attributes=RaggedAllToAllAttributes,
     infer=_infer_ragged_all_to_all,
@@ -475,6 +582,18 @@ def _infer_collective_broadcast(operands: Sequence[Shape], attrs: CollectiveBroa
 COLLECTIVE_BROADCAST = OpDef(
     name="collective-broadcast",
     family="collectives",
+    summary=(
+        "Gives every member of a group the operand of one of them, the first or the one that the "
+        "last operand names; devices in no group get zeros."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        (
+            "With `has_dynamic_root` the last operand is an s32 vector of one root for each of the "
+            "others, of which there is at least one."
+        ),
+    ),
     arity=at_least(1),
     attributes=CollectiveBroadcastAttributes,
     infer=_infer_collective_broadcast,
@@ -553,6 +672,19 @@ def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermut
 COLLECTIVE_PERMUTE = OpDef(
     name="collective-permute",
     family="collectives",
+    summary="Sends the operand from each source to its target; who is no target gets zeros.",
+    operands="operands*",
+    constraints=(
+        "Without `slice_sizes` operands are arrays.",
+        (
+            "`source_target_pairs` are pairs of ids from 0 on; each is a source once and a target "
+            "once (with slices, once a slice)."
+        ),
+        (
+            "With `slice_sizes` there are four operands: input, output and their offsets, a scalar a "
+            "dimension for every buffer."
+        ),
+    ),
     arity=at_least(1),
     attributes=CollectivePermuteAttributes,
     infer=_infer_collective_permute,
@@ -573,6 +705,20 @@ def _check_collective_permute_start(
 COLLECTIVE_PERMUTE_START = OpDef(
     name="collective-permute-start",
     family="collectives",
+    summary="Starts a collective-permute; the result is (operands, results, contexts...).",
+    operands="operands*",
+    constraints=(
+        "Without `slice_sizes` operands are arrays.",
+        (
+            "`source_target_pairs` are pairs of ids from 0 on; each is a source once and a target "
+            "once (with slices, once a slice)."
+        ),
+        (
+            "With `slice_sizes` there are four operands: input, output and their offsets, a scalar a "
+            "dimension for every buffer."
+        ),
+        "The shape is (operands, results, contexts...).",
+    ),
     arity=at_least(1),
     attributes=CollectivePermuteAttributes,
     check=_check_collective_permute_start,
@@ -588,6 +734,9 @@ def _infer_collective_permute_done(operands: Sequence[Shape], _: Any, __: Progra
 COLLECTIVE_PERMUTE_DONE = OpDef(
     name="collective-permute-done",
     family="collectives",
+    summary="Waits for a collective-permute and gives its result.",
+    operands="operand",
+    constraints=("The operand is a tuple of two elements or more.",),
     arity=exactly(1),
     infer=_infer_collective_permute_done,
     effect=Effect.SIDE_EFFECT,
@@ -602,5 +751,17 @@ def _infer_identifier(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
     return Shape.scalar(U32)
 
 
-REPLICA_ID = OpDef(name="replica-id", family="collectives", arity=exactly(0), infer=_infer_identifier)
-PARTITION_ID = OpDef(name="partition-id", family="collectives", arity=exactly(0), infer=_infer_identifier)
+REPLICA_ID = OpDef(
+    name="replica-id",
+    family="collectives",
+    summary="The number of the replica that this is, as u32.",
+    arity=exactly(0),
+    infer=_infer_identifier,
+)
+PARTITION_ID = OpDef(
+    name="partition-id",
+    family="collectives",
+    summary="The number of the partition that this is, as u32.",
+    arity=exactly(0),
+    infer=_infer_identifier,
+)

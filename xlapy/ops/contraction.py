@@ -212,7 +212,14 @@ ProductRule = Callable[[Sequence[Shape], Any, PrimitiveType | None], Shape]
 
 
 def sum_of_products(
-    name: str, family: str, operand_count: int, attributes: type[Attributes], shape_of: ProductRule
+    name: str,
+    family: str,
+    attributes: type[Attributes],
+    shape_of: ProductRule,
+    *,
+    summary: str,
+    operands: str,
+    constraints: tuple[str, ...],
 ) -> OpDef:
     """An op that sums products of its first two operands: its element type may be declared, all else is inferred."""
 
@@ -226,7 +233,10 @@ def sum_of_products(
     return OpDef(
         name=name,
         family=family,
-        arity=exactly(operand_count),
+        arity=exactly(len(operands.split())),
+        summary=summary,
+        operands=operands,
+        constraints=constraints,
         attributes=attributes,
         infer=infer,
         check=check,
@@ -236,13 +246,32 @@ def sum_of_products(
 
 # -- dot
 
+_CONTRACTION = (
+    "Operands are arrays.",
+    "Batch and contracting dimensions are different dimensions of their operand.",
+    "They are paired one to one, and the two of a pair have one size.",
+    "The result is an array, complex if lhs or rhs is; its element type may be declared.",
+)
+"""What all contractions demand."""
+
 
 def _dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
     _check_contraction("dot", operands, attrs)
     return result_of(operands, _contracted(operands[0], operands[1], attrs), element_type)
 
 
-DOT = sum_of_products("dot", "contraction", 2, DotAttributes, _dot_shape)
+DOT = sum_of_products(
+    "dot",
+    "contraction",
+    DotAttributes,
+    _dot_shape,
+    summary=(
+        "Sums of products over the contracting dimensions, for each index of the batch "
+        "dimensions; the result has the batch, the other lhs and the other rhs dimensions."
+    ),
+    operands="lhs rhs",
+    constraints=_CONTRACTION,
+)
 
 
 # -- ragged dot
@@ -331,7 +360,28 @@ def _ragged_dot_shape(
     return result_of(operands, groups + _contracted(lhs, rhs, attrs, attrs.rhs_group_dims), element_type)
 
 
-RAGGED_DOT = sum_of_products("ragged-dot", "contraction", 3, RaggedDotAttributes, _ragged_dot_shape)
+RAGGED_DOT = sum_of_products(
+    "ragged-dot",
+    "contraction",
+    RaggedDotAttributes,
+    _ragged_dot_shape,
+    summary=(
+        "A dot over groups of consecutive rows of a ragged dimension, each group with a part of "
+        "rhs of its own (or, if it is contracted, with a result of its own)."
+    ),
+    operands="lhs rhs group_sizes",
+    constraints=(
+        *_CONTRACTION,
+        "Exactly one dimension of lhs is ragged.",
+        "Group sizes are integers.",
+        (
+            "Group sizes list the groups, alone or for each index of the batch dimensions and of "
+            "those of the ragged kind before the ragged one."
+        ),
+        "rhs has one group dimension if the ragged dimension is a free one, else none.",
+        ("The group dimension is a dimension of rhs, neither batch nor contracting, with one entry a group."),
+    ),
+)
 
 
 # -- scaled dot
@@ -372,4 +422,20 @@ def _scaled_dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_t
     return result_of(operands, _contracted(lhs, rhs, attrs), element_type)
 
 
-SCALED_DOT = sum_of_products("scaled-dot", "contraction", 4, DotAttributes, _scaled_dot_shape)
+SCALED_DOT = sum_of_products(
+    "scaled-dot",
+    "contraction",
+    DotAttributes,
+    _scaled_dot_shape,
+    summary="A dot of operands that are stored in blocks, each multiplied by its scale.",
+    operands="lhs rhs lhs_scale rhs_scale",
+    constraints=(
+        *_CONTRACTION,
+        "At least one of the scales is no scalar.",
+        (
+            "A scale has the rank of its operand, and one dimension of the operand is contracted, "
+            "unless the scale is bf16 of one element: no scale."
+        ),
+        "Each size of a scale divides that of its operand.",
+    ),
+)

@@ -71,6 +71,12 @@ def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: Programs
 CALL = OpDef(
     name="call",
     family="control",
+    summary="What a computation makes of the operands.",
+    operands="operands*",
+    constraints=(
+        "There is one operand a parameter of the computation.",
+        "Each has the parameter's shape.",
+    ),
     arity=at_least(0),
     attributes=CallAttributes,
     roles=(Role("to_apply"),),
@@ -99,6 +105,13 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape
 WHILE = OpDef(
     name="while",
     family="control",
+    summary="Applies `body` to the value as long as `condition` is true of it.",
+    operands="init",
+    constraints=(
+        "`condition` and `body` take one parameter, of the shape of the initial value.",
+        "`condition` returns pred[].",
+        "`body` returns the shape of the initial value.",
+    ),
     arity=exactly(1),
     roles=(Role("condition"), Role("body")),
     infer=_infer_while,
@@ -156,6 +169,18 @@ def _dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
 CONDITIONAL = OpDef(
     name="conditional",
     family="control",
+    summary=(
+        "What one of several computations makes of its operand: the first or second for pred true"
+        " or false, else the one with this number, and the last for a number out of range."
+    ),
+    operands="branch_index branch_operands*",
+    constraints=(
+        "The index has the shape pred[] or s32[].",
+        "There are two branches for pred[], at least one for s32[].",
+        "There is one operand a branch.",
+        "A branch takes one parameter, of the shape of its operand.",
+        "All branches return one shape.",
+    ),
     arity=at_least(1),
     roles=_BRANCHES,
     role_keys=_branch_roles,
@@ -191,6 +216,12 @@ def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: 
 FUSION = OpDef(
     name="fusion",
     family="control",
+    summary="What the fused computation makes of the operands; a back end computes it as one.",
+    operands="operands*",
+    constraints=(
+        "There is one operand a parameter of the computation, of its shape.",
+        "An alias names a part of the result and a part of an operand of one shape.",
+    ),
     arity=at_least(0),
     attributes=FusionAttributes,
     roles=(Role("calls"),),
@@ -208,6 +239,8 @@ def _infer_same(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
 OPT_BARRIER = OpDef(
     name="opt-barrier",
     family="control",
+    summary="The operand itself; no optimisation moves or sees anything across it.",
+    operands="operand",
     arity=exactly(1),
     infer=_infer_same,
     effect=Effect.ORDERED,
@@ -220,7 +253,20 @@ def _infer_after_all(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
     return Shape.token()
 
 
-AFTER_ALL = OpDef(name="after-all", family="control", arity=at_least(0), infer=_infer_after_all, effect=Effect.ORDERED)
+def _settle_after_all(_: Shape, __: Sequence[Shape]) -> Shape:
+    return Shape.token()
+
+
+AFTER_ALL = OpDef(
+    name="after-all",
+    family="control",
+    summary="A token that comes after everything it is given.",
+    operands="operands*",
+    arity=at_least(0),
+    infer=_infer_after_all,
+    settle=_settle_after_all,
+    effect=Effect.ORDERED,
+)
 
 
 def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
@@ -228,11 +274,19 @@ def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: Programs) -> Sh
     return operands[0]
 
 
+def _settle_add_dependency(_: Shape, operands: Sequence[Shape]) -> Shape:
+    return operands[0]
+
+
 ADD_DEPENDENCY = OpDef(
     name="add-dependency",
     family="control",
+    summary="The operand itself, not before the token is there.",
+    operands="operand token",
+    constraints=("Operand 1 is a token.",),
     arity=exactly(2),
     infer=_infer_add_dependency,
+    settle=_settle_add_dependency,
     effect=Effect.ORDERED,
     aliases=((0, ()),),
 )
@@ -294,6 +348,8 @@ class DomainAttributes(Attributes):
 DOMAIN = OpDef(
     name="domain",
     family="control",
+    summary="The operand itself, where users and operand have different sharding.",
+    operands="operand",
     arity=exactly(1),
     attributes=DomainAttributes,
     infer=_infer_same,
@@ -350,6 +406,14 @@ def _check_async_start(
 ASYNC_START = OpDef(
     name="async-start",
     family="control",
+    summary=("Starts a computation on another thread of execution; the result is (operands, result, context...)."),
+    operands="operands*",
+    constraints=(
+        "The shape is ((operands...), result, context...).",
+        "It holds the shapes of the operands, which are the first parameters of the computation.",
+        "It holds the result of the computation, or the beginning of its tuple.",
+        "An alias names a part of the shape and a part of an operand of one shape.",
+    ),
     arity=at_least(0),
     attributes=AsyncStartAttributes,
     roles=(Role("calls"),),
@@ -381,6 +445,13 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
 ASYNC_UPDATE = OpDef(
     name="async-update",
     family="control",
+    summary="Stands for an asynchronous computation on its way; may bind further operands.",
+    operands="operand more_operands*",
+    constraints=(
+        "Operand 0 and the shape are ((operands...), result, context...).",
+        "The operands and the result of operand 0 begin those of the shape.",
+        "The further operands are those that the shape adds.",
+    ),
     arity=at_least(1),
     check=_check_async_update,
     effect=Effect.ORDERED,
@@ -405,6 +476,12 @@ def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttribut
 ASYNC_DONE = OpDef(
     name="async-done",
     family="control",
+    summary="Waits for an asynchronous computation and gives its result.",
+    operands="operand",
+    constraints=(
+        "Operand 0 is ((operands...), result, context...).",
+        "The shape is its result.",
+    ),
     arity=exactly(1),
     infer=_infer_async_done,
     check=_check_async_done,

@@ -265,4 +265,31 @@ def _output_dimensions(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> 
     return [places[dimension] for dimension in range(lhs.rank)]
 
 
-CONVOLUTION = sum_of_products("convolution", "convolution", 2, ConvolutionAttributes, _convolution_shape)
+CONVOLUTION = sum_of_products(
+    "convolution",
+    "convolution",
+    ConvolutionAttributes,
+    _convolution_shape,
+    summary=(
+        "Sums of products of the kernel (rhs) with the part of the input (lhs) under a window, at every position of it."
+    ),
+    operands="lhs rhs",
+    constraints=(
+        "Operands are arrays of the rank that `dim_labels` name; a sparse kernel is a tuple of two.",
+        (
+            "`dim_labels` name every dimension of input, kernel and output once, and window, kernel, "
+            "input and output have one number of spatial dimensions."
+        ),
+        "Group counts are positive, and at most one of them is more than 1.",
+        (
+            "Group counts divide the output features of the kernel; `batch_group_count` divides the "
+            "input's batch, `feature_group_count` its features."
+        ),
+        "The kernel takes the features of one group of the input.",
+        "Sizes, strides and dilations of the window are positive, and its sizes are the kernel's.",
+        "Padding does not remove more than the input has.",
+        "The output features of the kernel are static.",
+        "Sparsity is 1 of N.",
+        "The result is an array, complex if an operand is; its element type may be declared.",
+    ),
+)

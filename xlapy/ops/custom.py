@@ -127,6 +127,13 @@ def _effect(attrs: CustomCallAttributes) -> Effect:
 CUSTOM_CALL = OpDef(
     name="custom-call",
     family="custom",
+    summary="What code registered under the name `custom_call_target` makes of the operands.",
+    operands="operands*",
+    constraints=(
+        "`api_version` is given.",
+        "`operand_layout_constraints` has one shape an operand, of its shape.",
+        "An alias names a part of the result and a part of an operand of one shape.",
+    ),
     arity=at_least(0),
     attributes=CustomCallAttributes,
     check=_check_custom_call,

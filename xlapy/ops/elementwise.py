@@ -16,7 +16,7 @@ from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, attribute, attributes
-from xlapy.ops.registry import OpDef, Programs, exactly
+from xlapy.ops.registry import InferRule, OpDef, Programs, exactly
 from xlapy.ops.requirements import agrees, require_array
 
 TypeTest = Callable[[PrimitiveType], bool]
@@ -68,24 +68,39 @@ def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> No
 # -- unary
 
 
-def _unary(name: str, test: TypeTest, allowed: str) -> OpDef:
+def _unary(name: str, summary: str, test: TypeTest, allowed: str) -> OpDef:
     """An op whose result has the shape and type of its operand."""
 
     def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
         _require_type(name, operands[0], test, allowed)
         return operands[0]
 
-    return OpDef(name=name, family="elementwise", arity=exactly(1), infer=infer, elementwise=True)
+    return _unary_op(name, summary, allowed, infer)
 
 
-def _unary_to(name: str, test: TypeTest, allowed: str, result: Callable[[PrimitiveType], PrimitiveType]) -> OpDef:
+def _unary_to(
+    name: str, summary: str, test: TypeTest, allowed: str, result: Callable[[PrimitiveType], PrimitiveType]
+) -> OpDef:
     """An op whose result has the dimensions of its operand and another element type."""
 
     def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
         _require_type(name, operands[0], test, allowed)
         return operands[0].with_element_type(result(operands[0].element_type))
 
-    return OpDef(name=name, family="elementwise", arity=exactly(1), infer=infer, elementwise=True)
+    return _unary_op(name, summary, allowed, infer)
+
+
+def _unary_op(name: str, summary: str, allowed: str, infer: InferRule) -> OpDef:
+    return OpDef(
+        name=name,
+        family="elementwise",
+        arity=exactly(1),
+        summary=summary,
+        operands="operand",
+        constraints=("The operand is an array.", f"Its elements are {allowed}."),
+        infer=infer,
+        elementwise=True,
+    )
 
 
 def _component(t: PrimitiveType) -> PrimitiveType:
@@ -96,40 +111,56 @@ _FLOATING = (is_floating, "floating-point")
 _ANALYTIC = (is_float_or_complex, "floating-point or complex")
 _SIGNED = (is_signed_number, "signed, floating-point or complex")
 
-ABS = _unary_to("abs", *_SIGNED, _component)
-ACOS = _unary("acos", *_ANALYTIC)
-ACOSH = _unary("acosh", *_ANALYTIC)
-ASIN = _unary("asin", *_ANALYTIC)
-ASINH = _unary("asinh", *_ANALYTIC)
-ATAN = _unary("atan", *_ANALYTIC)
-ATANH = _unary("atanh", *_ANALYTIC)
-CBRT = _unary("cbrt", *_FLOATING)
-CEIL = _unary("ceil", *_FLOATING)
-COSINE = _unary("cosine", *_ANALYTIC)
-COSH = _unary("cosh", *_ANALYTIC)
-COUNT_LEADING_ZEROS = _unary("count-leading-zeros", is_integral, "integer")
-ERF = _unary("erf", *_FLOATING)
-EXPONENTIAL = _unary("exponential", *_ANALYTIC)
-EXPONENTIAL_MINUS_ONE = _unary("exponential-minus-one", *_ANALYTIC)
-FLOOR = _unary("floor", *_FLOATING)
-IMAG = _unary_to("imag", *_ANALYTIC, _component)
-IS_FINITE = _unary_to("is-finite", *_FLOATING, lambda _: PRED)
-LOG = _unary("log", *_ANALYTIC)
-LOG_PLUS_ONE = _unary("log-plus-one", *_ANALYTIC)
-LOGISTIC = _unary("logistic", *_ANALYTIC)
-NEGATE = _unary("negate", is_number, "integer, floating-point or complex")
-NOT = _unary("not", is_logical, "integer or pred")
-POPCNT = _unary("popcnt", is_integral, "integer")
-REAL = _unary_to("real", *_ANALYTIC, _component)
-ROUND_NEAREST_AFZ = _unary("round-nearest-afz", *_FLOATING)
-ROUND_NEAREST_EVEN = _unary("round-nearest-even", *_FLOATING)
-RSQRT = _unary("rsqrt", *_ANALYTIC)
-SIGN = _unary("sign", *_SIGNED)
-SINE = _unary("sine", *_ANALYTIC)
-SINH = _unary("sinh", *_ANALYTIC)
-SQRT = _unary("sqrt", *_ANALYTIC)
-TAN = _unary("tan", *_ANALYTIC)
-TANH = _unary("tanh", *_ANALYTIC)
+ABS = _unary_to("abs", "The absolute value; of a complex number its modulus, which is real.", *_SIGNED, _component)
+ACOS = _unary("acos", "The inverse cosine, in radians.", *_ANALYTIC)
+ACOSH = _unary("acosh", "The inverse hyperbolic cosine.", *_ANALYTIC)
+ASIN = _unary("asin", "The inverse sine, in radians.", *_ANALYTIC)
+ASINH = _unary("asinh", "The inverse hyperbolic sine.", *_ANALYTIC)
+ATAN = _unary("atan", "The inverse tangent, in radians.", *_ANALYTIC)
+ATANH = _unary("atanh", "The inverse hyperbolic tangent.", *_ANALYTIC)
+CBRT = _unary("cbrt", "The real cube root, with the sign of the operand.", *_FLOATING)
+CEIL = _unary("ceil", "The least integer that is not below the element.", *_FLOATING)
+COSINE = _unary("cosine", "The cosine of an angle in radians.", *_ANALYTIC)
+COSH = _unary("cosh", "The hyperbolic cosine.", *_ANALYTIC)
+COUNT_LEADING_ZEROS = _unary(
+    "count-leading-zeros",
+    "How many zero bits stand above the highest one bit; the width of the type for 0.",
+    is_integral,
+    "integer",
+)
+ERF = _unary("erf", "The error function.", *_FLOATING)
+EXPONENTIAL = _unary("exponential", "e to the power of the element.", *_ANALYTIC)
+EXPONENTIAL_MINUS_ONE = _unary(
+    "exponential-minus-one", "e to the power of the element minus 1, accurate near 0.", *_ANALYTIC
+)
+FLOOR = _unary("floor", "The greatest integer that is not above the element.", *_FLOATING)
+IMAG = _unary_to("imag", "The imaginary part; 0 for real elements.", *_ANALYTIC, _component)
+IS_FINITE = _unary_to("is-finite", "Whether the element is neither infinite nor NaN.", *_FLOATING, lambda _: PRED)
+LOG = _unary(
+    "log", "The natural logarithm; NaN for negative real numbers, the principal value for complex ones.", *_ANALYTIC
+)
+LOG_PLUS_ONE = _unary("log-plus-one", "The natural logarithm of 1 + x, accurate near 0.", *_ANALYTIC)
+LOGISTIC = _unary("logistic", "1 / (1 + exp(-x)).", *_ANALYTIC)
+NEGATE = _unary(
+    "negate",
+    "The negative; integers wrap, so that the least stays itself.",
+    is_number,
+    "integer, floating-point or complex",
+)
+NOT = _unary("not", "Inverts every bit of an integer, and the truth of a pred.", is_logical, "integer or pred")
+POPCNT = _unary("popcnt", "How many bits are one.", is_integral, "integer")
+REAL = _unary_to("real", "The real part; real elements themselves.", *_ANALYTIC, _component)
+ROUND_NEAREST_AFZ = _unary("round-nearest-afz", "The nearest integer, halves away from zero.", *_FLOATING)
+ROUND_NEAREST_EVEN = _unary("round-nearest-even", "The nearest integer, halves to the even one.", *_FLOATING)
+RSQRT = _unary("rsqrt", "1 / sqrt(x).", *_ANALYTIC)
+SIGN = _unary("sign", "-1, 0 or 1; zeros keep their sign, NaN stays NaN, a complex number becomes x / |x|.", *_SIGNED)
+SINE = _unary("sine", "The sine of an angle in radians.", *_ANALYTIC)
+SINH = _unary("sinh", "The hyperbolic sine.", *_ANALYTIC)
+SQRT = _unary(
+    "sqrt", "The square root; NaN for negative real numbers, the principal value for complex ones.", *_ANALYTIC
+)
+TAN = _unary("tan", "The tangent of an angle in radians.", *_ANALYTIC)
+TANH = _unary("tanh", "The hyperbolic tangent.", *_ANALYTIC)
 
 
 # -- binary
@@ -157,15 +188,24 @@ def _merge_dynamic(shape: Shape, other: Shape) -> Shape:
     return Shape.array(shape.element_type, shape.dimensions, dynamic)
 
 
-def _binary(name: str, test: TypeTest, allowed: str, *, commutative: bool = False) -> OpDef:
+def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutative: bool = False) -> OpDef:
     def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
         shape = merge_operands(name, operands[0], operands[1])
         if not test(shape.element_type):
             raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.brief}")
         return shape
 
+    shapes = "Both operands are arrays of one element type and the same dimensions."
     return OpDef(
-        name=name, family="elementwise", arity=exactly(2), infer=infer, elementwise=True, commutative=commutative
+        name=name,
+        family="elementwise",
+        arity=exactly(2),
+        summary=summary,
+        operands="lhs rhs",
+        constraints=(shapes,) if test is is_array_type else (shapes, f"Their elements are {allowed}."),
+        infer=infer,
+        elementwise=True,
+        commutative=commutative,
     )
 
 
@@ -175,22 +215,57 @@ _ANY = (is_array_type, "array")
 _ORDERED = (is_ordered, "pred, integer or floating-point")
 _INTEGRAL = (is_integral, "integer")
 
-ADD = _binary("add", *_ANY, commutative=True)
-AND = _binary("and", *_LOGICAL, commutative=True)
-ATAN2 = _binary("atan2", *_ANALYTIC)
-DIVIDE = _binary("divide", *_ARITHMETIC)
-MAXIMUM = _binary("maximum", *_ORDERED, commutative=True)
-MINIMUM = _binary("minimum", *_ORDERED, commutative=True)
-MULHI = _binary("mulhi", *_INTEGRAL, commutative=True)
-MULTIPLY = _binary("multiply", *_ANY, commutative=True)
-OR = _binary("or", *_LOGICAL, commutative=True)
-POWER = _binary("power", *_ARITHMETIC)
-REMAINDER = _binary("remainder", is_real_number, "integer or floating-point")
-SHIFT_LEFT = _binary("shift-left", *_INTEGRAL)
-SHIFT_RIGHT_ARITHMETIC = _binary("shift-right-arithmetic", *_INTEGRAL)
-SHIFT_RIGHT_LOGICAL = _binary("shift-right-logical", *_INTEGRAL)
-SUBTRACT = _binary("subtract", *_ARITHMETIC)
-XOR = _binary("xor", *_LOGICAL, commutative=True)
+ADD = _binary("add", "lhs + rhs; integers wrap, for pred it is `or`.", *_ANY, commutative=True)
+AND = _binary("and", "The conjunction: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+ATAN2 = _binary(
+    "atan2",
+    ("The angle of the point (rhs, lhs) in (-pi, pi]: the inverse tangent of lhs / rhs in the right quadrant."),
+    *_ANALYTIC,
+)
+DIVIDE = _binary(
+    "divide",
+    ("lhs / rhs; integers are truncated towards zero, x / 0 is -1 (unsigned: all ones), MIN / -1 is MIN."),
+    *_ARITHMETIC,
+)
+MAXIMUM = _binary(
+    "maximum",
+    "The larger one; NaN if either is NaN, +0 is larger than -0, for pred it is `or`.",
+    *_ORDERED,
+    commutative=True,
+)
+MINIMUM = _binary(
+    "minimum",
+    "The smaller one; NaN if either is NaN, -0 is smaller than +0, for pred it is `and`.",
+    *_ORDERED,
+    commutative=True,
+)
+MULHI = _binary(
+    "mulhi", "The upper half of the product, which is twice as wide as the operands.", *_INTEGRAL, commutative=True
+)
+MULTIPLY = _binary("multiply", "lhs * rhs; integers wrap, for pred it is `and`.", *_ANY, commutative=True)
+OR = _binary("or", "The disjunction: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+POWER = _binary(
+    "power", "lhs to the power rhs; integers wrap, and a negative power is 0 but for the bases 1 and -1.", *_ARITHMETIC
+)
+REMAINDER = _binary(
+    "remainder",
+    "What division truncated towards zero leaves, with the sign of lhs; of integers x rem 0 is x.",
+    is_real_number,
+    "integer or floating-point",
+)
+SHIFT_LEFT = _binary("shift-left", "Moves the bits of lhs up by rhs; 0 if rhs is the width or more.", *_INTEGRAL)
+SHIFT_RIGHT_ARITHMETIC = _binary(
+    "shift-right-arithmetic",
+    ("Moves the bits of lhs down by rhs and fills with the sign bit; all sign bits if rhs is the width or more."),
+    *_INTEGRAL,
+)
+SHIFT_RIGHT_LOGICAL = _binary(
+    "shift-right-logical",
+    "Moves the bits of lhs down by rhs and fills with zeros; 0 if rhs is the width or more.",
+    *_INTEGRAL,
+)
+SUBTRACT = _binary("subtract", "lhs - rhs; integers wrap.", *_ARITHMETIC)
+XOR = _binary("xor", "The exclusive or: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
 
 
 def _infer_complex(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
@@ -201,7 +276,19 @@ def _infer_complex(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return shape.with_element_type(result)
 
 
-COMPLEX = OpDef(name="complex", family="elementwise", arity=exactly(2), infer=_infer_complex, elementwise=True)
+COMPLEX = OpDef(
+    name="complex",
+    family="elementwise",
+    summary="The complex numbers of given real and imaginary parts.",
+    operands="real imag",
+    constraints=(
+        "Both operands are arrays of one element type and the same dimensions.",
+        "That type is f32 or f64.",
+    ),
+    arity=exactly(2),
+    infer=_infer_complex,
+    elementwise=True,
+)
 
 
 # -- comparison
@@ -266,6 +353,13 @@ def _normalize_compare(attrs: CompareAttributes, operands: Sequence[Shape], _: S
 COMPARE = OpDef(
     name="compare",
     family="elementwise",
+    summary="Whether lhs stands in the relation `direction` to rhs, as pred; `type` chooses the order.",
+    operands="lhs rhs",
+    constraints=(
+        "Both operands are arrays of one element type and the same dimensions.",
+        "Complex numbers are compared by EQ and NE only.",
+        ("`type` is the order of the element type: SIGNED, UNSIGNED (pred too), FLOAT, or for floats TOTALORDER."),
+    ),
     arity=exactly(2),
     attributes=CompareAttributes,
     infer=_infer_compare,
@@ -306,8 +400,36 @@ def _infer_select(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return _merge_dynamic(shape, predicate) if predicate.is_dynamic else shape
 
 
-CLAMP = OpDef(name="clamp", family="elementwise", arity=exactly(3), infer=_infer_clamp, elementwise=True)
-SELECT = OpDef(name="select", family="elementwise", arity=exactly(3), infer=_infer_select, elementwise=True)
+CLAMP = OpDef(
+    name="clamp",
+    family="elementwise",
+    summary=(
+        "The operand where it lies between min and max, else the bound that it exceeds; max where the bounds cross."
+    ),
+    operands="min operand max",
+    constraints=(
+        "All three operands are arrays of one element type.",
+        "Each bound is a scalar or has the dimensions of the operand.",
+        "Elements are not complex.",
+    ),
+    arity=exactly(3),
+    infer=_infer_clamp,
+    elementwise=True,
+)
+SELECT = OpDef(
+    name="select",
+    family="elementwise",
+    summary="The element of on_true where pred is true, else that of on_false.",
+    operands="pred on_true on_false",
+    constraints=(
+        "All three operands are arrays, and pred has elements of type pred.",
+        "on_true and on_false have one element type and the same dimensions.",
+        "pred is a scalar or has the dimensions of the values.",
+    ),
+    arity=exactly(3),
+    infer=_infer_select,
+    elementwise=True,
+)
 
 
 # -- conversion
@@ -359,8 +481,42 @@ def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
     return Shape.array(target, operand.dimensions[:-1], operand.dynamic_dimensions[:-1])
 
 
-CONVERT = OpDef(name="convert", family="elementwise", arity=exactly(1), check=_check_convert, elementwise=True)
-BITCAST_CONVERT = OpDef(name="bitcast-convert", family="elementwise", arity=exactly(1), check=_check_bitcast_convert)
+CONVERT = OpDef(
+    name="convert",
+    family="elementwise",
+    summary=(
+        "The value in another element type: floats are rounded to the nearest, to integers "
+        "truncated and saturated; NaN becomes 0."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the result has its dimensions.",
+        "Complex elements become complex ones: `real` drops the imaginary part.",
+    ),
+    arity=exactly(1),
+    check=_check_convert,
+    elementwise=True,
+)
+BITCAST_CONVERT = OpDef(
+    name="bitcast-convert",
+    family="elementwise",
+    summary=(
+        "The same bits read as another element type; narrowing adds an innermost dimension, widening takes one away."
+    ),
+    operands="operand",
+    constraints=(
+        "Operand and result are arrays.",
+        "Real and complex types do not become each other.",
+        "One of the two widths divides the other.",
+        "Widening from B to B' bits takes a last dimension of size B'/B.",
+        (
+            "The result has the operand's dimensions, with a last one of size B/B' where it narrows "
+            "and without the last where it widens."
+        ),
+    ),
+    arity=exactly(1),
+    check=_check_bitcast_convert,
+)
 
 
 @attributes
@@ -381,6 +537,15 @@ def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAtt
 REDUCE_PRECISION = OpDef(
     name="reduce-precision",
     family="elementwise",
+    summary=(
+        "Rounds to the numbers that a float of `exponent_bits` and `mantissa_bits` holds, in the operand's own type."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array of floating-point elements.",
+        "`exponent_bits` is at least 1.",
+        "`mantissa_bits` is at least 0.",
+    ),
     arity=exactly(1),
     attributes=ReducePrecisionAttributes,
     infer=_infer_reduce_precision,

@@ -173,7 +173,38 @@ def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
                 )
 
 
-GATHER = OpDef(name="gather", family="indexing", arity=exactly(2), attributes=GatherAttributes, infer=_infer_gather)
+GATHER = OpDef(
+    name="gather",
+    family="indexing",
+    summary=(
+        "Reads slices of the operand at positions given by index vectors, which are clamped so "
+        "that the slices lie inside."
+    ),
+    operands="operand start_indices",
+    constraints=(
+        "Operands are arrays, and indices are integers.",
+        ("`index_vector_dim` is a dimension of the indices, or their rank: then each index is a vector of one."),
+        "`offset_dims` are ascending, different dimensions of the result.",
+        ("`start_index_map` has one entry a component of an index vector, each another dimension of the operand."),
+        (
+            "`collapsed_slice_dims` and `operand_batching_dims` are ascending, different dimensions "
+            "of the operand; neither `collapsed_slice_dims` nor `start_index_map` has one of "
+            "`operand_batching_dims`."
+        ),
+        (
+            "`start_indices_batching_dims` are different dimensions of the indices, not "
+            "`index_vector_dim`, paired one to one with `operand_batching_dims` in equal sizes."
+        ),
+        (
+            "There is one slice size a dimension of the operand, from 0 to its size; 0 or 1 for those"
+            " that are collapsed or batching."
+        ),
+        "Offset, collapsed and batching dimensions are together as many as the operand has.",
+    ),
+    arity=exactly(2),
+    attributes=GatherAttributes,
+    infer=_infer_gather,
+)
 
 
 # -- scatter
@@ -296,6 +327,39 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
 SCATTER = OpDef(
     name="scatter",
     family="indexing",
+    summary=(
+        "Combines update windows into the operands at positions given by index vectors; a window "
+        "that does not lie inside whole is dropped."
+    ),
+    operands="operands* scatter_indices updates*",
+    constraints=(
+        "Operands are arrays, and indices are integers.",
+        ("`index_vector_dim` is a dimension of the indices, or their rank: then each index is a vector of one."),
+        "There are as many updates as operands; operands have equal dimensions, and so do updates.",
+        "Updates have the dimensions of the indices without the vectors, and `update_window_dims`.",
+        "`update_window_dims` are ascending, different dimensions of the updates.",
+        (
+            "`inserted_window_dims` are ascending, different dimensions of the operand, none of them "
+            "in `input_batching_dims`."
+        ),
+        "Window, inserted and batching dimensions are together as many as the operand has.",
+        (
+            "`scatter_dims_to_operand_dims` has one entry a component of an index vector, each "
+            "another dimension of the operand, none of them in `input_batching_dims`."
+        ),
+        (
+            "`scatter_indices_batching_dims` are different dimensions of the indices, not "
+            "`index_vector_dim`, paired one to one with `input_batching_dims` in equal sizes."
+        ),
+        (
+            "A window is in no dimension larger than the operand, and the other sizes of the updates "
+            "are those of the indices."
+        ),
+        (
+            "The computation takes the N current values, then N updates, and returns N values: "
+            "scalars of the types of the operands, which the updates have too."
+        ),
+    ),
     arity=at_least(3),
     attributes=ScatterAttributes,
     roles=(Role("to_apply"),),

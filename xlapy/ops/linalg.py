@@ -41,7 +41,20 @@ def _infer_cholesky(operands: Sequence[Shape], _: CholeskyAttributes, __: Progra
 
 
 CHOLESKY = OpDef(
-    name="cholesky", family="linalg", arity=exactly(1), attributes=CholeskyAttributes, infer=_infer_cholesky
+    name="cholesky",
+    family="linalg",
+    summary=(
+        "The factor L with L L^H = a (or U with U^H U = a) of each positive definite matrix; "
+        "zeros in the other triangle, NaN throughout if there is none."
+    ),
+    operands="a",
+    constraints=(
+        "The operand is an array of floating-point or complex elements.",
+        "It has rank 2 or more, and its last two dimensions are equal.",
+    ),
+    arity=exactly(1),
+    attributes=CholeskyAttributes,
+    infer=_infer_cholesky,
 )
 
 
@@ -88,6 +101,15 @@ def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAtt
 TRIANGULAR_SOLVE = OpDef(
     name="triangular-solve",
     family="linalg",
+    summary="The x with op(a) x = b (or x op(a) = b) for triangular matrices.",
+    operands="a b",
+    constraints=(
+        "Both operands are arrays of one floating-point or complex element type.",
+        "a has rank 2 or more, and its last two dimensions are equal.",
+        "Both have one rank and equal batch dimensions.",
+        "The dimension of b that a meets has the size of a.",
+        "`transpose_a` is given.",
+    ),
     arity=exactly(2),
     attributes=TriangularSolveAttributes,
     infer=_infer_triangular_solve,
@@ -159,4 +181,21 @@ def _fft_result(operand: Shape, kind: FftType, length: tuple[int, ...]) -> Shape
     return Shape.array(element, (*operand.dimensions[:-1], last), dynamic, operand.layout)
 
 
-FFT = OpDef(name="fft", family="linalg", arity=exactly(1), attributes=FftAttributes, infer=_infer_fft)
+FFT = OpDef(
+    name="fft",
+    family="linalg",
+    summary=(
+        "The Fourier transform of the innermost dimensions: forward, inverse, of real numbers, or back to real numbers."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`fft_length` has 1 to 3 entries, none negative.",
+        "RFFT takes f32 or f64, the others complex elements.",
+        "The operand has at least as many dimensions as `fft_length` has entries.",
+        "The innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.",
+    ),
+    arity=exactly(1),
+    attributes=FftAttributes,
+    infer=_infer_fft,
+)

@@ -85,7 +85,21 @@ def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAt
 
 
 BROADCAST = OpDef(
-    name="broadcast", family="movement", arity=exactly(1), attributes=BroadcastAttributes, check=_check_broadcast
+    name="broadcast",
+    family="movement",
+    summary=(
+        "Repeats the operand along new dimensions: its dimension i becomes dimension `dimensions[i]` of the result."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the result has its element type.",
+        "`dimensions` has one entry a dimension of the operand.",
+        "The entries are different dimensions of the result.",
+        "A dimension keeps its size; one of size 1 is not stretched.",
+    ),
+    arity=exactly(1),
+    attributes=BroadcastAttributes,
+    check=_check_broadcast,
 )
 
 
@@ -184,7 +198,20 @@ def _factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[
         yield range(start_left, i), range(start_right, j)
 
 
-RESHAPE = OpDef(name="reshape", family="movement", arity=exactly(1), attributes=ReshapeAttributes, check=_check_reshape)
+RESHAPE = OpDef(
+    name="reshape",
+    family="movement",
+    summary="The same elements in the same row-major order under other dimensions.",
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the result has its element type.",
+        "The result has as many elements.",
+        "`inferred_dimension` is a dimension of the result, or -1.",
+    ),
+    arity=exactly(1),
+    attributes=ReshapeAttributes,
+    check=_check_reshape,
+)
 
 
 def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
@@ -200,7 +227,20 @@ def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: 
             raise ShapeError(f"dynamic-reshape takes sizes of shape s32[], size {dimension} is {size.brief}")
 
 
-DYNAMIC_RESHAPE = OpDef(name="dynamic-reshape", family="movement", arity=at_least(1), check=_check_dynamic_reshape)
+DYNAMIC_RESHAPE = OpDef(
+    name="dynamic-reshape",
+    family="movement",
+    summary="A reshape whose sizes are known at run time only; the declared ones are bounds.",
+    operands="operand dim_sizes*",
+    constraints=(
+        "The operand is an array, and the result has its element type.",
+        "The bounds hold as many elements as the operand.",
+        "There is one size a dimension of the result.",
+        "Sizes have the shape s32[].",
+    ),
+    arity=at_least(1),
+    check=_check_dynamic_reshape,
+)
 
 
 # -- transpose, reverse, shuffle
@@ -235,10 +275,30 @@ def _infer_reverse(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Pr
 
 
 TRANSPOSE = OpDef(
-    name="transpose", family="movement", arity=exactly(1), attributes=DimensionsAttributes, infer=_infer_transpose
+    name="transpose",
+    family="movement",
+    summary="Reorders the dimensions: dimension i of the result is dimension `dimensions[i]` of the operand.",
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`dimensions` is a permutation of its dimensions.",
+    ),
+    arity=exactly(1),
+    attributes=DimensionsAttributes,
+    infer=_infer_transpose,
 )
 REVERSE = OpDef(
-    name="reverse", family="movement", arity=exactly(1), attributes=DimensionsAttributes, infer=_infer_reverse
+    name="reverse",
+    family="movement",
+    summary="Reverses the order of the elements along each of `dimensions`.",
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`dimensions` are different dimensions of it.",
+    ),
+    arity=exactly(1),
+    attributes=DimensionsAttributes,
+    infer=_infer_reverse,
 )
 
 
@@ -299,7 +359,28 @@ def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
         )
 
 
-SHUFFLE = OpDef(name="shuffle", family="movement", arity=exactly(1), attributes=ShuffleAttributes, infer=_infer_shuffle)
+SHUFFLE = OpDef(
+    name="shuffle",
+    family="movement",
+    summary=(
+        "Moves elements in a fixed pattern: rotates `dimensions` to the left by `shifts`, or "
+        "reads each at the coordinates in `indices`."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`dimensions` are different dimensions of it.",
+        "Mode rotate takes one shift a dimension and no indices.",
+        "Mode permute takes indices and no shifts.",
+        (
+            "Indices are integers with the operand's dimensions (1 where shared), and an innermost "
+            "one of coordinates where several dimensions are shuffled."
+        ),
+    ),
+    arity=exactly(1),
+    attributes=ShuffleAttributes,
+    infer=_infer_shuffle,
+)
 
 
 # -- concatenate, slice, pad
@@ -332,7 +413,18 @@ def _without(dimensions: Sequence[int], dimension: int) -> tuple[int, ...]:
 
 
 CONCATENATE = OpDef(
-    name="concatenate", family="movement", arity=at_least(1), attributes=DimensionAttributes, infer=_infer_concatenate
+    name="concatenate",
+    family="movement",
+    summary="Joins arrays along one dimension, in the order of the operands.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays of one element type.",
+        "The dimension is one of the first operand.",
+        "Operands have equal sizes in all other dimensions.",
+    ),
+    arity=at_least(1),
+    attributes=DimensionAttributes,
+    infer=_infer_concatenate,
 )
 
 
@@ -367,7 +459,21 @@ def _slice_size(operand: Shape, ranges: SliceRanges, dimension: int) -> int:
     return -((start - limit) // stride)
 
 
-SLICE = OpDef(name="slice", family="movement", arity=exactly(1), attributes=SliceAttributes, infer=_infer_slice)
+SLICE = OpDef(
+    name="slice",
+    family="movement",
+    summary="The elements from a start to before a limit, every stride-th of them, in each dimension.",
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`slice` has one range a dimension.",
+        "0 <= start <= limit <= size.",
+        "Strides are at least 1.",
+    ),
+    arity=exactly(1),
+    attributes=SliceAttributes,
+    infer=_infer_slice,
+)
 
 
 @attributes
@@ -402,7 +508,24 @@ def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: Programs) -> 
     return operand.with_dimensions(sizes, operand.dynamic_dimensions)
 
 
-PAD = OpDef(name="pad", family="movement", arity=exactly(2), attributes=PadAttributes, infer=_infer_pad)
+PAD = OpDef(
+    name="pad",
+    family="movement",
+    summary=(
+        "Puts padding between the elements (interior), then before and behind them (low, high); "
+        "negative low and high remove elements."
+    ),
+    operands="operand padding_value",
+    constraints=(
+        "The operand is an array; the padding value is a scalar of its element type.",
+        "`padding` has one entry a dimension.",
+        "Interior padding is not negative.",
+        "Padding removes no more elements than there are.",
+    ),
+    arity=exactly(2),
+    attributes=PadAttributes,
+    infer=_infer_pad,
+)
 
 
 # -- slices at run-time positions
@@ -455,6 +578,17 @@ def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttribute
 DYNAMIC_SLICE = OpDef(
     name="dynamic-slice",
     family="movement",
+    summary=(
+        "The part of `dynamic_slice_sizes` at a position known at run time, which is clamped so "
+        "that the part lies inside."
+    ),
+    operands="operand start_indices*",
+    constraints=(
+        "The operand is an array.",
+        "There is one start index a dimension: scalars, or one vector of them all.",
+        "Start indices are integers of one type.",
+        "There is one slice size a dimension, from 0 to the operand's size.",
+    ),
     arity=at_least(1),
     attributes=DynamicSliceAttributes,
     infer=_infer_dynamic_slice,
@@ -485,7 +619,21 @@ def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: Programs)
 
 
 DYNAMIC_UPDATE_SLICE = OpDef(
-    name="dynamic-update-slice", family="movement", arity=at_least(2), infer=_infer_dynamic_update_slice
+    name="dynamic-update-slice",
+    family="movement",
+    summary=(
+        "The operand with the update written over the part at a position known at run time, "
+        "clamped so that it lies inside."
+    ),
+    operands="operand update start_indices*",
+    constraints=(
+        "Operand and update are arrays of one element type.",
+        "The update has the operand's rank, and is in no dimension larger.",
+        "There is one start index a dimension: scalars, or one vector of them all.",
+        "Start indices are integers of one type.",
+    ),
+    arity=at_least(2),
+    infer=_infer_dynamic_update_slice,
 )
 
 
@@ -497,7 +645,14 @@ def _infer_copy(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return operands[0]
 
 
-COPY = OpDef(name="copy", family="movement", arity=exactly(1), infer=_infer_copy)
+COPY = OpDef(
+    name="copy",
+    family="movement",
+    summary="The operand itself, in a buffer of its own and in the declared layout.",
+    operands="operand",
+    arity=exactly(1),
+    infer=_infer_copy,
+)
 
 
 def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
@@ -513,7 +668,18 @@ def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs
         )
 
 
-BITCAST = OpDef(name="bitcast", family="movement", arity=exactly(1), check=_check_bitcast)
+BITCAST = OpDef(
+    name="bitcast",
+    family="movement",
+    summary="The same bytes under another shape, element type or layout.",
+    operands="operand",
+    constraints=(
+        "Operand and result are arrays.",
+        "Both take equally many bytes.",
+    ),
+    arity=exactly(1),
+    check=_check_bitcast,
+)
 
 
 # -- sizes of dimensions
@@ -547,6 +713,12 @@ def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttribu
 GET_DIMENSION_SIZE = OpDef(
     name="get-dimension-size",
     family="movement",
+    summary="The size of one dimension at run time, as s32.",
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the dimension is one of it.",
+        "The size fits s32.",
+    ),
     arity=exactly(1),
     attributes=DimensionAttributes,
     infer=_infer_get_dimension_size,
@@ -554,6 +726,13 @@ GET_DIMENSION_SIZE = OpDef(
 SET_DIMENSION_SIZE = OpDef(
     name="set-dimension-size",
     family="movement",
+    summary="The operand with one dimension made dynamic: its elements from `size` on are padding.",
+    operands="operand size",
+    constraints=(
+        "The operand is an array, and the dimension is one of it.",
+        "The size has the shape s32[].",
+        "The bound of the dimension fits s32.",
+    ),
     arity=exactly(2),
     attributes=DimensionAttributes,
     infer=_infer_set_dimension_size,

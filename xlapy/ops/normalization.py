@@ -79,6 +79,18 @@ def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes
 BATCH_NORM_TRAINING = OpDef(
     name="batch-norm-training",
     family="normalization",
+    summary=(
+        "Normalizes each feature over all other dimensions by its mean and variance, then scales "
+        "and shifts it; the result is (output, mean, variance)."
+    ),
+    operands="operand scale offset",
+    constraints=(
+        "All operands are arrays.",
+        "`feature_index` is a dimension of the operand.",
+        "The operand has floating-point elements.",
+        "The vectors are floating-point and have rank 1.",
+        "Each vector has one value a feature.",
+    ),
     arity=exactly(3),
     attributes=BatchNormAttributes,
     infer=_infer_batch_norm_training,
@@ -86,6 +98,15 @@ BATCH_NORM_TRAINING = OpDef(
 BATCH_NORM_INFERENCE = OpDef(
     name="batch-norm-inference",
     family="normalization",
+    summary="Normalizes each feature by the mean and variance given, then scales and shifts it.",
+    operands="operand scale offset mean variance",
+    constraints=(
+        "All operands are arrays.",
+        "`feature_index` is a dimension of the operand.",
+        "The operand has floating-point elements.",
+        "The vectors are floating-point and have rank 1.",
+        "Each vector has one value a feature.",
+    ),
     arity=exactly(5),
     attributes=BatchNormAttributes,
     infer=_infer_batch_norm_inference,
@@ -93,6 +114,16 @@ BATCH_NORM_INFERENCE = OpDef(
 BATCH_NORM_GRAD = OpDef(
     name="batch-norm-grad",
     family="normalization",
+    summary="The gradients of batch-norm-training with respect to operand, scale and offset.",
+    operands="operand scale mean variance grad_output",
+    constraints=(
+        "All operands are arrays.",
+        "`feature_index` is a dimension of the operand.",
+        "The operand has floating-point elements.",
+        "The vectors are floating-point and have rank 1.",
+        "Each vector has one value a feature.",
+        "grad_output is floating-point and has the dimensions of the operand.",
+    ),
     arity=exactly(5),
     attributes=BatchNormAttributes,
     infer=_infer_batch_norm_grad,

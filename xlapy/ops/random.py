@@ -49,6 +49,15 @@ def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _:
 RNG = OpDef(
     name="rng",
     family="random",
+    summary=(
+        "Random numbers: uniform in [a, b), or normal with mean a and standard deviation b. Which ones is unspecified."
+    ),
+    operands="a b",
+    constraints=(
+        "There are two operands, scalars of the element type of the result.",
+        "rng_normal makes floating-point elements.",
+        "rng_uniform makes floating-point, integer or pred elements.",
+    ),
     arity=at_least(0),
     attributes=RngAttributes,
     check=_check_rng,
@@ -105,6 +114,14 @@ def _check_state(state: Shape, algorithm: RandomAlgorithm) -> None:
 RNG_BIT_GENERATOR = OpDef(
     name="rng-bit-generator",
     family="random",
+    summary="Random bits that the algorithm and the state determine, and the next state.",
+    operands="initial_state",
+    constraints=(
+        "The state is an array.",
+        "rng_three_fry takes a state of u64[2], rng_philox of u64[2] or u64[3].",
+        "The shape is (state, bits) with the state of the operand, or the bits alone.",
+        "The bits are an array.",
+    ),
     arity=exactly(1),
     attributes=RngBitGeneratorAttributes,
     check=_check_rng_bit_generator,
@@ -125,6 +142,9 @@ def _infer_rng_get_and_update_state(_: Sequence[Shape], __: RngGetAndUpdateState
 RNG_GET_AND_UPDATE_STATE = OpDef(
     name="rng-get-and-update-state",
     family="random",
+    summary=(
+        "The hidden 128-bit state of the device as two words, the lower one first, which then moves on by `delta`."
+    ),
     arity=exactly(0),
     attributes=RngGetAndUpdateStateAttributes,
     infer=_infer_rng_get_and_update_state,
@@ -153,5 +173,20 @@ def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, _
 
 
 STOCHASTIC_CONVERT = OpDef(
-    name="stochastic-convert", family="random", arity=exactly(2), check=_check_stochastic_convert, elementwise=True
+    name="stochastic-convert",
+    family="random",
+    summary=(
+        "The value in another element type, rounded up or down at random: up where the random "
+        "bits lie below the part that is lost."
+    ),
+    operands="operand random",
+    constraints=(
+        "Both operands are arrays of the same dimensions.",
+        "The operand has floating-point elements.",
+        "The random numbers are unsigned integers of the operand's width.",
+        "The result is an array of the operand's dimensions.",
+    ),
+    arity=exactly(2),
+    check=_check_stochastic_convert,
+    elementwise=True,
 )

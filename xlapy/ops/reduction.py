@@ -91,6 +91,16 @@ def _keep(shape: Shape, kept: Sequence[int]) -> Shape:
 REDUCE = OpDef(
     name="reduce",
     family="reduction",
+    summary="Combines all elements along `dimensions` by a computation, starting from the initial values.",
+    operands="operands* init_values*",
+    constraints=(
+        "Operands and initial values are arrays.",
+        "Operands have equal dimensions.",
+        "`dimensions` are different dimensions of them.",
+        "The computation takes 2N parameters for N operands: the accumulators, then the elements.",
+        "It returns N scalars, each of the shape of its accumulator, its element and its initial value.",
+        "Each result has the element type of its operand.",
+    ),
     arity=at_least(2, multiple=2),
     attributes=ReduceAttributes,
     roles=(Role("to_apply"),),
@@ -131,6 +141,22 @@ def _infer_reduce_window(operands: Sequence[Shape], attrs: WindowAttributes, pro
 REDUCE_WINDOW = OpDef(
     name="reduce-window",
     family="reduction",
+    summary=(
+        "Combines the elements under a window by a computation, at every position of it; padding "
+        "and holes of dilation do not count."
+    ),
+    operands="operands* init_values*",
+    constraints=(
+        "Operands and initial values are arrays.",
+        "Operands have equal dimensions.",
+        (
+            "The computation takes 2N parameters for N operands and returns N scalars, each of the "
+            "shape of its accumulator, its element and its initial value, and of the type of its "
+            "operand."
+        ),
+        "The window has one dimension a dimension of the operands.",
+        "The sizes, strides and dilations of the window are positive.",
+    ),
     arity=at_least(2, multiple=2),
     attributes=WindowAttributes,
     roles=(Role("to_apply"),),
@@ -161,6 +187,22 @@ def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes
 SELECT_AND_SCATTER = OpDef(
     name="select-and-scatter",
     family="reduction",
+    summary=(
+        "Chooses one element under each position of a window by `select`, and combines the value "
+        "of `source` for the position into the result there by `scatter`."
+    ),
+    operands="operand source init_value",
+    constraints=(
+        "Operands are arrays.",
+        "`select` takes two scalars of the operand's type and returns pred[].",
+        (
+            "`scatter` takes two scalars and returns one, all of the shape of the initial value and "
+            "the type of `source`."
+        ),
+        "The window has one dimension a dimension of the operand.",
+        "`source` has the shape of all positions of the window over the operand.",
+        "The sizes, strides and dilations of the window are positive.",
+    ),
     arity=exactly(3),
     attributes=WindowAttributes,
     roles=(Role("select"), Role("scatter")),
@@ -220,6 +262,13 @@ def _normalize_map(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) ->
 MAP = OpDef(
     name="map",
     family="reduction",
+    summary="Applies a computation of scalars to the elements at each index.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type.",
+        "`dimensions` are all dimensions, in order.",
+        "The computation takes one scalar an operand, of its type, and returns a scalar.",
+    ),
     arity=at_least(1),
     attributes=MapAttributes,
     roles=(Role("to_apply"),),
@@ -335,6 +384,19 @@ def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) 
 SCAN = OpDef(
     name="scan",
     family="reduction",
+    summary=(
+        "Walks along one dimension: the body takes a slice of each input and the carries, and "
+        "returns a slice of each output and the next carries."
+    ),
+    operands="inputs* carries*",
+    constraints=(
+        "Inputs are arrays.",
+        "It runs along exactly one dimension, which inputs and outputs have in one size.",
+        "There is an input or an output beside the carries, and there are no more carries than operands.",
+        "The body takes as many values as there are operands and returns as many as there are results.",
+        "The body's parameters are the inputs without that dimension, and the carries.",
+        "The body's results are the outputs without that dimension, and the carries as they came in.",
+    ),
     arity=at_least(1),
     attributes=ScanAttributes,
     roles=(Role("to_apply"),),

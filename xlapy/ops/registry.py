@@ -33,6 +33,10 @@ NormalizeRule = Callable[[Any, Sequence[Shape], Shape], Any]
 """`(attributes, operand shapes, result shape) -> attributes` in canonical form (a default made implicit)."""
 
 
+SettleRule = Callable[[Shape, Sequence[Shape]], Shape]
+"""`(declared shape, operand shapes) -> shape` that an instruction read from text gets in place of the declared one."""
+
+
 class Effect(Enum):
     """What an instruction does besides computing its result."""
 
@@ -109,6 +113,12 @@ class OpDef:
     family: str
     """The file that defines the op in `ops/` and handles it in every consumer's folder."""
     arity: Arity
+    summary: str = ""
+    """What the op does, in a sentence."""
+    operands: str = ""
+    """The names of the operands; one that ends in `*` stands for any number of them: `operand start_indices*`."""
+    constraints: tuple[str, ...] = ()
+    """What the shape rule demands beyond the arity, and that an inferred shape is declared: a sentence each."""
     attributes: type[Attributes] = NoAttributes
     infer: InferRule | None = None
     check: CheckRule | None = None
@@ -118,6 +128,8 @@ class OpDef:
     inline: str | None = None
     """The attribute written where operands stand: the number of `parameter(0)`, the literal of `constant({1, 2})`."""
     normalize: NormalizeRule | None = None
+    settle: SettleRule | None = None
+    """For ops of which XLA's parser makes the shape itself (send, outfeed ...), whatever the text declares."""
     elementwise: bool = False
     commutative: bool = False
     effect: Effect = Effect.PURE

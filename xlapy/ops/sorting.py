@@ -59,6 +59,14 @@ def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
 SORT = OpDef(
     name="sort",
     family="sorting",
+    summary="Sorts along one dimension, all operands together, by a comparator of two elements of each.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays of equal dimensions.",
+        "The dimension is one of them.",
+        "The comparator returns pred[].",
+        ("The comparator takes two scalars an operand, of its type: parameters 2k and 2k+1 are for operand k."),
+    ),
     arity=at_least(1),
     attributes=SortAttributes,
     roles=(Role("to_apply"),),
@@ -93,4 +101,20 @@ def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: Programs) -
     return Shape.tuple((values, values.with_element_type(S32)))
 
 
-TOPK = OpDef(name="topk", family="sorting", arity=exactly(1), attributes=TopKAttributes, infer=_infer_topk)
+TOPK = OpDef(
+    name="topk",
+    family="sorting",
+    summary=(
+        "The k largest (or smallest) elements of each row along the last dimension, in order, and"
+        " their s32 positions; NaN is the largest."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array of rank 1 or more.",
+        "Elements are not complex.",
+        "k is from 0 to the size of the last dimension.",
+    ),
+    arity=exactly(1),
+    attributes=TopKAttributes,
+    infer=_infer_topk,
+)

@@ -41,6 +41,11 @@ def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttribute
 PARAMETER = OpDef(
     name="parameter",
     family="sources",
+    summary="The argument of the computation with this number.",
+    constraints=(
+        "The parameters of a computation are numbered from 0 on, without gaps.",
+        "`parameter_replication` has one entry a leaf of the shape.",
+    ),
     arity=exactly(0),
     attributes=ParameterAttributes,
     check=_check_parameter,
@@ -63,12 +68,18 @@ def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes,
         raise ShapeError(f"constant of a literal of shape {attrs.literal.shape.brief} is declared {shape.brief}")
 
 
+def _settle_constant(declared: Shape, _: Sequence[Shape]) -> Shape:
+    return declared.without_element_size()
+
+
 CONSTANT = OpDef(
     name="constant",
     family="sources",
+    summary="A literal.",
     arity=exactly(0),
     attributes=ConstantAttributes,
     check=_check_constant,
+    settle=_settle_constant,
     inline="literal",
 )
 
@@ -88,4 +99,15 @@ def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: Pro
     require_dimension("iota", "iota_dimension", attrs.iota_dimension, shape)
 
 
-IOTA = OpDef(name="iota", family="sources", arity=exactly(0), attributes=IotaAttributes, check=_check_iota)
+IOTA = OpDef(
+    name="iota",
+    family="sources",
+    summary="Counts 0, 1, 2, ... along `iota_dimension`; the same along all others.",
+    constraints=(
+        "The result is an array of integer, floating-point or complex elements.",
+        "`iota_dimension` is a dimension of the result.",
+    ),
+    arity=exactly(0),
+    attributes=IotaAttributes,
+    check=_check_iota,
+)

@@ -23,6 +23,10 @@ _CONTEXT = Shape.scalar(U32)
 _TOKEN = Shape.token()
 
 
+def _always_token(_: Shape, __: Sequence[Shape]) -> Shape:
+    return _TOKEN
+
+
 # -- infeed, outfeed
 
 
@@ -43,12 +47,25 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
         )
 
 
+def _settle_infeed(declared: Shape, _: Sequence[Shape]) -> Shape:
+    """Only the data is declared; the token behind it is a fact."""
+    return Shape.tuple((declared.tuple_shapes[0], _TOKEN)) if declared.tuple_shapes else declared
+
+
 INFEED = OpDef(
     name="infeed",
     family="transfer",
+    summary="The next value that the host feeds in, and a token.",
+    operands="token",
+    constraints=(
+        "The operand is a token.",
+        "The shape is (data, token[]).",
+        "The data is an array or a tuple of arrays.",
+    ),
     arity=exactly(1),
     attributes=InfeedAttributes,
     check=_check_infeed,
+    settle=_settle_infeed,
     effect=Effect.SIDE_EFFECT,
 )
 
@@ -76,9 +93,16 @@ def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], _: 
 OUTFEED = OpDef(
     name="outfeed",
     family="transfer",
+    summary="Gives a value to the host.",
+    operands="operand token",
+    constraints=(
+        "Operand 1 is a token.",
+        "`outfeed_shape` is the shape of the operand.",
+    ),
     arity=exactly(2),
     attributes=OutfeedAttributes,
     infer=_infer_outfeed,
+    settle=_always_token,
     normalize=_fill_outfeed_shape,
     effect=Effect.SIDE_EFFECT,
 )
@@ -100,12 +124,20 @@ def _infer_send(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -
     return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
 
 
+def _settle_send(_: Shape, operands: Sequence[Shape]) -> Shape:
+    return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
+
+
 SEND = OpDef(
     name="send",
     family="transfer",
+    summary="Starts to send a value to the `recv` of the same channel, or to the host.",
+    operands="operand token",
+    constraints=("Operand 1 is a token.",),
     arity=exactly(2),
     attributes=ChannelAttributes,
     infer=_infer_send,
+    settle=_settle_send,
     effect=Effect.SIDE_EFFECT,
     aliases=((0, (0,)),),
     async_role=AsyncRole.START,
@@ -127,9 +159,13 @@ def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: Progra
 SEND_DONE = OpDef(
     name="send-done",
     family="transfer",
+    summary="Waits until a value is sent.",
+    operands="context",
+    constraints=("The operand is (buffer, u32[], token[]).",),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
+    settle=_always_token,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
 )
@@ -140,12 +176,24 @@ def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, _
     _require_transfer("recv", shape)
 
 
+def _settle_recv(declared: Shape, _: Sequence[Shape]) -> Shape:
+    """Only the buffer is declared."""
+    return Shape.tuple((declared.tuple_shapes[0], _CONTEXT, _TOKEN)) if declared.tuple_shapes else declared
+
+
 RECV = OpDef(
     name="recv",
     family="transfer",
+    summary="Starts to receive the value of the `send` of the same channel, or of the host.",
+    operands="token",
+    constraints=(
+        "The operand is a token.",
+        "The shape is (buffer, u32[], token[]).",
+    ),
     arity=exactly(1),
     attributes=ChannelAttributes,
     check=_check_recv,
+    settle=_settle_recv,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.START,
 )
@@ -156,12 +204,20 @@ def _infer_recv_done(operands: Sequence[Shape], _: ChannelAttributes, __: Progra
     return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN))
 
 
+def _settle_recv_done(declared: Shape, operands: Sequence[Shape]) -> Shape:
+    return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN)) if operands[0].tuple_shapes else declared
+
+
 RECV_DONE = OpDef(
     name="recv-done",
     family="transfer",
+    summary="Waits for a value, and gives it with a token.",
+    operands="context",
+    constraints=("The operand is (buffer, u32[], token[]).",),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
+    settle=_settle_recv_done,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
 )
@@ -185,6 +241,8 @@ def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: Pro
 COPY_START = OpDef(
     name="copy-start",
     family="transfer",
+    summary="Starts a copy; the result is (destination, source, context).",
+    operands="operand",
     arity=exactly(1),
     attributes=CopyStartAttributes,
     infer=_infer_copy_start,
@@ -208,6 +266,12 @@ def _infer_copy_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
 COPY_DONE = OpDef(
     name="copy-done",
     family="transfer",
+    summary="Waits for a copy and gives it.",
+    operands="context",
+    constraints=(
+        "The operand is (destination, source, u32[]).",
+        "Destination and source have one shape.",
+    ),
     arity=exactly(1),
     infer=_infer_copy_done,
     effect=Effect.ORDERED,

@@ -19,7 +19,14 @@ def _infer_tuple(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return Shape.tuple(operands)
 
 
-TUPLE = OpDef(name="tuple", family="tuples", arity=at_least(0), infer=_infer_tuple)
+TUPLE = OpDef(
+    name="tuple",
+    family="tuples",
+    summary="A tuple of the operands.",
+    operands="elements*",
+    arity=at_least(0),
+    infer=_infer_tuple,
+)
 
 
 @attributes
@@ -42,6 +49,12 @@ def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAt
 GET_TUPLE_ELEMENT = OpDef(
     name="get-tuple-element",
     family="tuples",
+    summary="One element of a tuple.",
+    operands="operand",
+    constraints=(
+        "The operand is a tuple.",
+        "`index` is that of an element.",
+    ),
     arity=exactly(1),
     attributes=GetTupleElementAttributes,
     infer=_infer_get_tuple_element,

@@ -13,14 +13,20 @@ from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.expand.expand import Expand
+from xlapy.passes.fold_constants import FoldConstants
+from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
 from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.simplify import Simplify
 from xlapy.passes.verify_module import VerifyModule
 
 _CLASSES: tuple[type[Any], ...] = (
     VerifyModule,
     RemoveDeadCode,
+    MergeCommonSubexpressions,
+    FoldConstants,
+    Simplify,
     Expand,
     Fixpoint,
 )
@@ -33,6 +39,9 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "verify": VerifyModule.name,
         "hlo-verifier": VerifyModule.name,
         "dce": RemoveDeadCode.name,
+        "cse": MergeCommonSubexpressions.name,
+        "algsimp": Simplify.name,
+        "constant-folding": FoldConstants.name,
     }
 )
 """Short names and those of XLA -> the name of the pass. Underscores are read as hyphens."""

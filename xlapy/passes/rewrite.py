@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import ops
+from xlapy.analysis.effects import has_side_effect
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -23,7 +24,7 @@ from xlapy.hlo.traverse import computation_post_order
 from xlapy.ops.attributes import Attributes
 from xlapy.ops.dimensions import SliceRanges
 from xlapy.ops.movement import BroadcastAttributes, DimensionsAttributes, SliceAttributes
-from xlapy.ops.registry import Effect, OpDef
+from xlapy.ops.registry import OpDef
 from xlapy.ops.sources import ConstantAttributes
 from xlapy.ops.tuples import GetTupleElementAttributes
 
@@ -49,8 +50,10 @@ _LAYOUT_READERS = frozenset(
 
 
 def editable_computations(module: Module) -> list[Computation]:
-    """The computations that a pass may change, callees first: all but those inside fusions and asynchronous calls."""
-    return [c for c in computation_post_order(module) if not any(i.op in _WRAPPERS for i in c.callers)]
+    """The computations that a pass may change, callees first: all but those inside fusions and asynchronous calls, and
+    those that nothing calls, which are dead."""
+    alive = [c for c in computation_post_order(module) if c.callers or c.is_entry]
+    return [c for c in alive if not any(i.op in _WRAPPERS for i in c.callers)]
 
 
 def has_control_edges(instruction: Instruction) -> bool:
@@ -64,22 +67,14 @@ def is_dead(instruction: Instruction) -> bool:
     )
 
 
-def remove_if_dead(instruction: Instruction) -> bool:
-    """Removes an instruction, and then those of its operands, that are dead and surely without side effects.
-
-    What calls computations stays for `remove-dead-code`, which looks into them.
-    """
-    pending, removed = [instruction], False
+def remove_if_dead(instruction: Instruction) -> None:
+    """Removes an instruction, and then those of its operands, that are dead and without side effects."""
+    pending = [instruction]
     while pending:
         current = pending.pop()
-        if current.parent is None or not is_dead(current) or current.computations:
-            continue
-        if current.op.effect_of(current.attributes) is Effect.SIDE_EFFECT:
-            continue
-        pending += dict.fromkeys(current.operands)
-        edit.remove(current)
-        removed = True
-    return removed
+        if current.parent is not None and is_dead(current) and not has_side_effect(current):
+            pending += dict.fromkeys(current.operands)
+            edit.remove(current)
 
 
 # -- replacing

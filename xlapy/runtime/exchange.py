@@ -101,7 +101,8 @@ class DeviceExchange:
         return self._last
 
     def _take(self, queue: HostQueue, what: str) -> Value:
-        return queue.take(f"{what} waits for the host", self.timeout, self.rendezvous.cancelled)
+        with self.rendezvous.waiting_outside(self.number, f"waits in {what} for the host"):
+            return queue.take(f"{what} waits for the host", self.timeout, self.rendezvous.cancelled)
 
 
 def _signature(instruction: Instruction) -> str:

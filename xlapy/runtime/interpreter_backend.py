@@ -23,7 +23,6 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
-from xlapy.interpreter.collectives import refuse_slices
 from xlapy.interpreter.custom import make_ready
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
@@ -125,9 +124,6 @@ class InterpreterBackend:
         check_partitioning(module, replica_count, partition_count)
         _refuse_shapes(module)
         _refuse_elided_constants(module)
-        for instruction in module.instructions():
-            if instruction.op in (ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START):
-                refuse_slices(instruction)
         depth = call_depth(module)
         if depth > MAX_CALL_DEPTH:
             raise UnsupportedError(

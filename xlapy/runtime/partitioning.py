@@ -6,14 +6,19 @@ over partitions. Must not know: back ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlapy import ops
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
-from xlapy.base.shape import Shape
+from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind
+from xlapy.interpreter.collective_slices import check_slices
 from xlapy.interpreter.exchange import describe
+from xlapy.interpreter.transfer import PAIRS, pairs_of
+from xlapy.interpreter.transfer import mode_of as transfer_mode
 from xlapy.ops.replica_groups import GroupMode, group_mode, participants
 
 _MAY_LEAVE_OUT = frozenset({ops.COLLECTIVE_BROADCAST, ops.COLLECTIVE_REDUCE})
@@ -28,6 +33,8 @@ def check_partitioning(module: Module, replicas: int, partitions: int) -> None:
     for instruction in module.instructions():
         if instruction.op.family == "collectives":
             _check_collective(instruction, replicas, partitions)
+        elif instruction.op in (ops.SEND, ops.RECV):
+            _check_transfer(instruction, replicas, partitions)
     if partitions > 1 and not module.config.is_scheduled:  # a schedule is made after partitioning
         for instruction in module.instructions():
             _refuse_sharding(instruction, partitions)
@@ -40,6 +47,8 @@ def _check_collective(instruction: Instruction, replicas: int, partitions: int) 
     attributes = instruction.attributes
     if hasattr(attributes, "source_target_pairs"):
         _check_pairs(instruction, replicas, partitions)
+        if attributes.slice_sizes:
+            check_slices(instruction)
     if hasattr(attributes, "replica_groups"):
         _check_groups(instruction, replicas, partitions)
 
@@ -95,12 +104,22 @@ def _unlike(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
 
 def _check_pairs(instruction: Instruction, replicas: int, partitions: int) -> None:
     across = GroupMode.CROSS_REPLICA if instruction.channel_id is None else GroupMode.CROSS_PARTITION
-    limit, what = (replicas, "replicas") if across is GroupMode.CROSS_REPLICA else (partitions, "partitions")
-    largest = max((max(pair) for pair in instruction.source_target_pairs), default=0)
+    _check_ids(instruction, "source_target_pairs", instruction.source_target_pairs, across, replicas, partitions)
+
+
+def _check_transfer(instruction: Instruction, replicas: int, partitions: int) -> None:
+    pairs = None if instruction.is_host_transfer else pairs_of(instruction)
+    if pairs:
+        _check_ids(instruction, PAIRS, pairs, transfer_mode(instruction), replicas, partitions)
+
+
+def _check_ids(
+    instruction: Instruction, what: str, pairs: Sequence[Ints], across: GroupMode, replicas: int, partitions: int
+) -> None:
+    limit, kind = (replicas, "replicas") if across is GroupMode.CROSS_REPLICA else (partitions, "partitions")
+    largest = max((max(pair) for pair in pairs), default=0)
     if largest >= limit:
-        raise VerificationError(
-            f"{describe(instruction)}: source_target_pairs name id {largest}, there are {limit} {what}"
-        )
+        raise VerificationError(f"{describe(instruction)}: {what} name id {largest}, there are {limit} {kind}")
 
 
 # -- shardings

@@ -12,7 +12,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +65,8 @@ class Rendezvous:
         self._lock = threading.Lock()
         self._changed = [threading.Condition(self._lock) for _ in names]
         self._waits: list[_Wait | None] = [None] * len(names)
+        self._outside: dict[int, str] = {}
+        """What devices wait in that are no business of other devices."""
         self._finished: set[int] = set()
         self._uses: Counter[Hashable] = Counter()
         self._meetings: dict[Place, _Meeting] = {}
@@ -158,6 +161,15 @@ class Rendezvous:
             else:
                 self._changed[device].wait(left)
 
+    @contextmanager
+    def waiting_outside(self, device: int, what: str) -> Iterator[None]:
+        """While a device waits for the host, of which nobody knows whether it will come."""
+        self._outside[device] = what
+        try:
+            yield
+        finally:
+            del self._outside[device]
+
     def _release(self, device: int) -> None:
         self._waits[device] = None
         self._changed[device].notify()
@@ -192,7 +204,9 @@ class Rendezvous:
         wait = self._waits[device]
         if device in self._finished:
             return "has finished"
-        return "is running" if wait is None else f"waits in {wait.what}"
+        if wait is None:
+            return self._outside.get(device, "is running")
+        return f"waits in {wait.what}"
 
     def _listed(self, devices: Sequence[int], conjunction: str = "and") -> str:
         names = [self._names[d] for d in devices]

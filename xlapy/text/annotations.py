@@ -75,6 +75,15 @@ def config_text(config: str) -> str:
     return config if is_json(config) else f'"{escape(config)}"'
 
 
+def read_backend_config(reader: TextReader) -> str:
+    """A string in quotes or a braced dictionary; the entry of XLA:GPU that XLA itself drops on reading is dropped."""
+    config = reader.string_or_json()
+    return _EMPTY_WAIT.sub("", config) if "wait_on_operation_queues" in config else config
+
+
+_EMPTY_WAIT = re.compile(r'"wait_on_operation_queues"[ \t\n\f\r]*:[ \t\n\f\r]*\[[ \t\n\f\r]*\][ \t\n\f\r]*,')
+
+
 def _read_key(reader: TextReader, what: str) -> str:
     match = reader.match(_KEY)
     if match is None:
@@ -136,7 +145,7 @@ def read_original_array(reader: TextReader) -> str:
     return f'{{"{name}" {{{numbers}}}}}' if numbers else f'{{"{name}"}}'
 
 
-_MODES = ("default", "highest")
+_MODES = ("default", "highest")  # in any mix of capitals
 _TOLERANCES = ("atol", "rtol", "ulps")
 
 
@@ -145,7 +154,7 @@ def read_result_accuracy(reader: TextReader) -> str:
     reader.expect("{")
     key = _read_key(reader, "mode= or tolerance=")
     if key == "mode":
-        mode = reader.word()
+        mode = reader.word().lower()
         if mode not in _MODES:
             reader.fail(f"expected one of {', '.join(_MODES)}; found {mode!r}")
         text = "" if mode == "default" else f"mode={mode}"

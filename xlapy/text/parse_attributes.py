@@ -17,6 +17,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes, Field, Kind, entries
 from xlapy.ops.registry import OpDef, Role
 from xlapy.text.annotations import (
+    read_backend_config,
     read_frontend_attributes,
     read_metadata,
     read_original_value,
@@ -37,7 +38,7 @@ _MISSING = object()
 
 ANNOTATIONS: dict[str, tuple[str, Callable[[TextReader], Any]]] = {
     "metadata": ("metadata", read_metadata),
-    "backend_config": ("backend_config", TextReader.string_or_json),
+    "backend_config": ("backend_config", read_backend_config),
     "sharding": ("sharding", read_sharding),
     "frontend_attributes": ("frontend_attributes", read_frontend_attributes),
     "origin": ("original_value", read_original_value),

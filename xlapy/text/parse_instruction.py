@@ -23,7 +23,7 @@ from xlapy.ops.control import ASYNC_START
 from xlapy.ops.registry import REGISTRY, OpDef, Role, lookup
 from xlapy.ops.requirements import agrees
 from xlapy.ops.sources import PARAMETER, ParameterAttributes
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, GetTupleElementAttributes
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.text.annotations import annotate
 from xlapy.text.parse_async import ASYNC_OPS, read_async, set_thread, share_annotations, split_async
 from xlapy.text.parse_attributes import AttributeReader, Parsed, ReadBody, plan_of
@@ -152,6 +152,8 @@ class InstructionReader:
         assert field is not None
         if shape is None:
             self.reader.fail_at(op_at, f"the shape of a {op.name} cannot be inferred; write it in front")
+        if op.settle is not None:
+            shape = op.settle(shape, ())
         value: Any = self.reader.literal(shape) if field.kind is LITERAL else field.kind.read(self.reader)
         if isinstance(value, Literal) and value.shape != shape and value.shape.compatible(shape):
             value = value.with_shape(shape)
@@ -178,6 +180,8 @@ class InstructionReader:
         called = parsed.computations if parsed.called else ()
         if shape is None:
             shape = self._infer(op, operands, attributes, called, op_at)
+        elif op.settle is not None:
+            shape = op.settle(shape, [operand.shape for operand in operands])
         if op.normalize is not None:
             attributes = self._normalize(op, attributes, operands, shape, op_at)
         instruction = Instruction(op, shape, operands, attributes, called, name)
@@ -188,6 +192,8 @@ class InstructionReader:
             annotate(instruction, parsed.notes)
             if op in ASYNC_OPS:
                 share_annotations(instruction, parsed.notes)
+        if op is GET_TUPLE_ELEMENT and not instruction.original_value:
+            _inherit_original_value(instruction)
         for before in parsed.before:
             edit.add_control_edge(before, instruction)
         return instruction
@@ -331,3 +337,10 @@ class InstructionReader:
             edit.link(scope.computation, found)
             scope.names[name] = found
         return name, found
+
+
+def _inherit_original_value(element: Instruction) -> None:
+    """An element of a tuple that was put together in sight is what was put there, as XLA has it."""
+    (whole,) = element.operands
+    if whole.op is TUPLE and 0 <= element.index < len(whole.operands):
+        element.original_value = whole.operands[element.index].original_value

@@ -192,7 +192,10 @@ class _ModuleReader:
         self._adopt([scope.computation, *self.state.computations], scope.computation)
         attach_stack_frames(self.module, None)
         config = self.module.config
-        config.entry_computation_layout = _signature(scope.computation)
+        signature = _signature(scope.computation)
+        config.entry_computation_layout = ProgramShape(
+            [shape.with_default_order() for shape in signature.parameters], signature.result.with_default_order()
+        )
         config.is_scheduled = True
 
 

@@ -34,8 +34,10 @@ def header_text(module: Module, options: PrintOptions) -> str:
     parts.extend(_config_texts(config))
     if config.frontend_attributes:
         parts.append(f"frontend_attributes={frontend_attributes_text(config.frontend_attributes)}")
-    tables = "".join(_TABLE_FORMS.get(key, f", {key}={{}}").format(text) for key, text in config.other.items())
-    return f"{'  ' * options.indent_amount}{', '.join(parts)}{tables}"
+    tab = "  " * options.indent_amount
+    forms = [(_TABLE_FORMS.get(key, f", {key}={{}}"), text) for key, text in config.other.items()]
+    tables = "".join(form.format(text.replace("\n  ", f"\n{tab}  ")) for form, text in forms)
+    return f"{tab}{', '.join(parts)}{tables}"
 
 
 def _alias_text(alias: Alias) -> str:

@@ -26,6 +26,8 @@ def _show_passes(context: click.Context, _: click.Parameter, wanted: bool) -> No
     if not wanted or context.resilient_parsing:
         return
     table = Table("pass", "also", "options", "what it does", box=None)
+    for column in table.columns[:2]:
+        column.no_wrap = True
     for row in list_passes():
         options = "\n".join(f"{option}={default}" for option, default in row.options.items())
         table.add_row(row.name, "\n".join(row.aliases), options, row.summary)

@@ -1,0 +1,1263 @@
+"""Cases of the rewrites in `passes/algebra/elementwise.py`."""
+
+from __future__ import annotations
+
+from tests.passes.algebra.rules import Fires, Rests
+
+FIRES = [
+    Fires(
+        "add_nothing",
+        """
+        x = s32[3] parameter(0)
+        z = s32[] constant(0)
+        b = s32[3] broadcast(z), dimensions={}
+        ROOT r = s32[3] add(b, x)
+        """,
+        """
+        ROOT x = s32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "add_nothing",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({-0, -0, -0})
+        ROOT r = f32[3] add(x, z)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "add_nothing",
+        """
+        x = pred[3] parameter(0)
+        z = pred[3] constant({0, 0, 0})
+        ROOT r = pred[3] add(x, z)
+        """,
+        """
+        ROOT x = pred[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "add_negated",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        n = f32[3] negate(y)
+        ROOT r = f32[3] add(n, x)
+        """,
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT subtract = f32[3] subtract(x, y)
+        """,
+    ),
+    Fires(
+        "gather_constants",
+        """
+        x = s32[3] parameter(0)
+        a = s32[3] constant({1, 2, 3})
+        c = s32[] constant(7)
+        b = s32[3] broadcast(c), dimensions={}
+        s = s32[3] add(a, x)
+        ROOT r = s32[3] add(s, b)
+        """,
+        """
+        x = s32[3] parameter(0)
+        a = s32[3] constant({1, 2, 3})
+        c = s32[] constant(7)
+        b = s32[3] broadcast(c), dimensions={}
+        add = s32[3] add(a, b)
+        ROOT add.1 = s32[3] add(x, add)
+        """,
+    ),
+    Fires(
+        "gather_constants",
+        """
+        x = u8[2] parameter(0)
+        a = u8[2] constant({200, 3})
+        b = u8[2] constant({5, 255})
+        s = u8[2] multiply(x, a)
+        ROOT r = u8[2] multiply(b, s)
+        """,
+        """
+        x = u8[2] parameter(0)
+        a = u8[2] constant({200, 3})
+        b = u8[2] constant({5, 255})
+        multiply = u8[2] multiply(a, b)
+        ROOT multiply.1 = u8[2] multiply(x, multiply)
+        """,
+    ),
+    Fires(
+        "subtract_nothing",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] subtract(x, z)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "subtract_nothing",
+        """
+        x = s8[3] parameter(0)
+        ROOT r = s8[3] subtract(x, x)
+        """,
+        """
+        x = s8[3] parameter(0)
+        constant = s8[] constant(0)
+        ROOT broadcast = s8[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "subtract_from_zero",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({-0, -0, -0})
+        ROOT r = f32[3] subtract(z, x)
+        """,
+        """
+        x = f32[3] parameter(0)
+        ROOT negate = f32[3] negate(x)
+        """,
+    ),
+    Fires(
+        "subtract_from_zero",
+        """
+        x = s32[3] parameter(0)
+        z = s32[3] constant({0, 0, 0})
+        ROOT r = s32[3] subtract(z, x)
+        """,
+        """
+        x = s32[3] parameter(0)
+        ROOT negate = s32[3] negate(x)
+        """,
+    ),
+    Fires(
+        "subtract_from_zero",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        n = f32[3] negate(y)
+        ROOT r = f32[3] subtract(x, n)
+        """,
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT add = f32[3] add(x, y)
+        """,
+    ),
+    Fires(
+        "negate_twice",
+        """
+        x = f32[3] parameter(0)
+        n = f32[3] negate(x)
+        ROOT r = f32[3] negate(n)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "negate_twice",
+        """
+        x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        d = s32[3] subtract(x, y)
+        ROOT r = s32[3] negate(d)
+        """,
+        """
+        y = s32[3] parameter(1)
+        x = s32[3] parameter(0)
+        ROOT subtract = s32[3] subtract(y, x)
+        """,
+    ),
+    Fires(
+        "multiply_by_one",
+        """
+        x = f32[3] parameter(0)
+        o = f32[] constant(1)
+        b = f32[3] broadcast(o), dimensions={}
+        ROOT r = f32[3] multiply(b, x)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "multiply_by_one",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({0, 0, 0})
+        ROOT r = s32[3] multiply(x, o)
+        """,
+        """
+        x = s32[3] parameter(0)
+        ROOT o = s32[3] constant({0, 0, 0})
+        """,
+    ),
+    Fires(
+        "multiply_by_one",
+        """
+        x = bf16[3] parameter(0)
+        o = bf16[3] constant({-1, -1, -1})
+        ROOT r = bf16[3] multiply(x, o)
+        """,
+        """
+        x = bf16[3] parameter(0)
+        ROOT negate = bf16[3] negate(x)
+        """,
+    ),
+    Fires(
+        "multiply_by_one",
+        """
+        x = pred[3] parameter(0)
+        o = pred[3] constant({1, 1, 1})
+        ROOT r = pred[3] multiply(o, x)
+        """,
+        """
+        ROOT x = pred[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "divide_by_one",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({1, 1, 1})
+        ROOT r = f32[3] divide(x, o)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "divide_by_one",
+        """
+        x = f32[3] parameter(0)
+        o = f32[] constant(-8)
+        b = f32[3] broadcast(o), dimensions={}
+        ROOT r = f32[3] divide(x, b)
+        """,
+        """
+        x = f32[3] parameter(0)
+        constant = f32[] constant(-0.125)
+        broadcast = f32[3] broadcast(constant), dimensions={}
+        ROOT multiply = f32[3] multiply(x, broadcast)
+        """,
+    ),
+    Fires(
+        "divide_by_one",
+        """
+        x = f16[3] parameter(0)
+        o = f16[3] constant({0.25, 0.25, 0.25})
+        ROOT r = f16[3] divide(x, o)
+        """,
+        """
+        x = f16[3] parameter(0)
+        constant = f16[] constant(4)
+        broadcast = f16[3] broadcast(constant), dimensions={}
+        ROOT multiply = f16[3] multiply(x, broadcast)
+        """,
+    ),
+    Fires(
+        "divide_unsigned_by_power_of_two",
+        """
+        x = u32[3] parameter(0)
+        o = u32[] constant(8)
+        b = u32[3] broadcast(o), dimensions={}
+        ROOT r = u32[3] divide(x, b)
+        """,
+        """
+        x = u32[3] parameter(0)
+        constant = u32[] constant(3)
+        broadcast = u32[3] broadcast(constant), dimensions={}
+        ROOT shift-right-logical = u32[3] shift-right-logical(x, broadcast)
+        """,
+    ),
+    Fires(
+        "divide_unsigned_by_power_of_two",
+        """
+        x = u8[3] parameter(0)
+        o = u8[3] constant({128, 128, 128})
+        ROOT r = u8[3] remainder(x, o)
+        """,
+        """
+        x = u8[3] parameter(0)
+        constant = u8[] constant(127)
+        broadcast = u8[3] broadcast(constant), dimensions={}
+        ROOT and = u8[3] and(x, broadcast)
+        """,
+    ),
+    Fires(
+        "power_of_small_number",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({1, 1, 1})
+        ROOT r = f32[3] power(x, o)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "power_of_small_number",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({2, 2, 2})
+        ROOT r = f32[3] power(x, o)
+        """,
+        """
+        x = f32[3] parameter(0)
+        ROOT multiply = f32[3] multiply(x, x)
+        """,
+    ),
+    Fires(
+        "power_of_small_number",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({-1, -1, -1})
+        ROOT r = f32[3] power(x, o)
+        """,
+        """
+        constant = f32[] constant(1)
+        broadcast = f32[3] broadcast(constant), dimensions={}
+        x = f32[3] parameter(0)
+        ROOT divide = f32[3] divide(broadcast, x)
+        """,
+    ),
+    Fires(
+        "power_of_small_number",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({-0, -0, -0})
+        ROOT r = f32[3] power(x, o)
+        """,
+        """
+        x = f32[3] parameter(0)
+        constant = f32[] constant(1)
+        ROOT broadcast = f32[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "power_of_small_number",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({2, 2, 2})
+        ROOT r = s32[3] power(x, o)
+        """,
+        """
+        x = s32[3] parameter(0)
+        ROOT multiply = s32[3] multiply(x, x)
+        """,
+    ),
+    Fires(
+        "logic_with_known_bits",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({0, 0, 0})
+        ROOT r = s32[3] and(x, o)
+        """,
+        """
+        x = s32[3] parameter(0)
+        ROOT o = s32[3] constant({0, 0, 0})
+        """,
+    ),
+    Fires(
+        "logic_with_known_bits",
+        """
+        x = u8[3] parameter(0)
+        o = u8[3] constant({255, 255, 255})
+        ROOT r = u8[3] or(x, o)
+        """,
+        """
+        x = u8[3] parameter(0)
+        ROOT o = u8[3] constant({255, 255, 255})
+        """,
+    ),
+    Fires(
+        "logic_with_known_bits",
+        """
+        x = u8[3] parameter(0)
+        o = u8[3] constant({255, 255, 255})
+        ROOT r = u8[3] xor(o, x)
+        """,
+        """
+        x = u8[3] parameter(0)
+        ROOT not = u8[3] not(x)
+        """,
+    ),
+    Fires(
+        "logic_with_known_bits",
+        """
+        x = pred[3] parameter(0)
+        o = pred[3] constant({1, 1, 1})
+        ROOT r = pred[3] and(o, x)
+        """,
+        """
+        ROOT x = pred[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "of_itself",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = f32[3] maximum(x, x)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "of_itself",
+        """
+        x = s32[3] parameter(0)
+        ROOT r = s32[3] and(x, x)
+        """,
+        """
+        ROOT x = s32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "exclusive_or_of_itself",
+        """
+        x = s32[3] parameter(0)
+        ROOT r = s32[3] xor(x, x)
+        """,
+        """
+        x = s32[3] parameter(0)
+        constant = s32[] constant(0)
+        ROOT broadcast = s32[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "absorb",
+        """
+        x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        o = s32[3] or(y, x)
+        ROOT r = s32[3] and(x, o)
+        """,
+        """
+        ROOT x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        """,
+    ),
+    Fires(
+        "absorb",
+        """
+        x = pred[3] parameter(0)
+        y = pred[3] parameter(1)
+        o = pred[3] or(y, x)
+        ROOT r = pred[3] or(o, x)
+        """,
+        """
+        y = pred[3] parameter(1)
+        x = pred[3] parameter(0)
+        ROOT o = pred[3] or(y, x)
+        """,
+    ),
+    Fires(
+        "invert_twice",
+        """
+        x = s32[3] parameter(0)
+        n = s32[3] not(x)
+        ROOT r = s32[3] not(n)
+        """,
+        """
+        ROOT x = s32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "invert_twice",
+        """
+        x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        c = pred[3] compare(x, y), direction=LT
+        ROOT r = pred[3] not(c)
+        """,
+        """
+        x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        ROOT compare = pred[3] compare(x, y), direction=GE
+        """,
+    ),
+    Fires(
+        "invert_twice",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        c = pred[3] compare(x, y), direction=GE, type=TOTALORDER
+        ROOT r = pred[3] not(c)
+        """,
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT compare = pred[3] compare(x, y), direction=LT, type=TOTALORDER
+        """,
+    ),
+    Fires(
+        "shift_by_known",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({0, 0, 0})
+        ROOT r = s32[3] shift-left(x, o)
+        """,
+        """
+        ROOT x = s32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "shift_by_known",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({8, 8, 8})
+        ROOT r = s8[3] shift-right-logical(x, o)
+        """,
+        """
+        x = s8[3] parameter(0)
+        constant = s8[] constant(0)
+        ROOT broadcast = s8[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "shift_by_known",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({-1, -1, -1})
+        ROOT r = s8[3] shift-left(x, o)
+        """,
+        """
+        x = s8[3] parameter(0)
+        constant = s8[] constant(0)
+        ROOT broadcast = s8[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "extreme_with_limit",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({-inf, -inf, -inf})
+        ROOT r = f32[3] maximum(o, x)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "extreme_with_limit",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({-128, -128, -128})
+        ROOT r = s8[3] minimum(x, o)
+        """,
+        """
+        x = s8[3] parameter(0)
+        ROOT o = s8[3] constant({-128, -128, -128})
+        """,
+    ),
+    Fires(
+        "extreme_with_limit",
+        """
+        x = u8[3] parameter(0)
+        o = u8[3] constant({255, 255, 255})
+        ROOT r = u8[3] minimum(x, o)
+        """,
+        """
+        ROOT x = u8[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "extreme_with_limit",
+        """
+        x = pred[3] parameter(0)
+        y = pred[3] parameter(1)
+        ROOT r = pred[3] maximum(x, y)
+        """,
+        """
+        x = pred[3] parameter(0)
+        y = pred[3] parameter(1)
+        ROOT or = pred[3] or(x, y)
+        """,
+    ),
+    Fires(
+        "magnitude_of_sign_change",
+        """
+        x = f32[3] parameter(0)
+        n = f32[3] negate(x)
+        ROOT r = f32[3] abs(n)
+        """,
+        """
+        x = f32[3] parameter(0)
+        ROOT abs = f32[3] abs(x)
+        """,
+    ),
+    Fires(
+        "magnitude_of_sign_change",
+        """
+        x = c64[3] parameter(0)
+        n = c64[3] negate(x)
+        ROOT r = f32[3] abs(n)
+        """,
+        """
+        x = c64[3] parameter(0)
+        ROOT abs = f32[3] abs(x)
+        """,
+    ),
+    Fires(
+        "magnitude_of_sign_change",
+        """
+        x = s8[3] parameter(0)
+        n = s8[3] abs(x)
+        ROOT r = s8[3] abs(n)
+        """,
+        """
+        x = s8[3] parameter(0)
+        ROOT n = s8[3] abs(x)
+        """,
+    ),
+    Fires(
+        "round_twice",
+        """
+        x = f32[3] parameter(0)
+        n = f32[3] ceil(x)
+        ROOT r = f32[3] round-nearest-even(n)
+        """,
+        """
+        x = f32[3] parameter(0)
+        ROOT n = f32[3] ceil(x)
+        """,
+    ),
+    Fires(
+        "clamp_twice",
+        """
+        l = f32[] parameter(0)
+        x = f32[3] parameter(1)
+        h = f32[] parameter(2)
+        c = f32[3] clamp(l, x, h)
+        ROOT r = f32[3] clamp(l, c, h)
+        """,
+        """
+        l = f32[] parameter(0)
+        x = f32[3] parameter(1)
+        h = f32[] parameter(2)
+        ROOT c = f32[3] clamp(l, x, h)
+        """,
+    ),
+    Fires(
+        "compare_with_itself",
+        """
+        x = s32[3] parameter(0)
+        ROOT r = pred[3] compare(x, x), direction=LE
+        """,
+        """
+        x = s32[3] parameter(0)
+        constant = pred[] constant(true)
+        ROOT broadcast = pred[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "compare_with_itself",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = pred[3] compare(x, x), direction=LT
+        """,
+        """
+        x = f32[3] parameter(0)
+        constant = pred[] constant(false)
+        ROOT broadcast = pred[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "compare_with_itself",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = pred[3] compare(x, x), direction=EQ, type=TOTALORDER
+        """,
+        """
+        x = f32[3] parameter(0)
+        constant = pred[] constant(true)
+        ROOT broadcast = pred[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "compare_with_limit",
+        """
+        x = u32[3] parameter(0)
+        z = u32[3] constant({0, 0, 0})
+        ROOT r = pred[3] compare(x, z), direction=GE
+        """,
+        """
+        x = u32[3] parameter(0)
+        constant = pred[] constant(true)
+        ROOT broadcast = pred[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "compare_with_limit",
+        """
+        x = s8[3] parameter(0)
+        z = s8[3] constant({127, 127, 127})
+        ROOT r = pred[3] compare(x, z), direction=GT
+        """,
+        """
+        x = s8[3] parameter(0)
+        constant = pred[] constant(false)
+        ROOT broadcast = pred[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Fires(
+        "compare_predicates",
+        """
+        x = pred[3] parameter(0)
+        t = pred[3] constant({1, 1, 1})
+        ROOT r = pred[3] compare(t, x), direction=EQ
+        """,
+        """
+        ROOT x = pred[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "compare_predicates",
+        """
+        x = pred[3] parameter(0)
+        t = pred[3] constant({1, 1, 1})
+        ROOT r = pred[3] compare(x, t), direction=NE
+        """,
+        """
+        x = pred[3] parameter(0)
+        ROOT not = pred[3] not(x)
+        """,
+    ),
+    Fires(
+        "select_known",
+        """
+        p = pred[3] constant({1, 1, 1})
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT r = f32[3] select(p, x, y)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        """,
+    ),
+    Fires(
+        "select_known",
+        """
+        p = pred[3] parameter(0)
+        x = f32[3] parameter(1)
+        ROOT r = f32[3] select(p, x, x)
+        """,
+        """
+        p = pred[3] parameter(0)
+        ROOT x = f32[3] parameter(1)
+        """,
+    ),
+    Fires(
+        "select_by_inverse",
+        """
+        p = pred[3] parameter(0)
+        n = pred[3] not(p)
+        x = f32[3] parameter(1)
+        y = f32[3] parameter(2)
+        ROOT r = f32[3] select(n, x, y)
+        """,
+        """
+        p = pred[3] parameter(0)
+        y = f32[3] parameter(2)
+        x = f32[3] parameter(1)
+        ROOT select = f32[3] select(p, y, x)
+        """,
+    ),
+    Fires(
+        "select_predicates",
+        """
+        p = pred[3] parameter(0)
+        t = pred[3] constant({1, 1, 1})
+        f = pred[3] constant({0, 0, 0})
+        ROOT r = pred[3] select(p, t, f)
+        """,
+        """
+        ROOT p = pred[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "select_predicates",
+        """
+        p = pred[3] parameter(0)
+        t = pred[3] constant({1, 1, 1})
+        f = pred[3] constant({0, 0, 0})
+        ROOT r = pred[3] select(p, f, t)
+        """,
+        """
+        p = pred[3] parameter(0)
+        ROOT not = pred[3] not(p)
+        """,
+    ),
+    Fires(
+        "select_twice",
+        """
+        p = pred[] parameter(0)
+        x = f32[3] parameter(1)
+        y = f32[3] parameter(2)
+        z = f32[3] parameter(3)
+        i = f32[3] select(p, x, y)
+        ROOT r = f32[3] select(p, i, z)
+        """,
+        """
+        y = f32[3] parameter(2)
+        p = pred[] parameter(0)
+        x = f32[3] parameter(1)
+        z = f32[3] parameter(3)
+        ROOT select = f32[3] select(p, x, z)
+        """,
+    ),
+    Fires(
+        "select_twice",
+        """
+        p = pred[3] parameter(0)
+        x = f32[3] parameter(1)
+        y = f32[3] parameter(2)
+        z = f32[3] parameter(3)
+        i = f32[3] select(p, x, y)
+        ROOT r = f32[3] select(p, z, i)
+        """,
+        """
+        x = f32[3] parameter(1)
+        p = pred[3] parameter(0)
+        z = f32[3] parameter(3)
+        y = f32[3] parameter(2)
+        ROOT select = f32[3] select(p, z, y)
+        """,
+    ),
+    Fires(
+        "part_of_complex",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        c = c64[3] complex(x, y)
+        ROOT r = f32[3] imag(c)
+        """,
+        """
+        x = f32[3] parameter(0)
+        ROOT y = f32[3] parameter(1)
+        """,
+    ),
+    Fires(
+        "part_of_complex",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = f32[3] real(x)
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        """,
+    ),
+    Fires(
+        "complex_of_parts",
+        """
+        x = c64[3] parameter(0)
+        a = f32[3] real(x)
+        b = f32[3] imag(x)
+        ROOT r = c64[3] complex(a, b)
+        """,
+        """
+        ROOT x = c64[3] parameter(0)
+        """,
+    ),
+]
+
+RESTS = [
+    Rests(
+        "add_nothing",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] add(x, z)
+        """,
+    ),
+    Rests(
+        "add_nothing",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({-0, 0, -0})
+        ROOT r = f32[3] add(x, z)
+        """,
+    ),
+    Rests(
+        "add_nothing",
+        """
+        x = c64[3] parameter(0)
+        z = c64[] constant((0, 0))
+        b = c64[3] broadcast(z), dimensions={}
+        ROOT r = c64[3] add(x, b)
+        """,
+    ),
+    Rests(
+        "add_negated",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        n = f32[3] abs(y)
+        ROOT r = f32[3] add(n, x)
+        """,
+    ),
+    Rests(
+        "gather_constants",
+        """
+        x = f32[3] parameter(0)
+        a = f32[3] constant({1, 2, 3})
+        b = f32[3] constant({5, 6, 7})
+        s = f32[3] add(x, a)
+        ROOT r = f32[3] add(s, b)
+        """,
+    ),
+    Rests(
+        "gather_constants",
+        """
+        a = s32[3] constant({1, 2, 3})
+        b = s32[3] constant({5, 6, 7})
+        s = s32[3] add(a, a)
+        ROOT r = s32[3] add(s, b)
+        """,
+    ),
+    Rests(
+        "subtract_nothing",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({-0, -0, -0})
+        ROOT r = f32[3] subtract(x, z)
+        """,
+    ),
+    Rests(
+        "subtract_nothing",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = f32[3] subtract(x, x)
+        """,
+    ),
+    Rests(
+        "subtract_from_zero",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] subtract(z, x)
+        """,
+    ),
+    Rests(
+        "negate_twice",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        d = f32[3] subtract(x, y)
+        ROOT r = f32[3] negate(d)
+        """,
+    ),
+    Rests(
+        "multiply_by_one",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] multiply(x, z)
+        """,
+    ),
+    Rests(
+        "multiply_by_one",
+        """
+        x = c64[3] parameter(0)
+        z = c64[] constant((1, 0))
+        b = c64[3] broadcast(z), dimensions={}
+        ROOT r = c64[3] multiply(x, b)
+        """,
+    ),
+    Rests(
+        "divide_by_one",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({3, 3, 3})
+        ROOT r = f32[3] divide(x, o)
+        """,
+    ),
+    Rests(
+        "divide_by_one",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] divide(x, o)
+        """,
+    ),
+    Rests(
+        "divide_by_one",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({1e-38, 1e-38, 1e-38})
+        ROOT r = f32[3] divide(x, o)
+        """,
+    ),
+    Rests(
+        "divide_by_one",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({4, 4, 4})
+        ROOT r = s32[3] divide(x, o)
+        """,
+    ),
+    Rests(
+        "divide_unsigned_by_power_of_two",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({4, 4, 4})
+        ROOT r = s32[3] divide(x, o)
+        """,
+    ),
+    Rests(
+        "divide_unsigned_by_power_of_two",
+        """
+        x = u32[3] parameter(0)
+        o = u32[3] constant({6, 6, 6})
+        ROOT r = u32[3] remainder(x, o)
+        """,
+    ),
+    Rests(
+        "divide_unsigned_by_power_of_two",
+        """
+        x = u32[3] parameter(0)
+        o = u32[3] constant({0, 0, 0})
+        ROOT r = u32[3] divide(x, o)
+        """,
+    ),
+    Rests(
+        "power_of_small_number",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({0.5, 0.5, 0.5})
+        ROOT r = f32[3] power(x, o)
+        """,
+    ),
+    Rests(
+        "power_of_small_number",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({-1, -1, -1})
+        ROOT r = s32[3] power(x, o)
+        """,
+    ),
+    Rests(
+        "logic_with_known_bits",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({1, 1, 1})
+        ROOT r = s32[3] and(x, o)
+        """,
+    ),
+    Rests(
+        "logic_with_known_bits",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({0, -1, 0})
+        ROOT r = s32[3] or(x, o)
+        """,
+    ),
+    Rests(
+        "of_itself",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT r = f32[3] maximum(x, y)
+        """,
+    ),
+    Rests(
+        "exclusive_or_of_itself",
+        """
+        x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        ROOT r = s32[3] xor(x, y)
+        """,
+    ),
+    Rests(
+        "absorb",
+        """
+        x = s32[3] parameter(0)
+        y = s32[3] parameter(1)
+        o = s32[3] xor(y, x)
+        ROOT r = s32[3] and(x, o)
+        """,
+    ),
+    Rests(
+        "invert_twice",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        c = pred[3] compare(x, y), direction=LT
+        ROOT r = pred[3] not(c)
+        """,
+    ),
+    Rests(
+        "shift_by_known",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({8, 8, 8})
+        ROOT r = s8[3] shift-right-arithmetic(x, o)
+        """,
+    ),
+    Rests(
+        "shift_by_known",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({7, 7, 7})
+        ROOT r = s8[3] shift-left(x, o)
+        """,
+    ),
+    Rests(
+        "extreme_with_limit",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({inf, inf, inf})
+        ROOT r = f32[3] maximum(x, o)
+        """,
+    ),
+    Rests(
+        "extreme_with_limit",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({-127, -127, -127})
+        ROOT r = s8[3] maximum(x, o)
+        """,
+    ),
+    Rests(
+        "magnitude_of_sign_change",
+        """
+        x = f32[3] parameter(0)
+        n = f32[3] sign(x)
+        ROOT r = f32[3] abs(n)
+        """,
+    ),
+    Rests(
+        "round_twice",
+        """
+        x = f32[3] parameter(0)
+        n = f32[3] negate(x)
+        ROOT r = f32[3] floor(n)
+        """,
+    ),
+    Rests(
+        "clamp_twice",
+        """
+        l = f32[] parameter(0)
+        x = f32[3] parameter(1)
+        h = f32[] parameter(2)
+        c = f32[3] clamp(h, x, l)
+        ROOT r = f32[3] clamp(l, c, h)
+        """,
+    ),
+    Rests(
+        "compare_with_itself",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = pred[3] compare(x, x), direction=EQ
+        """,
+    ),
+    Rests(
+        "compare_with_itself",
+        """
+        x = c64[3] parameter(0)
+        ROOT r = pred[3] compare(x, x), direction=NE
+        """,
+    ),
+    Rests(
+        "compare_with_limit",
+        """
+        x = s32[3] parameter(0)
+        z = s32[3] constant({0, 0, 0})
+        ROOT r = pred[3] compare(x, z), direction=GE
+        """,
+    ),
+    Rests(
+        "compare_with_limit",
+        """
+        x = u32[3] parameter(0)
+        z = u32[3] constant({0, 0, 0})
+        ROOT r = pred[3] compare(x, z), direction=GT
+        """,
+    ),
+    Rests(
+        "compare_predicates",
+        """
+        x = pred[3] parameter(0)
+        t = pred[3] constant({1, 0, 1})
+        ROOT r = pred[3] compare(x, t), direction=EQ
+        """,
+    ),
+    Rests(
+        "compare_predicates",
+        """
+        x = pred[3] parameter(0)
+        t = pred[3] constant({1, 1, 1})
+        ROOT r = pred[3] compare(x, t), direction=LT
+        """,
+    ),
+    Rests(
+        "select_known",
+        """
+        p = pred[3] constant({1, 0, 1})
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT r = f32[3] select(p, x, y)
+        """,
+    ),
+    Rests(
+        "select_by_inverse",
+        """
+        p = pred[3] parameter(0)
+        x = f32[3] parameter(1)
+        y = f32[3] parameter(2)
+        ROOT r = f32[3] select(p, x, y)
+        """,
+    ),
+    Rests(
+        "select_predicates",
+        """
+        p = pred[] parameter(0)
+        t = pred[3] constant({1, 1, 1})
+        f = pred[3] constant({0, 0, 0})
+        ROOT r = pred[3] select(p, t, f)
+        """,
+    ),
+    Rests(
+        "select_twice",
+        """
+        p = pred[] parameter(0)
+        q = pred[] parameter(1)
+        x = f32[3] parameter(2)
+        y = f32[3] parameter(3)
+        i = f32[3] select(q, x, y)
+        ROOT r = f32[3] select(p, i, y)
+        """,
+    ),
+    Rests(
+        "part_of_complex",
+        """
+        x = c64[3] parameter(0)
+        ROOT r = f32[3] real(x)
+        """,
+    ),
+    Rests(
+        "part_of_complex",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = f32[3] imag(x)
+        """,
+    ),
+    Rests(
+        "complex_of_parts",
+        """
+        x = c64[3] parameter(0)
+        a = f32[3] real(x)
+        b = f32[3] imag(x)
+        ROOT r = c64[3] complex(b, a)
+        """,
+    ),
+]

@@ -1,0 +1,133 @@
+"""Cases of the rewrites in `passes/algebra/indexing.py`."""
+
+from __future__ import annotations
+
+from tests.passes.algebra.rules import Fires, Rests
+
+FIRES = [
+    Fires(
+        "gather_one_slice",
+        """
+        x = f32[5,4] parameter(0)
+        i = s32[2] constant({4, 1})
+        ROOT r = f32[4] gather(x, i), offset_dims={0}, collapsed_slice_dims={0},
+          start_index_map={0,1}, index_vector_dim=0, slice_sizes={1,4}
+        """,
+        """
+        x = f32[5,4] parameter(0)
+        slice = f32[1,4] slice(x), slice={[4:5], [0:4]}
+        ROOT reshape = f32[4] reshape(slice)
+        """,
+    ),
+    Fires(
+        "gather_one_slice",
+        """
+        x = f32[5,4] parameter(0)
+        i = s32[1,1] constant({{-3}})
+        ROOT r = f32[1,2,4] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={},
+          start_index_map={0}, index_vector_dim=1, slice_sizes={2,4}
+        """,
+        """
+        x = f32[5,4] parameter(0)
+        slice = f32[2,4] slice(x), slice={[0:2], [0:4]}
+        ROOT reshape = f32[1,2,4] reshape(slice)
+        """,
+    ),
+    Fires(
+        "gather_of_repeated",
+        """
+        v = f32[] parameter(0)
+        x = f32[5,4] broadcast(v), dimensions={}
+        i = s32[3] parameter(1)
+        ROOT r = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0},
+          start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+        """,
+        """
+        i = s32[3] parameter(1)
+        v = f32[] parameter(0)
+        ROOT broadcast = f32[3,4] broadcast(v), dimensions={}
+        """,
+    ),
+    Fires(
+        "scatter_nothing",
+        """
+        x = f32[5] parameter(0)
+        i = s32[0] parameter(1)
+        u = f32[0] parameter(2)
+        ROOT r = f32[5] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0},
+          scatter_dims_to_operand_dims={0}, index_vector_dim=1,
+          to_apply=plus
+        """,
+        """
+        ROOT x = f32[5] parameter(0)
+        i = s32[0] parameter(1)
+        u = f32[0] parameter(2)
+        """,
+    ),
+    Fires(
+        "select_and_scatter_nothing",
+        """
+        x = f32[2] parameter(0)
+        s = f32[0] parameter(1)
+        v = f32[] parameter(2)
+        ROOT r = f32[2] select-and-scatter(x, s, v), window={size=3}, select=less, scatter=plus
+        """,
+        """
+        x = f32[2] parameter(0)
+        s = f32[0] parameter(1)
+        v = f32[] parameter(2)
+        ROOT broadcast = f32[2] broadcast(v), dimensions={}
+        """,
+    ),
+]
+
+RESTS = [
+    Rests(
+        "gather_one_slice",
+        """
+        x = f32[5,4] parameter(0)
+        i = s32[2] parameter(1)
+        ROOT r = f32[4] gather(x, i), offset_dims={0}, collapsed_slice_dims={0},
+          start_index_map={0,1}, index_vector_dim=0, slice_sizes={1,4}
+        """,
+    ),
+    Rests(
+        "gather_one_slice",
+        """
+        x = f32[5,4] parameter(0)
+        i = s32[2,1] constant({{3}, {1}})
+        ROOT r = f32[2,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0},
+          start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+        """,
+    ),
+    Rests(
+        "gather_of_repeated",
+        """
+        v = f32[4] parameter(0)
+        x = f32[5,4] broadcast(v), dimensions={1}
+        i = s32[3] parameter(1)
+        ROOT r = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0},
+          start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+        """,
+    ),
+    Rests(
+        "scatter_nothing",
+        """
+        x = f32[5] parameter(0)
+        i = s32[1] parameter(1)
+        u = f32[1] parameter(2)
+        ROOT r = f32[5] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0},
+          scatter_dims_to_operand_dims={0}, index_vector_dim=1,
+          to_apply=plus
+        """,
+    ),
+    Rests(
+        "select_and_scatter_nothing",
+        """
+        x = f32[4] parameter(0)
+        s = f32[2] parameter(1)
+        v = f32[] parameter(2)
+        ROOT r = f32[4] select-and-scatter(x, s, v), window={size=3}, select=less, scatter=plus
+        """,
+    ),
+]

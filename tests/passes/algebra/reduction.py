@@ -1,0 +1,133 @@
+"""Cases of the rewrites in `passes/algebra/reduction.py`."""
+
+from __future__ import annotations
+
+from tests.passes.algebra.rules import Fires, Rests
+
+FIRES = [
+    Fires(
+        "reduce_at_most_one",
+        """
+        x = f32[3,1] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[3] reduce(x, v), dimensions={1}, to_apply=plus
+        """,
+        """
+        v = f32[] parameter(1)
+        x = f32[3,1] parameter(0)
+        ROOT reshape = f32[3] reshape(x)
+        """,
+    ),
+    Fires(
+        "reduce_at_most_one",
+        """
+        x = f32[3,0] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[3] reduce(x, v), dimensions={1}, to_apply=plus
+        """,
+        """
+        x = f32[3,0] parameter(0)
+        v = f32[] parameter(1)
+        ROOT broadcast = f32[3] broadcast(v), dimensions={}
+        """,
+    ),
+    Fires(
+        "reduce_at_most_one",
+        """
+        x = f32[3] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[3] reduce(x, v), dimensions={}, to_apply=plus
+        """,
+        """
+        ROOT x = f32[3] parameter(0)
+        v = f32[] parameter(1)
+        """,
+    ),
+    Fires(
+        "reduce_at_most_one",
+        """
+        x = f32[3,1] parameter(0)
+        y = s32[3,1] parameter(1)
+        v = f32[] parameter(2)
+        w = s32[] parameter(3)
+        ROOT r = (f32[3], s32[3]) reduce(x, y, v, w), dimensions={1}, to_apply=pair
+        """,
+        """
+        v = f32[] parameter(2)
+        w = s32[] parameter(3)
+        x = f32[3,1] parameter(0)
+        reshape = f32[3] reshape(x)
+        y = s32[3,1] parameter(1)
+        reshape.1 = s32[3] reshape(y)
+        ROOT tuple = (f32[3], s32[3]) tuple(reshape, reshape.1)
+        """,
+    ),
+    Fires(
+        "reduce_twice",
+        """
+        x = s32[2,3,4] parameter(0)
+        z = s32[] constant(0)
+        v = s32[] parameter(1)
+        a = s32[2,4] reduce(x, z), dimensions={1}, to_apply=plus_s32
+        ROOT r = s32[2] reduce(a, v), dimensions={1}, to_apply=plus_s32
+        """,
+        """
+        x = s32[2,3,4] parameter(0)
+        v = s32[] parameter(1)
+        ROOT reduce = s32[2] reduce(x, v), dimensions={1,2}, to_apply=plus_s32
+        """,
+    ),
+    Fires(
+        "reduce_twice",
+        """
+        x = f32[2,3,4] parameter(0)
+        v = f32[] parameter(1)
+        a = f32[3,4] reduce(x, v), dimensions={0}, to_apply=most
+        ROOT r = f32[4] reduce(a, v), dimensions={0}, to_apply=most
+        """,
+        """
+        x = f32[2,3,4] parameter(0)
+        v = f32[] parameter(1)
+        ROOT reduce = f32[4] reduce(x, v), dimensions={0,1}, to_apply=most
+        """,
+    ),
+]
+
+RESTS = [
+    Rests(
+        "reduce_at_most_one",
+        """
+        x = f32[3,2] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[3] reduce(x, v), dimensions={1}, to_apply=plus
+        """,
+    ),
+    Rests(
+        "reduce_twice",
+        """
+        x = f32[2,3,4] parameter(0)
+        v = f32[] constant(0)
+        a = f32[3,4] reduce(x, v), dimensions={0}, to_apply=plus
+        ROOT r = f32[4] reduce(a, v), dimensions={0}, to_apply=plus
+        """,
+    ),
+    Rests(
+        "reduce_twice",
+        """
+        x = f32[2,3,4] parameter(0)
+        v = f32[] parameter(1)
+        w = f32[] parameter(2)
+        a = f32[3,4] reduce(x, w), dimensions={0}, to_apply=most
+        ROOT r = f32[4] reduce(a, v), dimensions={0}, to_apply=most
+        """,
+    ),
+    Rests(
+        "reduce_twice",
+        """
+        x = s32[2,3,4] parameter(0)
+        z = s32[] constant(1)
+        a = s32[2,4] reduce(x, z), dimensions={1}, to_apply=plus_s32
+        ROOT r = s32[2] reduce(a, z), dimensions={1}, to_apply=plus_s32
+        """,
+    ),
+]

@@ -1,0 +1,139 @@
+"""Random programs whose devices go different ways end, or say at once who waits for whom; no thread outlives them."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from xlapy.base import flags
+from xlapy.base.errors import XlaError
+from xlapy.base.flags import Flags
+from xlapy.runtime import Client
+
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
+P = "p = f32[2] parameter(0) "
+TOKEN = "k = token[] after-all() "
+
+
+def groups(rng: random.Random, replicas: int) -> str:
+    """All in one, or groups of one size."""
+    size = rng.choice([n for n in range(1, replicas + 1) if replicas % n == 0])
+    ids = rng.sample(range(replicas), replicas)
+    rows = [ids[i : i + size] for i in range(0, replicas, size)]
+    return rng.choice(["{}", "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows) + "}"])
+
+
+def all_reduce(rng: random.Random, replicas: int) -> str:
+    channel = rng.choice(["", f"channel_id={rng.randint(1, 2)}, "])
+    return f"{P} ROOT r = f32[2] all-reduce(p), {channel}replica_groups={groups(rng, replicas)}, to_apply=add"
+
+
+def all_gather(_: random.Random, replicas: int) -> str:
+    gathered = f"g = f32[{2 * replicas}] all-gather(p), replica_groups={{}}, dimensions={{0}}"
+    return f"{P} {gathered} ROOT r = f32[2] slice(g), slice={{[0:2]}}"
+
+
+def permute(rng: random.Random, replicas: int) -> str:
+    source, target = rng.sample(range(replicas), 2)
+    return f"{P} ROOT r = f32[2] collective-permute(p), source_target_pairs={{{{{source},{target}}}}}"
+
+
+def transfer(rng: random.Random, replicas: int) -> str:
+    """A send, a recv or both, with or without named pairs."""
+    source, target = rng.sample(range(replicas), 2)
+    more = f", channel_id={rng.randint(1, 2)}"
+    if rng.random() < 0.6:
+        more = f', frontend_attributes={{_xla_send_recv_source_target_pairs="{{{{{source},{target}}}}}"}}'
+    send = f"s = (f32[2], u32[], token[]) send(p, k){more} e = token[] send-done(s){more} "
+    receive = f"""v = (f32[2], u32[], token[]) recv(k){more} w = (f32[2], token[]) recv-done(v){more}
+      x = f32[2] get-tuple-element(w), index=0 """
+    how = rng.choice(["send", "receive", "both", "both"])
+    parts = (send if how != "receive" else "") + (receive if how != "send" else "")
+    return f"{P} {TOKEN} {parts} ROOT r = f32[2] add(p, {'p' if how == 'send' else 'x'})"
+
+
+def local(_: random.Random, __: int) -> str:
+    return f"{P} ROOT r = f32[2] negate(p)"
+
+
+def outfeed(_: random.Random, __: int) -> str:
+    return f"{P} {TOKEN} o = token[] outfeed(p, k) ROOT r = f32[2] negate(p)"
+
+
+BODIES: list[Callable[[random.Random, int], str]] = [
+    all_reduce,
+    all_reduce,
+    all_gather,
+    permute,
+    transfer,
+    local,
+    outfeed,
+]
+
+
+def program(seed: int) -> tuple[str, int]:
+    """Conditionals on the replica, and loops that some replicas run more often than others."""
+    rng = random.Random(seed)
+    replicas = rng.randint(2, 4)
+    computations = [ADD]
+    entry, value = "p = f32[2] parameter(0) id = u32[] replica-id() zero = u32[] constant(0) ", "p"
+    for n in range(rng.randint(1, 3)):
+        if rng.random() < 0.4:
+            limit, start = rng.randint(1, 3), rng.choice(["id", "zero"])
+            computations += [
+                f"b{n} {{ {rng.choice(BODIES)(rng, replicas)} }}",
+                f"""body{n} {{ t = (u32[], f32[2]) parameter(0) i = u32[] get-tuple-element(t), index=0
+                x = f32[2] get-tuple-element(t), index=1 o = u32[] constant(1) j = u32[] add(i, o)
+                y = f32[2] call(x), to_apply=b{n} ROOT q = (u32[], f32[2]) tuple(j, y) }}""",
+                f"""below{n} {{ t = (u32[], f32[2]) parameter(0) i = u32[] get-tuple-element(t), index=0
+                l = u32[] constant({limit}) ROOT q = pred[] compare(i, l), direction=LT }}""",
+            ]
+            entry += f"""t{n} = (u32[], f32[2]) tuple({start}, {value})
+              w{n} = (u32[], f32[2]) while(t{n}), condition=below{n}, body=body{n}
+              v{n} = f32[2] get-tuple-element(w{n}), index=1 """
+        else:
+            names = [f"b{n}_{branch}" for branch in range(rng.randint(1, 3))]
+            computations += [f"{name} {{ {rng.choice(BODIES)(rng, replicas)} }}" for name in names]
+            entry += f"""c{n} = s32[] convert(id) v{n} = f32[2] conditional(c{n}, {", ".join([value] * len(names))}),
+              branch_computations={{{", ".join(names)}}} """
+        value = f"v{n}"
+    header = f"HloModule m, replica_count={replicas}\n"
+    return header + "\n".join(computations) + f"\nENTRY e {{ {entry} ROOT r = f32[2] negate({value}) }}\n", replicas
+
+
+SAID = {
+    "never finishes": r"the program can never finish: .* waits for ",
+    "not received": "nobody received what was sent by ",
+    "another collective": r" meets .* of device ",
+    "two senders": "both (send|receive) on the channel, which joins two devices only",
+    "no such id": "name id [0-9]+, there are [0-9]+ ",
+    "left out": "leave out device ",
+}
+
+
+def outcome(seed: int) -> str:
+    text, replicas = program(seed)
+    try:
+        executable = Client("interpreter", devices=replicas).compile(text)
+        results = executable.execute_sharded([[np.ones(2, np.float32)]] * replicas)
+    except XlaError as error:
+        (said,) = [name for name, pattern in SAID.items() if re.search(pattern, str(error))][:1] or [str(error)]
+        return said
+    assert len(results) == replicas
+    return "ends"
+
+
+def test_programs_end_or_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = Flags({"collective_timeout": 20})
+    monkeypatch.setattr(flags, "current", lambda: values)
+    threads = threading.active_count()
+    met = Counter(outcome(seed) for seed in range(400))
+    assert set(met) <= {"ends", *SAID}  # none waited for the time-out
+    assert met["ends"] > 40 and met["never finishes"] > 40 and met["two senders"] and met["not received"]
+    assert threading.active_count() == threads

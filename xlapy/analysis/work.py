@@ -1,0 +1,49 @@
+"""How much work an instruction is, roughly: elements read, written and combined.
+
+Owns: estimates from shapes and attributes alone. Must not know: machines.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+
+_SORT_FACTOR = 32
+
+
+def element_count(shape: Shape) -> int:
+    """The elements of all arrays in a shape, dynamic dimensions at their bounds."""
+    return sum(leaf.size for _, leaf in shape.leaves() if leaf.is_array)
+
+
+def work_of(instruction: Instruction) -> int:
+    """Elements read and written, times how often each is combined; a called computation counts once an element.
+
+    Loops and conditionals count as one pass through all their computations.
+    """
+    moved = element_count(instruction.shape) + sum(element_count(o.shape) for o in instruction.operands)
+    inside = sum(work_of(i) for called in instruction.computations for i in called)
+    if instruction.op in (ops.CALL, ops.WHILE, ops.CONDITIONAL, ops.FUSION):
+        return moved + inside
+    return moved + (moved + _combined(instruction)) * (1 + inside)
+
+
+def _combined(instruction: Instruction) -> int:
+    """Elements that are combined beyond those read and written."""
+    op, attributes = instruction.op, instruction.attributes
+    if op is ops.DOT:
+        sizes = instruction.operands[0].shape.dimensions
+        return instruction.shape.size * prod(sizes[d] for d in attributes.lhs_contracting_dims)
+    if op is ops.CONVOLUTION:
+        return instruction.shape.size * instruction.operands[1].shape.size
+    if op in (ops.REDUCE_WINDOW, ops.SELECT_AND_SCATTER):
+        return element_count(instruction.operands[0].shape) * prod(attributes.window.sizes)
+    if op in (ops.SORT, ops.TOPK):
+        return element_count(instruction.shape) * _SORT_FACTOR
+    if op.family in ("linalg", "contraction"):
+        sizes = instruction.operands[0].shape.dimensions
+        return element_count(instruction.shape) * max(sizes, default=1)
+    return 0

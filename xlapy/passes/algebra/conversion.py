@@ -1,0 +1,87 @@
+"""Rewrites of conversions between element types.
+
+Must not know: arithmetic.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
+from xlapy.hlo.instruction import Instruction
+from xlapy.passes.algebra.core import IEEE_TYPES, REWRITES
+from xlapy.passes.rewrite import Writer
+
+_PRECISION = {"F16": (11, 5), "BF16": (8, 8), "F32": (24, 8), "F64": (53, 11)}
+"""Bits of the significand, the leading one included, and of the exponent."""
+
+
+def holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
+    """Whether a type has every value of another one, NaN, infinities and -0 included."""
+    if wide is narrow:
+        return True
+    if (narrow, wide) == (C64, C128):
+        return True
+    if narrow is PRED:
+        return (wide.is_integral and wide.bits > 1) or wide in IEEE_TYPES
+    if narrow.is_integral and wide.is_integral:
+        return wide.bits - wide.is_signed >= narrow.bits - narrow.is_signed and wide.is_signed >= narrow.is_signed
+    if narrow.is_integral and wide in IEEE_TYPES:
+        significand, exponent = _PRECISION[wide.name]
+        return narrow.bits <= significand and narrow.bits < 2 ** (exponent - 1)
+    if narrow in IEEE_TYPES and wide in IEEE_TYPES:
+        return all(a >= b for a, b in zip(_PRECISION[wide.name], _PRECISION[narrow.name], strict=True))
+    return False
+
+
+@REWRITES.rule(ops.CONVERT)
+def convert_to_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A conversion to the same type -> its operand."""
+    (operand,) = instruction.operands
+    return operand if operand.shape.element_type is instruction.shape.element_type else None
+
+
+@REWRITES.rule(ops.CONVERT)
+def convert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """convert(convert(x)) -> convert(x), where the type between holds every value of x's."""
+    (between,) = instruction.operands
+    if between.op is not ops.CONVERT:
+        return None
+    (source,) = between.operands
+    if not holds(between.shape.element_type, source.shape.element_type):
+        return None
+    if source.shape.element_type is instruction.shape.element_type:
+        return source
+    return write.add(ops.CONVERT, source, shape=instruction.shape)
+
+
+@REWRITES.rule(ops.BITCAST_CONVERT)
+def bitcast_convert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """The bits of the bits of x -> the bits of x; to the same type -> x."""
+    (operand,) = instruction.operands
+    target = instruction.shape.element_type
+    if operand.shape.element_type is target:
+        return operand
+    if operand.op is not ops.BITCAST_CONVERT:
+        return None
+    (source,) = operand.operands
+    if source.shape.element_type is target and source.shape.dimensions == instruction.shape.dimensions:
+        return source
+    if len({source.shape.element_type.bits, operand.shape.element_type.bits, target.bits}) > 1:
+        return None
+    if source.shape.element_type.is_complex != target.is_complex or PRED in (source.shape.element_type, target):
+        return None
+    return write.add(ops.BITCAST_CONVERT, source, shape=instruction.shape)
+
+
+@REWRITES.rule(ops.REAL, ops.IMAG)
+def part_of_converted(write: Writer, instruction: Instruction) -> Instruction | None:
+    """real(convert(x)) of a real x in the wider type -> convert(x)."""
+    (operand,) = instruction.operands
+    if operand.op is not ops.CONVERT or instruction.op is not ops.REAL:
+        return None
+    (source,) = operand.operands
+    if source.shape.element_type not in (F32, F64) or not holds(
+        instruction.shape.element_type, source.shape.element_type
+    ):
+        return None
+    return write.convert(source, instruction.shape.element_type)

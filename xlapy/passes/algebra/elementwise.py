@@ -1,0 +1,467 @@
+"""Rewrites of arithmetic, logic, comparison and choice.
+
+Floating-point rules keep every bit: x + (-0) is x, x + 0 is not (-0 + 0 is 0); x * 0 is not 0 (NaN, infinities, -0).
+Complex numbers are left alone where products and quotients mix their parts. Must not know: conversions (`conversion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.passes.algebra.core import (
+    IEEE_TYPES,
+    REWRITES,
+    has_one_user,
+    is_number,
+    known_array,
+    same_everywhere,
+    splat,
+)
+from xlapy.passes.rewrite import Writer
+
+
+def _sides(instruction: Instruction) -> Iterator[tuple[Instruction, Instruction]]:
+    """Both ways to look at the operands of a commutative operation."""
+    lhs, rhs = instruction.operands
+    yield lhs, rhs
+    yield rhs, lhs
+
+
+def _type(instruction: Instruction) -> PrimitiveType:
+    return instruction.shape.element_type
+
+
+def _is_true(value: Any | None) -> bool:
+    return value is not None and value.dtype == np.bool_ and bool(value)
+
+
+def _is_false(value: Any | None) -> bool:
+    return value is not None and value.dtype == np.bool_ and not bool(value)
+
+
+def _has_all_bits(value: Any | None, t: PrimitiveType) -> bool:
+    """Whether a splat is -1, or the largest number of an unsigned type, or true."""
+    if value is None or not (t.is_integral or t is PRED):
+        return False
+    return bool(value) if t is PRED else int(value) == (-1 if t.is_signed else 2**t.bits - 1)
+
+
+def _limits(t: PrimitiveType) -> tuple[float, float] | None:
+    """The least and the greatest value of a type, infinities included; None for types without an order of use here."""
+    if t in IEEE_TYPES:
+        return -np.inf, np.inf
+    if not t.is_integral:
+        return None
+    return (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1) if t.is_signed else (0, 2**t.bits - 1)
+
+
+# -- sums and differences
+
+
+@REWRITES.rule(ops.ADD)
+def add_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x + 0 -> x of integers, x + (-0) -> x of floats, x + false -> x."""
+    t = _type(instruction)
+    for value, other in _sides(instruction):
+        zero = splat(other)
+        if (t.is_integral and is_number(zero, 0)) or (t in IEEE_TYPES and is_number(zero, -0.0)) or _is_false(zero):
+            return value
+    return None
+
+
+@REWRITES.rule(ops.ADD)
+def add_negated(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x + (-y) -> x - y."""
+    for value, other in _sides(instruction):
+        if other.op is ops.NEGATE:
+            return write.add(ops.SUBTRACT, value, other.operands[0], shape=instruction.shape)
+    return None
+
+
+@REWRITES.rule(ops.ADD, ops.MULTIPLY, ops.AND, ops.OR, ops.XOR)
+def gather_constants(write: Writer, instruction: Instruction) -> Instruction | None:
+    """(x + c) + d -> x + (c + d) of integers and predicates, and likewise products and bitwise operations."""
+    if not (_type(instruction).is_integral or _type(instruction) is PRED):
+        return None
+    for inner, outer in _sides(instruction):
+        if inner.op is not instruction.op or known_array(_narrow(outer)) is None:
+            continue
+        for value, constant in _sides(inner):
+            if known_array(_narrow(constant)) is not None and known_array(_narrow(value)) is None:
+                both = write.add(instruction.op, constant, outer)
+                return write.add(instruction.op, value, both, shape=instruction.shape)
+    return None
+
+
+def _narrow(instruction: Instruction) -> Instruction:
+    return instruction.operands[0] if instruction.op is ops.BROADCAST else instruction
+
+
+@REWRITES.rule(ops.SUBTRACT)
+def subtract_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x - 0 -> x; x - x -> 0 of integers."""
+    t = _type(instruction)
+    lhs, rhs = instruction.operands
+    if (t.is_integral or t in IEEE_TYPES) and is_number(splat(rhs), 0):
+        return lhs
+    if t.is_integral and lhs is rhs:
+        return same_everywhere(write, instruction, 0)
+    return None
+
+
+@REWRITES.rule(ops.SUBTRACT)
+def subtract_from_zero(write: Writer, instruction: Instruction) -> Instruction | None:
+    """0 - x -> -x of integers, (-0) - x -> -x of floats; x - (-y) -> x + y."""
+    t = _type(instruction)
+    lhs, rhs = instruction.operands
+    if rhs.op is ops.NEGATE:
+        return write.add(ops.ADD, lhs, rhs.operands[0], shape=instruction.shape)
+    if is_number(splat(lhs), 0 if t.is_integral else -0.0) and (t.is_integral or t in IEEE_TYPES):
+        return write.add(ops.NEGATE, rhs, shape=instruction.shape)
+    return None
+
+
+@REWRITES.rule(ops.NEGATE)
+def negate_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """-(-x) -> x; -(x - y) -> y - x of integers."""
+    (operand,) = instruction.operands
+    if operand.op is ops.NEGATE:
+        return operand.operands[0]
+    if operand.op is ops.SUBTRACT and _type(instruction).is_integral and has_one_user(operand):
+        lhs, rhs = operand.operands
+        return write.add(ops.SUBTRACT, rhs, lhs, shape=instruction.shape)
+    return None
+
+
+# -- products and quotients
+
+
+@REWRITES.rule(ops.MULTIPLY)
+def multiply_by_one(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x * 1 -> x; x * 0 -> 0 of integers; x * -1 -> -x; x * true -> x, x * false -> false."""
+    t = _type(instruction)
+    if t.is_complex:
+        return None
+    for value, other in _sides(instruction):
+        factor = splat(other)
+        if is_number(factor, 1) or _is_true(factor):
+            return value
+        if (t.is_integral and is_number(factor, 0)) or _is_false(factor):
+            return other
+        if is_number(factor, -1) and (t.is_integral or t in IEEE_TYPES):
+            return write.add(ops.NEGATE, value, shape=instruction.shape)
+    return None
+
+
+@REWRITES.rule(ops.DIVIDE)
+def divide_by_one(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x / 1 -> x; x / 2^k -> x * 2^-k of floats, where both are normal numbers."""
+    t = _type(instruction)
+    lhs, rhs = instruction.operands
+    divisor = splat(rhs)
+    if t.is_complex or divisor is None:
+        return None
+    if is_number(divisor, 1):
+        return lhs
+    reciprocal = _exact_reciprocal(divisor, t)
+    if reciprocal is None:
+        return None
+    return write.add(ops.MULTIPLY, lhs, write.filled(reciprocal, rhs.shape), shape=instruction.shape)
+
+
+def _exact_reciprocal(divisor: Any, t: PrimitiveType) -> float | None:
+    value = float(divisor) if t in IEEE_TYPES else 0.0
+    if not np.isfinite(value) or abs(np.frexp(value)[0]) != 0.5:
+        return None
+    smallest = {16: 2.0**-14, 32: 2.0**-126, 64: 2.0**-1022}[t.bits] if t.name != "BF16" else 2.0**-126
+    return 1.0 / value if smallest <= abs(value) <= 1.0 / smallest else None
+
+
+@REWRITES.rule(ops.DIVIDE, ops.REMAINDER)
+def divide_unsigned_by_power_of_two(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x / 2^k -> x >> k, x rem 2^k -> x & (2^k - 1) of unsigned integers."""
+    t = _type(instruction)
+    lhs, rhs = instruction.operands
+    value = splat(rhs) if t.is_integral and not t.is_signed else None
+    if value is None or int(value).bit_count() != 1:
+        return None
+    if instruction.op is ops.REMAINDER:
+        return write.add(ops.AND, lhs, write.filled(int(value) - 1, rhs.shape), shape=instruction.shape)
+    shift = write.filled(int(value).bit_length() - 1, rhs.shape)
+    return write.add(ops.SHIFT_RIGHT_LOGICAL, lhs, shift, shape=instruction.shape)
+
+
+@REWRITES.rule(ops.POWER)
+def power_of_small_number(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x^0 -> 1, x^1 -> x, x^2 -> x * x; of floats x^-1 -> 1 / x."""
+    t = _type(instruction)
+    base, exponent = instruction.operands
+    value = splat(exponent)
+    if t.is_complex or value is None or instruction.result_accuracy:
+        return None
+    if not (t.is_integral or t in IEEE_TYPES):
+        return None
+    if is_number(value, 1):
+        return base
+    if float(value) == 0:
+        return same_everywhere(write, instruction, 1)
+    if is_number(value, 2):
+        return write.add(ops.MULTIPLY, base, base, shape=instruction.shape)
+    if is_number(value, -1) and t in IEEE_TYPES:
+        return write.add(ops.DIVIDE, write.filled(1, base.shape), base, shape=instruction.shape)
+    return None
+
+
+# -- bits and predicates
+
+
+@REWRITES.rule(ops.AND, ops.OR, ops.XOR)
+def logic_with_known_bits(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x & 0 -> 0, x & ~0 -> x, x | 0 -> x, x | ~0 -> ~0, x ^ 0 -> x, x ^ ~0 -> ~x; predicates likewise."""
+    t, op = _type(instruction), instruction.op
+    for value, other in _sides(instruction):
+        bits = splat(other)
+        if is_number(bits, 0) or _is_false(bits):
+            return other if op is ops.AND else value
+        if _has_all_bits(bits, t):
+            if op is ops.XOR:
+                return write.add(ops.NOT, value, shape=instruction.shape)
+            return value if op is ops.AND else other
+    return None
+
+
+@REWRITES.rule(ops.AND, ops.OR, ops.MAXIMUM, ops.MINIMUM)
+def of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x & x, x | x, max(x, x), min(x, x) -> x."""
+    lhs, rhs = instruction.operands
+    return lhs if lhs is rhs else None
+
+
+@REWRITES.rule(ops.XOR)
+def exclusive_or_of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x ^ x -> 0."""
+    lhs, rhs = instruction.operands
+    return same_everywhere(write, instruction, 0) if lhs is rhs else None
+
+
+@REWRITES.rule(ops.AND, ops.OR)
+def absorb(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x & (x | y), x | (x & y) -> x; x & (x & y) -> x & y, and likewise of or."""
+    dual = ops.OR if instruction.op is ops.AND else ops.AND
+    for value, other in _sides(instruction):
+        if other.op is dual and value in other.operands:
+            return value
+        if other.op is instruction.op and value in other.operands:
+            return other
+    return None
+
+
+@REWRITES.rule(ops.NOT)
+def invert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """not not x -> x; not of a comparison of integers or predicates -> the opposite comparison."""
+    (operand,) = instruction.operands
+    if operand.op is ops.NOT:
+        return operand.operands[0]
+    if operand.op is not ops.COMPARE or not has_one_user(operand) or not _is_totally_ordered(operand):
+        return None
+    attributes = operand.attributes.replace(direction=_OPPOSITE[operand.direction])
+    return write.add(ops.COMPARE, *operand.operands, attributes=attributes, shape=instruction.shape)
+
+
+@REWRITES.rule(ops.SHIFT_LEFT, ops.SHIFT_RIGHT_ARITHMETIC, ops.SHIFT_RIGHT_LOGICAL)
+def shift_by_known(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x << 0 -> x; x << width -> 0 and x >>> width -> 0, as shifts of the width or more do."""
+    t = _type(instruction)
+    value, amount = instruction.operands[0], splat(instruction.operands[1])
+    if amount is None:
+        return None
+    if int(amount) == 0:
+        return value
+    beyond = int(amount) >= t.bits or int(amount) < 0
+    if beyond and instruction.op is not ops.SHIFT_RIGHT_ARITHMETIC:
+        return same_everywhere(write, instruction, 0)
+    return None
+
+
+# -- extremes, signs, rounding
+
+
+@REWRITES.rule(ops.MAXIMUM, ops.MINIMUM)
+def extreme_with_limit(write: Writer, instruction: Instruction) -> Instruction | None:
+    """max(x, least) -> x; max(x, greatest) -> greatest of integers; min likewise; of predicates or and and."""
+    t = _type(instruction)
+    limits = _limits(t)
+    if t is PRED:
+        op = ops.OR if instruction.op is ops.MAXIMUM else ops.AND
+        return write.add(op, *instruction.operands, shape=instruction.shape)
+    if limits is None:
+        return None
+    neutral, absorbing = limits if instruction.op is ops.MAXIMUM else limits[::-1]
+    for value, other in _sides(instruction):
+        if is_number(splat(other), neutral):
+            return value
+        if t.is_integral and is_number(splat(other), absorbing):
+            return other
+    return None
+
+
+@REWRITES.rule(ops.ABS)
+def magnitude_of_sign_change(write: Writer, instruction: Instruction) -> Instruction | None:
+    """|-x| -> |x|; ||x|| -> |x| of real numbers."""
+    (operand,) = instruction.operands
+    if operand.op is ops.NEGATE:
+        return write.add(ops.ABS, operand.operands[0], shape=instruction.shape)
+    return operand if operand.op is ops.ABS else None
+
+
+_ROUNDING = (ops.FLOOR, ops.CEIL, ops.ROUND_NEAREST_AFZ, ops.ROUND_NEAREST_EVEN)
+
+
+@REWRITES.rule(*_ROUNDING)
+def round_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """floor(ceil(x)) -> ceil(x), and so on: what is rounded is an integer."""
+    (operand,) = instruction.operands
+    return operand if operand.op in _ROUNDING else None
+
+
+@REWRITES.rule(ops.CLAMP)
+def clamp_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h)."""
+    low, operand, high = instruction.operands
+    if operand.op is ops.CLAMP and operand.operands[0] is low and operand.operands[2] is high:
+        return operand
+    return None
+
+
+# -- comparison and choice
+
+_OPPOSITE = {
+    ComparisonDirection.EQ: ComparisonDirection.NE,
+    ComparisonDirection.NE: ComparisonDirection.EQ,
+    ComparisonDirection.LT: ComparisonDirection.GE,
+    ComparisonDirection.GE: ComparisonDirection.LT,
+    ComparisonDirection.GT: ComparisonDirection.LE,
+    ComparisonDirection.LE: ComparisonDirection.GT,
+}
+_REFLEXIVE = (ComparisonDirection.EQ, ComparisonDirection.LE, ComparisonDirection.GE)
+
+
+def _is_totally_ordered(compare: Instruction) -> bool:
+    """Whether every two values compare: not so for floats by IEEE's order, where NaN is no one's equal."""
+    t = compare.operands[0].shape.element_type
+    return t.is_integral or t is PRED or compare.attributes.type is ComparisonType.TOTALORDER
+
+
+@REWRITES.rule(ops.COMPARE)
+def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x = x, x <= x, x >= x -> true, x != x, x < x, x > x -> false; of floats < and > only, unless NaN is ordered."""
+    lhs, rhs = instruction.operands
+    if lhs is not rhs:
+        return None
+    if _is_totally_ordered(instruction):
+        return same_everywhere(write, instruction, instruction.direction in _REFLEXIVE)
+    strict = instruction.direction in (ComparisonDirection.LT, ComparisonDirection.GT)
+    return same_everywhere(write, instruction, False) if strict else None
+
+
+@REWRITES.rule(ops.COMPARE)
+def compare_with_limit(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x < least, x > greatest -> false, x >= least, x <= greatest -> true of integers."""
+    lhs, rhs = instruction.operands
+    t = lhs.shape.element_type
+    limits = _limits(t) if t.is_integral else None
+    value = splat(rhs)
+    if limits is None or value is None:
+        return None
+    below, above = (ComparisonDirection.LT, ComparisonDirection.GE), (ComparisonDirection.GT, ComparisonDirection.LE)
+    for limit, (never, always) in zip(limits, (below, above), strict=True):
+        if int(value) == limit and instruction.direction in (never, always):
+            return same_everywhere(write, instruction, instruction.direction is always)
+    return None
+
+
+@REWRITES.rule(ops.COMPARE)
+def compare_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
+    """p = true, p != false -> p; p = false, p != true -> not p."""
+    equal = instruction.direction is ComparisonDirection.EQ
+    if instruction.operands[0].shape.element_type is not PRED or not (
+        equal or instruction.direction is ComparisonDirection.NE
+    ):
+        return None
+    for value, other in _sides(instruction):
+        known = splat(other)
+        if known is not None:
+            return value if bool(known) == equal else write.add(ops.NOT, value, shape=instruction.shape)
+    return None
+
+
+@REWRITES.rule(ops.SELECT)
+def select_known(write: Writer, instruction: Instruction) -> Instruction | None:
+    """select(true, a, b), select(p, a, a) -> a; select(false, a, b) -> b; predicates known element by element stay."""
+    predicate, on_true, on_false = instruction.operands
+    if on_true is on_false:
+        return on_true
+    known = splat(predicate)
+    return None if known is None else (on_true if bool(known) else on_false)
+
+
+@REWRITES.rule(ops.SELECT)
+def select_by_inverse(write: Writer, instruction: Instruction) -> Instruction | None:
+    """select(not p, a, b) -> select(p, b, a)."""
+    predicate, on_true, on_false = instruction.operands
+    if predicate.op is not ops.NOT:
+        return None
+    return write.add(ops.SELECT, predicate.operands[0], on_false, on_true, shape=instruction.shape)
+
+
+@REWRITES.rule(ops.SELECT)
+def select_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
+    """select(p, true, false) -> p; select(p, false, true) -> not p."""
+    predicate, on_true, on_false = instruction.operands
+    if _type(instruction) is not PRED or predicate.shape.dimensions != instruction.shape.dimensions:
+        return None
+    values = splat(on_true), splat(on_false)
+    if _is_true(values[0]) and _is_false(values[1]):
+        return predicate
+    if _is_false(values[0]) and _is_true(values[1]):
+        return write.add(ops.NOT, predicate, shape=instruction.shape)
+    return None
+
+
+@REWRITES.rule(ops.SELECT)
+def select_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """select(p, select(p, a, b), c) -> select(p, a, c); select(p, a, select(p, b, c)) -> select(p, a, c)."""
+    predicate, on_true, on_false = instruction.operands
+    inner_true, inner_false = (v.op is ops.SELECT and v.operands[0] is predicate for v in (on_true, on_false))
+    if not (inner_true or inner_false):
+        return None
+    chosen = (on_true.operands[1] if inner_true else on_true, on_false.operands[2] if inner_false else on_false)
+    return write.add(ops.SELECT, predicate, *chosen, shape=instruction.shape)
+
+
+# -- complex numbers
+
+
+@REWRITES.rule(ops.REAL, ops.IMAG)
+def part_of_complex(write: Writer, instruction: Instruction) -> Instruction | None:
+    """real(complex(a, b)) -> a, imag(complex(a, b)) -> b; the real part of a real number is itself."""
+    (operand,) = instruction.operands
+    if operand.op is ops.COMPLEX:
+        return operand.operands[0 if instruction.op is ops.REAL else 1]
+    return operand if instruction.op is ops.REAL and operand.shape.element_type.is_floating else None
+
+
+@REWRITES.rule(ops.COMPLEX)
+def complex_of_parts(write: Writer, instruction: Instruction) -> Instruction | None:
+    """complex(real(x), imag(x)) -> x."""
+    lhs, rhs = instruction.operands
+    if lhs.op is not ops.REAL or rhs.op is not ops.IMAG or lhs.operands[0] is not rhs.operands[0]:
+        return None
+    return lhs.operands[0] if lhs.operands[0].shape.element_type.is_complex else None

@@ -1,0 +1,62 @@
+"""Rewrites of any operation whose result has no elements, and of elementwise operations on repeated values.
+
+Must not know: what the operations compute.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.registry import Effect
+from xlapy.passes.algebra.core import REWRITES
+from xlapy.passes.rewrite import Writer
+
+_COMPUTING = frozenset(
+    {
+        "elementwise",
+        "movement",
+        "contraction",
+        "convolution",
+        "reduction",
+        "indexing",
+        "sorting",
+        "linalg",
+        "normalization",
+    }
+)
+
+
+@REWRITES.rule()
+def nothing_at_all(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A result without elements -> a broadcast into the same shape."""
+    shape = instruction.shape
+    if not shape.is_array or shape.size or instruction.op.family not in _COMPUTING:
+        return None
+    if instruction.op is ops.BROADCAST and not instruction.operands[0].shape.rank:
+        return None
+    if instruction.op.effect_of(instruction.attributes) is not Effect.PURE:
+        return None
+    return write.filled(0, shape)
+
+
+@REWRITES.rule()
+def elementwise_of_broadcasts(write: Writer, instruction: Instruction) -> Instruction | None:
+    """f(broadcast(a), broadcast(b)) -> broadcast(f(a, b)), where all repeat the same dimensions of the same sizes."""
+    if not instruction.op.elementwise or not instruction.operands or not instruction.shape.rank:
+        return None
+    first = instruction.operands[0]
+    if any(operand.op is not ops.BROADCAST for operand in instruction.operands):
+        return None
+    narrow = first.operands[0].shape
+    for operand in instruction.operands:
+        if operand.attributes != first.attributes or operand.operands[0].shape.dimensions != narrow.dimensions:
+            return None
+        if operand.shape.dimensions != instruction.shape.dimensions:
+            return None
+    if narrow.size >= instruction.shape.size:
+        return None
+    shape = narrow.with_element_type(instruction.shape.element_type)
+    inner = [operand.operands[0] for operand in instruction.operands]
+    value = write.add(instruction.op, *inner, attributes=instruction.attributes, shape=shape)
+    value.result_accuracy = instruction.result_accuracy
+    return write.add(ops.BROADCAST, value, attributes=first.attributes, shape=instruction.shape)

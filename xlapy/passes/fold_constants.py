@@ -1,0 +1,178 @@
+"""The pass that evaluates what is known already.
+
+Owns: what may be evaluated and how much of it. What operations mean is the interpreter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.analysis.constants import is_whole, literal_value
+from xlapy.analysis.effects import Effects
+from xlapy.analysis.work import element_count, work_of
+from xlapy.base.errors import InvalidArgumentError, XlaError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.interpreter import RULES, Context
+from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+
+_NEVER = frozenset(
+    {
+        ops.PARAMETER,
+        ops.CONSTANT,
+        ops.TUPLE,
+        ops.GET_TUPLE_ELEMENT,
+        ops.BROADCAST,
+        ops.IOTA,
+        ops.REPLICA_ID,
+        ops.PARTITION_ID,
+        ops.DOMAIN,
+        ops.FUSION,
+    }
+)
+"""Ops that stay: sources, what is cheaper to make than to store, what differs between devices, decisions of others."""
+
+_UNKNOWN_FAMILIES = frozenset({"collectives", "transfer", "random", "custom"})
+"""Families whose results follow from more than operands, or are not to be fixed before the program runs."""
+
+_EXPANDING = frozenset({ops.BROADCAST, ops.IOTA})
+_PLAIN = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, *_EXPANDING})
+
+
+class _OverBudgetError(Exception):
+    """An evaluation took more work than it may."""
+
+
+@dataclass(frozen=True)
+class FoldConstants:
+    """Evaluates instructions whose operands are constants, on the interpreter.
+
+    elements: the most elements of a result, unless its operands have more together. work: about how many elements an
+    evaluation may handle; loops that take more are left. Broadcasts and iotas stay as they are, for they are cheaper
+    made than stored, but may be operands. Effects, barriers, random numbers and what differs between devices are never
+    folded.
+    """
+
+    name: ClassVar[str] = "fold-constants"
+    elements: int = 4096
+    work: int = 1 << 22
+
+    def __post_init__(self) -> None:
+        for option in ("elements", "work"):
+            if getattr(self, option) < 0:
+                value = getattr(self, option)
+                raise InvalidArgumentError(f"option {option} of pass {self.name} must be at least 0, not {value}")
+
+    def run(self, module: Module) -> bool:
+        folder = _Folder(self.elements, self.work, Effects(module))
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in post_order(computation):
+                changed |= instruction.parent is not None and folder.fold(instruction)
+        return settle(module, changed)
+
+
+@dataclass
+class _Folder:
+    """One run of the pass over a module."""
+
+    elements: int
+    work: int
+    effects: Effects
+    _steady: dict[tuple[Computation, bool], bool] = field(default_factory=dict[tuple[Computation, bool], bool])
+
+    def fold(self, instruction: Instruction) -> bool:
+        """Replaces an instruction by its value if that is known and cheap to find; whether it did."""
+        if not (instruction.has_users or instruction.is_root) or not self._is_foldable(instruction):
+            return False
+        if (
+            not instruction.operands
+            or not all(map(self._is_known, instruction.operands))
+            or not self._fits(instruction)
+        ):
+            return False
+        values = [self._value(operand) for operand in instruction.operands]
+        try:
+            with np.errstate(all="ignore"):
+                value = self._evaluate(instruction, values)
+        except (XlaError, MemoryError, _OverBudgetError):
+            return False
+        write = Writer(instruction)
+        take_over(instruction, _write_value(write, value, instruction.shape))
+        return True
+
+    def _evaluate(self, instruction: Instruction, values: Sequence[Any]) -> Any:
+        context = Context()
+        spent = 0
+
+        def count(step: Instruction, _: Sequence[Any], __: Any) -> None:
+            nonlocal spent
+            spent += 1 + element_count(step.shape)
+            if spent > self.work:
+                raise _OverBudgetError
+
+        context.observer = count
+        return RULES.find(instruction.op)(context, instruction, values)
+
+    def _is_foldable(self, instruction: Instruction) -> bool:
+        """Whether the value follows from the operands alone, here and now."""
+        if not _is_steady(instruction) or not self.effects.is_pure(instruction):
+            return False
+        loops_inside = instruction.op not in (ops.CALL, ops.WHILE, ops.CONDITIONAL)
+        return all(self._is_steady_inside(called, loops_inside) for called in instruction.computations)
+
+    def _is_steady_inside(self, computation: Computation, applied: bool) -> bool:
+        """Whether all that a called computation does can be done now; nothing watches over the work of loops in one
+        that is `applied` to many elements."""
+        key = (computation, applied)
+        if key not in self._steady:
+            self._steady[key] = all(
+                (instruction.op in _PLAIN or _is_steady(instruction))
+                and not (applied and instruction.op is ops.WHILE)
+                and all(self._is_steady_inside(called, applied) for called in instruction.computations)
+                for instruction in computation
+            )
+        return self._steady[key]
+
+    def _is_known(self, operand: Instruction) -> bool:
+        if operand.op is ops.CONSTANT:
+            return is_whole(operand.literal)
+        if operand.op is ops.TUPLE:
+            return all(map(self._is_known, operand.operands))
+        small = operand.op in _EXPANDING and operand.shape.is_static and operand.shape.size <= self.elements
+        return small and all(map(self._is_known, operand.operands))
+
+    def _fits(self, instruction: Instruction) -> bool:
+        if instruction.shape.is_dynamic:
+            return False
+        stored = sum(element_count(o.shape) for o in instruction.operands if o.op is ops.CONSTANT)
+        size = element_count(instruction.shape)
+        return size <= max(self.elements, stored) and work_of(instruction) <= self.work
+
+    def _value(self, operand: Instruction) -> Any:
+        if operand.op is ops.CONSTANT:
+            return literal_value(operand.literal)
+        values = [self._value(each) for each in operand.operands]
+        return RULES.find(operand.op)(Context(), operand, values)
+
+
+def _is_steady(instruction: Instruction) -> bool:
+    op = instruction.op
+    return op not in _NEVER and op.family not in _UNKNOWN_FAMILIES and op in RULES
+
+
+def _write_value(write: Writer, value: Any, shape: Shape) -> Instruction:
+    """A value as a constant; a tuple as constants put together."""
+    if shape.is_tuple:
+        elements = [_write_value(write, *each) for each in zip(value, shape.tuple_shapes, strict=True)]
+        return write.add(ops.TUPLE, *elements, shape=shape)
+    return write.literal(Literal.array_of(np.asarray(value), shape))

@@ -1,0 +1,62 @@
+"""The pass that computes equal things once.
+
+Owns: which instructions are equal. Must not know: what ops mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import ops
+from xlapy.analysis.constants import is_whole
+from xlapy.analysis.effects import Effects
+from xlapy.analysis.structure import Structure
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.passes.rewrite import can_stand_for, editable_computations, has_control_edges, replace, settle
+
+
+@dataclass(frozen=True)
+class MergeCommonSubexpressions:
+    """Replaces instructions by equal ones of the same computation.
+
+    Equal are pure instructions of one op with equal operands (in any order if the op is commutative), attributes,
+    layouts and shardings, and called computations that are equal but for names. Constants are compared bit by bit.
+    """
+
+    name: ClassVar[str] = "merge-common-subexpressions"
+
+    def run(self, module: Module) -> bool:
+        effects, structure = Effects(module), Structure(module)
+        changed = False
+        for computation in editable_computations(module):
+            changed |= _merge(computation, effects, structure)
+        return settle(module, changed)
+
+
+def _merge(computation: Computation, effects: Effects, structure: Structure) -> bool:
+    first: dict[Hashable, Instruction] = {}
+    changed = False
+    for instruction in post_order(computation):
+        if has_control_edges(instruction) or not effects.is_pure(instruction) or _is_unknown(instruction):
+            continue
+        key = (structure.description(instruction), _operands(instruction))
+        equal = first.setdefault(key, instruction)
+        if equal is not instruction and can_stand_for(equal, instruction):
+            replace(instruction, equal)
+            changed = True
+    return changed
+
+
+def _is_unknown(instruction: Instruction) -> bool:
+    """Sources that only seem equal: parameters, and constants whose elements text left out."""
+    return instruction.op is ops.PARAMETER or (instruction.op is ops.CONSTANT and not is_whole(instruction.literal))
+
+
+def _operands(instruction: Instruction) -> Hashable:
+    operands = instruction.operands
+    return frozenset(operands) if instruction.op.commutative and len(operands) == 2 else operands
