@@ -9,20 +9,25 @@ from dataclasses import dataclass, field
 
 from xlapy.base import flags
 from xlapy.cpu.buffers import assign_buffers
-from xlapy.cpu.fuse import Fuse
+from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.llvm.engine import Code, compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
-from xlapy.cpu.program import make_program
+from xlapy.cpu.program import make_program, runs
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
+from xlapy.passes.expand.expand import Expand
+from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
+from xlapy.passes.pass_ import Pass
 from xlapy.passes.pipeline import Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 
-PASSES = (RemoveDeadCode(), Fuse(), RemoveDeadCode())
-"""What happens to a module before it becomes steps."""
+
+def passes() -> list[Pass]:
+    """What happens to a module before it becomes steps."""
+    return [Unfuse(), RemoveDeadCode(), Expand(runs=runs()), MergeCommonSubexpressions(), Fuse(), RemoveDeadCode()]
 
 
 @dataclass(slots=True)
@@ -50,7 +55,7 @@ class Compiled:
 def compile_module(module: Module) -> Compiled:
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu."""
     optimised = edit.clone_module(module)
-    Pipeline(PASSES).run(optimised)
+    Pipeline(passes()).run(optimised)
     program = make_program(optimised)
     assign_buffers(program)
     text = write_program(program, flush_denormals=flags.get("denormals") == "flush")

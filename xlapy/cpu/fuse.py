@@ -32,6 +32,22 @@ _ALONE = frozenset({ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.COPY, ops.DYNAMIC_UPDA
 
 
 @dataclass(frozen=True)
+class Unfuse:
+    """Takes fusions apart: those in a module that another compiler printed are not ours."""
+
+    name: ClassVar[str] = "unfuse"
+
+    def run(self, module: Module) -> bool:
+        fusions = [i for i in module.instructions() if i.op is ops.FUSION]
+        for fusion in fusions:
+            fused = fusion.computations[0]
+            edit.inline(fusion)
+            if not fused.callers:
+                edit.remove_computation(fused)
+        return bool(fusions)
+
+
+@dataclass(frozen=True)
 class Fuse:
     """Groups instructions into loop fusions."""
 

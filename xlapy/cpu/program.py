@@ -19,7 +19,7 @@ from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import scatter, sort, updates
-from xlapy.cpu.flow import Flow, Made, Path, array_leaves, is_alias
+from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.schedule import make_kernel, region_of
 from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep
 from xlapy.hlo.computation import Computation
@@ -27,6 +27,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import Kernel
 from xlapy.lower import LOWERINGS
+from xlapy.ops.registry import OpDef
 
 _NOTHING = frozenset({ops.AFTER_ALL, ops.PARAMETER})
 
@@ -34,6 +35,11 @@ _NOTHING = frozenset({ops.AFTER_ALL, ops.PARAMETER})
 def make_program(module: Module) -> NativeProgram:
     """The steps of a module; `UnsupportedError` names what has no native form."""
     return _Maker(module).program
+
+
+def runs() -> frozenset[OpDef]:
+    """The operations with a native form."""
+    return frozenset({*_HANDLERS, *LOWERINGS, *_NOTHING, *SAME, ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.FUSION})
 
 
 class _Maker:

@@ -1,0 +1,119 @@
+"""Programs on cpu give what they give on the interpreter: samples, programs that JAX printed, random modules.
+
+What cpu does not run yet is refused when it is compiled, by an error that names the instruction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.programs.test_programs import NAMES, OPTIMISED, arguments_of, plain, text_of
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import UnsupportedError, XlaError
+from xlapy.interpreter import TOKEN
+from xlapy.testing.comparison import assert_close
+from xlapy.testing.instruction_by_instruction import Step, assert_step, flat_module, steps_of
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.random_modules import random_module
+from xlapy.testing.samples import Sample, all_samples
+
+INTERPRETER = xla.Client("interpreter")
+CPU = xla.Client("cpu")
+
+
+def leaves(value: Any) -> list[np.ndarray]:
+    if isinstance(value, tuple):
+        return [leaf for element in value for leaf in leaves(element)]
+    return [np.asarray(value)] if hasattr(value, "array") else []
+
+
+@pytest.mark.parametrize("sample", all_samples(), ids=lambda sample: sample.name)
+def test_a_sample_gives_what_the_interpreter_gives_or_is_refused(sample: Sample):
+    module = xla.parse_hlo(sample.text)
+    try:
+        reference = INTERPRETER.compile(module)
+        arguments = random_arguments(reference.program_shape.parameters, 1)
+        expected = reference(*arguments)
+    except XlaError:
+        return  # the interpreter's own tests say why
+    try:
+        executable = CPU.compile(module)
+    except UnsupportedError as error:
+        names = [i.name for i in module.instructions()]
+        assert any(name in str(error) for name in names) or "does not run on cpu" in str(error)
+        return
+    for ours, theirs in zip(leaves(executable(*arguments)), leaves(expected), strict=True):
+        assert_close(ours, theirs, rule="program", flush_denormals=True, where=sample.name)
+
+
+RUNS = [*NAMES, *(f"{name}.optimized" for name in OPTIMISED)]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_program_gives_what_the_interpreter_gives(name: str):
+    module = xla.parse_hlo(text_of(name))
+    try:
+        executable = CPU.compile(module)
+    except UnsupportedError as error:
+        assert "does not run on cpu" in str(error)
+        return
+    plain_name = name.removesuffix(".optimized")
+    arguments = arguments_of(plain_name, xla.parse_hlo(text_of(plain_name)))
+    expected = INTERPRETER.compile(module)(*arguments)
+    assert_close(plain(executable(*arguments)), plain(expected), rule="program", flush_denormals=True, where=name)
+
+
+def test_most_programs_run():
+    """So that the refusals above stay what they are: few."""
+    refused = 0
+    for name in RUNS:
+        try:
+            CPU.compile(text_of(name))
+        except UnsupportedError:
+            refused += 1
+    assert refused <= 14
+
+
+@pytest.mark.parametrize("seed", range(1000, 1030))
+def test_every_instruction_of_a_random_module(seed: int):
+    module = random_module(seed)
+    shapes = [parameter.shape for parameter in module.entry_computation.parameters]
+    steps = steps_of(module, random_arguments(shapes, seed, special=True), without_denormals)
+    steps = [step for step in steps if runs(step)]
+    flat, arguments = flat_module(steps)
+    for step, value in zip(steps, CPU.compile(flat)(*arguments), strict=True):
+        assert_step(step, as_value(value), flush_denormals=True)
+
+
+def runs(step: Step) -> bool:
+    try:
+        CPU.compile(flat_module([step])[0])
+    except UnsupportedError:
+        return False
+    return True
+
+
+def as_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(as_value, value))
+    return np.asarray(value) if hasattr(value, "array") else TOKEN
+
+
+def without_denormals(array: np.ndarray) -> np.ndarray:
+    """cpu takes denormal numbers for 0, as XLA:CPU does."""
+    if array.dtype.kind == "c":
+        part = np.dtype(np.float32 if array.dtype == np.complex64 else np.float64)
+        result = np.array(array)
+        result.real, result.imag = (without_denormals(half.astype(part)) for half in (array.real, array.imag))
+        return result
+    t = PrimitiveType.from_dtype(array.dtype)
+    if not t.is_floating or t.bits <= 8:
+        return array
+    size = np.abs(array.astype(np.float64))
+    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
