@@ -14,7 +14,7 @@ import pytest
 import xlapy as xla
 from tests.programs.test_programs import NAMES, OPTIMISED, arguments_of, plain, text_of
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import UnsupportedError, XlaError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.interpreter import TOKEN
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.instruction_by_instruction import Step, assert_step, flat_module, steps_of
@@ -36,17 +36,18 @@ def leaves(value: Any) -> list[np.ndarray]:
 def test_a_sample_gives_what_the_interpreter_gives_or_is_refused(sample: Sample):
     module = xla.parse_hlo(sample.text)
     try:
-        reference = INTERPRETER.compile(module)
-        arguments = random_arguments(reference.program_shape.parameters, 1)
-        expected = reference(*arguments)
+        executable = CPU.compile(module)
+    except InvalidArgumentError as error:
+        assert "devices" in str(error)  # the sample is for several
+        return
+    except UnsupportedError as error:
+        assert "on cpu" in str(error)
+        return
+    arguments = random_arguments(executable.program_shape.parameters, 1)
+    try:
+        expected = INTERPRETER.compile(module)(*arguments)
     except XlaError:
         return  # the interpreter's own tests say why
-    try:
-        executable = CPU.compile(module)
-    except UnsupportedError as error:
-        names = [i.name for i in module.instructions()]
-        assert any(name in str(error) for name in names) or "does not run on cpu" in str(error)
-        return
     for ours, theirs in zip(leaves(executable(*arguments)), leaves(expected), strict=True):
         assert_close(ours, theirs, rule="program", flush_denormals=True, where=sample.name)
 
@@ -60,7 +61,7 @@ def test_a_program_gives_what_the_interpreter_gives(name: str):
     try:
         executable = CPU.compile(module)
     except UnsupportedError as error:
-        assert "does not run on cpu" in str(error)
+        assert "on cpu" in str(error)
         return
     plain_name = name.removesuffix(".optimized")
     arguments = arguments_of(plain_name, xla.parse_hlo(text_of(plain_name)))
