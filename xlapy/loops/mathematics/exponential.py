@@ -29,13 +29,16 @@ LOG2_E: Final = 1.4426950408889634
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and the arguments beyond which e^x is 0 or infinite."""
+    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and arguments: beyond the first two e^x is 0 or
+    infinite, beyond the third an infinite factor e^x of a product whose other factor is the sine of a number.
+    """
 
     log2_high: float
     log2_low: float
     polynomial: tuple[float, ...]
     least: float
     greatest: float
+    beyond: float
 
 
 _SINGLE: Final = (
@@ -47,8 +50,8 @@ _DOUBLE: Final = (
     2.5108720642770833e-08, 2.089336817778968e-09,
 )  # fmt: skip
 _CONSTANTS: Final = {
-    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0),
-    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 712.0),
+    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0, 120.0),
+    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 711.0, 800.0),
 }
 
 
@@ -74,10 +77,13 @@ def reduce(x: Expression, tail: Expression | None = None) -> Reduced:
     return Reduced(shifted.bits - x.like(precision.rounder).bits, growth)
 
 
-def clamp(x: Expression) -> Expression:
-    """The argument, moved to where the exponential is just 0 or just infinite if it lies beyond."""
+def clamp(x: Expression, *, further: bool = False) -> Expression:
+    """The argument, moved to where the exponential is just 0 or just infinite if it lies beyond.
+
+    further: infinite even if multiplied by a sine, before `scale`.
+    """
     constants = _CONSTANTS[x.precision]
-    return at_least(at_most(x, constants.greatest), constants.least)
+    return at_least(at_most(x, constants.beyond if further else constants.greatest), constants.least)
 
 
 def power_of_two(exponent: Expression, precision: Precision) -> Expression:
@@ -103,8 +109,9 @@ def half_exponential(x: Expression) -> Expression:
 
 
 def exponential_minus_one(x: Expression) -> Expression:
-    """2^n (e^r - 1) + (2^n - 1), computed in halves so that only the result overflows."""
-    reduced = reduce(at_least(clamp(x), -60.0))
+    """2^n (e^r - 1) + (2^n - 1), computed in halves so that 2^n does not overflow before the result does."""
+    greatest = _CONSTANTS[x.precision].greatest - 1
+    reduced = reduce(at_least(at_most(x, greatest), -60.0))
     half = power_of_two(reduced.exponent - 1, x.precision)
     result = fma(half, reduced.growth, half - 0.5) * 2
     return where(x.equals(0), x, result)
