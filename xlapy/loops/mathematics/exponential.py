@@ -114,10 +114,17 @@ def exponential_minus_one(x: Expression) -> Expression:
     reduced = reduce(at_least(at_most(x, greatest), -60.0))
     half = power_of_two(reduced.exponent - 1, x.precision)
     result = fma(half, reduced.growth, half - 0.5) * 2
-    return where(x.equals(0), x, result)
+    return where(abs(x) < 2.0 ** -(x.precision.digits + 1), x, result)
 
 
 def logistic(x: Expression) -> Expression:
-    """1 / (1 + e^-x), with the exponential of a number that is not positive."""
+    """1 / (1 + e^-x) or e^x / (1 + e^x), with the exponential of a number that is not positive.
+
+    What the divisor and the quotient lost is put back; one less the quotient is the reciprocal of the divisor.
+    """
     decay = exponential(-abs(x))
-    return where(x < 0, decay, 1) / (decay + 1)
+    left = x < 0
+    dividend, divisor = where(left, decay, 1), decay + 1
+    quotient = dividend / divisor
+    rest = fma(-quotient, decay - (divisor - 1), fma(-quotient, divisor, dividend))
+    return fma(rest, where(left, 1 - quotient, quotient), quotient)
