@@ -184,6 +184,7 @@ _FLOAT: Final[Mapping[str, Callable[..., Any]]] = {
     "max": lambda a, b: np.where((a == b) & (np.signbit(b)), a, np.maximum(b, a)),
     "fma": _fused,
     "copysign": np.copysign,
+    "ldexp": lambda x, n: np.ldexp(x, np.asarray(n, np.int32)),
     "sqrt": np.sqrt,
     "floor": np.floor,
     "ceil": np.ceil,

@@ -1,8 +1,7 @@
 """The exponential function and what is one step from it.
 
 e^x = 2^n e^r with n whole and |r| <= ln(2) / 2: e^r is a polynomial, and 2^n is made of exponent bits. 2^n is applied
-in two steps, neither of which leaves the normal numbers, so that results overflow and lose digits where they should
-and are rounded once.
+at once, so that results overflow and lose digits where they should and are rounded once.
 
 Must not know: HLO, LLVM.
 """
@@ -93,8 +92,7 @@ def power_of_two(exponent: Expression, precision: Precision) -> Expression:
 
 def scale(x: Expression, exponent: Expression) -> Expression:
     """x * 2^exponent, rounded once, for |x| near 1 and an integer at most twice the range of normal numbers."""
-    half = exponent >> 1
-    return x * power_of_two(half, x.precision) * power_of_two(exponent - half, x.precision)
+    return x.apply("ldexp", exponent)
 
 
 def exponential(x: Expression) -> Expression:
