@@ -12,6 +12,7 @@ from typing import Final
 
 from xlapy.loops.mathematics import (
     complex,
+    complex_hyperbolic,
     error_function,
     exponential,
     hyperbolic,
@@ -54,8 +55,15 @@ MATHEMATICS: Final[Mapping[str, Function]] = {
 
 _COMPLEX: Final[Mapping[str, complex.ComplexFormula]] = {
     "abs": complex.absolute,
+    "acos": complex_hyperbolic.arc_cosine,
+    "acosh": complex_hyperbolic.acosh,
     "add": complex.add,
+    "asin": complex_hyperbolic.arc_sine,
+    "asinh": complex_hyperbolic.asinh,
+    "atan": complex_hyperbolic.arc_tangent,
     "atan2": complex.arc_tangent_2,
+    "atanh": complex_hyperbolic.atanh,
+    "cosh": complex_hyperbolic.cosh,
     "cosine": complex.cosine,
     "divide": complex.divide,
     "exponential": complex.exponential,
@@ -69,6 +77,7 @@ _COMPLEX: Final[Mapping[str, complex.ComplexFormula]] = {
     "rsqrt": complex.reciprocal_root,
     "sign": complex.sign,
     "sine": complex.sine,
+    "sinh": complex_hyperbolic.sinh,
     "sqrt": complex.root,
     "subtract": complex.subtract,
     "tan": complex.tangent,

@@ -58,6 +58,18 @@ def _undefined(condition: Expression, otherwise: Complex) -> Complex:
     return choose(condition, (_NAN, _NAN), otherwise)
 
 
+def in_double(function: Callable[..., Complex]) -> Callable[..., Complex]:
+    """The function computed in double precision whatever the type of its operands, its result then rounded."""
+
+    def apply(*operands: Complex) -> Complex:
+        if not operands[0].real.is_single:
+            return function(*operands)
+        result = function(*(Complex(z.real.as_double(), z.imaginary.as_double()) for z in operands))
+        return Complex(result.real.as_single(), result.imaginary.as_single())
+
+    return apply
+
+
 # -- arithmetic
 
 
@@ -208,23 +220,24 @@ def logistic(operand: Complex) -> Complex:
 # -- roots and powers
 
 
-def _root(operand: Complex) -> Complex:
+def signed_root(operand: Complex) -> Complex:
     """The root in the right half plane, on the side of the negative axis that the sign of the zero says.
 
-    Of finite numbers but 0. Half of |z| + |real| is formed in units of the larger part, where it cannot overflow.
+    NaN for infinities. Half of |z| + |real| is formed in units of the larger part, where it cannot overflow.
     """
     box = _box(operand)
     longest = square_root((abs(operand.real) / box.size + box.stretch) * 0.5) * square_root(box.size)
     other = abs(operand.imaginary) * 0.5 / longest
     left = operand.real < 0
-    return Complex(where(left, other, longest), copysign(where(left, longest, other), operand.imaginary))
+    result = Complex(where(left, other, longest), copysign(where(left, longest, other), operand.imaginary))
+    return choose(operand.is_zero, Complex(box.size, operand.imaginary), result)
 
 
 def root(operand: Complex) -> Complex:
     """The square root in the right half plane; on the negative axis the upper one, whatever the sign of the zero."""
     operand = _above_cut(operand)
     real, imaginary = operand.real, operand.imaginary
-    result = choose(operand.is_zero, (0.0, 0.0), _root(operand))
+    result = signed_root(operand)
     zero = copysign(real.like(0.0), imaginary)
     on_axis = Complex(where(real > 0, real, 0), where(real > 0, zero, copysign(_INFINITY, imaginary)))
     result = choose(real.is_infinite, on_axis, result)
@@ -239,7 +252,7 @@ def _above_cut(operand: Complex) -> Complex:
 
 def reciprocal_root(operand: Complex) -> Complex:
     """1 / sqrt(z); inf + i nan at 0, and 0 wherever a part is infinite. The cut follows the sign of the zero."""
-    box, root_ = _box(operand), _root(operand)
+    box, root_ = _box(operand), signed_root(operand)
     size = square_root(box.size) * square_root(box.stretch)
     result = _undefined(operand.has_nan, Complex(root_.real / size / size, -root_.imaginary / size / size))
     vanishing = Complex(copysign(0.0, operand.real), copysign(0.0, -operand.imaginary))
@@ -247,13 +260,12 @@ def reciprocal_root(operand: Complex) -> Complex:
     return choose(operand.is_zero, (_INFINITY, _NAN), result)
 
 
+@in_double
 def to_power(base: Complex, exponent: Complex) -> Complex:
     """base^exponent by polar form; z^0 = 1^z = 1, 0^c = 0 for c > 0, and inf^c is inf or 0 for real c.
 
     Errors of the polar form grow with the exponent, so single precision is left for double.
     """
-    if base.real.is_single:
-        return _as_single(to_power(_as_double(base), _as_double(exponent)))
     c, d = exponent.real, exponent.imaginary
     size = absolute(base)
     angle = inverse_trigonometry.arc_tangent_2(base.imaginary, base.real)
@@ -269,14 +281,6 @@ def to_power(base: Complex, exponent: Complex) -> Complex:
     return choose(one, (1.0, 0.0), result)
 
 
-def _as_double(operand: Complex) -> Complex:
-    return Complex(operand.real.as_double(), operand.imaginary.as_double())
-
-
-def _as_single(operand: Complex) -> Complex:
-    return Complex(operand.real.as_single(), operand.imaginary.as_single())
-
-
 # -- trigonometry
 
 # Beyond the first number hyperbolic functions near overflow; the second is taken off, and its exponential multiplied in
@@ -285,7 +289,7 @@ _STEEP: Final = {SINGLE: (64.0, 40.0, 2.3538526683702000e17), DOUBLE: (600.0, 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Growth:
+class Growth:
     """cosh(y) = factor * cosh, sinh(y) = factor * sinh"""
 
     cosh: Expression
@@ -293,22 +297,23 @@ class _Growth:
     factor: Expression
 
 
-def _growth(y: Expression) -> _Growth:
+def growth_of(y: Expression) -> Growth:
+    """Of a number whose hyperbolic functions may overflow though their products do not."""
     limit, part, factor = _STEEP[y.precision]
     size = abs(y)
     steep = size > limit
     reduced = copysign(where(steep, size - part, size), y)
-    return _Growth(hyperbolic.cosh(reduced), hyperbolic.sinh(reduced), where(steep, y.like(factor), 1))
+    return Growth(hyperbolic.cosh(reduced), hyperbolic.sinh(reduced), where(steep, y.like(factor), 1))
 
 
 def cosine(operand: Complex) -> Complex:
-    growth = _growth(operand.imaginary)
+    growth = growth_of(operand.imaginary)
     real = trigonometry.cosine(operand.real) * growth.cosh * growth.factor
     return Complex(real, -(trigonometry.sine(operand.real) * growth.sinh * growth.factor))
 
 
 def sine(operand: Complex) -> Complex:
-    growth = _growth(operand.imaginary)
+    growth = growth_of(operand.imaginary)
     real = trigonometry.sine(operand.real) * growth.cosh * growth.factor
     return Complex(real, trigonometry.cosine(operand.real) * growth.sinh * growth.factor)
 
@@ -338,10 +343,9 @@ def tangent(operand: Complex) -> Complex:
     return Complex(rotated.imaginary, -rotated.real)
 
 
+@in_double
 def arc_tangent_2(y: Complex, x: Complex) -> Complex:
     """-i log((x + i y) / sqrt(x^2 + y^2)), in double precision since the quotient may be near 1."""
-    if x.real.is_single:
-        return _as_single(arc_tangent_2(_as_double(y), _as_double(x)))
     rotated = Complex(x.real - y.imaginary, x.imaginary + y.real)
     direction = log(divide(rotated, root(add(multiply(y, y), multiply(x, x)))))
     return Complex(direction.imaginary, -direction.real)
