@@ -177,7 +177,6 @@ _FLOAT: Final[Mapping[str, Callable[..., Any]]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "rem": np.fmod,
     "neg": np.negative,
     "abs": np.abs,
     "min": lambda a, b: np.where((a == b) & (np.signbit(a)), a, np.minimum(b, a)),

@@ -11,7 +11,7 @@ from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.loops import F32, F64, I1, ScalarType, Value
 
-_FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+_FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_INTRINSICS: Final = {
     "abs": "fabs", "min": "minimum", "max": "maximum", "fma": "fma", "copysign": "copysign", "sqrt": "sqrt",
     "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc",
