@@ -96,13 +96,18 @@ def scale(x: Expression, exponent: Expression) -> Expression:
 
 
 def exponential(x: Expression) -> Expression:
-    reduced = reduce(clamp(x))
+    return exponential_of_clamped(clamp(x))
+
+
+def exponential_of_clamped(x: Expression) -> Expression:
+    """e^x for arguments that `clamp` would not move, which other formulas know to be so."""
+    reduced = reduce(x)
     return scale(reduced.growth + 1, reduced.exponent)
 
 
-def half_exponential(x: Expression) -> Expression:
-    """e^x / 2, which is finite somewhat further."""
-    reduced = reduce(clamp(x))
+def half_exponential_of_size(x: Expression) -> Expression:
+    """e^|x| / 2, which is finite somewhat further than the exponential."""
+    reduced = reduce(at_most(abs(x), _CONSTANTS[x.precision].greatest))
     return scale(reduced.growth + 1, reduced.exponent - 1)
 
 
@@ -120,7 +125,7 @@ def logistic(x: Expression) -> Expression:
 
     What the divisor and the quotient lost is put back; one less the quotient is the reciprocal of the divisor.
     """
-    decay = exponential(-abs(x))
+    decay = exponential_of_clamped(at_least(-abs(x), _CONSTANTS[x.precision].least))
     left = x < 0
     dividend, divisor = where(left, decay, 1), decay + 1
     quotient = dividend / divisor

@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from xlapy.loops.mathematics.exponential import exponential, exponential_minus_one, half_exponential
+from xlapy.loops.mathematics.exponential import (
+    exponential_minus_one,
+    exponential_of_clamped,
+    half_exponential_of_size,
+)
 from xlapy.loops.mathematics.expression import (
     DOUBLE,
     SINGLE,
@@ -46,7 +50,7 @@ def tanh(x: Expression) -> Expression:
         return copysign(growth / (growth + 2), x)
     square = x * x
     near = fma(x * square, polynomial(square, _TANH_SINGLE), x)
-    far = 1 - 2 / (exponential(size + size) + 1)
+    far = 1 - 2 / (exponential_of_clamped(size + size) + 1)
     return where(size < 0.55, near, copysign(far, x))
 
 
@@ -54,12 +58,12 @@ def sinh(x: Expression) -> Expression:
     """A polynomial up to 1, (e^x - e^-x) / 2 beyond."""
     square = x * x
     near = fma(x * square, polynomial(square, _SINH[x.precision]), x)
-    half = half_exponential(abs(x))
+    half = half_exponential_of_size(x)
     return where(abs(x) < 1, near, copysign(half - 0.25 / half, x))
 
 
 def cosh(x: Expression) -> Expression:
-    half = half_exponential(abs(x))
+    half = half_exponential_of_size(x)
     return half + 0.25 / half
 
 
