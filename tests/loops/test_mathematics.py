@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.cpu.kernel_runner import run_kernel
 from tests.loops.mathematics_runner import Array, flushing_denormals, run, run_complex, run_evaluated
 from xlapy.interpreter.elementwise import KERNELS
 from xlapy.interpreter.elementwise_float import logistic, round_half_away
-from xlapy.loops import F64, AxisKind, Builder, print_kernel
+from xlapy.loops import F32, F64, Affine, AxisKind, Builder, Value, print_kernel
 from xlapy.loops.mathematics import COMPLEX_MATHEMATICS, MATHEMATICS
 from xlapy.ops.registry import lookup
 from xlapy.testing.comparison import assert_close, ulp_distance
@@ -198,6 +199,32 @@ def test_what_is_rare_stays_in_its_loop() -> None:
     text = print_kernel(builder.kernel)
     before, inside = text.split("while")
     assert "sqrt" not in before and "sqrt" in inside and "any" in inside
+
+
+def test_what_is_rare_in_the_combination_of_lanes() -> None:
+    """A reducer with a sine in it: each lane is combined whether or not another's argument is large."""
+    x = np.array([1e30, *range(1, 40)], np.float32)
+    builder = Builder("k")
+    given, out = builder.buffer("x", F32, x.size), builder.buffer("out", F32, 1, written=True)
+    least = builder.constant(F32, -INF)
+
+    def combine(left: Sequence[Value], right: Sequence[Value]) -> Sequence[Value]:
+        nothing = builder.mul(MATHEMATICS["sine"](builder, left[0]), builder.zero(F32))
+        return [builder.add(builder.binary("max", left[0], right[0]), nothing)]
+
+    (greatest,) = builder.reduce(
+        x.size,
+        [builder.zero(F32)],
+        lambda i, carried: [builder.binary("max", carried[0], builder.load(given, i))],
+        kind=AxisKind.VECTOR,
+        width=16,
+        identities=[least],
+        combine=combine,
+    )
+    builder.store(out, Affine(), greatest)
+    result = np.zeros(1, np.float32)
+    run_kernel(builder.kernel, [x, result])
+    assert result.tolist() == [float(np.float32(1e30))]
 
 
 # -- complex functions
