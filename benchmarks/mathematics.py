@@ -150,7 +150,7 @@ def ulps(actual: Array, expected: Array, type: ScalarType) -> Array:
 
 
 def worst(name: str, type: ScalarType, operands: Iterator[tuple[Array, ...]]) -> tuple[float, str]:
-    """The largest error and where it is. A zero of the wrong sign is an error of one."""
+    """The largest error and where it is. A zero of the wrong sign is an infinite error."""
     compiled = Compiled(name, type)
     wide = np.float64 if type is F32 else np.longdouble
     error, place = 0.0, "-"
@@ -158,7 +158,7 @@ def worst(name: str, type: ScalarType, operands: Iterator[tuple[Array, ...]]) ->
         actual = compiled(*arrays)
         expected = np.asarray(REFERENCES[name](*(array.astype(wide) for array in arrays)))
         errors = ulps(actual, expected, type)
-        errors += (actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))
+        errors[(actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))] = np.inf
         at = int(np.argmax(errors))
         if errors[at] > error:
             error, place = float(errors[at]), ", ".join(repr(float(array[at])) for array in arrays)

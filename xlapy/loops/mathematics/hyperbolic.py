@@ -48,10 +48,10 @@ def tanh(x: Expression) -> Expression:
     if not x.is_single:
         growth = exponential_minus_one(size + size)
         return copysign(growth / (growth + 2), x)
-    square = x * x
-    near = fma(x * square, polynomial(square, _TANH_SINGLE), x)
+    square = size * size
+    near = fma(size * square, polynomial(square, _TANH_SINGLE), size)
     far = 1 - 2 / (exponential_of_clamped(size + size) + 1)
-    return where(size < 0.55, near, copysign(far, x))
+    return copysign(where(size < 0.55, near, far), x)
 
 
 def sinh(x: Expression) -> Expression:
