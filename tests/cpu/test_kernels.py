@@ -42,7 +42,7 @@ def elementwise(type: ScalarType, size: int, width: int, body: Callable[[Builder
     return b.kernel
 
 
-FLOAT_OPS = ("add", "sub", "mul", "min", "max", "copysign", "div", "rem")
+FLOAT_OPS = ("add", "sub", "mul", "min", "max", "copysign", "div")
 INTEGER_OPS = ("add", "sub", "mul", "and", "or", "xor", "smin", "smax", "umin", "umax")
 
 

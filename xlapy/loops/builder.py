@@ -6,8 +6,10 @@ kernel writes, loads in branches, and whatever is computed rarely, stay where th
 
 The operations, besides loads:
 
-- add sub mul neg abs min max fma div rem copysign sqrt floor ceil rint trunc on floats (min and max are the IEEE
+- add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc on floats (min and max are the IEEE
   `minimum` and `maximum`: NaN wins, -0 < +0);
+- ldexp of a float and an integer of the same width: x 2^n, rounded once, for a normal number x and any n between twice
+  the least and twice the greatest exponent of the type, if x 2^(n/2) is a normal number;
 - add sub mul neg sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop on integers, which wrap;
   a division needs a divisor that is not 0, and no overflow; a shift an amount below the width;
 - compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq une olt ole ogt oge ord uno for floats);

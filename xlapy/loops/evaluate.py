@@ -5,7 +5,9 @@ Owns the meaning of every operation of `loops.builder`. Slow on purpose. Must no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -136,9 +138,28 @@ def _as_unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fused(left: Scalar, right: Scalar, addend: Scalar) -> Scalar:
-    """Exact for float32 but for double rounding; for float64 in extended precision."""
-    wide = np.longdouble if np.asarray(left).dtype == np.float64 else np.float64
-    return wide(left) * wide(right) + wide(addend)
+    """left * right + addend, rounded once: to float32 by way of a float64 that remembers what it lost."""
+    if np.asarray(left).dtype == np.float64:
+        return np.frompyfunc(_fused_double, 3, 1)(left, right, addend)
+    product, term = np.multiply(left, right, dtype=np.float64), np.float64(addend)
+    total = product + term
+    share = total - product
+    lost = (product - (total - share)) + (term - share)
+    is_even = (np.asarray(total).view(np.int64) & 1) == 0
+    toward = np.nextafter(total, np.copysign(np.inf, lost))
+    return np.where(np.isfinite(total) & (lost != 0) & is_even, toward, total)
+
+
+def _fused_double(left: float, right: float, addend: float) -> float:
+    if not (math.isfinite(left) and math.isfinite(right) and math.isfinite(addend)):
+        return left * right + addend
+    exact = Fraction(left) * Fraction(right) + Fraction(addend)
+    if not exact:
+        return left * right + addend if left == 0 or right == 0 else 0.0
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _leading_zeros(operand: Scalar) -> Scalar:
@@ -156,13 +177,13 @@ _FLOAT: Final[Mapping[str, Callable[..., Any]]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "rem": np.fmod,
     "neg": np.negative,
     "abs": np.abs,
     "min": lambda a, b: np.where((a == b) & (np.signbit(a)), a, np.minimum(b, a)),
     "max": lambda a, b: np.where((a == b) & (np.signbit(b)), a, np.maximum(b, a)),
     "fma": _fused,
     "copysign": np.copysign,
+    "ldexp": lambda x, n: np.ldexp(x, np.asarray(n, np.int32)),
     "sqrt": np.sqrt,
     "floor": np.floor,
     "ceil": np.ceil,

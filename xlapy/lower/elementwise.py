@@ -13,7 +13,7 @@ from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, Builder, ScalarType, Value
-from xlapy.loops.mathematics import MATHEMATICS
+from xlapy.loops.mathematics import COMPLEX_MATHEMATICS, MATHEMATICS
 from xlapy.loops.types import integer_type
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
@@ -40,15 +40,6 @@ def _sign_of_float(builder: Builder, x: Value) -> Value:
     return builder.select(is_number, builder.op("copysign", x.type, one, x), x)
 
 
-def _half_away(builder: Builder, x: Value) -> Value:
-    """Rounds halves away from zero: truncates, then moves on by one where a half or more was cut off."""
-    whole = builder.unary("trunc", x)
-    cut = builder.unary("abs", builder.sub(x, whole))
-    one = builder.op("copysign", x.type, builder.constant(x.type, 1.0), x)
-    is_far = builder.compare("oge", cut, builder.constant(x.type, 0.5))
-    return builder.op("copysign", x.type, builder.select(is_far, builder.add(whole, one), whole), x)
-
-
 FLOATS: Final[Mapping[OpDef, FloatRule]] = {
     ops.ABS: _op("abs"),
     ops.ADD: _op("add"),
@@ -59,8 +50,6 @@ FLOATS: Final[Mapping[OpDef, FloatRule]] = {
     ops.MINIMUM: _op("min"),
     ops.MULTIPLY: _op("mul"),
     ops.NEGATE: _op("neg"),
-    ops.REMAINDER: _op("rem"),
-    ops.ROUND_NEAREST_AFZ: _half_away,
     ops.ROUND_NEAREST_EVEN: _op("rint"),
     ops.SIGN: _sign_of_float,
     ops.SQRT: _op("sqrt"),
@@ -88,6 +77,8 @@ def _emit(lowering: Lowering, instruction: Instruction, index: Index) -> Element
 def compute(builder: Builder, instruction: Instruction, operands: list[Element]) -> Element:
     """The operation on elements of its operands, which are of one type; `UnsupportedError` if there is no rule."""
     op, t = instruction.op, instruction.operands[0].shape.element_type
+    if t.is_complex and op.name in COMPLEX_MATHEMATICS:
+        return _compute_complex(builder, op, operands)
     values = [operand for operand in operands if isinstance(operand, Value)]
     if len(values) < len(operands):
         raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
@@ -104,10 +95,16 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
     raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
 
 
+def _compute_complex(builder: Builder, op: OpDef, operands: list[Element]) -> Element:
+    parts = [(o.real, o.imaginary) for o in operands if isinstance(o, ComplexElement)]
+    result = COMPLEX_MATHEMATICS[op.name](builder, *parts)
+    return ComplexElement(*result) if len(result) == 2 else result[0]
+
+
 _ANALYTIC = (
     ops.ACOS, ops.ACOSH, ops.ASIN, ops.ASINH, ops.ATAN, ops.ATAN2, ops.ATANH, ops.CBRT, ops.COSH, ops.COSINE, ops.ERF,
-    ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.LOG, ops.LOGISTIC, ops.LOG_PLUS_ONE, ops.POWER, ops.RSQRT,
-    ops.SINE, ops.SINH, ops.TAN, ops.TANH,
+    ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.LOG, ops.LOGISTIC, ops.LOG_PLUS_ONE, ops.POWER, ops.REMAINDER,
+    ops.ROUND_NEAREST_AFZ, ops.RSQRT, ops.SINE, ops.SINH, ops.TAN, ops.TANH,
 )  # fmt: skip
 for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, *_ANALYTIC}:
     LOWERINGS.rule(_definition)(_emit)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
-from xlapy.loops import I1, ScalarType, Value
+from xlapy.loops import F32, F64, I1, ScalarType, Value
 
-_FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+_FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_INTRINSICS: Final = {
     "abs": "fabs", "min": "minimum", "max": "maximum", "fma": "fma", "copysign": "copysign", "sqrt": "sqrt",
     "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc",
@@ -18,6 +19,7 @@ _FLOAT_INTRINSICS: Final = {
 _INTEGER: Final = frozenset(
     {"add", "sub", "mul", "sdiv", "udiv", "srem", "urem", "and", "or", "xor", "shl", "lshr", "ashr"}
 )
+_FRACTION_AND_BIAS: Final = {F32: (23, 127), F64: (52, 1023)}
 _INTEGER_INTRINSICS: Final = frozenset({"smin", "smax", "umin", "umax"})
 _CASTS: Final = frozenset({"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast"})
 
@@ -43,8 +45,28 @@ def _float(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
         return writer.let(f"{_FLOAT[value.op]} {type} {args[0]}, {args[1]}")
     if value.op == "neg":
         return writer.let(f"fneg {type} {args[0]}")
+    if value.op == "ldexp":
+        return _ldexp(writer, value, args, lanes)
     name = f"llvm.{_FLOAT_INTRINSICS[value.op]}.{suffix(value.type, lanes)}"
     return writer.call(type, name, [(type, arg) for arg in args])
+
+
+def _ldexp(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+    """An instruction of AVX-512; elsewhere a product with two powers, where LLVM would call a library for each lane."""
+    type, integer = value.type, value.args[1].type
+    float_lanes, integer_lanes = llvm_type(type, lanes), llvm_type(integer, lanes)
+    if vector_bytes() == 64:
+        name = f"llvm.ldexp.{suffix(type, lanes)}.{suffix(integer, lanes)}"
+        return writer.call(float_lanes, name, [(float_lanes, args[0]), (integer_lanes, args[1])])
+    fraction, bias = _FRACTION_AND_BIAS[type]
+    half = writer.let(f"ashr {integer_lanes} {args[1]}, {literal(integer, 1, lanes)}")
+    product = args[0]
+    for exponent in (half, writer.let(f"sub {integer_lanes} {args[1]}, {half}")):
+        biased = writer.let(f"add {integer_lanes} {exponent}, {literal(integer, bias, lanes)}")
+        shifted = writer.let(f"shl {integer_lanes} {biased}, {literal(integer, fraction, lanes)}")
+        power = writer.let(f"bitcast {integer_lanes} {shifted} to {float_lanes}")
+        product = writer.let(f"fmul {float_lanes} {product}, {power}")
+    return product
 
 
 def _integer(writer: Writer, value: Value, args: list[str], lanes: int) -> str:

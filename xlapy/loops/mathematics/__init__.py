@@ -1,6 +1,7 @@
 """Functions of mathematics in loop IR: branch-free formulas that fit scalars and vectors alike.
 
 `MATHEMATICS[name](builder, x)` takes and gives values of type F32 or F64; the names are those of HLO's operations.
+`COMPLEX_MATHEMATICS[name](builder, (real, imaginary))` does so for pairs of them; `abs` gives a single value.
 Results are within 2 ULP in F32 and 3 in F64 of the true ones, for arguments of any size.
 """
 
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from xlapy.loops.mathematics import (
+    complex,
+    complex_hyperbolic,
     error_function,
     exponential,
     hyperbolic,
@@ -20,6 +23,7 @@ from xlapy.loops.mathematics import (
     rounding,
     trigonometry,
 )
+from xlapy.loops.mathematics.complex import ComplexFunction
 from xlapy.loops.mathematics.expression import Function, as_function
 
 MATHEMATICS: Final[Mapping[str, Function]] = {
@@ -49,4 +53,38 @@ MATHEMATICS: Final[Mapping[str, Function]] = {
     "tanh": as_function(hyperbolic.tanh),
 }
 
-__all__ = ["MATHEMATICS"]
+_COMPLEX: Final[Mapping[str, complex.ComplexFormula]] = {
+    "abs": complex.absolute,
+    "acos": complex_hyperbolic.arc_cosine,
+    "acosh": complex_hyperbolic.acosh,
+    "add": complex.add,
+    "asin": complex_hyperbolic.arc_sine,
+    "asinh": complex_hyperbolic.asinh,
+    "atan": complex_hyperbolic.arc_tangent,
+    "atan2": complex.arc_tangent_2,
+    "atanh": complex_hyperbolic.atanh,
+    "cosh": complex_hyperbolic.cosh,
+    "cosine": complex.cosine,
+    "divide": complex.divide,
+    "exponential": complex.exponential,
+    "exponential-minus-one": complex.exponential_minus_one,
+    "log": complex.log,
+    "log-plus-one": complex.log_plus_one,
+    "logistic": complex.logistic,
+    "multiply": complex.multiply,
+    "negate": complex.negate,
+    "power": complex.to_power,
+    "rsqrt": complex.reciprocal_root,
+    "sign": complex.sign,
+    "sine": complex.sine,
+    "sinh": complex_hyperbolic.sinh,
+    "sqrt": complex.root,
+    "subtract": complex.subtract,
+    "tan": complex.tangent,
+    "tanh": complex.hyperbolic_tangent,
+}
+COMPLEX_MATHEMATICS: Final[Mapping[str, ComplexFunction]] = {
+    name: complex.as_function(formula) for name, formula in _COMPLEX.items()
+}
+
+__all__ = ["COMPLEX_MATHEMATICS", "MATHEMATICS"]

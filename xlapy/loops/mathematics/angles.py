@@ -7,7 +7,9 @@ with many more digits than r has, and is itself given in two parts. Three ways, 
 - large, f32: in double precision, from x 2^-a (2^a mod 2 pi) for one of a few a that leave x 2^-a whole;
 - large, f64 (after Payne and Hanek): from the digits of 2/pi that x does not push beyond whole turns.
 
-The last two are skipped unless an element needs them. Must not know: HLO, LLVM.
+The last two are skipped unless an element needs them: a large one, or a small one very near a multiple of pi/2.
+
+Must not know: HLO, LLVM.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ _HALF_PI: Final = {
     DOUBLE: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
 _SMALL: Final = {SINGLE: 2.0**15, DOUBLE: 2.0**28}
+# Where r is that small a part of x, `rest - start` below loses digits that count.
+_CANCELLED: Final = {SINGLE: 2.0**-22, DOUBLE: 2.0**-51}
 
 # (a, 2^a mod 2 pi in two parts)
 _POWERS: Final = (
@@ -54,7 +58,7 @@ class Angle:
     """A whole number, modulo 4 at least, of the integer type of the same width."""
     rest: Expression
     tail: Expression
-    """At most an ULP of `rest`; +0 where `rest` is -0, so that their difference keeps the sign."""
+    """At most an ULP of `rest`."""
 
 
 def reduce(x: Expression) -> Angle:
@@ -66,9 +70,11 @@ def reduce(x: Expression) -> Angle:
     start = fma(whole, -first, x)
     rest = fma(whole, -second, start)
     tail = fma(whole, third, fma(whole, second, rest - start))
+    size = abs(x)
+    cancelled = abs(rest) < size * _CANCELLED[precision]
     large = _large_single if x.is_single else _large_double
     usual = [shifted.bits, rest, tail]
-    return Angle(*rarely("angle", abs(x) > _SMALL[precision], usual, lambda: large(x)))
+    return Angle(*rarely("angle", (size > _SMALL[precision]) | cancelled, usual, lambda: large(x)))
 
 
 def _large_single(x: Expression) -> Sequence[Expression]:

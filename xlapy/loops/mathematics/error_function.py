@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlapy.loops.mathematics.exponential import exponential
+from xlapy.loops.mathematics.exponential import exponential_of_clamped
 from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, at_most, copysign, fma, polynomial, where
 
 # erf(x) / x - 1 as a polynomial in x^2, for x <= 1
@@ -44,5 +44,5 @@ def error_function(x: Expression) -> Expression:
     size = at_most(abs(x), _ONE_FROM[x.precision])
     square = size * size
     near = fma(x, polynomial(square, _NEAR[x.precision]), x)
-    far = 1 - exponential(-polynomial(size, _FAR[x.precision]))
+    far = 1 - exponential_of_clamped(-polynomial(size, _FAR[x.precision]))
     return where(size < 1, near, copysign(far, x))

@@ -1,8 +1,7 @@
 """The exponential function and what is one step from it.
 
 e^x = 2^n e^r with n whole and |r| <= ln(2) / 2: e^r is a polynomial, and 2^n is made of exponent bits. 2^n is applied
-in two steps, neither of which leaves the normal numbers, so that results overflow and lose digits where they should
-and are rounded once.
+at once, so that results overflow and lose digits where they should and are rounded once.
 
 Must not know: HLO, LLVM.
 """
@@ -29,13 +28,16 @@ LOG2_E: Final = 1.4426950408889634
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and the arguments beyond which e^x is 0 or infinite."""
+    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and arguments: beyond the first two e^x is 0 or
+    infinite, beyond the third an infinite factor e^x of a product whose other factor is the sine of a number.
+    """
 
     log2_high: float
     log2_low: float
     polynomial: tuple[float, ...]
     least: float
     greatest: float
+    beyond: float
 
 
 _SINGLE: Final = (
@@ -47,8 +49,8 @@ _DOUBLE: Final = (
     2.5108720642770833e-08, 2.089336817778968e-09,
 )  # fmt: skip
 _CONSTANTS: Final = {
-    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0),
-    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 712.0),
+    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0, 120.0),
+    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 711.0, 800.0),
 }
 
 
@@ -74,10 +76,13 @@ def reduce(x: Expression, tail: Expression | None = None) -> Reduced:
     return Reduced(shifted.bits - x.like(precision.rounder).bits, growth)
 
 
-def clamp(x: Expression) -> Expression:
-    """The argument, moved to where the exponential is just 0 or just infinite if it lies beyond."""
+def clamp(x: Expression, *, further: bool = False) -> Expression:
+    """The argument, moved to where the exponential is just 0 or just infinite if it lies beyond.
+
+    further: infinite even if multiplied by a sine, before `scale`.
+    """
     constants = _CONSTANTS[x.precision]
-    return at_least(at_most(x, constants.greatest), constants.least)
+    return at_least(at_most(x, constants.beyond if further else constants.greatest), constants.least)
 
 
 def power_of_two(exponent: Expression, precision: Precision) -> Expression:
@@ -87,30 +92,42 @@ def power_of_two(exponent: Expression, precision: Precision) -> Expression:
 
 def scale(x: Expression, exponent: Expression) -> Expression:
     """x * 2^exponent, rounded once, for |x| near 1 and an integer at most twice the range of normal numbers."""
-    half = exponent >> 1
-    return x * power_of_two(half, x.precision) * power_of_two(exponent - half, x.precision)
+    return x.apply("ldexp", exponent)
 
 
 def exponential(x: Expression) -> Expression:
-    reduced = reduce(clamp(x))
+    return exponential_of_clamped(clamp(x))
+
+
+def exponential_of_clamped(x: Expression) -> Expression:
+    """e^x for arguments that `clamp` would not move, which other formulas know to be so."""
+    reduced = reduce(x)
     return scale(reduced.growth + 1, reduced.exponent)
 
 
-def half_exponential(x: Expression) -> Expression:
-    """e^x / 2, which is finite somewhat further."""
-    reduced = reduce(clamp(x))
+def half_exponential_of_size(x: Expression) -> Expression:
+    """e^|x| / 2, which is finite somewhat further than the exponential."""
+    reduced = reduce(at_most(abs(x), _CONSTANTS[x.precision].greatest))
     return scale(reduced.growth + 1, reduced.exponent - 1)
 
 
 def exponential_minus_one(x: Expression) -> Expression:
-    """2^n (e^r - 1) + (2^n - 1), computed in halves so that only the result overflows."""
-    reduced = reduce(at_least(clamp(x), -60.0))
+    """2^n (e^r - 1) + (2^n - 1), computed in halves so that 2^n does not overflow before the result does."""
+    greatest = _CONSTANTS[x.precision].greatest - 1
+    reduced = reduce(at_least(at_most(x, greatest), -60.0))
     half = power_of_two(reduced.exponent - 1, x.precision)
     result = fma(half, reduced.growth, half - 0.5) * 2
-    return where(x.equals(0), x, result)
+    return where(abs(x) < 2.0 ** -(x.precision.digits + 1), x, result)
 
 
 def logistic(x: Expression) -> Expression:
-    """1 / (1 + e^-x), with the exponential of a number that is not positive."""
-    decay = exponential(-abs(x))
-    return where(x < 0, decay, 1) / (decay + 1)
+    """1 / (1 + e^-x) or e^x / (1 + e^x), with the exponential of a number that is not positive.
+
+    What the divisor and the quotient lost is put back; one less the quotient is the reciprocal of the divisor.
+    """
+    decay = exponential_of_clamped(at_least(-abs(x), _CONSTANTS[x.precision].least))
+    left = x < 0
+    dividend, divisor = where(left, decay, 1), decay + 1
+    quotient = dividend / divisor
+    rest = fma(-quotient, decay - (divisor - 1), fma(-quotient, divisor, dividend))
+    return fma(rest, where(left, 1 - quotient, quotient), quotient)

@@ -278,10 +278,11 @@ def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
 
 Formula = Callable[..., Expression]
 Function = Callable[..., Value]
+"""Of a builder and values."""
 
 
 def as_function(formula: Formula) -> Function:
-    """The formula as a function of a builder and values, which is what the users of this package call."""
+    """The formula as the users of this package call it."""
 
     def apply(builder: Builder, *values: Value) -> Value:
         return formula(*(Expression(builder, value) for value in values)).value

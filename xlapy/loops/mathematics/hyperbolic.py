@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from xlapy.loops.mathematics.exponential import exponential, exponential_minus_one, half_exponential
+from xlapy.loops.mathematics.exponential import (
+    exponential_minus_one,
+    exponential_of_clamped,
+    half_exponential_of_size,
+)
 from xlapy.loops.mathematics.expression import (
     DOUBLE,
     SINGLE,
@@ -44,22 +48,22 @@ def tanh(x: Expression) -> Expression:
     if not x.is_single:
         growth = exponential_minus_one(size + size)
         return copysign(growth / (growth + 2), x)
-    square = x * x
-    near = fma(x * square, polynomial(square, _TANH_SINGLE), x)
-    far = 1 - 2 / (exponential(size + size) + 1)
-    return where(size < 0.55, near, copysign(far, x))
+    square = size * size
+    near = fma(size * square, polynomial(square, _TANH_SINGLE), size)
+    far = 1 - 2 / (exponential_of_clamped(size + size) + 1)
+    return copysign(where(size < 0.55, near, far), x)
 
 
 def sinh(x: Expression) -> Expression:
     """A polynomial up to 1, (e^x - e^-x) / 2 beyond."""
     square = x * x
     near = fma(x * square, polynomial(square, _SINH[x.precision]), x)
-    half = half_exponential(abs(x))
+    half = half_exponential_of_size(x)
     return where(abs(x) < 1, near, copysign(half - 0.25 / half, x))
 
 
 def cosh(x: Expression) -> Expression:
-    half = half_exponential(abs(x))
+    half = half_exponential_of_size(x)
     return half + 0.25 / half
 
 

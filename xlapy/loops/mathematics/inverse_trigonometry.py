@@ -43,28 +43,33 @@ _ARC_SINE: Final = {
 
 
 def arc_tangent(x: Expression) -> Expression:
-    return copysign(_angle(abs(x), x.like(1.0)), x)
+    size = abs(x)
+    one = x.like(1.0)
+    steep = size > 1
+    angle = _first_octant(where(steep, one, size) / where(steep, size, one))
+    half, half_low = _HALF_PI[x.precision]
+    return copysign(where(steep, half - (angle - half_low), angle), x)
 
 
 def arc_tangent_2(y: Expression, x: Expression) -> Expression:
     """The angle of the point (x, y) from the positive x axis; its sign is that of y, zeros included."""
-    angle = _angle(abs(y), abs(x))
+    height, width, left = abs(y), abs(x), x.sign_bit
+    steep = height > width
+    large, small = where(steep, height, width), where(steep, width, height)
+    ratio = where(small.equals(large), where(large.equals(0), large, 1), small / large)
+    angle = _first_octant(ratio)
+    angle = where(steep ^ left, -angle, angle)
     half, half_low = _HALF_PI[x.precision]
-    angle = where(x.sign_bit, half * 2 - (angle - half_low * 2), angle)
-    angle = where(x.is_nan | y.is_nan, float("nan"), angle)
+    start = where(steep, half, where(left, x.like(2 * half), 0))
+    start_low = where(steep, half_low, where(left, x.like(2 * half_low), 0))
+    angle = where(x.is_nan | y.is_nan, float("nan"), start + (angle + start_low))
     return copysign(angle, y)
 
 
-def _angle(y: Expression, x: Expression) -> Expression:
-    """atan(y / x) for y and x that have no sign."""
-    steep = y > x
-    large, small = where(steep, y, x), where(steep, x, y)
-    ratio = small / large
-    ratio = where(small.equals(large), where(large.equals(0), large, 1), ratio)
+def _first_octant(ratio: Expression) -> Expression:
+    """atan of a number from 0 to 1."""
     square = ratio * ratio
-    angle = fma(ratio * square, polynomial(square, _ARC_TANGENT[x.precision]), ratio)
-    half, half_low = _HALF_PI[x.precision]
-    return where(steep, half - (angle - half_low), angle)
+    return fma(ratio * square, polynomial(square, _ARC_TANGENT[ratio.precision]), ratio)
 
 
 def arc_sine(x: Expression) -> Expression:

@@ -43,7 +43,7 @@ _TANGENT: Final = {
 
 def sine(x: Expression) -> Expression:
     angle = reduce(x)
-    return _turned(angle, angle.quarters)
+    return where(x.equals(0), x, _turned(angle, angle.quarters))
 
 
 def cosine(x: Expression) -> Expression:
@@ -87,4 +87,5 @@ def tangent(x: Expression) -> Expression:
     tail = (rest - tan) + small
     cotangent = -1 / tan
     error = fma(cotangent, tail, fma(cotangent, tan, 1))
-    return where((angle.quarters & 1).equals(0), tan, fma(cotangent, error, cotangent))
+    result = where((angle.quarters & 1).equals(0), tan, fma(cotangent, error, cotangent))
+    return where(x.equals(0), x, result)

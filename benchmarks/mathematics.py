@@ -1,0 +1,217 @@
+"""Accuracy and speed of the functions of `xlapy.loops.mathematics` as machine code of this host.
+
+    python benchmarks/mathematics.py                      every function, each 4099th f32, a million f64
+    python benchmarks/mathematics.py sine tan --step 1    all 2^32 f32
+
+Prints for each function and type the largest error in units in the last place of the true result, where it is, and
+nanoseconds for an element in a buffer of 16 KiB; with jax installed, also XLA:CPU's CPU time for an element of a
+million. True results are NumPy's (of erf, SciPy's) in float64 for f32 and in extended precision for f64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy import special
+
+from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.loops import F32, F64, AxisKind, Builder, Kernel, ScalarType
+from xlapy.loops.mathematics import MATHEMATICS
+
+Array = np.ndarray
+CHUNK = 1 << 16
+
+
+def _half_away(x: Array) -> Array:
+    whole = np.trunc(x)
+    return whole + np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
+
+
+def _logistic(x: Array) -> Array:
+    decay = np.exp(-np.abs(x))
+    return np.where(x < 0, decay, 1) / (1 + decay)
+
+
+REFERENCES: dict[str, Callable[..., Array]] = {
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
+    "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "cosh": np.cosh, "cosine": np.cos,
+    "erf": lambda x: special.erf(x.astype(np.float64)), "exponential": np.exp, "exponential-minus-one": np.expm1,
+    "log": np.log, "log-plus-one": np.log1p, "logistic": _logistic, "power": np.power, "remainder": np.fmod,
+    "round-nearest-afz": _half_away, "rsqrt": lambda x: 1 / np.sqrt(x), "sine": np.sin, "sinh": np.sinh,
+    "tan": np.tan, "tanh": np.tanh,
+}  # fmt: skip
+BINARY = ("atan2", "power", "remainder")
+JAX_NAMES = {
+    "cosine": "cos", "exponential": "exp", "exponential-minus-one": "expm1", "log-plus-one": "log1p", "power": "pow",
+    "remainder": "rem", "round-nearest-afz": "round", "sine": "sin",
+}  # fmt: skip
+
+
+# -- our functions
+
+
+def kernel(name: str, type: ScalarType, size: int) -> Kernel:
+    builder = Builder(name)
+    operands = [builder.buffer(f"x{i}", type, size) for i in range(2 if name in BINARY else 1)]
+    result = builder.buffer("result", type, size, written=True)
+    with builder.loop(size, AxisKind.VECTOR, width=64 // type.byte_size) as i:
+        builder.store(result, i, MATHEMATICS[name](builder, *(builder.load(operand, i) for operand in operands)))
+    return builder.kernel
+
+
+class Compiled:
+    """A function as machine code on arrays of up to `size` elements."""
+
+    def __init__(self, name: str, type: ScalarType, size: int = CHUNK) -> None:
+        body, declarations = write_kernel(kernel(name, type, size), "kernel")
+        count = 3 if name in BINARY else 2
+        signature = ", ".join(f"ptr %p{i}" for i in range(count))
+        main = f"define void @main({signature}) {{\n call void @kernel({signature})\n ret void\n}}"
+        text = "\n".join([*sorted(declarations), body, main, "attributes #0 = { nounwind }"])
+        self.code: Code = compile_text(text, ["main"], {})
+        self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(self.code.addresses["main"])
+        self.size, self.dtype = size, type.dtype
+
+    def __call__(self, *operands: Array) -> Array:
+        padded = [np.ascontiguousarray(np.resize(operand, self.size)) for operand in operands]
+        result = np.empty(self.size, self.dtype)
+        self.call(*(array.ctypes.data for array in [*padded, result]))
+        return result[: operands[0].size]
+
+
+def nanoseconds(name: str, type: ScalarType) -> float:
+    """The least time of many calls, for an element."""
+    compiled = Compiled(name, type, 16384 // type.byte_size)
+    arrays = [values_near_one(compiled.size, type, seed) for seed in range(2 if name in BINARY else 1)]
+    arrays.append(np.empty(compiled.size, type.dtype))
+    addresses = [array.ctypes.data for array in arrays]
+    best = float("inf")
+    for _ in range(300):
+        start = time.perf_counter()
+        compiled.call(*addresses)
+        best = min(best, time.perf_counter() - start)
+    return best / compiled.size * 1e9
+
+
+def values_near_one(count: int, type: ScalarType, seed: int) -> Array:
+    return np.random.default_rng(seed).uniform(0.05, 0.95, count).astype(type.dtype)
+
+
+# -- errors
+
+
+def singles(step: int) -> Iterator[Array]:
+    """Every step-th f32 by its bits, in chunks."""
+    for start in range(0, 1 << 32, CHUNK * step):
+        bits = np.arange(start, min(start + CHUNK * step, 1 << 32), step, dtype=np.int64)
+        yield bits.astype(np.uint32).view(np.float32)
+
+
+def doubles(count: int, seed: int = 0) -> Iterator[Array]:
+    """Random bits, and random numbers of usual sizes."""
+    generator = np.random.default_rng(seed)
+    for _ in range(-(-count // CHUNK)):
+        quarter = CHUNK // 4
+        yield np.concatenate([
+            generator.integers(0, 1 << 64, quarter, dtype=np.uint64).view(np.float64),
+            generator.standard_normal(quarter) * 10,
+            generator.uniform(-750, 750, quarter),
+            generator.uniform(-2, 2, quarter),
+        ])  # fmt: skip
+
+
+def pairs(name: str, type: ScalarType, count: int) -> Iterator[tuple[Array, Array]]:
+    """Random bits, and for powers numbers whose power is neither 0 nor infinite."""
+    generator = np.random.default_rng(0)
+    unsigned, limit = np.dtype(f"u{type.byte_size}"), 90 if type is F32 else 720
+    for _ in range(-(-count // CHUNK)):
+        half = CHUNK // 2
+        bits = [generator.integers(0, 1 << type.bits, half, dtype=np.uint64) for _ in range(2)]
+        x, y = (b.astype(unsigned).view(type.dtype) for b in bits)
+        near = np.exp(generator.uniform(-5, 5, half)).astype(type.dtype)
+        other = generator.uniform(-limit, limit, half)
+        yield np.concatenate([x, near]), np.concatenate([y, (other / np.log(near)).astype(type.dtype)])
+
+
+def ulps(actual: Array, expected: Array, type: ScalarType) -> Array:
+    """|actual - expected| in units in the last place of the expected value; an infinity follows the largest number."""
+    info, wide = np.finfo(type.dtype), expected.dtype.type
+    edge = np.ldexp(wide(1), info.maxexp)
+    actual, expected = (np.clip(v, -edge, edge) for v in (actual.astype(wide), expected))
+    exponents = np.clip(np.frexp(expected)[1], info.minexp + 1, info.maxexp)
+    distance = np.ldexp(np.abs(actual - expected), info.nmant + 1 - exponents).astype(np.float64)
+    undefined = np.isnan(actual) | np.isnan(expected)
+    return np.where(undefined, np.where(np.isnan(actual) & np.isnan(expected), 0, np.inf), distance)
+
+
+def worst(name: str, type: ScalarType, operands: Iterator[tuple[Array, ...]]) -> tuple[float, str]:
+    """The largest error and where it is. A zero of the wrong sign is an infinite error."""
+    compiled = Compiled(name, type)
+    wide = np.float64 if type is F32 else np.longdouble
+    error, place = 0.0, "-"
+    for arrays in operands:
+        actual = compiled(*arrays)
+        expected = np.asarray(REFERENCES[name](*(array.astype(wide) for array in arrays)))
+        errors = ulps(actual, expected, type)
+        errors[(actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))] = np.inf
+        at = int(np.argmax(errors))
+        if errors[at] > error:
+            error, place = float(errors[at]), ", ".join(repr(float(array[at])) for array in arrays)
+    return error, place
+
+
+# -- XLA
+
+
+def xla_nanoseconds(name: str, type: ScalarType) -> float | None:
+    """CPU time of XLA:CPU for an element of a million, all threads together; None without jax."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    jax.config.update("jax_enable_x64", True)
+    function = getattr(jax.lax, JAX_NAMES.get(name, name))
+    count = 1 << 20
+    arrays = [jax.numpy.asarray(values_near_one(count, type, seed)) for seed in range(2 if name in BINARY else 1)]
+    compiled = jax.jit(function)
+    compiled(*arrays).block_until_ready()
+    best = float("inf")
+    for _ in range(10):
+        start = time.process_time()
+        compiled(*arrays).block_until_ready()
+        best = min(best, time.process_time() - start)
+    return best / count * 1e9
+
+
+def report(name: str, type: ScalarType, step: int) -> None:
+    if name in BINARY:
+        operands: Iterator[tuple[Array, ...]] = pairs(name, type, 1 << 20)
+    else:
+        operands = ((array,) for array in (singles(step) if type is F32 else doubles(1 << 20)))
+    with np.errstate(all="ignore"):
+        error, place = worst(name, type, operands)
+    xla = xla_nanoseconds(name, type)
+    peer = "" if xla is None else f"{xla:8.3f}"
+    print(f"{name:22} {type} {error:7.3f} {nanoseconds(name, type):8.3f} {peer}   {place}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("functions", nargs="*", choices=[*REFERENCES, []], help="all if none is named")
+    parser.add_argument("--step", type=int, default=4099, help="take every step-th f32")
+    parser.add_argument("--types", nargs="*", default=["f32", "f64"], choices=["f32", "f64"])
+    options = parser.parse_args()
+    print(f"{'function':22} type   ULPs  ours ns   XLA ns   worst at")
+    for name in options.functions or REFERENCES:
+        for type in (F32, F64):
+            if type.name in options.types:
+                report(name, type, options.step)
+
+
+if __name__ == "__main__":
+    main()

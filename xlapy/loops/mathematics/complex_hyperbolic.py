@@ -1,0 +1,107 @@
+"""Hyperbolic and inverse functions of complex numbers, with the infinities, NaNs and branch cuts of C99, Annex G.
+
+The cuts follow the sign of zero parts. Errors are relative to the size of the result. The inverse functions work in
+double precision.
+
+Must not know: HLO, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from xlapy.loops.mathematics import hyperbolic, trigonometry
+from xlapy.loops.mathematics.complex import Complex, choose, growth_of, in_double, signed_root
+from xlapy.loops.mathematics.expression import copysign, fma, where
+from xlapy.loops.mathematics.inverse_trigonometry import arc_tangent_2
+from xlapy.loops.mathematics.logarithm import log_plus_one
+
+_INFINITY: Final = float("inf")
+_HALF_PI: Final = 1.5707963267948966
+
+
+def sinh(operand: Complex) -> Complex:
+    real, imaginary = operand.real, operand.imaginary
+    growth = growth_of(real)
+    even = trigonometry.cosine(imaginary) * growth.sinh * growth.factor
+    odd = trigonometry.sine(imaginary) * growth.cosh * growth.factor
+    even = where(real.equals(0), real, where(real.is_infinite & ~imaginary.is_finite, _INFINITY, even))
+    return Complex(even, where(imaginary.equals(0), imaginary, odd))
+
+
+def cosh(operand: Complex) -> Complex:
+    real, imaginary = operand.real, operand.imaginary
+    growth = growth_of(real)
+    even = trigonometry.cosine(imaginary) * growth.cosh * growth.factor
+    odd = trigonometry.sine(imaginary) * growth.sinh * growth.factor
+    even = where(real.is_infinite & ~imaginary.is_finite, _INFINITY, even)
+    return Complex(even, where(imaginary.equals(0) | real.equals(0), 0, odd))
+
+
+@in_double
+def arc_sine(operand: Complex) -> Complex:
+    """Kahan's formula: every sum of products is of terms of one sign."""
+    real, imaginary = operand.real, operand.imaginary
+    minus, plus = signed_root(Complex(1 - real, -imaginary)), signed_root(Complex(real + 1, imaginary))
+    width = fma(minus.real, plus.real, -(minus.imaginary * plus.imaginary))
+    height = fma(minus.real, plus.imaginary, -(minus.imaginary * plus.real))
+    result = Complex(arc_tangent_2(real, width), hyperbolic.asinh(height))
+    infinite = Complex(arc_tangent_2(real, abs(imaginary)), copysign(_INFINITY, imaginary))
+    result = choose(operand.is_infinite, infinite, result)
+    return Complex(where(real.equals(0), real, result.real), result.imaginary)
+
+
+@in_double
+def arc_cosine(operand: Complex) -> Complex:
+    real, imaginary = operand.real, operand.imaginary
+    minus, plus = signed_root(Complex(1 - real, -imaginary)), signed_root(Complex(real + 1, imaginary))
+    height = fma(plus.real, minus.imaginary, -(plus.imaginary * minus.real))
+    result = Complex(arc_tangent_2(minus.real, plus.real) * 2, hyperbolic.asinh(height))
+    infinite = Complex(arc_tangent_2(abs(imaginary), real), -copysign(_INFINITY, imaginary))
+    result = choose(operand.is_infinite, infinite, result)
+    return Complex(where(real.equals(0), _HALF_PI, result.real), result.imaginary)
+
+
+@in_double
+def acosh(operand: Complex) -> Complex:
+    real, imaginary = operand.real, operand.imaginary
+    minus, plus = signed_root(Complex(real - 1, imaginary)), signed_root(Complex(real + 1, imaginary))
+    width = fma(minus.real, plus.real, minus.imaginary * plus.imaginary)
+    result = Complex(hyperbolic.asinh(width), arc_tangent_2(minus.imaginary, plus.real) * 2)
+    infinite = Complex(real.like(_INFINITY), arc_tangent_2(imaginary, real))
+    result = choose(operand.is_infinite, infinite, result)
+    undefined = real.equals(0) & imaginary.is_nan
+    return Complex(result.real, where(undefined, _HALF_PI, result.imaginary))
+
+
+@in_double
+def atanh(operand: Complex) -> Complex:
+    """log((1 + z) / (1 - z)) / 2 by parts."""
+    real, imaginary = operand.real, operand.imaginary
+    size = abs(real)
+    distance = fma(1 - size, 1 - size, imaginary * imaginary)
+    length = log_plus_one(size * 4 / distance) * 0.25
+    angle = arc_tangent_2(imaginary * 2, fma(-imaginary, imaginary, (1 - size) * (size + 1))) * 0.5
+    angle = where(operand.is_infinite, copysign(_HALF_PI, imaginary), angle)
+    angle = where(imaginary.is_nan, imaginary, angle)
+    length = where(operand.is_infinite | real.equals(0), 0, length)
+    return Complex(copysign(length, real), angle)
+
+
+def asinh(operand: Complex) -> Complex:
+    return _turned(arc_sine)(operand)
+
+
+def arc_tangent(operand: Complex) -> Complex:
+    return _turned(atanh)(operand)
+
+
+def _turned(function: Callable[[Complex], Complex]) -> Callable[[Complex], Complex]:
+    """-i f(i z)"""
+
+    def apply(operand: Complex) -> Complex:
+        result = function(Complex(-operand.imaginary, operand.real))
+        return Complex(result.imaginary, -result.real)
+
+    return apply
