@@ -246,7 +246,8 @@ def _show(name: str, shape: Shape, array: np.ndarray[Any, Any], in_full: bool) -
     with np.printoptions(threshold=2**31 if in_full else 20, linewidth=120):
         text = np.array2string(array, separator=", ")
     separator = "\n" if "\n" in text else " "
-    click.echo(f"{name}{shape.brief}{separator}{text}")
+    sizes = f" of [{','.join(map(str, array.shape))}]" if shape.is_dynamic else ""
+    click.echo(f"{name}{shape.brief}{sizes}{separator}{text}")
 
 
 def _count(number: int, noun: str) -> str:
