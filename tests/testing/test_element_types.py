@@ -21,13 +21,20 @@ from xlapy.tools.support import refusal_of
 EXAMPLES = list(all_examples())
 TYPE = re.compile(r"(?<!\w)([a-z]+\d*\w*)\[")
 
-LEGAL = 2500
+REFUSED_AT_RUN = {
+    "ragged-all-to-all": "offsets and sizes must be integers",
+    "rng-bit-generator": "makes integers or floating-point numbers",
+    "stochastic-convert": "converts to signed integers",
+}
+"""What XLA's verifier lets pass and no back end runs."""
+
+LEGAL = 4000
 """So many combinations are legal, at least."""
 
 
 def retyped(example: Example) -> Iterator[tuple[str, PrimitiveType, PrimitiveType]]:
     """The module with each of its element types replaced by each other: (text, old type, new type)."""
-    text = example.module
+    text = example.module.replace("constant(1000)", "constant(3)")  # narrow types do not count to 1000
     old_types = [t for t in ARRAY_TYPES if t.text in TYPE.findall(text)]
     for old in old_types:
         for new in ARRAY_TYPES:
@@ -43,8 +50,8 @@ def is_legal(text: str) -> bool:
 
 
 def value(literal: Literal, old: PrimitiveType, new: PrimitiveType) -> np.ndarray:
-    """The literal; of the old type, an array of 0 and 1 in the new one."""
-    if literal.shape.element_type is not old:
+    """The literal; where its type is replaced by another, an array of 0 and 1 of that."""
+    if old is new or literal.shape.element_type is not old:
         return literal.array
     assert new.dtype is not None
     return (np.arange(literal.array.size) % 2).astype(new.dtype).reshape(literal.array.shape)
@@ -60,14 +67,19 @@ def test_what_is_legal_runs(name: str, platform: str) -> None:
         for text, old, new in retyped(example):
             if not is_legal(text):
                 continue
-            executable = client.compile(text)
-            for fed in example.infeed:
-                executable.devices[0].transfer_to_infeed(value(fed, old, new))
-            arguments = [[value(each, old, new) for each in row] for row in example.arguments]
-            results = executable.execute_sharded(arguments)
-            assert len(results) == example.devices
-            for _ in example.outfeed:
-                executable.devices[0].transfer_from_outfeed()
+            try:
+                run(client, text, example, old, new)
+            except XlaError as error:
+                assert REFUSED_AT_RUN[name] in str(error), f"{old} as {new}"
+
+
+def run(client: xla.Client, text: str, example: Example, old: PrimitiveType, new: PrimitiveType) -> None:
+    executable = client.compile(text)
+    for fed in example.infeed:
+        executable.devices[0].transfer_to_infeed(value(fed, old, new))
+    executable.execute_sharded([[value(each, old, new) for each in row] for row in example.arguments])
+    for _ in example.outfeed:
+        executable.devices[0].transfer_from_outfeed()
 
 
 def test_most_combinations_are_legal() -> None:
