@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.hostile.outcome import time_limit
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.verify import verify
-from xlapy.text import parse_hlo
+from xlapy.text import parse_hlo, print_module
 
 COMPUTATIONS = """HloModule m
 add { left = f32[] parameter(0) right = f32[] parameter(1) ROOT total = f32[] add(left, right) }
@@ -143,3 +144,18 @@ def test_what_is_legal() -> None:
         " y = token[] send-done(x), channel_id=1\n ROOT z = f32[4] negate(e)"
     )
     parse_hlo(f"{COMPUTATIONS}  {lines}\n}}")
+
+
+def test_long_chains_take_no_time() -> None:
+    """Nothing may walk from every update back to the start: 20,000 updates would take minutes."""
+    updates = "\n".join(f" s{i} = ((f32[4]), f32[4], u32[]) async-update(s{i - 1})" for i in range(1001, 21_000))
+    lines = f"s1000 = ((f32[4]), f32[4], u32[]) async-start(p), calls=negate\n{updates}\n"
+    with time_limit(60):
+        module = parse_hlo(f"{COMPUTATIONS}  {lines} ROOT d = f32[4] async-done(s20999)\n}}", verify=False)
+        verify(module)
+        assert print_module(module).count("async-update") == 0  # the short form: negate-update
+
+
+def test_a_chain_that_begins_with_something_else() -> None:
+    lines = "t = ((f32[4]), f32[4], u32[]) parameter(1)\n ROOT d = f32[4] async-done(t)"
+    assert "d (async-done): operand 0 must be async-start or async-update, it is t (parameter)" in refusal(lines)

@@ -63,6 +63,7 @@ _GROUP_MARK = "_collectives_group"
 def verify_pairs(module: Module) -> None:
     """Raises `VerificationError` where a started operation is not finished once, or by the wrong operation."""
     host_channels: dict[int, Instruction] = {}
+    starts: dict[Instruction, Instruction] = {}
     for computation in module.computations:
         for instruction in computation:
             if instruction.op in _READERS:
@@ -70,7 +71,7 @@ def verify_pairs(module: Module) -> None:
             if instruction.op in _SOURCES:
                 _verify_source(instruction)
             if instruction.op in _ASYNC:
-                _verify_chain(instruction)
+                _verify_chain(instruction, _start_of(instruction, starts))
             elif instruction.op in (SEND, RECV):
                 _verify_channel(instruction, host_channels)
 
@@ -112,11 +113,19 @@ def _is_async(computation: Computation | None) -> bool:
 # -- async-start, async-update, async-done
 
 
-def _verify_chain(instruction: Instruction) -> None:
+def _start_of(instruction: Instruction, starts: dict[Instruction, Instruction]) -> Instruction:
+    """The async-start at the beginning of a chain; `starts` keeps what is known, so that long chains take no time."""
+    chain = [instruction]
+    while chain[-1].op is not ASYNC_START and chain[-1] not in starts:
+        _verify_source(chain[-1])
+        chain.append(chain[-1].operands[0])
+    start = starts.get(chain[-1], chain[-1])
+    starts.update(dict.fromkeys(chain, start))
+    return start
+
+
+def _verify_chain(instruction: Instruction, start: Instruction) -> None:
     """What the chain declares against the computation that its start calls."""
-    start = instruction
-    while start.op is not ASYNC_START:
-        start = start.operands[0]
     (called,) = start.computations
     parameters, result = Shape.tuple(called.program_shape.parameters), called.program_shape.result
     if instruction.op is ASYNC_START:
