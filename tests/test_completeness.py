@@ -12,6 +12,7 @@ import pytest
 
 from xlapy import ops
 from xlapy.interpreter import RULES as INTERPRETER
+from xlapy.interpreter.core import DYNAMIC
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.testing.samples import FAMILIES, samples_of
 from xlapy.text import parse_hlo
@@ -85,6 +86,12 @@ def test_the_interpreter_has_a_rule_or_says_why_not(op: OpDef):
     if op in INTERPRETER:
         file = Path(inspect.getfile(INTERPRETER.find(op))).name
         assert file.startswith(op.family), f"the rule of {op.name} stands in {file}"
+
+
+@every_op
+def test_the_interpreter_meets_dynamic_dimensions_or_says_why_not(op: OpDef):
+    reason = DYNAMIC.refusals.get(op, "")
+    assert (op in DYNAMIC) != (len(reason) > 5)
 
 
 def mentioned_constants(file: Path) -> set[str]:

@@ -165,6 +165,17 @@ def test_small_products_are_added_term_by_term(t: str) -> None:
     assert np.array_equal(evaluate("dot", operands, f"{t}[4,3]", MATMUL), evaluate_on_peer([case])[0])
 
 
+def test_longer_sums_of_f32_round_each_sum_but_no_product() -> None:
+    """XLA fuses multiplication and addition: (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24, which a rounded product loses."""
+    factor = 1 + 2.0**-12
+    lhs, rhs = [-(1 + 2.0**-11), factor] + [0.0] * 6, [1.0, factor] + [0.0] * 6
+    assert inner(typed("f32", lhs), typed("f32", rhs), "f32") == 2.0**-24
+    assert inner(typed("f32", lhs[:3]), typed("f32", rhs[:3]), "f32") == 0
+    operands = [typed("f32", np.random.default_rng(6).standard_normal((48, 48)))] * 2
+    case = Case("dot", operands, "f32[48,48]", MATMUL)
+    assert np.array_equal(evaluate("dot", operands, "f32[48,48]", MATMUL), evaluate_on_peer([case])[0])
+
+
 def test_large_products_are_rounded_once() -> None:
     """More products than are worth adding one by one."""
     lhs, rhs = np.ones((1 << 10, 1 << 12), np.float32), np.full((1 << 12, 2), 2.0**-24, np.float32)

@@ -101,7 +101,8 @@ ENTRY e { x = f32[2] parameter(0) k = token[] after-all() j = token[] after-all(
 
 def test_async_chain() -> None:
     text = """HloModule m
-f { x = f32[2] parameter(0) n = f32[2] negate(x) ROOT r = f32[2] add(n, n) }
+g { x = f32[2] parameter(0) n = f32[2] negate(x) ROOT r = f32[2] add(n, n) }
+f { x = f32[2] parameter(0) ROOT r = f32[2] call(x), to_apply=g }
 ENTRY e { x = f32[2] parameter(0) s = ((f32[2]), f32[2], u32[]) async-start(x), calls=f
   u = ((f32[2]), f32[2], u32[]) async-update(s) ROOT d = f32[2] async-done(u) }
 """
@@ -118,7 +119,7 @@ ENTRY e { x = f32[2] parameter(0) s = ((f32[2], f32[2]), f32[2], u32[]) add-star
 
 def test_operands_bound_by_an_update() -> None:
     text = """HloModule m
-f { x = f32[2] parameter(0) y = f32[2] parameter(1) n = f32[2] negate(x) ROOT r = f32[2] add(n, y) }
+f { x = f32[2] parameter(0) y = f32[2] parameter(1) ROOT r = f32[2] subtract(y, x) }
 ENTRY e { x = f32[2] parameter(0) y = f32[2] parameter(1) s = ((f32[2]), (), u32[]) async-start(x), calls=f
   u = ((f32[2], f32[2]), f32[2], u32[]) async-update(s, y) ROOT d = f32[2] async-done(u) }
 """

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlapy as xla
 from tests.interpreter.instruction_runner import Array, evaluate_all, typed
 from tests.interpreter.products_runner import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU
-from xlapy.base.errors import UnsupportedError
+from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.ops.dimensions import ConvDimensions
@@ -160,9 +161,87 @@ def test_sums_over_the_window_are_rounded_once() -> None:
     assert value.reshape(()) == 1.125
 
 
-def test_sparse_operands_are_refused() -> None:
+SPARSE = """HloModule m
+ENTRY e {{ x = f32[{x}] parameter(0) v = f32[{kernel}] parameter(1) p = {place}[{kernel}] parameter(2)
+  k = (f32[{kernel}], {place}[{kernel}]) tuple(v, p)
+  ROOT r = f32[{result}] convolution(x, k), {more}, sparsity_config={{rhs={{{sparsity}}}}} }}
+"""
+
+
+def sparse(x: Any, values: Any, places: Any, sparsity: str, result: str, more: str = "dim_labels=bf_io->bf") -> Any:
+    arrays = np.array(x, np.float32), np.array(values, np.float32), np.array(places, np.int32)
+    sizes = [",".join(map(str, array.shape)) for array in arrays]
+    text = SPARSE.format(x=sizes[0], kernel=sizes[1], place="s32", result=result, more=more, sparsity=sparsity)
+    return np.asarray(xla.Client().compile(text)(*arrays))
+
+
+@pytest.mark.parametrize(
+    ("x", "values", "places", "sparsity", "expected"),
+    [
+        ([1, 2, 3, 4], [10], [1], "sparsity=1x4 dimension=0 stride=1", 20),
+        ([1, 2, 3, 4, 5, 6, 7, 8], [10, 20], [1, 3], "sparsity=1x4 dimension=0 stride=1", 180),
+        ([1, 2, 3, 4, 5, 6, 7, 8], [10], [5], "sparsity=1x8 dimension=0 stride=1", 60),
+        ([1, 2, 3, 4, 5, 6, 7, 8], [10, 20], [3, 0], "sparsity=1x4 dimension=0 stride=2", 110),
+        ([1, 2, 3, 4], [10, 20], [1, 1], "sparsity=1x2 dimension=0 stride=2", 110),
+    ],
+)
+def test_sparse_kernels(x: list[int], values: list[int], places: list[int], sparsity: str, expected: float) -> None:
+    """The first three are those of XLA's evaluator."""
+    assert sparse([x], [[v] for v in values], [[p] for p in places], sparsity, "1,1").tolist() == [[expected]]
+
+
+def test_a_sparse_kernel_is_that_with_its_zeros() -> None:
+    rng = np.random.default_rng(3)
+    x, stored = rng.integers(-3, 4, (2, 8, 5)), rng.integers(1, 4, (6, 4, 3))
+    places = rng.integers(0, 2, stored.shape)
+    dense = np.zeros((6, 8, 3), np.float32)
+    for o, i, w in np.ndindex(*stored.shape):
+        dense[o, 2 * i + places[o, i, w], w] = stored[o, i, w]
+    more = "window={size=3 pad=1_1}, dim_labels=bf0_oi0->bf0"
+    found = sparse(x, stored, places, "sparsity=1x2 dimension=1 stride=1", "2,6,5", more)
+    assert found.tolist() == evaluate("convolution", (x.astype(np.float32), dense), "f32[2,6,5]", more).tolist()
+
+
+def test_sparse_kernels_of_many_instances() -> None:
+    text = """HloModule m
+    one { n = f32[] parameter(0) i = s32[] convert(n) x = f32[1,4] constant({{1,2,3,4}})
+      v = f32[2,1] broadcast(n), dimensions={} p = s32[2,1] broadcast(i), dimensions={}
+      k = (f32[2,1], s32[2,1]) tuple(v, p)
+      c = f32[1,1] convolution(x, k), dim_labels=bf_io->bf, sparsity_config={rhs={sparsity=1x2 dimension=0 stride=1}}
+      ROOT r = f32[] reshape(c) }
+    ENTRY e { p = f32[3] parameter(0) ROOT m = f32[3] map(p), dimensions={0}, to_apply=one }
+    """
+    assert np.asarray(xla.Client().compile(text)(np.array([0, 1, 1], np.float32))).tolist() == [0, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "places", "error", "message"),
+    [
+        ("sparsity=1x2 dimension=0 stride=1", [[0], [2]], ExecutionError, "the kernel has the place 2 in a block of 2"),
+        ("sparsity=1x2 dimension=0 stride=1", [[-1], [0]], ExecutionError, "has the place -1 in a block of 2"),
+        (
+            "sparsity=1x2 dimension=1 stride=1",
+            [[0], [0]],
+            UnsupportedError,
+            "along its input features, dimension 0, not 1",
+        ),
+        (
+            "sparsity=1x2 dimension=0 stride=4",
+            [[0], [0]],
+            UnsupportedError,
+            "stores 2 elements, no multiple of its stride 4",
+        ),
+        ("sparsity=1x2 dimension=0 stride=0", [[0], [0]], UnsupportedError, "no multiple of its stride 0"),
+    ],
+)
+def test_sparse_kernels_without_a_meaning(sparsity: str, places: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=r"r \(convolution\): .*" + message):
+        sparse([[1, 2, 3, 4]], [[5], [6]], places, sparsity, "1,1")
+
+
+def test_a_sparse_kernel_says_where_its_elements_stand() -> None:
     attributes = "dim_labels=bf_oi->bf, sparsity_config={rhs={sparsity=1x2 dimension=1 stride=1}}"
-    with pytest.raises(UnsupportedError, match=r"\(convolution\): the interpreter does not execute sparse operands"):
+    with pytest.raises(UnsupportedError, match="1x2 dimension=1 stride=1} must be a tuple of its elements and their"):
         evaluate("convolution", (np.ones((1, 4)), np.ones((3, 2))), "f64[1,3]", attributes)
 
 

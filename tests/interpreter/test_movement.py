@@ -11,10 +11,9 @@ import pytest
 from tests import peer
 from tests.interpreter.instruction_runner import one_instruction
 from tests.interpreter.movement_runner import evaluate
-from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.interpreter.core import RULES, Context, evaluate_computation
+from xlapy.interpreter.core import Context, evaluate_computation
 from xlapy.ops import movement as ops
 from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
 from xlapy.testing.comparison import assert_close
@@ -266,17 +265,19 @@ def test_bitcast_reinterprets_bytes():
 
 def test_get_dimension_size():
     assert evaluate(ops.GET_DIMENSION_SIZE, MATRIX, dimension=1) == np.int32(3)
-    computation = one_instruction(
-        ops.GET_DIMENSION_SIZE, [Shape.parse("f32[<=2,3]")], ops.DimensionAttributes.make(dimension=0)
-    )
-    with pytest.raises(UnsupportedError, match=r"dimension 0 of f32\[<=2,3\] is dynamic"):
-        evaluate_computation(Context(), computation, [MATRIX])
 
 
-def test_operations_that_need_dynamic_values_say_so():
-    for op in (ops.SET_DIMENSION_SIZE, ops.DYNAMIC_RESHAPE):
-        with pytest.raises(UnsupportedError, match=rf"{op.name}: .*\(dynamic dimensions\)"):
-            RULES.find(op)
+def test_sizes_of_what_is_declared_static_cut_nothing_off():
+    text = """HloModule m
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  n = s32[] parameter(1)
+  y = f32[2,3] set-dimension-size(x, n), dimensions={1}
+  ROOT r = f32[6] dynamic-reshape(y, n)
+}
+"""
+    value = evaluate_computation(Context(), parse_hlo(text).entry_computation, [MATRIX, np.int32(3)])
+    assert_close(value, MATRIX.reshape(6), rule="bits")
 
 
 # XLA:CPU

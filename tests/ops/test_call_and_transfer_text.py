@@ -94,10 +94,10 @@ def module(line: str) -> str:
 
 @pytest.mark.parametrize("line", LINES)
 def test_prints_as_jaxlib_does(line: str) -> None:
-    parsed = parse_hlo(module(line), verify=True)
+    parsed = parse_hlo(module(line), verify=False)  # halves of pairs stand alone here
     printed = print_module(parsed)
     assert printed == peer.parse_and_print(module(line))
-    assert print_module(parse_hlo(printed)) == printed
+    assert print_module(parse_hlo(printed, verify=False)) == printed
 
 
 CHAINS = [

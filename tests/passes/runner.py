@@ -14,7 +14,9 @@ from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
+from xlapy.interpreter import DynamicArray
 from xlapy.passes import Pass, Pipeline, parse_passes
+from xlapy.runtime.arguments import check_arguments
 from xlapy.runtime.interpreter_backend import InterpreterBackend
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
@@ -38,7 +40,8 @@ def body(module: Module, computation: str | None = None) -> str:
 
 
 def execute(module: Module, arguments: Sequence[Any]) -> Any:
-    return InterpreterBackend().compile(module).execute(arguments)
+    values = check_arguments(module.entry_computation.program_shape, arguments)
+    return InterpreterBackend().compile(module).execute(values)
 
 
 def arguments_of(module: Module, seed: int, special: bool = True) -> list[Any]:
@@ -48,6 +51,8 @@ def arguments_of(module: Module, seed: int, special: bool = True) -> list[Any]:
 def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(plain, value))
+    if isinstance(value, DynamicArray):
+        return value.actual
     return value if not isinstance(value, np.ndarray | np.generic) else np.asarray(value)
 
 

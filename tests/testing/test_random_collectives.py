@@ -62,11 +62,13 @@ def test_every_collective_mode_and_form_of_groups_occurs() -> None:
     met = [i for module in modules for i in module.instructions()]
     assert {i.op for i in met} >= {
         ops.ALL_REDUCE_START, ops.ALL_GATHER_START, ops.COLLECTIVE_PERMUTE_START, ops.REDUCE_SCATTER, ops.ALL_TO_ALL,
-        ops.COLLECTIVE_BROADCAST, ops.ASYNC_START, ops.REPLICA_ID, ops.PARTITION_ID, ops.WHILE, ops.CALL,
+        ops.COLLECTIVE_BROADCAST, ops.COLLECTIVE_REDUCE, ops.ASYNC_START, ops.REPLICA_ID,
+        ops.PARTITION_ID, ops.WHILE, ops.CALL,
     }  # fmt: skip
     grouped = [i.attributes for i in met if hasattr(i.attributes, "replica_groups")]
     assert {type(a.replica_groups) for a in grouped} == {GroupList, IotaGroups, MeshGroups}
     assert any(not a.replica_groups.groups for a in grouped)
+    assert any(len({len(row) for row in a.replica_groups.groups}) > 1 for a in grouped)
     modes = {group_mode(a.channel_id, getattr(a, "use_global_device_ids", None)) for a in grouped}
     assert modes == set(GroupMode)
 

@@ -17,7 +17,9 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
-from xlapy.interpreter import RULES, TOKEN
+from xlapy.interpreter import RULES, TOKEN, DynamicArray
+from xlapy.interpreter.core import DYNAMIC, is_dynamic
+from xlapy.runtime.arguments import check_arguments
 from xlapy.runtime.interpreter_backend import InterpreterBackend
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import NEWER_THAN_JAXLIB, REFUSED_AT_RUN, Sample, all_samples
@@ -78,15 +80,17 @@ def test_it_runs_on_the_interpreter(sample: Sample):
 
 
 def reasons_not_to_run(module: Module) -> list[str]:
-    """Operations that the interpreter refuses, calls of targets that nobody registered, and dynamic dimensions."""
+    """Operations that the interpreter refuses, calls of targets that nobody registered, and sizes without bounds."""
     instructions = list(module.instructions())
     refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
     refused += [i.custom_call_target for i in instructions if i.op is ops.CUSTOM_CALL]
-    return refused + [i.shape.brief for i in instructions if i.shape.is_dynamic]
+    refused += [DYNAMIC.refusals[i.op] for i in instructions if i.op in DYNAMIC.refusals and is_dynamic(i)]
+    return refused + [i.shape.brief for i in instructions if "?" in i.shape.brief]
 
 
 def run(module: Module) -> Any:
-    arguments = random_arguments([p.shape for p in module.entry_computation.parameters], seed=1)
+    program = module.entry_computation.program_shape
+    arguments = check_arguments(program, random_arguments(program.parameters, seed=1))
     return InterpreterBackend().compile(module).execute(arguments)
 
 
@@ -96,6 +100,11 @@ def assert_conforms(value: Any, shape: Shape) -> None:
         assert isinstance(value, tuple)
         for part, part_shape in zip(value, shape.tuple_shapes, strict=True):
             assert_conforms(part, part_shape)
+    elif shape.is_dynamic:
+        assert isinstance(value, DynamicArray)
+        assert (value.array.shape, value.array.dtype) == (shape.dimensions, shape.dtype)
+        for size, bound, dynamic in zip(value.sizes, shape.dimensions, shape.dynamic_dimensions, strict=True):
+            assert 0 <= size <= bound and (dynamic or size == bound)
     elif shape.is_array:
         assert isinstance(value, np.ndarray)
         assert (value.shape, value.dtype) == (shape.dimensions, shape.dtype)

@@ -101,7 +101,7 @@ ENTRY main {
   d = f32[4] negate-done(u)
   c = ((f32[4]), f32[4], s32[]) call-start(d), to_apply=work
   e = f32[4] call-done(c)
-  long = ((f32[4]), f32[4], s32[]) async-start(e), calls=work
+  long = ((f32[4]), f32[4], s32[]) async-start(e), calls=work, frontend_attributes={_collectives_group="exp"}
   after = f32[4] async-done(long)
   r = f32[4] all-reduce-start(after), replica_groups={{0,1}}, to_apply=add
   f = f32[4] all-reduce-done(r)

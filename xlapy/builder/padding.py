@@ -12,7 +12,7 @@ from operator import index
 from typing import TypeAlias
 
 from xlapy.base.errors import ShapeError
-from xlapy.ops.dimensions import dilated
+from xlapy.ops.dimensions import dilated, same_padding
 
 
 class Padding(Enum):
@@ -53,7 +53,7 @@ def make_padding(
                 raise ShapeError(f"window dimension {dimension} has a non-positive {what}: {value}")
     if chosen is Padding.VALID:
         return ((0, 0),) * len(window_dimensions)
-    return tuple(map(_same, input_dimensions, window_dimensions, strides))
+    return tuple(map(same_padding, input_dimensions, window_dimensions, strides))
 
 
 def dilated_sizes(sizes: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
@@ -61,12 +61,6 @@ def dilated_sizes(sizes: Sequence[int], dilations: Sequence[int]) -> tuple[int, 
     if len(dilations) != len(sizes):
         return tuple(sizes)  # a wrong number of them is refused where the window is made
     return tuple(map(dilated, sizes, dilations))
-
-
-def _same(size: int, window: int, stride: int) -> tuple[int, int]:
-    positions = -(-size // stride)
-    total = max((positions - 1) * stride + window - size, 0)
-    return total // 2, total - total // 2
 
 
 def _short_hand(padding: Padding | str) -> Padding:

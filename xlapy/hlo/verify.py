@@ -13,6 +13,9 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
+from xlapy.hlo.verify_annotations import verify_annotations
+from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verify_pairs import verify_pairs
 from xlapy.ops.control import FUSION
 from xlapy.ops.registry import Effect
 
@@ -31,6 +34,8 @@ def verify(module: Module) -> None:
         _verify_root(computation)  # before anybody asks for the program shape of what it calls
     for computation in module.computations:
         verify_computation(computation)
+    verify_pairs(module)
+    verify_annotations(module)
     _verify_entry_layout(module)
     verify_aliases(module)
 
@@ -50,7 +55,7 @@ def verify_computation(computation: Computation) -> None:
         _verify_instruction(instruction)
         for called in instruction.computations:
             if called.module is not module:
-                _fail(instruction, f"calls {called.name}, which is not part of the module")
+                fail(instruction, f"calls {called.name}, which is not part of the module")
 
 
 def _verify_root(computation: Computation) -> None:
@@ -80,12 +85,12 @@ def _verify_order(computation: Computation) -> None:
             if operand in seen:
                 continue
             if operand.parent is not computation:
-                _fail(instruction, f"uses {operand.name}, which is not part of the computation")
+                fail(instruction, f"uses {operand.name}, which is not part of the computation")
             if not has_order:
                 _verify_acyclic(computation)
                 has_order = True
             if computation.module is not None and computation.module.config.is_scheduled:
-                _fail(instruction, f"is scheduled before {operand.name}, which it depends on")
+                fail(instruction, f"is scheduled before {operand.name}, which it depends on")
         seen.add(instruction)
 
 
@@ -104,7 +109,7 @@ def _verify_instruction(instruction: Instruction) -> None:
     try:
         op.verify(instruction.shape, [operand.shape for operand in operands], instruction.attributes, programs)
     except ShapeError as error:
-        _fail(instruction, str(error))
+        fail(instruction, str(error))
     if op is FUSION:
         _verify_fused(instruction)
 
@@ -113,10 +118,10 @@ def _verify_fused(fusion: Instruction) -> None:
     """In a fused computation everything serves the root, which itself serves nothing there."""
     for fused in fusion.computations[0]:
         if fused.is_root and fused.has_users:
-            _fail(fusion, f"the root {fused.name} of the fused computation is used by {fused.users[0].name}")
+            fail(fusion, f"the root {fused.name} of the fused computation is used by {fused.users[0].name}")
         idle = not fused.is_root and not fused.has_users
         if idle and fused.op.effect_of(fused.attributes) is not Effect.SIDE_EFFECT:
-            _fail(fusion, f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used")
+            fail(fusion, f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used")
 
 
 def _verify_roles(instruction: Instruction) -> None:
@@ -124,13 +129,13 @@ def _verify_roles(instruction: Instruction) -> None:
     given = len(instruction.computations)
     if not roles:
         if given:
-            _fail(instruction, f"calls no computation, given {given}")
+            fail(instruction, f"calls no computation, given {given}")
         return
     least = sum(not role.optional for role in roles)
     most = None if any(role.many for role in roles) else len(roles)
     if given < least or (most is not None and given > most):
         keys = ", ".join(role.key for role in roles)
-        _fail(instruction, f"needs {least} called computations ({keys}), given {given}")
+        fail(instruction, f"needs {least} called computations ({keys}), given {given}")
 
 
 def _verify_names(module: Module) -> None:
@@ -207,9 +212,3 @@ def _verify_donors(module: Module, program: ProgramShape) -> None:
             raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
         if (donor.parameter_number, donor.parameter_index) in aliased:
             raise VerificationError(f"{where} is aliased with an output already, so no other output can have it")
-
-
-def _fail(instruction: Instruction, message: str) -> None:
-    parent = instruction.parent
-    where = "" if parent is None else f"{parent.name}: "
-    raise VerificationError(f"{where}{instruction.name} ({instruction.op.name}): {message}")

@@ -9,6 +9,7 @@ from xlapy.interpreter import (
     control,
     convolution,
     custom,
+    dynamic,
     elementwise,
     indexing,
     lifting,
@@ -22,10 +23,12 @@ from xlapy.interpreter import (
     transfer,
     tuples,
 )
-from xlapy.interpreter.core import RULES, TOKEN, Context, Plan, evaluate_computation, make_plan
+from xlapy.interpreter.core import RULES, TOKEN, Context, Plan, evaluate_computation, make_plan, rule_of
+from xlapy.interpreter.dynamic_array import DynamicArray
 
 __all__ = [
     "Context",
+    "DynamicArray",
     "Plan",
     "RULES",
     "TOKEN",
@@ -34,6 +37,7 @@ __all__ = [
     "control",
     "convolution",
     "custom",
+    "dynamic",
     "elementwise",
     "evaluate_computation",
     "indexing",
@@ -44,6 +48,7 @@ __all__ = [
     "normalization",
     "random",
     "reduction",
+    "rule_of",
     "sorting",
     "sources",
     "transfer",

@@ -84,7 +84,7 @@ def _instances_at_once(computation: Computation) -> int | None:
     """None for any number in arrays of any shapes; 1 if something inside is to happen instance by instance."""
     instructions = list(_reached(computation))
     shapes = [leaf for i in instructions for _, leaf in i.shape.leaves() if leaf.is_array]
-    if any(i.op not in LIFTED for i in instructions) or any(shape.rank == MAX_RANK for shape in shapes):
+    if any(i.op not in LIFTED for i in instructions) or any(s.is_dynamic or s.rank == MAX_RANK for s in shapes):
         return 1
     if all(_broadcasts(i.op) for i in instructions) and not any(shape.rank for shape in shapes):
         return None

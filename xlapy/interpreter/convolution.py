@@ -12,11 +12,12 @@ from itertools import product
 
 import numpy as np
 
-from xlapy.base.errors import UnsupportedError
+from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.products import Accumulator
-from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
+from xlapy.interpreter.sparse_kernels import dense_kernel
+from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.ops.dimensions import ConvDimensions, WindowDimension
 
 
@@ -27,11 +28,12 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
     Padding and holes of dilation are skipped, not multiplied by zero: an infinite kernel element makes no NaN there.
     """
     attrs: ConvolutionAttributes = instruction.attributes
-    if attrs.sparsity_config != SparsityConfig():
-        raise UnsupportedError(f"{instruction.name} (convolution): the interpreter does not execute sparse operands")
-    accumulator = Accumulator.of([o.shape.element_type for o in instruction.operands], instruction.shape.element_type)
-    base = _grouped_input(accumulator.widen(values[0]), attrs)
-    kernel = _grouped_kernel(accumulator.widen(values[1]), attrs)
+    operands = (values[0], dense_kernel(instruction, values[1]))
+    accumulator = Accumulator.of(
+        [PrimitiveType.from_dtype(operand.dtype) for operand in operands], instruction.shape.element_type
+    )
+    base = _grouped_input(accumulator.widen(operands[0]), attrs)
+    kernel = _grouped_kernel(accumulator.widen(operands[1]), attrs)
     numbers = attrs.dim_labels
     positions = [instruction.shape.dimensions[d] for d in numbers.output_spatial_dimensions]
     return accumulator.narrow(_ungrouped_output(_slide(accumulator, base, kernel, positions, attrs), numbers))

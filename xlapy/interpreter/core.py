@@ -4,7 +4,8 @@ Owns: the table of rules, the execution context, the order of evaluation and the
 Must not know: what any op means (that is `interpreter/<family>.py`), devices, how values reach it.
 
 A rule is `rule(context, instruction, values) -> value`. A value is a NumPy array of the instruction's element type in
-logical (row-major) order whatever the layout, a tuple of values, or `TOKEN`. Rules never write into their operands.
+logical (row-major) order whatever the layout, a tuple of values, or `TOKEN`; where the shape has dynamic dimensions, a
+`DynamicArray`, which only the rules of `DYNAMIC` meet. Rules never write into their operands.
 Rules of elementwise ops read only element types from the instruction, never dimensions: they are also evaluated on
 whole arrays of scalars when a reducer, comparator or map body is applied (`interpreter/batched.py`). Other rules take
 the dimensions of operands from the values, not from the operands' shapes (bitcast and get-dimension-size, which ask for
@@ -21,13 +22,15 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy.base.element_types import Array as Array
-from xlapy.base.errors import ExecutionError
+from xlapy.base.errors import ExecutionError, ShapeError
+from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
+from xlapy.interpreter.dynamic_array import conformed
 from xlapy.interpreter.exchange import ALONE, Exchange
 from xlapy.interpreter.random_state import RandomState
-from xlapy.ops.registry import Rules
+from xlapy.ops.registry import AsyncRole, Rules
 
 
 class Token:
@@ -42,12 +45,16 @@ class Token:
 TOKEN: Final = Token()
 
 Value = Any
-"""`Array`, a tuple of values, or `TOKEN`."""
+"""`Array`, `DynamicArray`, a tuple of values, or `TOKEN`."""
 
 InterpreterRule = Callable[["Context", Instruction, Sequence[Value]], Value]
 Observer = Callable[[Instruction, Sequence[Value], Value], None]
 
 RULES: Rules[InterpreterRule] = Rules("interpreter")
+
+DYNAMIC: Rules[InterpreterRule] = Rules("interpreter on dynamic dimensions")
+"""Rules for instructions that meet dynamic dimensions. A value has a `DynamicArray` where the shape of its instruction
+has dynamic dimensions, and nowhere else: what a rule returns is made so."""
 
 
 @dataclass(slots=True)
@@ -70,6 +77,8 @@ class Plan:
     steps: list[Step]
     slots: int
     root: int
+    bounds: tuple[Shape, ...] = ()
+    """The shapes of the parameters, by number, where arguments may have other dynamic dimensions than these."""
 
 
 @dataclass(slots=True)
@@ -123,8 +132,41 @@ def make_plan(computation: Computation) -> Plan:
             continue
         operands = tuple(slot[operand] for operand in instruction.operands)
         dead = {slot[o] for o in instruction.operands if last_use[o] == index and slot[o] != root}
-        steps.append(Step(instruction, RULES.find(instruction.op), operands, index, tuple(dead)))
-    return Plan(tuple(parameters), steps, len(order), root)
+        steps.append(Step(instruction, rule_of(instruction), operands, index, tuple(dead)))
+    return Plan(tuple(parameters), steps, len(order), root, _bounds(computation))
+
+
+def _bounds(computation: Computation) -> tuple[Shape, ...]:
+    shapes = tuple(parameter.shape for parameter in computation.parameters)
+    callers = computation.callers
+    varies = any(is_dynamic(caller) or caller.op.async_role is not AsyncRole.NONE for caller in callers)
+    return shapes if varies or any(shape.is_dynamic for shape in shapes) else ()
+
+
+def rule_of(instruction: Instruction) -> InterpreterRule:
+    """What evaluates an instruction; `UnsupportedError` if nothing does."""
+    return _dynamic_rule(instruction) if is_dynamic(instruction) else RULES.find(instruction.op)
+
+
+def is_dynamic(instruction: Instruction) -> bool:
+    """Whether an instruction reads, makes or hands on an array of dynamic dimensions."""
+    shapes = [instruction.shape, *instruction.operand_shapes]
+    for computation in instruction.computations:
+        shapes += [computation.root_instruction.shape, *(parameter.shape for parameter in computation.parameters)]
+    return any(shape.is_dynamic for shape in shapes)
+
+
+def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
+    rule = DYNAMIC.find(instruction.op)
+
+    def evaluate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+        try:
+            value = rule(context, instruction, values)
+        except ShapeError as error:
+            raise ExecutionError(f"{instruction.name}, of the sizes that it meets: {error}") from error
+        return conformed(value, instruction.shape)
+
+    return evaluate
 
 
 def evaluate_computation(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
@@ -135,7 +177,7 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:
-        values[slot] = arguments[number]
+        values[slot] = conformed(arguments[number], plan.bounds[number]) if plan.bounds else arguments[number]
     observer = context.observer
     if context.cancelled.is_set():
         raise ExecutionError(f"execution cancelled in {computation.name}")

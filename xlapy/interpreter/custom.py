@@ -18,7 +18,17 @@ from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import RULES, TOKEN, Array, Context, InterpreterRule, Value, evaluate_computation
+from xlapy.interpreter.core import (
+    RULES,
+    TOKEN,
+    Array,
+    Context,
+    InterpreterRule,
+    Value,
+    evaluate_computation,
+    is_dynamic,
+)
+from xlapy.interpreter.custom_dynamic import DYNAMIC_TARGETS
 from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
 from xlapy.interpreter.custom_targets import (
     NativeTarget,
@@ -29,6 +39,7 @@ from xlapy.interpreter.custom_targets import (
     unknown_target,
 )
 from xlapy.interpreter.custom_typed import call_attributes, call_typed, instantiate
+from xlapy.interpreter.dynamic_array import actual, padded_to
 from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.sorting import first_of_rows
 from xlapy.ops.custom import CustomCallApiVersion
@@ -52,6 +63,11 @@ def resolve(instruction: Instruction) -> InterpreterRule:
         check(instruction)
         return rule
     _check_version(instruction, target)
+    if is_dynamic(instruction):
+        raise UnsupportedError(
+            f"{describe(instruction)}: target {name!r} takes no dynamic dimensions; read their sizes with "
+            f"get-dimension-size and pass static arrays"
+        )
     if isinstance(target, PythonTarget):
         return partial(_python, target)
     check_layouts(instruction)
@@ -216,7 +232,8 @@ def _is_top_k(operand: Shape, shape: Shape) -> bool:
 
 
 def _top_k(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return first_of_rows(values[0], instruction.shape.tuple_shapes[0].dimensions[-1], largest=True)
+    rows, k = actual(values[0]), instruction.shape.tuple_shapes[0].dimensions[-1]
+    return padded_to(first_of_rows(rows, min(k, rows.shape[-1]), largest=True), instruction.shape)
 
 
 _IDENTITIES = (
@@ -235,5 +252,6 @@ _IDENTITIES = (
 _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **dict.fromkeys(_IDENTITIES, (_check_identity, _identity)),
     "TopK": (_check_top_k, _top_k),
+    **DYNAMIC_TARGETS,
 }
 """What XLA's own passes and frameworks leave in programs: a check of the instruction, and its meaning."""

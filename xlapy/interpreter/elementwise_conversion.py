@@ -49,13 +49,14 @@ def convert_array(array: Array, target: PrimitiveType) -> Array:
     """The same numbers in another element type.
 
     Integers wrap. Floats become integers by truncation and saturate; NaN becomes 0. PRED is "differs from 0",
-    as NaN does. Floats round to nearest, ties to even. Real numbers become complex with imaginary part 0.
+    as NaN does. Floats round to nearest, ties to even. Real numbers become complex with imaginary part 0, and of a
+    complex number only the real part becomes a real one.
     """
     source, dtype = PrimitiveType.from_dtype(array.dtype), dtype_of(target)
     if source is target:
         return array
     if source.is_complex:
-        return array.astype(dtype)
+        return array.astype(dtype) if target.is_complex else convert_array(array.real, target)
     if target is PRED:
         return np.asarray(widen_float(array) != 0 if source.is_floating else widen(array) != 0)
     if target.is_integral:

@@ -4,7 +4,7 @@ A result may be a view of an operand: rules never write into their operands, so 
 An index ends in `...` so that NumPy answers with an array for rank 0 too.
 Must not know: strides and padding of real buffers; of layouts only that a bitcast keeps the order of bytes in memory.
 Source: BroadcastInDim, Reshape, Transpose, Rev, Concatenate, Slice, Pad, DynamicSlice, DynamicUpdateSlice,
-GetDimensionSize of the specification.
+GetDimensionSize, SetDimensionSize, DynamicReshape of the specification.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.ops import movement as ops
 from xlapy.ops.dimensions import PaddingDimension
-
-RULES.refuse("dynamic dimensions", ops.SET_DIMENSION_SIZE, ops.DYNAMIC_RESHAPE)
 
 
 @RULES.rule(ops.BROADCAST)
@@ -34,9 +31,9 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
     return np.broadcast_to(in_order.reshape(kept), instruction.shape.dimensions)
 
 
-@RULES.rule(ops.RESHAPE)
+@RULES.rule(ops.RESHAPE, ops.DYNAMIC_RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The same elements in the same row-major order."""
+    """The same elements in the same row-major order; static dimensions need no sizes given."""
     return values[0].reshape(instruction.shape.dimensions)
 
 
@@ -176,10 +173,10 @@ def _is_packed(shape: Shape) -> bool:
 @RULES.rule(ops.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The size of a static dimension, in s32."""
-    shape, dimension = instruction.operands[0].shape, instruction.attributes.dimension
-    if shape.dynamic_dimensions[dimension]:
-        raise UnsupportedError(
-            f"{instruction.name} (get-dimension-size): dimension {dimension} of {shape.brief} is dynamic, "
-            f"and the interpreter does not execute dynamic dimensions"
-        )
-    return np.array(shape.dimensions[dimension], np.int32)
+    return np.array(instruction.operands[0].shape.dimensions[instruction.attributes.dimension], np.int32)
+
+
+@RULES.rule(ops.SET_DIMENSION_SIZE)
+def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The operand, of a result that is declared static: nothing is cut off."""
+    return values[0]

@@ -50,6 +50,13 @@ def strided(extent: int, window: int, stride: int) -> int:
     return 0 if extent == 0 or window > extent else (extent - window) // stride + 1
 
 
+def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
+    """What SAME adds before and after: a window position for every `stride` elements, the smaller half before."""
+    positions = -(-extent // stride)
+    total = max((positions - 1) * stride + window - extent, 0)
+    return total // 2, total - total // 2
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The window of a convolution, reduce-window or select-and-scatter: one `WindowDimension` a dimension."""

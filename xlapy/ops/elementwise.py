@@ -440,10 +440,6 @@ def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs
     require_array("convert", operand)
     if not shape.is_array or shape.dimensions != operand.dimensions:
         raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
-    if operand.element_type.is_complex and not shape.element_type.is_complex:
-        raise ShapeError(
-            f"convert of complex {operand.brief} to {shape.brief} loses the imaginary part; take real() first"
-        )
 
 
 def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
@@ -485,14 +481,11 @@ CONVERT = OpDef(
     name="convert",
     family="elementwise",
     summary=(
-        "The value in another element type: floats are rounded to the nearest, to integers "
-        "truncated and saturated; NaN becomes 0."
+        "The value in another element type: floats are rounded to the nearest, to integers truncated and saturated; "
+        "NaN becomes 0. A complex number loses its imaginary part where the type is real."
     ),
     operands="operand",
-    constraints=(
-        "The operand is an array, and the result has its dimensions.",
-        "Complex elements become complex ones: `real` drops the imaginary part.",
-    ),
+    constraints=("The operand is an array, and the result has its dimensions.",),
     arity=exactly(1),
     check=_check_convert,
     elementwise=True,

@@ -167,7 +167,7 @@ def _dynamic_target(operand: Shape, shape: Shape, dimension: int, inferred_dimen
 
 def _candidates(operand: Shape, shape: Shape, dimension: int, what: str) -> range:
     """The result dimensions that share elements with an operand dimension, with neighbours of size 1."""
-    groups = list(_factor_groups(operand.dimensions, shape.dimensions))
+    groups = list(factor_groups(operand.dimensions, shape.dimensions))
     place = next(i for i, (merged, _) in enumerate(groups) if dimension in merged)
     merged, split = groups[place]
     if len(merged) > 1 and len(split) > 1:
@@ -180,7 +180,7 @@ def _candidates(operand: Shape, shape: Shape, dimension: int, what: str) -> rang
     return range(split.start, stop)
 
 
-def _factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[range, range]]:
+def factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[range, range]]:
     """Cuts two lists of sizes into the shortest runs of equal product: (2,3,4), (6,2,2) gives (2,3)~(6), (4)~(2,2)."""
     i = j = 0
     while i < len(left) or j < len(right):
@@ -192,6 +192,8 @@ def _factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[
             if i < len(left) and (product_left < product_right or j == len(right)):
                 product_left *= left[i]
                 i += 1
+            elif j == len(right):
+                break  # sizes of zero stand in the groups before
             else:
                 product_right *= right[j]
                 j += 1

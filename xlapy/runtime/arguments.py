@@ -17,7 +17,8 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.interpreter import TOKEN
+from xlapy.interpreter import TOKEN, DynamicArray
+from xlapy.interpreter.dynamic_array import actual, conformed, padded
 from xlapy.runtime.backend import Value
 from xlapy.runtime.buffer import Buffer
 
@@ -59,17 +60,27 @@ def _tuple_value(shape: Shape, argument: Any, where: str) -> Value:
     return tuple(check_value(element, item, f"{where} element {i}") for i, (element, item) in enumerate(pairs))
 
 
-def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any]:
+def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any] | DynamicArray:
     dtype = shape.dtype
     if isinstance(argument, bool | int | float | complex | list):
         array = _from_python(argument, shape.element_type, where)
     else:
         array = _from_array(argument, where)
-    if array.shape != shape.dimensions or array.dtype != dtype:
+    fits = _has_dimensions(array.shape, shape)
+    if not fits or array.dtype != dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-        hint = f"; convert it with .astype({dtype.name!r})" if array.shape == shape.dimensions else ""
+        hint = f"; convert it with .astype({dtype.name!r})" if fits else ""
         raise InvalidArgumentError(f"{where} takes {shape.brief} ({dtype.name}), given {given}{hint}")
-    return array
+    value: np.ndarray[Any, Any] | DynamicArray = bounded(array, shape)
+    return value
+
+
+def _has_dimensions(given: Sequence[int], shape: Shape) -> bool:
+    """Whether sizes are those of a shape; of a dynamic dimension, at most the bound."""
+    if len(given) != shape.rank:
+        return False
+    rows = zip(given, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    return all(size == bound or (dynamic and size < bound) for size, bound, dynamic in rows)
 
 
 def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.ndarray[Any, Any]:
@@ -114,9 +125,11 @@ def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
 
 
 def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
-    """Buffers in the result's structure; what shares memory with an argument is copied."""
+    """Buffers of the actual sizes in the result's structure; what shares memory with an argument is copied."""
     if isinstance(value, tuple):
         return tuple(wrap_result(element, arguments) for element in value)
+    if isinstance(value, DynamicArray):
+        return Buffer(value.actual.copy())
     if not isinstance(value, np.ndarray):
         return value
     if any(np.may_share_memory(value, leaf) for argument in arguments for leaf in leaves(argument)):
@@ -125,14 +138,38 @@ def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
 
 
 def shape_of(value: Value) -> Shape:
-    """The shape that a value has."""
+    """The shape that a value has: of dynamic dimensions, the actual one."""
     if isinstance(value, tuple):
         return Shape.tuple([shape_of(element) for element in value])
+    if isinstance(value, DynamicArray):
+        return Shape.of(value.actual)
     return Shape.of(value) if isinstance(value, np.ndarray) else Shape.token()
 
 
+def fits(value: Value, shape: Shape) -> bool:
+    """Whether a value can stand where a shape is expected: sizes under the bounds of dynamic dimensions, else equal."""
+    if isinstance(value, tuple):
+        parts = shape.tuple_shapes
+        return shape.is_tuple and len(value) == len(parts) and all(map(fits, value, parts))
+    if isinstance(value, DynamicArray | np.ndarray):
+        array = actual(value)
+        return shape.is_array and array.dtype == shape.dtype and _has_dimensions(array.shape, shape)
+    return shape.is_token
+
+
+def bounded(value: Value, shape: Shape) -> Value:
+    """A value that fits a shape, with the bounds of the shape."""
+    if isinstance(value, tuple):
+        return tuple(map(bounded, value, shape.tuple_shapes))
+    if isinstance(value, DynamicArray | np.ndarray):
+        return conformed(padded(actual(value), shape.dimensions), shape)
+    return value
+
+
 def leaves(value: Value) -> list[np.ndarray[Any, Any]]:
-    """The arrays in a value, tuples flattened in order."""
+    """The arrays in a value, of their actual sizes, tuples flattened in order."""
     if isinstance(value, tuple):
         return [leaf for element in value for leaf in leaves(element)]
+    if isinstance(value, DynamicArray):
+        return [value.actual]
     return [value] if isinstance(value, np.ndarray) else []

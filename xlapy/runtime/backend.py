@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xlapy.runtime.device import Device
 
 Value = Any
-"""A NumPy array, a tuple of values, or a token, as the interpreter defines them."""
+"""A NumPy array, a `DynamicArray`, a tuple of values, or a token, as the interpreter defines them."""
 
 Observer = Callable[[Instruction, Sequence[Value], Value], None]
 """Called after each instruction with the instruction, its operand values and its value."""

@@ -55,8 +55,9 @@ class Executable:
         """Runs the program, which must be one for a single device.
 
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
-        and element type; Python numbers and lists, which take the parameter's element type; and tuples of these for
-        tuple parameters. Returns a `Buffer`, or nested tuples of them. `InvalidArgumentError` names the parameter that
+        (any size up to the bound where one is dynamic) and element type; Python numbers and lists, which take the
+        parameter's element type; and tuples of these for tuple parameters. Returns a `Buffer` of the actual sizes, or
+        nested tuples of them. `InvalidArgumentError` names the parameter that
         does not fit. `observer` is called after each instruction.
         """
         if len(self.devices) != 1:

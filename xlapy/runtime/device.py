@@ -13,7 +13,7 @@ import numpy as np
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.runtime.arguments import shape_of, wrap_result
+from xlapy.runtime.arguments import fits, shape_of, wrap_result
 from xlapy.runtime.buffer import Buffer
 from xlapy.runtime.channels import HostQueue
 
@@ -80,7 +80,7 @@ class Device:
 
     def _taken(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
         value = queue.take(what, collective_timeout() if timeout is None else timeout)
-        if shape is not None and not shape_of(value).compatible(shape):
+        if shape is not None and not fits(value, shape):
             raise InvalidArgumentError(f"{what} gives {shape_of(value).brief}, expected {shape.brief}")
         return wrap_result(value, ())
 

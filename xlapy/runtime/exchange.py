@@ -16,8 +16,9 @@ import numpy as np
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import DynamicArray
 from xlapy.interpreter.exchange import describe
-from xlapy.runtime.arguments import check_value, shape_of
+from xlapy.runtime.arguments import bounded, check_value, fits, shape_of
 from xlapy.runtime.backend import Value
 from xlapy.runtime.channels import HostQueue
 from xlapy.runtime.device import Device
@@ -76,9 +77,9 @@ class DeviceExchange:
             value = self._take(self.device.to_device(awaited.channel), f"{what} on channel {awaited.channel}")
             return check_value(shape, value, what)
         value = self.rendezvous.collect(self.number, awaited.place, awaited.senders, what)
-        if not shape_of(value).compatible(shape):
+        if not fits(value, shape):
             raise ExecutionError(f"{what}: {shape_of(value).brief} was sent, {shape.brief} is expected")
-        return value
+        return bounded(value, shape)
 
     def send_to_host(self, instruction: Instruction, value: Value) -> None:
         self.device.from_device(instruction.channel_id or 0).put(_copied(value))
@@ -114,4 +115,6 @@ def _copied(value: Value) -> Value:
     """Values outlive the run: they must not share memory with its arguments."""
     if isinstance(value, tuple):
         return tuple(map(_copied, value))
+    if isinstance(value, DynamicArray):
+        return DynamicArray(value.array.copy(), value.sizes)
     return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,7 +1,7 @@
 """The reference interpreter as a platform.
 
-Owns: the adapter between `Backend` and `xlapy.interpreter`, and what it refuses: dynamic dimensions, shapes that NumPy
-has no arrays for, calls nested too deep, programs larger than the memory.
+Owns: the adapter between `Backend` and `xlapy.interpreter`, and what it refuses: dimensions without bounds, shapes that
+NumPy has no arrays for, calls nested too deep, programs larger than the memory.
 Must not know: how devices exchange values, arguments of users.
 """
 
@@ -17,7 +17,7 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, ShapeError, UnsupportedError
 from xlapy.base.literal import Literal, check_holdable
-from xlapy.base.shape import Shape
+from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -136,15 +136,17 @@ class InterpreterBackend:
 
 def _refuse_shapes(module: Module) -> None:
     for instruction in module.instructions():
-        if instruction.shape.is_dynamic:
-            dynamic = f"{instruction.name} has the dynamic shape {instruction.shape.brief}"
-            raise UnsupportedError(f"{dynamic}: not executable yet by the interpreter")
         for _, leaf in instruction.shape.leaves():
             if leaf.is_array:
                 _refuse_array(instruction, leaf)
 
 
 def _refuse_array(instruction: Instruction, shape: Shape) -> None:
+    if UNBOUNDED in shape.dimensions:
+        raise UnsupportedError(
+            f"{instruction.name} of shape {shape.brief} has a dimension without a bound; the interpreter needs bounds, "
+            f"such as <=8"
+        )
     if shape.rank > MAX_RANK:
         raise UnsupportedError(
             f"{instruction.name} of shape {shape.brief} has {shape.rank} dimensions, "

@@ -14,6 +14,7 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import DynamicArray
 from xlapy.runtime.arguments import leaves
 from xlapy.runtime.backend import Observer, Value
 
@@ -40,9 +41,11 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
 
 
 def describe(value: Value) -> str:
-    """A value on one line, long arrays shortened."""
+    """A value on one line, long arrays shortened; where dimensions are dynamic, the sizes before the elements."""
     if isinstance(value, tuple):
         return f"({', '.join(map(describe, value))})"
+    if isinstance(value, DynamicArray):
+        return f"[{','.join(map(str, value.sizes))}] {describe(value.actual)}"
     if isinstance(value, np.ndarray):
         return " ".join(np.array2string(value, threshold=8, edgeitems=3, precision=6).split())
     return str(value)

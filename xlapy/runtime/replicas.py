@@ -26,7 +26,7 @@ def run_on_devices(devices: Sequence[Device], replica_count: int, partition_coun
     several. A single device runs in the calling thread.
     """
     timeout = collective_timeout()
-    names = [_name(number, replica_count, partition_count) for number in range(len(devices))]
+    names = [device_name(number, replica_count, partition_count) for number in range(len(devices))]
 
     def wake() -> None:
         for device in devices:
@@ -73,7 +73,8 @@ def _run_threads(
                 thread.join()
 
 
-def _name(number: int, replica_count: int, partition_count: int) -> str:
+def device_name(number: int, replica_count: int, partition_count: int) -> str:
+    """`device 3`; `device 3 (replica 1, partition 1)` where there are several of both."""
     if partition_count == 1 or replica_count == 1:
         return f"device {number}"
     return f"device {number} (replica {number // partition_count}, partition {number % partition_count})"

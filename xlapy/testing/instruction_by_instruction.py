@@ -26,7 +26,7 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
-from xlapy.interpreter import RULES, TOKEN, Context
+from xlapy.interpreter import RULES, TOKEN, Context, rule_of
 from xlapy.ops.contraction import DOT
 from xlapy.ops.convolution import CONVOLUTION
 from xlapy.ops.sources import PARAMETER, ParameterAttributes
@@ -61,7 +61,7 @@ def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda
                 values[instruction] = _adjusted(arguments[instruction.attributes.number], adjust)
                 continue
             operands = tuple(values[operand] for operand in instruction.operands)
-            value = RULES.find(instruction.op)(context, instruction, operands)
+            value = rule_of(instruction)(context, instruction, operands)
             steps.append(Step(instruction, operands, value))
             values[instruction] = _adjusted(value, adjust)
     return steps

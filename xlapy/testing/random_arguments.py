@@ -1,6 +1,6 @@
 """Random arguments for a program: values of moderate size for every parameter, tuples included.
 
-Owns: the walk over shapes. The values come from `random_values`.
+Owns: the walk over shapes, the sizes of dynamic dimensions. The values come from `random_values`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,26 @@ from xlapy.testing.random_values import random_array
 
 
 def random_arguments(parameters: Iterable[Shape], seed: int, *, special: bool = False) -> list[Any]:
-    """One argument a parameter; equal seeds give equal arguments. `special` mixes in NaN, infinities and extremes."""
+    """One argument a parameter; equal seeds give equal arguments. `special` mixes in NaN, infinities and extremes.
+
+    A dynamic dimension has a size of 1 to its bound, the same for all of one bound, so that arguments fit together.
+    """
     rng = np.random.default_rng(seed)
-    return [_argument(shape, rng, special) for shape in parameters]
+    sizes: dict[int, int] = {}
+    return [_argument(shape, rng, special, sizes) for shape in parameters]
 
 
-def _argument(shape: Shape, rng: np.random.Generator, special: bool) -> Any:
+def _argument(shape: Shape, rng: np.random.Generator, special: bool, sizes: dict[int, int]) -> Any:
     if shape.is_tuple:
-        return tuple(_argument(element, rng, special) for element in shape.tuple_shapes)
-    return random_array(shape.dimensions, shape.dtype, rng, special) if shape.is_array else None
+        return tuple(_argument(element, rng, special, sizes) for element in shape.tuple_shapes)
+    return random_array(_dimensions(shape, rng, sizes), shape.dtype, rng, special) if shape.is_array else None
+
+
+def _dimensions(shape: Shape, rng: np.random.Generator, sizes: dict[int, int]) -> tuple[int, ...]:
+    chosen = list(shape.dimensions)
+    for dimension, bound in enumerate(shape.dimensions):
+        if shape.dynamic_dimensions[dimension] and bound:
+            if bound not in sizes:
+                sizes[bound] = int(rng.integers(1, bound + 1))
+            chosen[dimension] = sizes[bound]
+    return tuple(chosen)

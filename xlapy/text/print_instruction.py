@@ -58,6 +58,7 @@ class InstructionWriter:
         self.percent = "%" if options.print_percent else ""
         self.is_plain = options.print_ids and not options.canonicalize_instruction_names
         self.canonical: dict[Instruction, str] = {}
+        self.wrapped: dict[Instruction, Computation | None] = {}
 
     def text(self, instruction: Instruction) -> str:
         """The instruction without ROOT and without a line break."""
@@ -77,10 +78,18 @@ class InstructionWriter:
         return f"{name}{shape}{opcode}({inside}){self._attributes(instruction)}{self._annotations(instruction)}"
 
     def _async_name(self, instruction: Instruction) -> str:
-        computation = wrapped_computation(instruction)
+        computation = self._wrapped(instruction)
         if computation is None or instruction.op not in ASYNC_OPS or not has_short_form(computation):
             return instruction.op.name
         return f"{computation.root_instruction.op.name}{instruction.op.name.removeprefix('async')}"
+
+    def _wrapped(self, instruction: Instruction) -> Computation | None:
+        """The computation that the chain of an async instruction runs; known from its operand if that was written."""
+        before = instruction.operands[0] if instruction.operands else instruction
+        follows = instruction.op is not ASYNC_START and before in self.wrapped
+        found = self.wrapped[before] if follows else wrapped_computation(instruction)
+        self.wrapped[instruction] = found
+        return found
 
     # -- names and operands
 

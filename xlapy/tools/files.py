@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import os
 import re
 import sys
@@ -87,6 +88,27 @@ def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
         )
     typed = iter([_with_type(array, leaf) for array, leaf in zip(ordered, leaves, strict=True)])
     return [_nest(parameter, typed) for parameter in program.parameters]
+
+
+def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
+    """Values for infeeds of some shapes, which take turns: the arrays of a .npy or .npz file in order, one a leaf."""
+    loaded = _load(path)
+    arrays = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
+    if not shapes:
+        raise InvalidArgumentError(f"{path}: the program has no infeed")
+    values: list[Any] = []
+    for shape in itertools.cycle(shapes):
+        leaves = [leaf for _, leaf in shape.leaves() if leaf.is_array]
+        if not arrays:
+            return values
+        if len(arrays) < len(leaves) or not leaves:
+            raise InvalidArgumentError(
+                f"{path}: infeed {len(values)} takes {len(leaves)} arrays ({shape.brief}), {len(arrays)} are left"
+            )
+        typed = iter([_with_type(array, leaf) for array, leaf in zip(arrays, leaves, strict=False)])
+        values.append(_nest(shape, typed))
+        del arrays[: len(leaves)]
+    raise AssertionError("cycles have no end")
 
 
 def _by_name(entries: Mapping[str, Array], path: str, program: ProgramShape) -> list[Array] | None:

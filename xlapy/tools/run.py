@@ -6,6 +6,7 @@ Owns: the command's options and what it prints. Must not know: how programs run.
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,12 +17,13 @@ import numpy as np
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.runtime import Client, Executable, platform_names
-from xlapy.runtime.arguments import leaves
+from xlapy.runtime import Executable, platform_names
+from xlapy.runtime.arguments import leaves, shape_of
 from xlapy.runtime.backend import Observer
 from xlapy.runtime.memory import available_bytes, readable, value_bytes
 from xlapy.runtime.observe import both, check_nans, trace
 from xlapy.testing.random_arguments import random_arguments
+from xlapy.tools.devices import compile_for_devices, files_of_devices, infeed_values, name_of, with_feeds
 from xlapy.tools.files import check_writable, read_arguments, read_program, save_arrays
 
 
@@ -35,9 +37,28 @@ class _TraceTakesItsNameWithEquals(click.Command):
 @click.command(cls=_TraceTakesItsNameWithEquals)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
-    "--input", "inputs", multiple=True, type=click.Path(dir_okay=False), help="Arguments: .npy (one) or .npz."
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="[DEVICE=]FILE",
+    help="Arguments: .npy (one) or .npz; of all devices, or of one.",
 )
-@click.option("--random", "seed", type=click.IntRange(min=0), help="Random arguments from this seed.", metavar="SEED")
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(min=0),
+    help="Random arguments from this seed, others on each device.",
+    metavar="SEED",
+)
+@click.option(
+    "--infeed", "infeeds", multiple=True, metavar="[DEVICE=]FILE", help="What infeeds take, in order: .npy or .npz."
+)
+@click.option(
+    "--num-replicas", "--num_replicas", type=click.IntRange(min=1), help="Replicas to run; by default the program's."
+)
+@click.option(
+    "--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica, likewise."
+)
 @click.option(
     "--platform", default="interpreter", show_default=True, help="Where to run: " + ", ".join(platform_names()) + "."
 )
@@ -54,6 +75,9 @@ def run(
     file: str,
     inputs: tuple[str, ...],
     seed: int | None,
+    infeeds: tuple[str, ...],
+    num_replicas: int | None,
+    num_partitions: int | None,
     platform: str,
     print_values: bool,
     save: str | None,
@@ -67,31 +91,73 @@ def run(
     observer = _observer(traced, nans or bool(flags.get("check_nans")))
     if save is not None:
         check_writable(save)
-    executable = Client(platform).compile(read_program(file))
+    executable = compile_for_devices(platform, read_program(file), num_replicas, num_partitions)
+    count = len(executable.devices)
     arguments = _arguments(executable, inputs, seed)
-    if seed is not None and (print_values or save is None):
-        _show_arguments(executable, arguments, in_full=print_values)
-    result = _timed(lambda: executable(*arguments, observer=observer), repeat)
-    arrays = leaves(_plain(result))
+    fed = infeed_values(executable.module, files_of_devices("--infeed", infeeds, count))
+    shown = print_values or save is None
+    if seed is not None and shown:
+        for number in range(count):
+            _show_arguments(executable, number, arguments[number], in_full=print_values)
+    outfed: list[list[Any]] = []
+    results = _timed(lambda: _execute(executable, arguments, fed, outfed, observer), repeat)
+    arrays = [leaves(_plain(result)) for result in results]
     if save is not None:
-        save_arrays(save, {f"result{i}": array for i, array in enumerate(arrays)})
-        click.echo(f"saved {_count(len(arrays), 'array')} to {save}")
-    if print_values or save is None:
-        _show_results(executable, arrays, in_full=print_values)
+        _save(save, arrays)
+    if shown:
+        for number in range(count):
+            _show_outfeed(executable, number, outfed[number], in_full=print_values)
+            _show_results(executable, number, arrays[number], in_full=print_values)
 
 
-def _arguments(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[Any]:
-    program = executable.program_shape
-    if inputs:
-        return read_arguments(inputs, program)
+def _execute(
+    executable: Executable,
+    arguments: Sequence[Sequence[Any]],
+    fed: Sequence[Sequence[Any]],
+    outfed: list[list[Any]],
+    observer: Observer | None,
+) -> list[Any]:
+    """The result of each device."""
+
+    def execute() -> list[Any]:
+        if len(arguments) == 1:
+            return [executable(*arguments[0], observer=observer)]
+        return executable.execute_sharded(arguments, observer=observer)
+
+    return with_feeds(executable.devices, fed, execute, outfed)
+
+
+def _save(path: str, arrays: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
+    """As result0, result1 ...; of several devices as device0_result0 ..."""
+    named = {
+        f"device{number}_result{i}" if len(arrays) > 1 else f"result{i}": array
+        for number, row in enumerate(arrays)
+        for i, array in enumerate(row)
+    }
+    save_arrays(path, named)
+    click.echo(f"saved {_count(len(named), 'array')} to {path}")
+
+
+def _arguments(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
+    """Those of each device."""
+    program, count = executable.program_shape, len(executable.devices)
+    files = files_of_devices("--input", inputs, count)
+    if all(files):
+        read = {paths: read_arguments(paths, program) for paths in set(map(tuple, files))}
+        return [read[tuple(paths)] for paths in files]
+    if any(files):
+        missing = next(number for number, paths in enumerate(files) if not paths)
+        raise InvalidArgumentError(
+            f"{name_of(executable, missing)} has no input; --input FILE is for all without their own"
+        )
     if seed is not None:
-        _check_memory(program.parameters)
-        return random_arguments(program.parameters, seed)
+        _check_memory(program.parameters * count)
+        return [random_arguments(program.parameters, seed + number) for number in range(count)]
     if program.parameters:
         raise InvalidArgumentError(
             f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}"
         )
-    return []
+    return [[] for _ in range(count)]
 
 
 def _check_memory(parameters: Sequence[Shape]) -> None:
@@ -107,12 +173,18 @@ def _observer(traced: str | None, nans: bool) -> Observer | None:
     observers: list[Observer] = []
     if traced is not None:
         try:
-            observers.append(trace(click.echo, traced))
+            observers.append(trace(_echo_with_device, traced))
         except InvalidArgumentError as error:
             raise click.BadParameter(str(error), param_hint="--trace") from error
     if nans:
         observers.append(check_nans)
     return both(*observers) if observers else None
+
+
+def _echo_with_device(line: str) -> None:
+    """A device of several runs in a thread of its name."""
+    thread = threading.current_thread()
+    click.echo(line if thread is threading.main_thread() else f"{thread.name}: {line}")
 
 
 def _timed(execute: Callable[[], Any], repeat: int) -> Any:
@@ -136,29 +208,46 @@ def _plain(value: Any) -> Any:
 # -- showing values
 
 
-def _show_arguments(executable: Executable, arguments: list[Any], *, in_full: bool) -> None:
+def _where(executable: Executable, number: int) -> str:
+    """What comes before a value to tell its device; nothing if there is one."""
+    return f"{name_of(executable, number)}: " if len(executable.devices) > 1 else ""
+
+
+def _show_arguments(executable: Executable, number: int, arguments: Sequence[Any], *, in_full: bool) -> None:
     program = executable.program_shape
-    for number, (shape, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
-        arrays = leaves(argument)
-        shapes = [leaf for _, leaf in shape.leaves() if leaf.is_array]
-        for i, (array, leaf) in enumerate(zip(arrays, shapes, strict=True)):
-            place = f" leaf {i}" if shape.is_tuple else ""
-            _show(f"parameter {number} ({program.parameter_names[number]}){place}: ", leaf, array, in_full)
+    where = _where(executable, number)
+    for i, (shape, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
+        _show_leaves(f"{where}parameter {i} ({program.parameter_names[i]})", shape, argument, in_full)
 
 
-def _show_results(executable: Executable, arrays: list[np.ndarray[Any, Any]], *, in_full: bool) -> None:
+def _show_leaves(name: str, shape: Shape, value: Any, in_full: bool) -> None:
+    shapes = [leaf for _, leaf in shape.leaves() if leaf.is_array]
+    for i, (array, leaf) in enumerate(zip(leaves(value), shapes, strict=True)):
+        place = f" leaf {i}" if shape.is_tuple else ""
+        _show(f"{name}{place}: ", leaf, array, in_full)
+
+
+def _show_outfeed(executable: Executable, number: int, values: Sequence[Any], *, in_full: bool) -> None:
+    where = _where(executable, number)
+    for i, value in enumerate(map(_plain, values)):
+        _show_leaves(f"{where}outfeed {i}", shape_of(value), value, in_full)
+
+
+def _show_results(executable: Executable, number: int, arrays: Sequence[Any], *, in_full: bool) -> None:
+    where = _where(executable, number)
     shapes = [leaf for _, leaf in executable.program_shape.result.leaves() if leaf.is_array]
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
-        _show(f"result {i}: " if len(arrays) > 1 else "result: ", shape, array, in_full)
+        _show(f"{where}result {i}: " if len(arrays) > 1 else f"{where}result: ", shape, array, in_full)
     if not arrays:
-        click.echo(f"the result, of shape {executable.program_shape.result.brief}, holds no array")
+        click.echo(f"{where}the result, of shape {executable.program_shape.result.brief}, holds no array")
 
 
-def _show(title: str, shape: Shape, array: np.ndarray[Any, Any], in_full: bool) -> None:
+def _show(name: str, shape: Shape, array: np.ndarray[Any, Any], in_full: bool) -> None:
     with np.printoptions(threshold=2**31 if in_full else 20, linewidth=120):
         text = np.array2string(array, separator=", ")
     separator = "\n" if "\n" in text else " "
-    click.echo(f"{title}{shape.brief}{separator}{text}")
+    sizes = f" of [{','.join(map(str, array.shape))}]" if shape.is_dynamic else ""
+    click.echo(f"{name}{shape.brief}{sizes}{separator}{text}")
 
 
 def _count(number: int, noun: str) -> str:

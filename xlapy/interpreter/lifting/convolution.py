@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from xlapy import ops
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import RULES, Context, Value
-from xlapy.interpreter.lifting.core import LIFTED, carries, instance_count, merge, split, spread
-from xlapy.ops.convolution import ConvolutionAttributes
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.interpreter.lifting.core import LIFTED, instance_count, merge, split, spread
+from xlapy.interpreter.sparse_kernels import dense_kernel
+from xlapy.ops.convolution import ConvolutionAttributes, SparsityConfig
 
 
 @LIFTED.rule(ops.CONVOLUTION)
@@ -21,8 +24,9 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
     n = attrs.dim_labels
     count = instance_count(instruction, values)
     lhs = spread(values[0], instruction.operands[0].shape, count)
-    kernel, groups = values[1], attrs.batch_group_count
-    if not carries(kernel, instruction.operands[1].shape):
+    kernel, groups = _dense(instruction, values[1], count), attrs.batch_group_count
+    attrs = attrs.replace(sparsity_config=SparsityConfig())
+    if kernel.ndim == lhs.ndim - 1:
         base, dimension = merge(lhs, n.input_batch_dimension, groups), n.output_batch_dimension
     else:
         dimension = n.output_feature_dimension
@@ -38,3 +42,12 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
     shape = instruction.shape.with_dimensions(sizes)
     merged = Instruction(instruction.op, shape, instruction.operands, attrs, (), instruction.name)
     return split(RULES.find(ops.CONVOLUTION)(context, merged, [base, kernel]), dimension, count)
+
+
+def _dense(instruction: Instruction, kernel: Value, count: int) -> Array:
+    """The kernel or, of a sparse one, a dense one for each instance."""
+    if not isinstance(kernel, tuple):
+        return kernel
+    shapes = instruction.operands[1].shape.tuple_shapes
+    parts = [spread(part, shape, count) for part, shape in zip(kernel, shapes, strict=True)]
+    return np.stack([dense_kernel(instruction, instance) for instance in zip(*parts, strict=True)])

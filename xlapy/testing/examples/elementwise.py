@@ -222,7 +222,6 @@ REFUSALS = [
     Refusal("select", 3, "f32[2] select(pred[3], f32[2], f32[2])", "a scalar or like the values f32[2], given pred[3]"),
     Refusal("convert", 1, "s32[3] convert(f32[2])", "keeps the dimensions of its operand f32[2], declared s32[3]"),
     Refusal("convert", 1, "s32[2] convert(token[])", "convert takes arrays, operand is token[]"),
-    Refusal("convert", 2, "f32[2] convert(c64[2])", "loses the imaginary part; take real() first"),
     Refusal("bitcast-convert", 1, "token[] bitcast-convert(f32[2])", "makes an array, declared token[]"),
     Refusal("bitcast-convert", 1, "f32[2] bitcast-convert(token[])", "takes arrays, operand is token[]"),
     Refusal("bitcast-convert", 2, "c64[2] bitcast-convert(f64[2])", "between real and complex is refused"),

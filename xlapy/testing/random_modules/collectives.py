@@ -269,6 +269,8 @@ def all_reduce(draft: Draft, devices: Devices) -> None:
     operands = _of_one_type(_operands(draft, devices))
     computation, grows = _reducer(draft, devices, operands)
     chosen, _ = _grouped(draft, devices)
+    if draft.chance(0.15):
+        chosen["replica_groups"] = _uneven(draft, chosen["replica_groups"])
     attributes = ops.AllReduceAttributes.make(**chosen)
     _grow(draft, devices, grows, lambda: _finished(draft, devices, ops.ALL_REDUCE, operands, attributes, [computation]))
 
@@ -278,6 +280,26 @@ def _grow(draft: Draft, devices: Devices, grows: bool, make: Callable[[], Instru
     make()
     if grows:
         devices.grown.update(draft.pool[before:])
+
+
+def _uneven(draft: Draft, groups: ReplicaGroups) -> ReplicaGroups:
+    """The same ids in two groups of any sizes, which all-reduce alone may have."""
+    ids = draft.shuffled([identifier for row in groups.groups for identifier in row])
+    cut = draft.integer(1, max(1, len(ids) - 1))
+    return GroupList((tuple(ids[:cut]), tuple(ids[cut:]))) if len(ids) > 1 else groups
+
+
+def collective_reduce(draft: Draft, devices: Devices) -> None:
+    operands = _of_one_type(_operands(draft, devices))
+    computation, grows = _reducer(draft, devices, operands)
+    chosen, _ = _grouped(draft, devices)
+    attributes = ops.CollectiveReduceAttributes.make(**chosen)
+    _grow(
+        draft,
+        devices,
+        grows,
+        lambda: _finished(draft, devices, ops.COLLECTIVE_REDUCE, operands, attributes, [computation]),
+    )
 
 
 def all_gather(draft: Draft, devices: Devices) -> None:
@@ -446,7 +468,7 @@ def makers(devices: Devices) -> list[tuple[OpDef, Maker]]:
     """The makers of collectives for some devices, as other families have them."""
     chosen = [*_PORTABLE]
     if not devices.portable:
-        chosen.append((ops.COLLECTIVE_BROADCAST, collective_broadcast))
+        chosen += [(ops.COLLECTIVE_BROADCAST, collective_broadcast), (ops.COLLECTIVE_REDUCE, collective_reduce)]
     return [(op, _bound(maker, devices)) for op, maker in chosen]
 
 
@@ -469,8 +491,8 @@ def random_collective_module(
     Equal arguments give equal modules, and all devices take the same way through one. The entry returns every value
     that nothing else uses. With several partitions every instruction is marked `sharding={manual}`: the program is
     partitioned already. portable: only what XLA:CPU runs; else also all-to-all and collective-permute of several
-    operands and collective-broadcast. asynchronous: most collectives of the same program are begun and ended by two
-    instructions.
+    operands, collective-broadcast and collective-reduce. asynchronous: most collectives of the same program are begun
+    and ended by two instructions.
     """
     devices = Devices(replicas, partitions, portable, asynchronous)
     module = Module(f"collectives_{seed}")

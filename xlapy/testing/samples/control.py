@@ -385,7 +385,8 @@ _ASYNC = [
         """
         p = f32[4] parameter(0)
         c = f32[4] copy(p)
-        s = ((f32[4]), f32[4], u32[]) async-start(c), calls=work, output_to_operand_aliasing={{1}: (0, {})}
+        s = ((f32[4]), f32[4], u32[]) async-start(c), calls=work, async_execution_thread="host",
+            output_to_operand_aliasing={{1}: (0, {})}
         ROOT d = f32[4] async-done(s)
         """,
     ),

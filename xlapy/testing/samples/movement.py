@@ -79,9 +79,16 @@ _RESHAPE = [
         "dynamic_reshape",
         """
         p = f32[2,3]{1,0} parameter(0)
-        n = s32[] parameter(1)
+        n = s32[] constant(3)
         m = s32[] constant(2)
         ROOT r = f32[<=3,2]{1,0} dynamic-reshape(p, n, m)
+        """,
+    ),
+    _module(
+        "reshape_dynamic_merged",
+        """
+        p = f32[2,<=3]{1,0} parameter(0)
+        ROOT r = f32[<=6]{0} reshape(p)
         """,
     ),
     _unary(
@@ -237,8 +244,29 @@ _COPY = [
         "set_dimension_size",
         """
         p = f32[2,3]{1,0} parameter(0)
-        n = s32[] parameter(1)
+        n = s32[] constant(2)
         ROOT r = f32[2,<=3]{1,0} set-dimension-size(p, n), dimensions={1}
+        """,
+    ),
+    _module(
+        "dynamic_movement",
+        """
+        p = f32[<=4,3]{1,0} parameter(0)
+        q = f32[] parameter(1)
+        i = s32[] parameter(2)
+        u = f32[<=4,1]{1,0} parameter(3)
+        a = f32[2,<=4,3]{2,1,0} broadcast(p), dimensions={1,2}
+        b = f32[3,<=4]{1,0} transpose(p), dimensions={1,0}
+        c = f32[<=4,3]{1,0} reverse(p), dimensions={0,1}
+        d = f32[<=8,3]{1,0} concatenate(p, c), dimensions={0}
+        e = f32[<=2,3]{1,0} slice(p), slice={[1:4:2], [0:3]}
+        f = f32[<=9,4]{1,0} pad(p, q), padding=1_1_1x0_1
+        g = f32[<=4,1]{1,0} dynamic-slice(p, i, i), dynamic_slice_sizes={4,1}
+        h = f32[<=4,3]{1,0} dynamic-update-slice(p, u, i, i)
+        j = f32[<=4,3]{1,0} copy(h)
+        n = s32[] get-dimension-size(j), dimensions={0}
+        s = (f32[2,<=4,3], f32[3,<=4], f32[<=8,3], f32[<=2,3]) tuple(a, b, d, e)
+        ROOT t = ((f32[2,<=4,3], f32[3,<=4], f32[<=8,3], f32[<=2,3]), f32[<=9,4], f32[<=4,1], s32[]) tuple(s, f, g, n)
         """,
     ),
 ]

@@ -1,0 +1,131 @@
+"""What instructions carry beside their op: threads, shardings, original values, composite calls, device numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlapy.base.errors import VerificationError
+from xlapy.hlo.verify import verify
+from xlapy.text import parse_hlo
+
+HEAD = """HloModule m, replica_count=2, num_partitions=3
+add { left = f32[] parameter(0) right = f32[] parameter(1) ROOT sum = f32[] add(left, right) }
+other { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }, execution_thread="side"
+one { d = f32[] parameter(0) ROOT n = f32[] negate(d), sharding={replicated} }
+two { e = f32[] parameter(0) ROOT o = f32[] negate(e), sharding={maximal device=1} }
+go { f = (f32[]) parameter(0) ROOT g = pred[] constant(true) }
+step { s = (f32[]) parameter(0), sharding={{replicated}} ROOT u = (f32[]) copy(s) }
+ENTRY main {
+  p = f32[4] parameter(0)
+  q = f32[] parameter(1)
+  t = (f32[], (f32[4], f32[])) parameter(2)
+"""
+
+
+def refusal(line: str) -> str:
+    module = parse_hlo(f"{HEAD}  ROOT r = {line}\n}}", verify=False)
+    with pytest.raises(VerificationError) as caught:
+        verify(module)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "f32[] call(q, q), to_apply=other",
+            "main: r (call): runs on thread main, the computation other on side",
+        ),
+        (
+            "f32[] reduce(p, q), dimensions={0}, to_apply=other",
+            "r (reduce): runs on thread main, the computation other on side",
+        ),
+        (
+            "f32[4] negate(p), sharding={devices=[2,3]0,1,2,3,4,5}",
+            "r (negate): sharding {devices=[2,3]0,1,2,3,4,5} splits 2 dimensions, f32[4] has rank 1",
+        ),
+        (
+            "(f32[4], f32[]) tuple(p, q), sharding={{replicated}}",
+            "r (tuple): sharding {{replicated}} has 1 elements, (f32[4], f32[]) 2 leaves",
+        ),
+        ("f32[4] negate(p), sharding={maximal device=-1}", "sharding {maximal device=-1} names a negative device"),
+        (
+            "f32[] conditional(s32[] constant(1), q, q), branch_computations={one,two}",
+            "r (conditional): n has sharding {replicated}, o has {maximal device=1}",
+        ),
+        (
+            "(f32[]) while((f32[]) tuple(q)), condition=go, body=step, sharding={{maximal device=0}}",
+            "r (while): r has sharding {{maximal device=0}}, s has {{replicated}}",
+        ),
+        (
+            '(f32[4], f32[]) tuple(p, q), origin={({"a"}, ({"b"}))}',
+            'r (tuple): origin {({"a"}, ({"b"}))} does not have the tuple structure of the shape (f32[4], f32[])',
+        ),
+        ('f32[4] negate(p), origin={({"a"})}', "does not have the tuple structure of the shape f32[4]"),
+        ("f32[] call(q, q), to_apply=add, is_composite=true", "needs a frontend attribute composite.name"),
+        (
+            'f32[] call(q, q), to_apply=add, is_composite=true, frontend_attributes={composite.name=""}',
+            "needs a frontend attribute composite.name that is not empty",
+        ),
+        (
+            "f32[] call(q, q), to_apply=add, is_composite=true, "
+            'frontend_attributes={composite.name="a.b",composite.attributes=""}',
+            "composite.attributes of a composite call is a dictionary",
+        ),
+        (
+            "f32[] call(q, q), to_apply=add, is_composite=true, "
+            'frontend_attributes={composite.name="a.b",composite.version="-1"}',
+            "composite.version is '-1', it must be an integer of at least 0",
+        ),
+        (
+            "f32[4] all-reduce(p), replica_groups={{0,1,2}}, to_apply=add",
+            "r (all-reduce): replica_groups {{0,1,2}} have 3 members, the module has 2 replicas",
+        ),
+        (
+            "f32[4] all-reduce(p), replica_groups={{0,1},{2}}, channel_id=1, use_global_device_ids=true, to_apply=add",
+            "replica_groups {{0,1},{2}} have 3 members, the module has 6 devices",
+        ),
+        (
+            "f32[8] all-gather(p), dimensions={0}, replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true",
+            "replica_groups {{0,1}} have 2 members, the module has 6 devices",
+        ),
+        (
+            "f32[4] collective-permute(p), source_target_pairs={{0,1},{1,2}}",
+            "r (collective-permute): target 2 of source_target_pairs must be below 2, the number of replicas",
+        ),
+        (
+            "f32[4] collective-permute(p), channel_id=1, source_target_pairs={{3,1}}",
+            "r (collective-permute): source 3 of source_target_pairs must be below 3, the number of partitions",
+        ),
+    ],
+)
+def test_refusals(line: str, message: str) -> None:
+    assert message in refusal(line)
+
+
+def test_all_reduces_have_constrained_layouts_or_none_has() -> None:
+    lines = (
+        "v = f32[4] all-reduce(p), to_apply=add\n  ROOT r = f32[4] all-reduce(v), to_apply=add, constrain_layout=true"
+    )
+    with pytest.raises(VerificationError, match=r"r \(all-reduce\): has constrain_layout=true, v the opposite"):
+        parse_hlo(f"{HEAD}  {lines}\n}}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f32[4] negate(p), sharding={devices=[2,3]<=[6] last_tile_dim_replicate}",
+        "f32[4] negate(p), sharding={mesh['a'=2,'b'=3], [{'a'}]}",
+        "(f32[4], f32[]) tuple(p, q), sharding={replicated}",
+        '(f32[4], (), f32[]) tuple(p, () tuple(), q), origin={({"a(" {0,1}}, (), {})}',
+        "f32[4] negate(p), origin={[synthetic_call]}",
+        "f32[] call(q, q), to_apply=add, is_composite=true, "
+        'frontend_attributes={composite.name="a.b",composite.attributes={},composite.version="2"}',
+        "f32[4] all-reduce(p), replica_groups={{1},{0}}, to_apply=add",
+        "f32[8] all-gather(p), dimensions={0}, replica_groups=[3,2]<=[6], channel_id=1, use_global_device_ids=true",
+        "f32[4] collective-broadcast(p), replica_groups={{1}}",
+        "f32[4] collective-permute(p), channel_id=1, source_target_pairs={{2,1}}",
+    ],
+)
+def test_what_is_legal(line: str) -> None:
+    parse_hlo(f"{HEAD}  ROOT r = {line}\n}}")

@@ -1,0 +1,188 @@
+"""Verification of what instructions carry beside their op: threads, shardings, original values, composite calls.
+
+Owns: rules about annotations, and the agreement of collectives with the numbers of replicas and partitions.
+Must not know: shapes of single operations (their rules are in `xlapy.ops`), text.
+Source: InstructionVerifier, VerifyOriginalValue, VerifyLayoutConstrainedAllReduce, CheckReplicaGroups of XLA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module, ModuleConfig
+from xlapy.hlo.verify_failure import fail
+from xlapy.ops.collectives import (
+    ALL_REDUCE,
+    ALL_REDUCE_START,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_PERMUTE,
+    COLLECTIVE_PERMUTE_START,
+    GroupedAttributes,
+)
+from xlapy.ops.control import ASYNC_START, CALL, CONDITIONAL, WHILE
+from xlapy.ops.reduction import SELECT_AND_SCATTER
+from xlapy.ops.replica_groups import GroupMode, group_mode
+
+_OTHER_THREADS = frozenset([ASYNC_START, SELECT_AND_SCATTER])
+"""Ops whose called computations need not run on the thread of the caller."""
+
+
+def verify_annotations(module: Module) -> None:
+    """Raises `VerificationError` at the first annotation that does not fit its instruction."""
+    constrained: Instruction | None = None
+    for computation in module.computations:
+        for instruction in computation:
+            if instruction.computations:
+                _verify_threads(instruction)
+                _verify_alike_shardings(instruction)
+            if instruction.sharding is not None:
+                _verify_sharding(instruction)
+            if instruction.original_value:
+                _verify_original_value(instruction)
+            if instruction.op is CALL and instruction.is_composite:
+                _verify_composite(instruction)
+            if isinstance(instruction.attributes, GroupedAttributes) and instruction.op is not COLLECTIVE_BROADCAST:
+                _verify_members(instruction, module.config)
+            if instruction.op in (COLLECTIVE_PERMUTE, COLLECTIVE_PERMUTE_START):
+                _verify_pairs_in_range(instruction, module.config)
+            if instruction.op in (ALL_REDUCE, ALL_REDUCE_START):
+                constrained = constrained or instruction
+                _verify_same_constraint(instruction, constrained)
+
+
+def _verify_threads(instruction: Instruction) -> None:
+    if instruction.op in _OTHER_THREADS or instruction.parent is None:
+        return
+    thread = instruction.parent.execution_thread
+    for called in instruction.computations:
+        if called.execution_thread != thread:
+            fail(instruction, f"runs on thread {thread}, the computation {called.name} on {called.execution_thread}")
+
+
+# -- shardings
+
+
+def _verify_sharding(instruction: Instruction) -> None:
+    assert instruction.sharding is not None
+    try:
+        instruction.sharding.check(instruction.shape)
+    except ShapeError as error:
+        fail(instruction, str(error))
+
+
+def _verify_alike_shardings(instruction: Instruction) -> None:
+    """A loop and its parameters, a conditional and its branches' results are split alike where they are split."""
+    first: Instruction | None = None
+    for other in _sharded_together(instruction):
+        if other.sharding is None:
+            continue
+        first = first or other
+        if other.sharding != first.sharding:
+            fail(instruction, f"{first.name} has sharding {first.sharding}, {other.name} has {other.sharding}")
+
+
+def _sharded_together(instruction: Instruction) -> Sequence[Instruction]:
+    if instruction.op is WHILE:
+        condition, body = instruction.computations
+        return instruction, body.root_instruction, *body.parameters[:1], *condition.parameters[:1]
+    if instruction.op is CONDITIONAL:
+        return instruction, *(branch.root_instruction for branch in instruction.computations)
+    return ()
+
+
+# -- original values
+
+
+def _verify_original_value(instruction: Instruction) -> None:
+    """One original array, maybe an empty one, for each leaf of the shape."""
+    form = _form_of(instruction.original_value)
+    expected = _form_of_shape(instruction.shape)
+    if form is not None and form != expected:
+        fail(
+            instruction,
+            f"origin {{{instruction.original_value}}} does not have the tuple structure of the shape "
+            f"{instruction.shape.brief}",
+        )
+
+
+def _form_of(original: str) -> str | None:
+    """`({"a"}, {})` -> `({}{})`; None for a synthetic call."""
+    if original.startswith("["):
+        return None
+    parts: list[str] = []
+    depth = 0
+    quoted = False
+    for character in original:
+        if character == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif character in "()" and not depth:
+            parts.append(character)
+        elif character in "{}":
+            depth += 1 if character == "{" else -1
+            parts.append("" if depth else "" if character == "{" else "{}")
+    return "".join(parts)
+
+
+def _form_of_shape(shape: Shape) -> str:
+    if shape.is_tuple:
+        return f"({''.join(map(_form_of_shape, shape.tuple_shapes))})"
+    return "{}"
+
+
+# -- composite calls
+
+
+def _verify_composite(call: Instruction) -> None:
+    notes = call.frontend_attributes or {}
+    if not notes.get("composite.name"):
+        fail(call, "a composite call needs a frontend attribute composite.name that is not empty")
+    if notes.get("composite.attributes") == "":
+        fail(
+            call,
+            "the frontend attribute composite.attributes of a composite call is a dictionary such as {}, not empty",
+        )
+    version = notes.get("composite.version")
+    if version is not None and not (version.strip().isdecimal() and len(version.strip()) < 19):
+        fail(call, f"the frontend attribute composite.version is {version!r}, it must be an integer of at least 0")
+
+
+# -- collectives and the devices of the module
+
+
+def _verify_members(instruction: Instruction, config: ModuleConfig) -> None:
+    """Groups name all replicas, all partitions or all devices, where the module says how many there are."""
+    groups = instruction.replica_groups
+    members = groups.group_count * groups.group_size
+    if not members or len({len(group) for group in groups.groups}) > 1:
+        members = sum(map(len, groups.groups))
+    if not members:
+        return
+    mode = group_mode(instruction.channel_id, getattr(instruction.attributes, "use_global_device_ids", None))
+    count, what = {
+        GroupMode.CROSS_PARTITION: (config.num_partitions, "partitions"),
+        GroupMode.FLATTENED_ID: (config.replica_count * config.num_partitions, "devices"),
+    }.get(mode, (config.replica_count, "replicas"))
+    if count not in (1, members):
+        fail(instruction, f"replica_groups {groups.to_text()} have {members} members, the module has {count} {what}")
+
+
+def _verify_pairs_in_range(instruction: Instruction, config: ModuleConfig) -> None:
+    """Sources and targets number replicas, or partitions with a channel, where the module says how many there are."""
+    by_partition = instruction.channel_id is not None
+    limit = config.num_partitions if by_partition else config.replica_count
+    what = "partitions" if by_partition else "replicas"
+    for pair in instruction.source_target_pairs:
+        for end, number in zip(("source", "target"), pair, strict=True):
+            if limit != 1 and number >= limit:
+                fail(instruction, f"{end} {number} of source_target_pairs must be below {limit}, the number of {what}")
+
+
+def _verify_same_constraint(instruction: Instruction, first: Instruction) -> None:
+    if instruction.constrain_layout != first.constrain_layout:
+        told = str(instruction.constrain_layout).lower()
+        fail(instruction, f"has constrain_layout={told}, {first.name} the opposite: a module has one or the other")

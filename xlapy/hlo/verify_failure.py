@@ -1,0 +1,18 @@
+"""How the verifier says no.
+
+Owns: the form of a verification error about one instruction. Must not know: any rule.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from xlapy.base.errors import VerificationError
+from xlapy.hlo.instruction import Instruction
+
+
+def fail(instruction: Instruction, message: str) -> NoReturn:
+    """Raises `VerificationError` naming the computation, the instruction and its op."""
+    parent = instruction.parent
+    where = "" if parent is None else f"{parent.name}: "
+    raise VerificationError(f"{where}{instruction.name} ({instruction.op.name}): {message}")

@@ -1,0 +1,191 @@
+"""Verification of what is started and finished apart: asynchronous pairs, transfers and their channels.
+
+Owns: who may read a started operation and whom a finishing one may read, what an async chain leaves behind, channels
+of transfers. Must not know: shapes of single operations (their rules are in `xlapy.ops`), text.
+Source: VerifyAsynchronousInstructionPairs, VerifyChannels and the checks of asynchronous operations of XLA's verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.verify_failure import fail
+from xlapy.ops.collectives import (
+    ALL_GATHER_DONE,
+    ALL_GATHER_START,
+    ALL_REDUCE_DONE,
+    ALL_REDUCE_START,
+    COLLECTIVE_PERMUTE_DONE,
+    COLLECTIVE_PERMUTE_START,
+)
+from xlapy.ops.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, MAIN_THREAD
+from xlapy.ops.custom import CUSTOM_CALL
+from xlapy.ops.registry import OpDef
+from xlapy.ops.requirements import agrees, is_prefix
+from xlapy.ops.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
+
+_READERS: Mapping[OpDef, tuple[OpDef, ...]] = {
+    ASYNC_START: (ASYNC_UPDATE, ASYNC_DONE),
+    ASYNC_UPDATE: (ASYNC_UPDATE, ASYNC_DONE),
+    ALL_REDUCE_START: (ALL_REDUCE_DONE,),
+    ALL_GATHER_START: (ALL_GATHER_DONE,),
+    COPY_START: (COPY_DONE,),
+    COLLECTIVE_PERMUTE_START: (COLLECTIVE_PERMUTE_DONE,),
+    SEND: (SEND_DONE, TUPLE),
+    RECV: (RECV_DONE, TUPLE),
+}
+"""What may read a started operation, which is read exactly once."""
+
+_SOURCES: Mapping[OpDef, tuple[OpDef, ...]] = {
+    ASYNC_UPDATE: (ASYNC_START, ASYNC_UPDATE),
+    ASYNC_DONE: (ASYNC_START, ASYNC_UPDATE),
+    ALL_REDUCE_DONE: (ALL_REDUCE_START,),
+    ALL_GATHER_DONE: (ALL_GATHER_START,),
+    COPY_DONE: (COPY_START,),
+    COLLECTIVE_PERMUTE_DONE: (COLLECTIVE_PERMUTE_START,),
+    SEND_DONE: (SEND, GET_TUPLE_ELEMENT),
+    RECV_DONE: (RECV, GET_TUPLE_ELEMENT),
+}
+"""What a finishing operation may read."""
+
+_ASYNC = frozenset([ASYNC_START, ASYNC_UPDATE, ASYNC_DONE])
+_CONTROL_CALL = "control_dep"
+"""The custom call that stands for a control edge: it reads nothing."""
+_GROUP_MARK = "_collectives_group"
+"""The frontend attribute of an async-start that runs several collectives as one."""
+
+
+def verify_pairs(module: Module) -> None:
+    """Raises `VerificationError` where a started operation is not finished once, or by the wrong operation."""
+    host_channels: dict[int, Instruction] = {}
+    starts: dict[Instruction, Instruction] = {}
+    for computation in module.computations:
+        for instruction in computation:
+            if instruction.op in _READERS:
+                _verify_readers(instruction)
+            if instruction.op in _SOURCES:
+                _verify_source(instruction)
+            if instruction.op in _ASYNC:
+                _verify_chain(instruction, _start_of(instruction, starts))
+            elif instruction.op in (SEND, RECV):
+                _verify_channel(instruction, host_channels)
+
+
+def _verify_readers(instruction: Instruction) -> None:
+    allowed = _READERS[instruction.op]
+    if instruction.op in (SEND, RECV) and instruction.is_root and _is_async(instruction.parent):
+        return
+    readers = [user for user in instruction.users if not _is_control_call(user)]
+    if len(readers) != 1:
+        names = f" ({', '.join(user.name for user in readers[:4])})" if readers else ""
+        fail(instruction, f"must be read exactly once, by {_listed(allowed)}; it has {len(readers)} readers{names}")
+    (reader,) = readers
+    if reader.op not in allowed:
+        fail(instruction, f"must be read by {_listed(allowed)}, it is read by {reader.name} ({reader.op.name})")
+    if instruction.op in (ASYNC_START, ASYNC_UPDATE) and instruction in reader.operands[1:]:
+        fail(instruction, f"must be the first operand of {reader.name}")
+
+
+def _verify_source(instruction: Instruction) -> None:
+    allowed = _SOURCES[instruction.op]
+    source = instruction.operands[0]
+    if source.op not in allowed:
+        fail(instruction, f"operand 0 must be {_listed(allowed)}, it is {source.name} ({source.op.name})")
+
+
+def _listed(ops: tuple[OpDef, ...]) -> str:
+    return " or ".join(op.name for op in ops)
+
+
+def _is_control_call(user: Instruction) -> bool:
+    return user.op is CUSTOM_CALL and user.custom_call_target == _CONTROL_CALL
+
+
+def _is_async(computation: Computation | None) -> bool:
+    return computation is not None and any(caller.op is ASYNC_START for caller in computation.callers)
+
+
+# -- async-start, async-update, async-done
+
+
+def _start_of(instruction: Instruction, starts: dict[Instruction, Instruction]) -> Instruction:
+    """The async-start at the beginning of a chain; `starts` keeps what is known, so that long chains take no time."""
+    chain = [instruction]
+    while chain[-1].op is not ASYNC_START and chain[-1] not in starts:
+        _verify_source(chain[-1])
+        chain.append(chain[-1].operands[0])
+    start = starts.get(chain[-1], chain[-1])
+    starts.update(dict.fromkeys(chain, start))
+    return start
+
+
+def _verify_chain(instruction: Instruction, start: Instruction) -> None:
+    """What the chain declares against the computation that its start calls."""
+    (called,) = start.computations
+    parameters, result = Shape.tuple(called.program_shape.parameters), called.program_shape.result
+    if instruction.op is ASYNC_START:
+        _verify_called(instruction, called)
+    elif instruction.op is ASYNC_UPDATE:
+        _require_prefix(instruction, "operands", instruction.shape.tuple_shapes[0], parameters, called)
+        _require_prefix(instruction, "result", instruction.shape.tuple_shapes[1], result, called)
+    else:
+        bound = instruction.operands[0].shape.tuple_shapes[0]
+        if not agrees(bound, parameters):
+            fail(instruction, f"{called.name} takes {parameters.brief}, only {bound.brief} is bound when it is done")
+        if not agrees(instruction.shape, result):
+            fail(instruction, f"has shape {instruction.shape.brief}, {called.name} returns {result.brief}")
+
+
+def _require_prefix(update: Instruction, what: str, declared: Shape, whole: Shape, called: Computation) -> None:
+    if not is_prefix(declared, whole):
+        fail(update, f"declares the {what} {declared.brief}, {called.name} has {whole.brief}")
+
+
+def _verify_called(start: Instruction, called: Computation) -> None:
+    """On the main thread one operation is started, or a group of collectives, or a barrier of tuple elements."""
+    if called.execution_thread != start.async_execution_thread:
+        fail(start, f"runs on thread {start.async_execution_thread}, {called.name} on {called.execution_thread}")
+    if called.execution_thread != MAIN_THREAD or _GROUP_MARK in (start.frontend_attributes or {}):
+        return
+    root = called.root
+    for instruction in called:
+        if instruction is not root and not is_parameter(instruction) and instruction.op is not GET_TUPLE_ELEMENT:
+            fail(start, f"starts one operation, {called.name} also holds {instruction.name} ({instruction.op.name})")
+
+
+# -- channels of transfers
+
+
+_CHECKS: Mapping[str, Callable[[Instruction], object]] = {
+    "channel_id": lambda transfer: transfer.channel_id,
+    "is_host_transfer": lambda transfer: transfer.is_host_transfer,
+}
+
+
+def _verify_channel(instruction: Instruction, host_channels: dict[int, Instruction]) -> None:
+    if instruction.channel_id is None:
+        return
+    done = SEND_DONE if instruction.op is SEND else RECV_DONE
+    for user in instruction.users:
+        for key, value in _CHECKS.items():
+            if user.op is done and value(user) != value(instruction):
+                fail(user, f"has {key}={value(user)}, {instruction.name} has {key}={value(instruction)}")
+    if instruction.is_host_transfer:
+        first = host_channels.setdefault(instruction.channel_id, instruction)
+        if not _same_transfer(first, instruction):
+            fail(
+                instruction,
+                f"transfers with the host through channel {instruction.channel_id} as {first.name} does, "
+                "but differs from it in more than operands",
+            )
+
+
+def _same_transfer(a: Instruction, b: Instruction) -> bool:
+    return (a.op, a.attributes, a.shape, a.operand_shapes) == (b.op, b.attributes, b.shape, b.operand_shapes) and (
+        a.frontend_attributes or {}
+    ) == (b.frontend_attributes or {})

@@ -1,0 +1,18 @@
+"""Collectives have no rules for dynamic dimensions: their devices may have arrays of different sizes.
+
+Must not know: groups and channels.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.interpreter.core import DYNAMIC
+from xlapy.ops.registry import REGISTRY
+
+_SCALARS = (ops.PARTITION_ID, ops.REPLICA_ID)
+
+DYNAMIC.refuse("a scalar has no dimensions", *_SCALARS)
+DYNAMIC.refuse(
+    "devices may have different sizes, and XLA does not carry sizes through collectives either",
+    *(op for op in REGISTRY.values() if op.family == "collectives" and op not in _SCALARS),
+)

@@ -1,0 +1,24 @@
+"""Contractions on dynamic dimensions: of the elements that are there. Sizes that are paired take the smaller.
+
+Must not know: precision, accumulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import DYNAMIC, Context, Value
+from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
+from xlapy.ops.contraction import DotAttributes
+
+DYNAMIC.rule(ops.RAGGED_DOT, ops.SCALED_DOT)(at_actual_sizes)
+
+
+@DYNAMIC.rule(ops.DOT)
+def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    attrs: DotAttributes = instruction.attributes
+    left = (*attrs.lhs_batch_dims, *attrs.lhs_contracting_dims)
+    right = (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims)
+    return at_actual_sizes(context, instruction, paired(values[0], values[1], zip(left, right, strict=True)))

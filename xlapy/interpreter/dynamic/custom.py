@@ -1,0 +1,12 @@
+"""Custom calls on dynamic dimensions: of XLA's own targets, which are given values with their sizes.
+
+Must not know: the targets, which decide what they take when the program is compiled (`interpreter/custom.py`).
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.dynamic.core import ordinary
+
+DYNAMIC.rule(ops.CUSTOM_CALL)(ordinary)

@@ -1,0 +1,46 @@
+"""Elementwise ops on dynamic dimensions: padding meets padding, so they run on the arrays of the bounds.
+
+Must not know: what the ops compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.dynamic.core import broadcast_sizes, ordinary, repeats
+from xlapy.interpreter.dynamic_array import DynamicArray, physical, sizes_of
+from xlapy.ops.registry import REGISTRY
+
+
+def elementwise(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A dynamic dimension of size 1 is repeated to the size of another operand's, as XLA does for two operands."""
+    sizes = broadcast_sizes(instruction, values)
+    pairs = zip(values, instruction.operand_shapes, strict=True)
+    arrays = [_repeated(value, shape, sizes) for value, shape in pairs]
+    return DynamicArray(ordinary(context, instruction, arrays), sizes)
+
+
+def _repeated(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
+    array = physical(value)
+    stretched = repeats(value, shape, sizes)
+    if not stretched:
+        return array
+    kept = tuple(slice(1) if d in stretched else slice(None) for d in range(array.ndim))
+    return np.broadcast_to(array[kept], array.shape)
+
+
+DYNAMIC.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
+
+
+@DYNAMIC.rule(ops.BITCAST_CONVERT)
+def bitcast_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A last dimension may come or go, which counts parts of an element and is there in full."""
+    result = ordinary(context, instruction, [physical(values[0])])
+    sizes = sizes_of(values[0])[: result.ndim]
+    return DynamicArray(result, (*sizes, *result.shape[len(sizes) :]))

@@ -1,0 +1,81 @@
+"""Gather and scatter on dynamic dimensions.
+
+Must not know: how windows are read and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.dynamic.core import agreed, cropped, evaluate_as, ordinary, paired
+from xlapy.interpreter.dynamic_array import DynamicArray, padded, physical, sizes_of
+from xlapy.ops.indexing import ScatterAttributes, window_dims_to_operand_dims
+
+
+@DYNAMIC.rule(ops.GATHER)
+def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Slices are moved to lie inside the bounds. A dimension that slices take whole has the operand's size."""
+    operand, indices = instruction.operand_shapes
+    attributes = instruction.attributes
+    dimensions, slices = list(operand.dimensions), list(attributes.slice_sizes)
+    for dimension, size in enumerate(sizes_of(values[0])):
+        if slices[dimension] == dimensions[dimension] > 1:
+            dimensions[dimension] = slices[dimension] = size
+    shapes = [operand.with_dimensions(dimensions), indices.with_dimensions(sizes_of(values[1]))]
+    result = ops.GATHER.result_shape(shapes, attributes.replace(slice_sizes=tuple(slices)))
+    return DynamicArray(ordinary(context, instruction, list(map(physical, values))), result.dimensions)
+
+
+@DYNAMIC.rule(ops.SCATTER)
+def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The updates that are there, at the indices that are there; what lies beyond the operand's sizes stays.
+
+    A window dimension of the updates that is dynamic and covers a dimension of the operand covers it at its size.
+    """
+    count = len(values) // 2
+    attrs: ScatterAttributes = instruction.attributes
+    indices, updates = _rows_paired(values[count], agreed(values[count + 1 :]), attrs)
+    taken = _covered(instruction, values[0], updates[0])
+    operands = [cropped(physical(value), taken) for value in values[:count]]
+    window = zip(attrs.update_window_dims, window_dims_to_operand_dims(len(taken), attrs), strict=True)
+    limits = list(updates[0].shape)
+    for source, dimension in window:
+        limits[source] = min(limits[source], taken[dimension])
+    arrays = [*operands, indices, *(cropped(update, limits) for update in updates)]
+    shapes = [Shape.array(o.shape.element_type, taken) for o in instruction.operands[:count]]
+    shape = shapes[0] if count == 1 else Shape.tuple(shapes)
+    result = evaluate_as(context, instruction, arrays, shape, attrs)
+    written = [result] if count == 1 else list(result)
+    final = [_restored(new, old, taken) for new, old in zip(written, values, strict=False)]
+    return final[0] if count == 1 else tuple(final)
+
+
+def _rows_paired(indices: Value, updates: list[Array], attrs: ScatterAttributes) -> tuple[Array, list[Array]]:
+    """Indices and updates without padding, the same number of them: one update an index."""
+    rows = [d for d in range(updates[0].ndim) if d not in attrs.update_window_dims]
+    sources = [d for d in range(len(sizes_of(indices))) if d != attrs.index_vector_dim]
+    pairs = list(zip(sources, rows, strict=True))
+    fitting = [paired(indices, update, pairs) for update in updates]
+    return fitting[0][0], [update for _, update in fitting]
+
+
+def _covered(instruction: Instruction, operand: Value, update: Array) -> list[int]:
+    """The sizes of the operand that windows are aimed at: its bounds, but where a dynamic window covers a dimension."""
+    count = len(instruction.operands) // 2
+    attrs, whole = instruction.attributes, instruction.operands[0].shape
+    updates = instruction.operands[count + 1].shape
+    sizes = list(whole.dimensions)
+    for source, dimension in zip(attrs.update_window_dims, window_dims_to_operand_dims(whole.rank, attrs), strict=True):
+        if updates.dynamic_dimensions[source] and updates.dimensions[source] == sizes[dimension]:
+            sizes[dimension] = min(sizes_of(operand)[dimension], update.shape[source])
+    return sizes
+
+
+def _restored(new: Value, old: Value, taken: Sequence[int]) -> Value:
+    """The array of the bounds, of which a part was written, with its sizes."""
+    whole = padded(cropped(physical(new), taken), physical(old).shape, onto=physical(old))
+    return DynamicArray(physical(whole), sizes_of(old))

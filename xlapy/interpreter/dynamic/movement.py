@@ -1,0 +1,227 @@
+"""Ops that move elements, on dynamic dimensions.
+
+Owns: what becomes of sizes where elements move; reading and setting sizes. Elements whose places do not depend on the
+sizes are moved in the arrays of the bounds, so that what lies beyond a size comes back when the size grows.
+Must not know: how elements move (the ordinary rules).
+Source: GetDimensionSize, SetDimensionSize, Reshape, DynamicReshape of the specification; XLA's dynamic padder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.literal import Literal
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.dynamic.core import at_actual_sizes, checked_size, cropped, evaluate_as, ordinary, smallest
+from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded, physical, sizes_of
+from xlapy.ops.dimensions import strided
+from xlapy.ops.movement import DynamicSliceAttributes, ShuffleMode, factor_groups
+
+DYNAMIC.rule(ops.COPY)(ordinary)
+DYNAMIC.rule(ops.REVERSE)(at_actual_sizes)
+
+
+# -- sizes
+
+
+@DYNAMIC.rule(ops.GET_DIMENSION_SIZE)
+def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The size at run time, in s32."""
+    return np.array(sizes_of(values[0])[instruction.attributes.dimension], np.int32)
+
+
+@DYNAMIC.rule(ops.SET_DIMENSION_SIZE)
+def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The same array of the bounds, of another size. Elements beyond a size are there again when it grows."""
+    operand, size = values
+    dimension = instruction.attributes.dimension
+    sizes = list(sizes_of(operand))
+    sizes[dimension] = checked_size(instruction, int(size), dimension, instruction.operands[0].shape)
+    return DynamicArray(physical(operand), tuple(sizes))
+
+
+# -- whole dimensions
+
+
+@DYNAMIC.rule(ops.BROADCAST)
+def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    sizes = list(instruction.shape.dimensions)
+    for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
+        sizes[dimension] = size
+    return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
+
+
+@DYNAMIC.rule(ops.TRANSPOSE)
+def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    sizes = sizes_of(values[0])
+    moved = ordinary(context, instruction, [physical(values[0])])
+    return DynamicArray(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
+
+
+@DYNAMIC.rule(ops.SHUFFLE)
+def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A rotation is one of the elements that are there; coordinates are those of the bounds, the last not there."""
+    attributes = instruction.attributes
+    if attributes.mode is ShuffleMode.ROTATE:
+        return at_actual_sizes(context, instruction, values)
+    kept = cropped(attributes.indices.array, sizes_of(values[0]))
+    return at_actual_sizes(context, instruction, values, indices=Literal.array_of(kept))
+
+
+@DYNAMIC.rule(ops.CONCATENATE)
+def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The elements that are there, without gaps; the other dimensions take the smallest sizes."""
+    dimension, least = instruction.attributes.dimension, smallest(values)
+    rows = [[*least[:dimension], sizes_of(value)[dimension], *least[dimension + 1 :]] for value in values]
+    return at_actual_sizes(context, instruction, [cropped(v, sizes) for v, sizes in zip(values, rows, strict=True)])
+
+
+# -- slices and padding
+
+
+@DYNAMIC.rule(ops.SLICE)
+def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """What the range holds of the elements that are there."""
+    ranges = instruction.attributes.ranges
+    rows = zip(sizes_of(values[0]), ranges.starts, ranges.limits, ranges.strides, strict=True)
+    sizes = [strided(max(0, min(size, limit) - start), 1, stride) for size, start, limit, stride in rows]
+    return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
+
+
+@DYNAMIC.rule(ops.PAD)
+def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The padding begins behind the last element that is there; less than nothing is nothing."""
+    config = instruction.attributes.padding.dimensions
+    pairs = zip(config, sizes_of(values[0]), strict=True)
+    shape = instruction.shape.with_dimensions([max(0, entry.output_size(size)) for entry, size in pairs])
+    return evaluate_as(context, instruction, [actual(values[0]), values[1]], shape, instruction.attributes)
+
+
+@DYNAMIC.rule(ops.DYNAMIC_SLICE)
+def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
+    operand, *indices = values
+    array = physical(operand)
+    rows = zip(sizes_of(operand), array.shape, instruction.attributes.dynamic_slice_sizes, strict=True)
+    sizes = tuple(size if taken == bound else taken for size, bound, taken in rows)
+    return DynamicArray(ordinary(context, instruction, [array, *map(physical, indices)]), sizes)
+
+
+@DYNAMIC.rule(ops.DYNAMIC_UPDATE_SLICE)
+def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Starts are clamped by the bounds; the padding of the update is not written.
+
+    A dimension that a dynamic update replaces whole takes the update's size, any other keeps the operand's.
+    """
+    operand, update, *indices = values
+    array, part = physical(operand), physical(update)
+    kept = ordinary(context, _slice_of(instruction), [array, *indices])
+    written = padded(actual(update), part.shape, onto=kept)
+    flags = instruction.operands[1].shape.dynamic_dimensions
+    rows = zip(sizes_of(operand), sizes_of(update), array.shape, part.shape, flags, strict=True)
+    sizes = tuple(new if flag and bound == whole else old for old, new, whole, bound, flag in rows)
+    return DynamicArray(ordinary(context, instruction, [array, physical(written), *indices]), sizes)
+
+
+def _slice_of(update: Instruction) -> Instruction:
+    """The dynamic-slice of what a dynamic-update-slice replaces."""
+    operand, part, *indices = update.operands
+    attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=part.shape.dimensions)
+    return Instruction(ops.DYNAMIC_SLICE, part.shape, [operand, *indices], attributes, (), update.name)
+
+
+# -- reshapes
+
+
+@DYNAMIC.rule(ops.RESHAPE)
+def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The elements that are there in row-major order; a division of the size that does not come out rounds down."""
+    sizes = _reshaped_sizes(instruction, values[0])
+    if sizes is None:
+        return _from_front(actual(values[0]).reshape(-1), instruction.shape.dimensions)
+    elements = cropped(physical(values[0]), _taken(instruction, values[0])).reshape(-1)
+    return padded(elements[: prod(sizes)].reshape(sizes), instruction.shape.dimensions)
+
+
+def _from_front(elements: Array, dimensions: Sequence[int]) -> Array:
+    """An array that begins with the elements, in row-major order."""
+    result = np.zeros(prod(dimensions), elements.dtype)
+    result[: elements.size] = elements
+    return result.reshape(dimensions)
+
+
+def _taken(instruction: Instruction, operand: Value) -> list[int]:
+    """The sizes of the operand, those of its bounds where they meet static dimensions of the result alone."""
+    shape, whole = instruction.shape, instruction.operands[0].shape
+    sizes = list(sizes_of(operand))
+    for merged, made in factor_groups(whole.dimensions, shape.dimensions):
+        if made and not any(shape.dynamic_dimensions[d] for d in made):
+            sizes[merged.start : merged.stop] = whole.dimensions[merged.start : merged.stop]
+    return sizes
+
+
+def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | None:
+    """The sizes of a reshape's result; None if it is static.
+
+    The one dynamic dimension takes all elements that there are; of several each takes those of its own group.
+    """
+    shape = instruction.shape
+    dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
+    if not dynamic:
+        return None
+    taken, sizes = _taken(instruction, operand), list(shape.dimensions)
+    if len(dynamic) == 1:
+        sizes[dynamic[0]] = _share(prod(taken), sizes, range(shape.rank), dynamic[0])
+        return sizes
+    for merged, made in factor_groups(instruction.operands[0].shape.dimensions, shape.dimensions):
+        grown = [d for d in made if d in dynamic]
+        if len(grown) > 1:
+            raise UnsupportedError(
+                f"{instruction.name} (reshape): {instruction.operands[0].shape.brief} to {shape.brief} leaves open "
+                f"which of the dimensions {grown} has which size; use dynamic-reshape"
+            )
+        if grown:
+            sizes[grown[0]] = _share(prod(taken[merged.start : merged.stop]), sizes, made, grown[0])
+    return sizes
+
+
+def _share(elements: int, sizes: Sequence[int], group: range, dimension: int) -> int:
+    """The size of a dimension of a group of dimensions that together hold some elements."""
+    others = prod(sizes[d] for d in group if d != dimension)
+    return elements // others if others else 0
+
+
+@DYNAMIC.rule(ops.DYNAMIC_RESHAPE)
+def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The elements that are there in row-major order, under the given sizes; `ExecutionError` if these hold others."""
+    operand, *given = values
+    shape = instruction.shape
+    sizes = list(shape.dimensions)
+    for dimension, size in enumerate(given):
+        if shape.dynamic_dimensions[dimension]:
+            sizes[dimension] = checked_size(instruction, int(size), dimension, shape)
+    elements = actual(operand).reshape(-1)
+    if elements.size != prod(sizes):
+        raise ExecutionError(
+            f"{instruction.name} (dynamic-reshape): the operand has {elements.size} elements, the sizes {sizes} hold "
+            f"{prod(sizes)}"
+        )
+    return padded(elements.reshape(sizes), shape.dimensions)
+
+
+@DYNAMIC.rule(ops.BITCAST)
+def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Memory as it is, padding included: sizes stay where the dimensions do, or the result is static."""
+    source, shape = instruction.operands[0].shape, instruction.shape
+    if shape.is_dynamic and source.dimensions != shape.dimensions:
+        raise UnsupportedError(
+            f"{instruction.name} (bitcast): the sizes of {shape.brief} do not follow from {source.brief}"
+        )
+    result = ordinary(context, instruction, [physical(values[0])])
+    return DynamicArray(result, sizes_of(values[0])) if shape.is_dynamic else result

@@ -1,0 +1,26 @@
+"""Sorting on dynamic dimensions: of the elements that are there.
+
+Must not know: how elements are ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import DYNAMIC, Context, Value
+from xlapy.interpreter.dynamic.core import agreed, at_actual_sizes
+from xlapy.interpreter.dynamic_array import sizes_of
+
+
+@DYNAMIC.rule(ops.SORT)
+def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return at_actual_sizes(context, instruction, agreed(values))
+
+
+@DYNAMIC.rule(ops.TOPK)
+def topk(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Of fewer than k elements all are taken; the k places of the result are declared static, the last are padding."""
+    k = min(instruction.attributes.k, sizes_of(values[0])[-1])
+    return at_actual_sizes(context, instruction, values, k=k)

@@ -1,0 +1,12 @@
+"""Ops that make a value from nothing, declared with dynamic dimensions: these have their bounds for sizes.
+
+Must not know: how arguments reach a computation.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.dynamic.core import ordinary
+
+DYNAMIC.rule(ops.CONSTANT, ops.IOTA, ops.PARAMETER)(ordinary)

@@ -1,0 +1,12 @@
+"""Tuples of arrays of dynamic dimensions: the elements are handed on.
+
+Must not know: what the elements are.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.dynamic.core import ordinary
+
+DYNAMIC.rule(ops.GET_TUPLE_ELEMENT, ops.TUPLE)(ordinary)

@@ -1,0 +1,334 @@
+"""`random_dynamic_module`: random programs on arrays of dynamic dimensions, whose sizes are known while they are drawn.
+
+Owns: the makers of such instructions, and what each makes of sizes. They keep to what XLA gives sizes within the
+bounds, and never let padding become elements, since that is unspecified. Must not know: evaluation.
+
+A program takes s32 arrays and returns static ones: for each array that nothing else uses, the array of its bounds and
+the size of each of its dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from xlapy.base.element_types import S32
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.ops import movement as moves
+from xlapy.ops.contraction import DOT, DotAttributes
+from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges, Window, strided
+from xlapy.ops.elementwise import (
+    ABS,
+    ADD,
+    COMPARE,
+    MAXIMUM,
+    MINIMUM,
+    MULTIPLY,
+    NEGATE,
+    NOT,
+    SELECT,
+    SUBTRACT,
+    XOR,
+    CompareAttributes,
+    ComparisonDirection,
+)
+from xlapy.ops.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
+from xlapy.ops.sorting import SORT, SortAttributes
+from xlapy.ops.tuples import TUPLE
+from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Choices, Draft, Unsuitable
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """An instruction of dynamic dimensions with the sizes that it has when it runs."""
+
+    instruction: Instruction
+    sizes: tuple[int, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return self.instruction.shape
+
+
+Maker = Callable[[Draft, Sequence[Sized]], Sized]
+"""Adds an instruction that uses one or more of some values; `Unsuitable` if it finds nothing legal to do."""
+
+
+def random_dynamic_module(seed: int, *, instructions: int = 12) -> Module:
+    """A legal module of two parameters and so many instructions on arrays of dynamic dimensions.
+
+    Equal arguments give equal modules.
+    """
+    rng = np.random.default_rng(seed)
+    module = Module(f"dynamic_{seed}")
+    entry = edit.add_computation(module, "entry", entry=True)
+    draft = Draft(module, entry, rng, Choices((S32,), {}, {}), ())
+    values = [_cut(draft, _whole(_parameter(draft))) for _ in range(2)]
+    while instructions:
+        try:
+            values.append(draft.choice(_MAKERS)(draft, values))
+            instructions -= 1
+        except Unsuitable:
+            continue
+    results = [result for value in values if not value.instruction.has_users for result in _static(draft, value)]
+    draft.finish(draft.add(TUPLE, results))
+    module.config.entry_computation_layout = entry.program_shape
+    return module
+
+
+def _parameter(draft: Draft) -> Instruction:
+    return draft.parameter(Shape.array(S32, [draft.integer(2, 5) for _ in range(draft.integer(1, 3))]))
+
+
+def _whole(instruction: Instruction) -> Sized:
+    return Sized(instruction, instruction.shape.dimensions)
+
+
+def _number(draft: Draft, value: int) -> Instruction:
+    return draft.constant(np.array(value, np.int32))
+
+
+def _static(draft: Draft, value: Sized) -> list[Instruction]:
+    """The array of the bounds, and the size of every dimension."""
+    sizes = [
+        draft.add(moves.GET_DIMENSION_SIZE, (value.instruction,), moves.DimensionAttributes.make(dimension=d))
+        for d in range(value.shape.rank)
+    ]
+    array, shape, flags = value.instruction, value.shape, list(value.shape.dynamic_dimensions)
+    for dimension, bound in enumerate(shape.dimensions):
+        if flags[dimension]:
+            flags[dimension] = False
+            attributes = moves.DimensionAttributes.make(dimension=dimension)
+            wanted = shape.with_dimensions(shape.dimensions, flags)
+            array = draft.add(moves.SET_DIMENSION_SIZE, (array, _number(draft, bound)), attributes, shape=wanted)
+    return [array, *sizes]
+
+
+def _bounded(dimensions: Sequence[int]) -> None:
+    if prod(dimensions) > MOST_ELEMENTS:
+        raise Unsuitable
+
+
+def _array(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """A value of rank 1 or more."""
+    return draft.choice([value for value in values if value.sizes])
+
+
+def _dimension(draft: Draft, value: Sized) -> int:
+    return draft.integer(0, value.shape.rank - 1)
+
+
+# -- makers
+
+
+def _cut(draft: Draft, value: Sized) -> Sized:
+    """A size smaller than, or as, it was. XLA does not follow dynamic dimensions of bound 1 everywhere."""
+    dimension = draft.choice([d for d, bound in enumerate(value.shape.dimensions) if bound > 1])
+    size = draft.integer(0, value.sizes[dimension])
+    attributes = moves.DimensionAttributes.make(dimension=dimension)
+    made = draft.add(moves.SET_DIMENSION_SIZE, (value.instruction, _number(draft, size)), attributes)
+    return Sized(made, _replaced(value.sizes, dimension, size))
+
+
+def _replaced(sizes: Sequence[int], dimension: int, size: int) -> tuple[int, ...]:
+    return (*sizes[:dimension], size, *sizes[dimension + 1 :])
+
+
+def set_dimension_size(draft: Draft, values: Sequence[Sized]) -> Sized:
+    return _cut(draft, _array(draft, values))
+
+
+def unary(draft: Draft, values: Sequence[Sized]) -> Sized:
+    value = draft.choice(values)
+    return Sized(draft.add(draft.choice((ABS, NEGATE, NOT)), (value.instruction,)), value.sizes)
+
+
+def binary(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """Two arrays of one bound each, of equal sizes or not."""
+    left = draft.choice(values)
+    right = draft.choice([value for value in values if value.shape.dimensions == left.shape.dimensions])
+    op = draft.choice((ADD, SUBTRACT, MULTIPLY, MAXIMUM, MINIMUM, XOR))
+    return Sized(draft.add(op, (left.instruction, right.instruction)), _met(left, right))
+
+
+def _met(left: Sized, right: Sized) -> tuple[int, ...]:
+    rows = zip(
+        left.sizes, right.sizes, left.shape.dynamic_dimensions, right.shape.dynamic_dimensions, strict=True
+    )  # fmt: skip
+    return tuple(
+        max(a, b) if dynamic_a and dynamic_b and min(a, b) == 1 else min(a, b) for a, b, dynamic_a, dynamic_b in rows
+    )
+
+
+def select(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """The smaller of two arrays of the same sizes."""
+    left = draft.choice(values)
+    right = draft.choice([v for v in values if v.sizes == left.sizes and v.shape.compatible(left.shape)])
+    pair = left.instruction, right.instruction
+    less = draft.add(COMPARE, pair, CompareAttributes.make(direction=ComparisonDirection.LT))
+    draft.pool.remove(less)
+    return Sized(draft.add(SELECT, (less, *pair)), left.sizes)
+
+
+def transpose(draft: Draft, values: Sequence[Sized]) -> Sized:
+    value = _array(draft, values)
+    order = draft.shuffled(range(value.shape.rank))
+    attributes = moves.DimensionsAttributes.make(dimensions=tuple(order))
+    return Sized(draft.add(moves.TRANSPOSE, (value.instruction,), attributes), tuple(value.sizes[d] for d in order))
+
+
+def reverse(draft: Draft, values: Sequence[Sized]) -> Sized:
+    value = _array(draft, values)
+    attributes = moves.DimensionsAttributes.make(dimensions=tuple(draft.some(range(value.shape.rank), 0.7)))
+    return Sized(draft.add(moves.REVERSE, (value.instruction,), attributes), value.sizes)
+
+
+def broadcast(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """A dimension more, of at most one dynamic dimension: StableHLO has no others."""
+    value = draft.choice([v for v in values if sum(v.shape.dynamic_dimensions) < 2])
+    place, size = draft.integer(0, value.shape.rank), draft.positive(3)
+    dimensions = (*value.shape.dimensions[:place], size, *value.shape.dimensions[place:])
+    _bounded(dimensions)
+    flags = (*value.shape.dynamic_dimensions[:place], False, *value.shape.dynamic_dimensions[place:])
+    kept = tuple(d for d in range(len(dimensions)) if d != place)
+    attributes = moves.BroadcastAttributes.make(dimensions=kept)
+    shape = value.shape.with_dimensions(dimensions, flags)
+    made = draft.add(moves.BROADCAST, (value.instruction,), attributes, shape=shape)
+    return Sized(made, (*value.sizes[:place], size, *value.sizes[place:]))
+
+
+def reshape(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """All dimensions merged into one."""
+    value = draft.choice([v for v in values if len(v.sizes) > 1 and 1 not in v.shape.dimensions and v.shape.is_dynamic])
+    shape = value.shape.with_dimensions([value.shape.size], [True])
+    made = draft.add(moves.RESHAPE, (value.instruction,), shape=shape)
+    return Sized(made, (prod(value.sizes),))
+
+
+def concatenate(draft: Draft, values: Sequence[Sized]) -> Sized:
+    first = _array(draft, values)
+    dimension = _dimension(draft, first)
+
+    def fits(value: Sized) -> bool:
+        bounds = value.shape.dimensions, first.shape.dimensions
+        return len(value.sizes) == len(first.sizes) and all(
+            _replaced(a, dimension, 0) == _replaced(b, dimension, 0) for a, b in ((value.sizes, first.sizes), bounds)
+        )
+
+    chosen = [first, *(draft.choice([v for v in values if fits(v)]) for _ in range(draft.integer(0, 2)))]
+    total = sum(value.shape.dimensions[dimension] for value in chosen)
+    _bounded(_replaced(first.shape.dimensions, dimension, total))
+    attributes = moves.DimensionAttributes.make(dimension=dimension)
+    made = draft.add(moves.CONCATENATE, [value.instruction for value in chosen], attributes)
+    return Sized(made, _replaced(first.sizes, dimension, sum(value.sizes[dimension] for value in chosen)))
+
+
+def slice_(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """From some element that is there on to the bound; where one element would remain, all do."""
+    value = _array(draft, values)
+    starts, strides, sizes = [], [], []
+    for size, bound in zip(value.sizes, value.shape.dimensions, strict=True):
+        start, stride = draft.integer(0, size), draft.integer(1, 3)
+        if strided(bound - start, 1, stride) < 2:
+            start, stride = 0, 1
+        starts.append(start)
+        strides.append(stride)
+        sizes.append(strided(size - start, 1, stride))
+    ranges = SliceRanges(tuple(starts), value.shape.dimensions, tuple(strides))
+    if any(bound == 1 for bound in value.shape.dimensions):
+        raise Unsuitable
+    return Sized(draft.add(moves.SLICE, (value.instruction,), moves.SliceAttributes.make(ranges=ranges)), tuple(sizes))
+
+
+def pad(draft: Draft, values: Sequence[Sized]) -> Sized:
+    value = _array(draft, values)
+    entries = [PaddingDimension(*(draft.choice((0, 0, 1, 2)) for _ in range(3))) for _ in value.sizes]
+    _bounded([entry.output_size(bound) for entry, bound in zip(entries, value.shape.dimensions, strict=True)])
+    attributes = moves.PadAttributes.make(padding=PaddingConfig(tuple(entries)))
+    made = draft.add(moves.PAD, (value.instruction, _number(draft, 7)), attributes)
+    return Sized(made, tuple(entry.output_size(size) for entry, size in zip(entries, value.sizes, strict=True)))
+
+
+def reduce(draft: Draft, values: Sequence[Sized]) -> Sized:
+    value = _array(draft, values)
+    dimensions = tuple(draft.some(range(value.shape.rank), 0.5))
+    init, computation = _monoid(draft)
+    attributes = ReduceAttributes.make(dimensions=dimensions)
+    made = draft.add(REDUCE, (value.instruction, init), attributes, (computation,))
+    return Sized(made, tuple(size for d, size in enumerate(value.sizes) if d not in dimensions))
+
+
+def reduce_window(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """Windows of which at least one fits, or nearly: XLA counts the others backwards. It knows no sizes of padding."""
+    value = _array(draft, values)
+    sizes = [draft.integer(1, 2) for _ in value.sizes]
+    window = Window.make(sizes, [1 if size == 1 else draft.integer(1, 2) for size in sizes])
+    rows = list(zip(value.sizes, value.shape.dimensions, window.dimensions, strict=True))
+    if any(size < d.size - d.stride or d.output_size(bound) < 2 for size, bound, d in rows):
+        raise Unsuitable
+    init, computation = _monoid(draft)
+    attributes = WindowAttributes.make(window=window)
+    made = draft.add(REDUCE_WINDOW, (value.instruction, init), attributes, (computation,))
+    return Sized(made, window.output_sizes(value.sizes))
+
+
+def _monoid(draft: Draft) -> tuple[Instruction, Computation]:
+    """A reducer with its identity, which XLA puts where elements are missing."""
+    op, identity = draft.choice(((ADD, 0), (MAXIMUM, -(2**31)), (XOR, 0)))
+    inner = draft.nested("reducer", [Shape.scalar(S32)] * 2, scalars=True)
+    return _number(draft, identity), inner.finish(inner.add(op, tuple(inner.pool)))
+
+
+def sort(draft: Draft, values: Sequence[Sized]) -> Sized:
+    value = _array(draft, values)
+    inner = draft.nested("order", [Shape.scalar(S32)] * 2, scalars=True)
+    direction = draft.choice((ComparisonDirection.LT, ComparisonDirection.GT))
+    comparator = inner.finish(inner.add(COMPARE, tuple(inner.pool), CompareAttributes.make(direction=direction)))
+    attributes = SortAttributes.make(dimension=_dimension(draft, value))
+    return Sized(draft.add(SORT, (value.instruction,), attributes, (comparator,)), value.sizes)
+
+
+def dot(draft: Draft, values: Sequence[Sized]) -> Sized:
+    """Two arrays along a dimension of the same bound each, of equal sizes or not."""
+    left = _array(draft, values)
+    i = _dimension(draft, left)
+    bound = left.shape.dimensions[i]
+    pairs = [(v, j) for v in values for j, size in enumerate(v.shape.dimensions) if size == bound]
+    right, j = draft.choice(pairs)
+    kept = [
+        (size, value.shape.dimensions[d])
+        for value, summed in ((left, i), (right, j))
+        for d, size in enumerate(value.sizes)
+        if d != summed
+    ]
+    _bounded([most for _, most in kept])
+    attributes = DotAttributes.make(lhs_contracting_dims=(i,), rhs_contracting_dims=(j,))
+    made = draft.add(DOT, (left.instruction, right.instruction), attributes)
+    return Sized(made, tuple(size for size, _ in kept))
+
+
+_MAKERS: tuple[Maker, ...] = (
+    set_dimension_size,
+    unary,
+    binary,
+    binary,
+    select,
+    transpose,
+    reverse,
+    broadcast,
+    reshape,
+    concatenate,
+    slice_,
+    pad,
+    reduce,
+    reduce_window,
+    sort,
+    dot,
+)
