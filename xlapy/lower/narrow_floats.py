@@ -129,13 +129,15 @@ def _decode_exponent(builder: Builder, code: Value) -> Value:
 
 
 def _encode_exponent(builder: Builder, value: Value) -> Value:
-    """The exponent of a positive F64 rounded to a power of two, ties up; NaN for all others."""
+    """The exponent of a positive F64 rounded to a power of two, ties up; NaN for all others, and for what is 0 as F32."""
     bits = builder.bitcast(value, I64)
     raised = builder.add(bits, builder.constant(I64, 1 << 51))
     code = builder.sub(builder.binary("lshr", raised, builder.constant(I64, 52)), builder.constant(I64, _LIFT))
     code = builder.binary("smax", code, builder.zero(I64))
     is_number = builder.binary(
-        "and", builder.compare("sgt", bits, builder.zero(I64)), builder.compare("slt", code, builder.constant(I64, 255))
+        "and",
+        builder.compare("sgt", bits, builder.constant(I64, (1023 - 150) << 52)),
+        builder.compare("slt", code, builder.constant(I64, 255)),
     )
     return builder.select(is_number, code, builder.constant(I64, 255))
 

@@ -248,7 +248,7 @@ class Rules(Generic[F]):
             return self.table[op]
         except KeyError:
             reason = self.refusals.get(op, "no rule")
-            raise UnsupportedError(f"{op.name}: not executable yet by the {self.consumer} ({reason})") from None
+            raise UnsupportedError(f"{op.name} does not run on {self.consumer} yet ({reason})") from None
 
     def __contains__(self, op: OpDef) -> bool:
         return op in self.table

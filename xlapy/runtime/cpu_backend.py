@@ -75,6 +75,10 @@ class CpuBackend:
         check_partitioning(module, replica_count, partition_count)
         if replica_count * partition_count > 1:
             raise UnsupportedError("programs for several devices run on the interpreter, not on cpu yet")
+        for instruction in module.instructions():
+            if instruction.shape.is_dynamic:
+                brief = instruction.shape.brief
+                raise UnsupportedError(f"{instruction.name} has the dynamic shape {brief}, which does not run on cpu yet")
         return CpuProgram(compile_module(module))
 
 
