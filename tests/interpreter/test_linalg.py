@@ -285,6 +285,12 @@ def test_single_precision_transforms_are_computed_in_single_precision() -> None:
         assert_close(ours, theirs, rule="exact", where=case.title)
 
 
+def test_infinite_elements_make_infinite_sums() -> None:
+    """Real and imaginary parts do not meet where there is nothing to multiply but the length."""
+    x = np.array([np.inf + 1j, 2], np.complex64)
+    assert str(fft(x, "c64[2]", "FFT", 2).tolist()) == "[(inf+1j), (inf+1j)]"
+
+
 def fft_cases(real: str, seed: int) -> list[Case]:
     """Every kind over odd, even and prime sizes; IRFFT of spectra that no real array has, too."""
     pair = {"f32": "c64", "f64": "c128"}[real]

@@ -147,12 +147,22 @@ class TestElementTypes:
             assert float(reduce(ones, typed(t, 0), f"{t}[]", "0", f"add.{t}")) == (size if size != 256 else 128)
 
     def test_blocks_of_a_long_sum_are_aligned_in_the_middle(self):
-        """40 elements are 28 and 12, since SAME padding to 64 begins with 12 places."""
+        """40 elements are two blocks of 20, since SAME padding to 64 begins with 12 places."""
         values = np.zeros(40, np.float32)
         values[[19, 20, 21]] = 2.0**24, 1, 1
         assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24 + 2
         values[[18, 19, 20]], values[21] = (2.0**24, 1, 1), 0
         assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24
+
+    def test_a_long_sum_of_a_type_without_zero(self):
+        """1 + 1 is 2, and 1 more rounds to 4, where it stays."""
+        ones = typed("f8e8m0fnu", np.full(40, 1))
+        assert float(reduce(ones, typed("f8e8m0fnu", 1), "f8e8m0fnu[]", "0", "add.f8e8m0fnu")) == 4
+
+    def test_a_long_sum_of_many_dimensions(self):
+        values = np.ones((40, *[1] * 58, 3), np.float32)
+        reduced = ",".join(map(str, range(59)))
+        assert reduce(values, 0.0, "f32[3]", reduced, "add.f32").tolist() == [40] * 3
 
     def test_a_reducer_that_is_not_associative_goes_from_the_initial_value_on(self):
         values, init = np.array([3, 5, 7, 11], np.float32), np.float32(100)

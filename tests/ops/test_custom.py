@@ -8,6 +8,7 @@ import pytest
 
 from tests.ops.rules import accepts, programs, read, refusal, rewritten, shapes, written
 from xlapy import ops
+from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.ops.aliasing import OutputAlias
 from xlapy.ops.custom import CustomCallApiVersion, CustomCallSchedule, PaddingType
@@ -131,3 +132,12 @@ def test_effect() -> None:
     assert (
         ops.CUSTOM_CALL.effect_of(make(custom_call_target="f", custom_call_has_side_effect=True)) is Effect.SIDE_EFFECT
     )
+
+
+def test_targets_of_xla_itself() -> None:
+    assert accepts(ops.CUSTOM_CALL, "u64[]", custom_call_target="GetRngSeed")
+    for declared, operands in (("u32[]", ()), ("u64[1]", ()), ("u64[]", ("s32[]",))):
+        with pytest.raises(ShapeError, match=r"GetRngSeed takes nothing and gives u64\[\]"):
+            ops.CUSTOM_CALL.verify(Shape.parse(declared), shapes(operands), make(custom_call_target="GetRngSeed"))
+    with pytest.raises(ShapeError, match="custom-call to Pin needs one output_to_operand_aliasing, given 0"):
+        ops.CUSTOM_CALL.verify(Shape.parse("b(f32[2])"), shapes(("f32[2]",)), make(custom_call_target="Pin"))

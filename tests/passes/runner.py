@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
         return tuple(map(plain, value))
     if isinstance(value, DynamicArray):
         return value.actual
-    return value if not isinstance(value, np.ndarray | np.generic) else np.asarray(value)
+    return np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None  # a token
 
 
 def is_executable(module: Module) -> bool:

@@ -6,7 +6,7 @@ The module stays sound, computes what it computed, keeps its signature, and the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.programs.test_programs import NAMES, text_of
 from tests.programs.test_programs import arguments_of as program_arguments
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
-from xlapy.passes import CATALOGUE, Fixpoint, Pass
+from xlapy.passes import CATALOGUE, Fixpoint, Pass, parse_passes
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.verify_module import VerifyModule
 from xlapy.testing.comparison import assert_close
@@ -27,11 +27,20 @@ from xlapy.text import parse_hlo
 
 PASSES: list[Pass] = [kind() for kind in CATALOGUE.values() if kind not in (Fixpoint, Expand, VerifyModule)]
 PASSES.append(Expand(ops=("all",)))
+PASSES.append(
+    Fixpoint(
+        passes=tuple(
+            parse_passes(
+                "inline-calls,flatten-tuples,simplify-conditionals,simplify-loops,simplify,fold-constants,cse,"
+                "hoist-loop-invariants,dce"
+            )
+        )
+    )
+)
 INEXACT = {"expand"}
 """Passes that may change the last bits of a result."""
 
 every_pass = pytest.mark.parametrize("pass_", PASSES, ids=lambda pass_: pass_.name)
-SEEDS = range(100)
 
 
 @cache
@@ -72,13 +81,20 @@ def test_samples(pass_: Pass) -> None:
 
 
 @cache
-def random_modules() -> list[tuple[str, Module]]:
-    return [(f"random_{seed}", random_module(seed)) for seed in SEEDS]
+def random_modules(count: int) -> list[tuple[str, Module]]:
+    return [(f"random_{seed}", random_module(seed)) for seed in range(count)]
 
 
 @every_pass
 def test_random_modules(pass_: Pass) -> None:
-    for name, module in random_modules():
+    for name, module in random_modules(30):
+        check(pass_, name, module, runs=True)
+
+
+@pytest.mark.slow
+@every_pass
+def test_many_random_modules(pass_: Pass) -> None:
+    for name, module in random_modules(400):
         check(pass_, name, module, runs=True)
 
 
@@ -90,8 +106,18 @@ def program(name: str) -> tuple[Module, list[Any], Any]:
 
 
 @every_pass
+def test_some_programs(pass_: Pass) -> None:
+    check_programs(pass_, NAMES[::7])
+
+
+@pytest.mark.slow
+@every_pass
 def test_programs(pass_: Pass) -> None:
-    for name in NAMES:
+    check_programs(pass_, NAMES)
+
+
+def check_programs(pass_: Pass, names: Sequence[str]) -> None:
+    for name in names:
         module, arguments, expected = program(name)
         after = clone_module(module)
         if run_passes(after, [pass_]):
@@ -102,7 +128,6 @@ def test_programs(pass_: Pass) -> None:
 def long_module(count: int) -> Module:
     """A chain of instructions of many kinds, with equal, dead, foldable and simple ones in it."""
     lines = ["x = f32[4] parameter(0)", "v0 = f32[4] negate(x)"]
-    kinds: Iterator[str] = iter(())
     for i in range(1, count // 4):
         lines += [
             f"k{i} = f32[4] constant({{{i % 7}, 1, 2, 3}})",
@@ -110,7 +135,6 @@ def long_module(count: int) -> Module:
             f"a{i} = f32[4] add(v{i - 1}, n{i})",
             f"v{i} = f32[4] {'negate(a' if i % 3 else 'copy(a'}{i})",
         ]
-    assert not list(kinds)
     lines.append(f"ROOT r = f32[4] abs(v{count // 4 - 1})")
     return parse_hlo("HloModule long\nENTRY main {\n  " + "\n  ".join(lines) + "\n}\n")
 

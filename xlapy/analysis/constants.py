@@ -1,10 +1,27 @@
-"""What is known of constants. Must not know: passes."""
+"""What is known before a program runs: constants, and what follows from them here and now. Must not know: passes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from xlapy import ops
 from xlapy.base.literal import Literal
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import RULES
+
+EXPANDING = frozenset({ops.BROADCAST, ops.IOTA})
+"""What is cheaper to make than to store."""
+
+_NEVER = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, *EXPANDING})
+_ELSEWHERE = frozenset({ops.REPLICA_ID, ops.PARTITION_ID, ops.DOMAIN, ops.FUSION})
+_UNKNOWN_FAMILIES = frozenset({"collectives", "transfer", "random", "custom"})
+
+
+def is_steady(instruction: Instruction) -> bool:
+    """Whether the value of an instruction that computes something follows from its operands alone: not so for what
+    differs between devices, for random numbers, custom calls and fusions, which are decisions of others."""
+    op = instruction.op
+    return op not in _NEVER and op not in _ELSEWHERE and op.family not in _UNKNOWN_FAMILIES and op in RULES
 
 
 def is_whole(literal: Literal) -> bool:

@@ -13,6 +13,10 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.ops.registry import Effect
 
+_COMPUTING = "elementwise movement contraction convolution reduction indexing sorting linalg normalization"
+COMPUTING_FAMILIES = frozenset(_COMPUTING.split())
+"""Families whose operations only compute: they end, and fail for no values."""
+
 _STRENGTH = {Effect.PURE: 0, Effect.ORDERED: 1, Effect.SIDE_EFFECT: 2}
 
 

@@ -105,4 +105,5 @@ def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
         return convert_array(_INVERSE[kind](operand, length, axes), shape.element_type)
     # NumPy computes in single precision, as XLA does, only where it divides by the length
     scaled = _FORWARD[kind](operand, length, axes, norm="forward")
-    return convert_array(scaled * scaled.real.dtype.type(prod(length)), shape.element_type)
+    parts = np.ascontiguousarray(scaled).view(scaled.real.dtype) * scaled.real.dtype.type(prod(length))
+    return convert_array(parts.view(scaled.dtype), shape.element_type)

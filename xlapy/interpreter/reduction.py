@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import ops
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
 from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -28,7 +28,8 @@ from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_comput
 from xlapy.ops.dimensions import Window, WindowDimension, dilated, strided
 from xlapy.ops.requirements import elements_of
 
-_GROUPING_FREE = (ops.ADD, ops.MULTIPLY, ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR, ops.XOR)
+_SUMS = (ops.ADD, ops.MULTIPLY)
+_GROUPING_FREE = (*_SUMS, ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR, ops.XOR)
 _STEPS = 1 << 14
 """How many elements a reducer that is no sum or product is given one by one."""
 _TREE = 32
@@ -54,9 +55,11 @@ class Reducer:
         self.inits: Arrays = list(inits)
         op = monoid(computation)
         element_type = PrimitiveType.from_dtype(inits[0].dtype)
-        rounds = element_type.is_floating or element_type.is_complex
-        self.ufunc: np.ufunc | None = {ops.ADD: np.add, ops.MULTIPLY: np.multiply}.get(op) if op and rounds else None
-        self.grouping_free = op is not None and op in _GROUPING_FREE and self.ufunc is None
+        rounds = op in _SUMS and (element_type.is_floating or element_type.is_complex)
+        self.grouping_free = op in _GROUPING_FREE and not rounds
+        # f8e8m0fnu has no zero, which blocks of sums are filled up with
+        in_blocks = rounds and element_type is not F8E8M0FNU
+        self.ufunc: np.ufunc | None = (np.add if op is ops.ADD else np.multiply) if in_blocks else None
 
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
         """The reducer of accumulators on the left and values on the right; the arrays broadcast together."""
@@ -119,28 +122,30 @@ def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) 
     reducer = Reducer(context, instruction.to_apply, inits)
     arranged = [operand.transpose(*dimensions, *kept) for operand in operands]
     if reducer.ufunc is not None:
-        arranged = [_tree(reducer.ufunc, arranged[0], len(dimensions))]
+        sizes = [operands[0].shape[d] for d in dimensions if operands[0].shape[d] > 1]
+        arranged = [_tree(reducer.ufunc, arranged[0].reshape(*sizes, -1))]
     rows = [array.reshape(-1, *shape) for array in arranged]
     first = [np.broadcast_to(init, (1, *shape)) for init in inits]
     return _packed(instruction, reducer.fold([np.concatenate(pair) for pair in zip(first, rows, strict=True)]))
 
 
-def _tree(ufunc: np.ufunc, values: Array, rank: int) -> Array:
-    """Folds the first `rank` dimensions in blocks of up to 32 elements each, until none is longer than that.
+def _tree(ufunc: np.ufunc, values: Array) -> Array:
+    """Folds all dimensions but the last in blocks of up to 32 elements each, until none is longer than that.
 
-    Blocks are aligned as SAME padding aligns windows: 40 elements are blocks of 8 and 32, hence the padding of 12.
+    Blocks are aligned as SAME padding aligns windows: 40 elements are two of 20, with 12 places before and after.
     """
+    rank = values.ndim - 1
     while max(values.shape[:rank]) > _TREE:
         widths = [min(size, _TREE) for size in values.shape[:rank]]
         missing = [-size % width for size, width in zip(values.shape, widths, strict=False)]
-        around = [(total // 2, total - total // 2) for total in missing] + [(0, 0)] * (values.ndim - rank)
+        around = [(total // 2, total - total // 2) for total in missing] + [(0, 0)]
         neutral = -0.0 if ufunc is np.add else 1
         padded = np.pad(values, around, constant_values=values.dtype.type(neutral)) if any(missing) else values
         counts = [size // width for size, width in zip(padded.shape, widths, strict=False)]
-        split = padded.reshape(*(n for pair in zip(counts, widths, strict=True) for n in pair), *padded.shape[rank:])
+        split = padded.reshape(*(n for pair in zip(counts, widths, strict=True) for n in pair), values.shape[-1])
         inner, outer = range(1, 2 * rank, 2), range(0, 2 * rank, 2)
-        blocks = split.transpose(*inner, *outer, *range(2 * rank, split.ndim))
-        values = _accumulated(ufunc, blocks.reshape(-1, *counts, *padded.shape[rank:]))
+        blocks = split.transpose(*inner, *outer, 2 * rank)
+        values = _accumulated(ufunc, blocks.reshape(-1, *counts, values.shape[-1]))
     return values
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from xlapy.base.element_types import U64
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -92,14 +93,31 @@ _PINNING_TARGETS = ("Pin", "Unpin")
 """Targets of XLA itself that make a buffer of an array and the reverse, in place."""
 
 
+_SEED_TARGET = "GetRngSeed"
+"""The target of XLA itself that gives the seed of the run."""
+
+
 def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: Programs) -> None:
     if attrs.api_version is CustomCallApiVersion.UNSPECIFIED:
         raise ShapeError("custom-call: api_version must not be API_VERSION_UNSPECIFIED")
     constraints = attrs.operand_layout_constraints
     if constraints is not None and attrs.custom_call_target not in _UNCONSTRAINED_TARGETS:
         _check_constraints(shape, operands, constraints)
+    if attrs.custom_call_target == _SEED_TARGET:
+        _check_seed(shape, operands)
     pins = attrs.custom_call_target in _PINNING_TARGETS
+    if pins and len(attrs.output_to_operand_aliasing) != 1:
+        given = len(attrs.output_to_operand_aliasing)
+        raise ShapeError(
+            f"custom-call to {attrs.custom_call_target} needs one output_to_operand_aliasing, given {given}"
+        )
     check_aliases("custom-call", attrs.output_to_operand_aliasing, shape, operands, buffers_are_arrays=pins)
+
+
+def _check_seed(shape: Shape, operands: Sequence[Shape]) -> None:
+    if operands or not agrees(shape, Shape.scalar(U64)):
+        given = ", ".join(operand.brief for operand in operands)
+        raise ShapeError(f"custom-call to {_SEED_TARGET} takes nothing and gives u64[]: ({given}) -> {shape.brief}")
 
 
 def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:

@@ -13,12 +13,17 @@ from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.expand.expand import Expand
+from xlapy.passes.flatten_tuples import FlattenTuples
 from xlapy.passes.fold_constants import FoldConstants
+from xlapy.passes.hoist_loop_invariants import HoistLoopInvariants
+from xlapy.passes.inline_calls import InlineCalls
 from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
 from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.simplify import Simplify
+from xlapy.passes.simplify_conditionals import SimplifyConditionals
+from xlapy.passes.simplify_loops import SimplifyLoops
 from xlapy.passes.verify_module import VerifyModule
 
 _CLASSES: tuple[type[Any], ...] = (
@@ -27,6 +32,11 @@ _CLASSES: tuple[type[Any], ...] = (
     MergeCommonSubexpressions,
     FoldConstants,
     Simplify,
+    InlineCalls,
+    FlattenTuples,
+    SimplifyConditionals,
+    SimplifyLoops,
+    HoistLoopInvariants,
     Expand,
     Fixpoint,
 )
@@ -40,6 +50,11 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "hlo-verifier": VerifyModule.name,
         "dce": RemoveDeadCode.name,
         "cse": MergeCommonSubexpressions.name,
+        "call-inliner": InlineCalls.name,
+        "tuple-simplifier": FlattenTuples.name,
+        "simplify-conditional": SimplifyConditionals.name,
+        "simplify-while-loops": SimplifyLoops.name,
+        "while-loop-invariant-code-motion": HoistLoopInvariants.name,
         "algsimp": Simplify.name,
         "constant-folding": FoldConstants.name,
     }

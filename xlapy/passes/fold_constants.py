@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xlapy import ops
-from xlapy.analysis.constants import is_whole, literal_value
+from xlapy.analysis.constants import EXPANDING, is_steady, is_whole, literal_value
 from xlapy.analysis.effects import Effects
 from xlapy.analysis.work import element_count, work_of
 from xlapy.base.errors import InvalidArgumentError, XlaError
@@ -25,27 +25,10 @@ from xlapy.hlo.traverse import post_order
 from xlapy.interpreter import RULES, Context
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
-_NEVER = frozenset(
-    {
-        ops.PARAMETER,
-        ops.CONSTANT,
-        ops.TUPLE,
-        ops.GET_TUPLE_ELEMENT,
-        ops.BROADCAST,
-        ops.IOTA,
-        ops.REPLICA_ID,
-        ops.PARTITION_ID,
-        ops.DOMAIN,
-        ops.FUSION,
-    }
-)
-"""Ops that stay: sources, what is cheaper to make than to store, what differs between devices, decisions of others."""
+_PLAIN = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, *EXPANDING})
 
-_UNKNOWN_FAMILIES = frozenset({"collectives", "transfer", "random", "custom"})
-"""Families whose results follow from more than operands, or are not to be fixed before the program runs."""
-
-_EXPANDING = frozenset({ops.BROADCAST, ops.IOTA})
-_PLAIN = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, *_EXPANDING})
+_STEP = 256
+"""What it costs to evaluate an instruction at all, in elements."""
 
 
 class _OverBudgetError(Exception):
@@ -116,7 +99,7 @@ class _Folder:
 
         def count(step: Instruction, _: Sequence[Any], __: Any) -> None:
             nonlocal spent
-            spent += 1 + element_count(step.shape)
+            spent += _STEP + element_count(step.shape)
             if spent > self.work:
                 raise _OverBudgetError
 
@@ -125,7 +108,7 @@ class _Folder:
 
     def _is_foldable(self, instruction: Instruction) -> bool:
         """Whether the value follows from the operands alone, here and now."""
-        if not _is_steady(instruction) or not self.effects.is_pure(instruction):
+        if not is_steady(instruction) or not self.effects.is_pure(instruction):
             return False
         loops_inside = instruction.op not in (ops.CALL, ops.WHILE, ops.CONDITIONAL)
         return all(self._is_steady_inside(called, loops_inside) for called in instruction.computations)
@@ -136,7 +119,7 @@ class _Folder:
         key = (computation, applied)
         if key not in self._steady:
             self._steady[key] = all(
-                (instruction.op in _PLAIN or _is_steady(instruction))
+                (instruction.op in _PLAIN or is_steady(instruction))
                 and not (applied and instruction.op is ops.WHILE)
                 and all(self._is_steady_inside(called, applied) for called in instruction.computations)
                 for instruction in computation
@@ -148,7 +131,7 @@ class _Folder:
             return is_whole(operand.literal)
         if operand.op is ops.TUPLE:
             return all(map(self._is_known, operand.operands))
-        small = operand.op in _EXPANDING and operand.shape.is_static and operand.shape.size <= self.elements
+        small = operand.op in EXPANDING and operand.shape.is_static and operand.shape.size <= self.elements
         return small and all(map(self._is_known, operand.operands))
 
     def _fits(self, instruction: Instruction) -> bool:
@@ -163,11 +146,6 @@ class _Folder:
             return literal_value(operand.literal)
         values = [self._value(each) for each in operand.operands]
         return RULES.find(operand.op)(Context(), operand, values)
-
-
-def _is_steady(instruction: Instruction) -> bool:
-    op = instruction.op
-    return op not in _NEVER and op.family not in _UNKNOWN_FAMILIES and op in RULES
 
 
 def _write_value(write: Writer, value: Any, shape: Shape) -> Instruction:

@@ -6,7 +6,7 @@ Must not know: what ops mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import computation_post_order
+from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.ops.attributes import Attributes
 from xlapy.ops.dimensions import SliceRanges
 from xlapy.ops.movement import BroadcastAttributes, DimensionsAttributes, SliceAttributes
@@ -109,7 +109,24 @@ def replace(instruction: Instruction, replacement: Instruction) -> None:
 
 
 def take_over(instruction: Instruction, replacement: Instruction) -> None:
-    """`replace` by an instruction made for the purpose: it inherits annotations and control edges."""
+    """`replace` by an instruction made for the purpose: it inherits annotations, control edges and effects."""
+    inherit(instruction, replacement)
+    replace(instruction, replacement)
+    remove_replaced(instruction)
+
+
+def remove_replaced(instruction: Instruction) -> None:
+    """Removes an instruction without users whose effects another one has now."""
+    if instruction.parent is None:
+        return
+    operands = instruction.operands
+    edit.remove(instruction)
+    for operand in dict.fromkeys(operands):
+        remove_if_dead(operand)
+
+
+def inherit(instruction: Instruction, replacement: Instruction) -> None:
+    """Gives an instruction the annotations of another one, and moves that one's control edges to it."""
     replacement.sharding = instruction.sharding
     replacement.frontend_attributes = instruction.frontend_attributes
     replacement.original_value = instruction.original_value
@@ -119,7 +136,17 @@ def take_over(instruction: Instruction, replacement: Instruction) -> None:
         edit.add_control_edge(predecessor, replacement)
     for successor in after:
         edit.add_control_edge(replacement, successor)
-    replace(instruction, replacement)
+
+
+def remove_uncalled(computations: Iterable[Computation]) -> None:
+    """Removes those of the computations that nothing calls any more, and what only they called."""
+    pending = list(computations)
+    while pending:
+        computation = pending.pop()
+        if computation.module is not None and not computation.callers and not computation.is_entry:
+            called = called_computations(computation)
+            edit.remove_computation(computation)
+            pending += called
 
 
 def settle(module: Module, changed: bool) -> bool:
@@ -150,16 +177,17 @@ def _dependencies_first(computation: Computation) -> list[Instruction]:
 
 
 class Writer:
-    """Writes new instructions beside one that they are to replace; they have its metadata.
+    """Writes new instructions beside one that they are to replace, or into another computation; they have its metadata.
 
     >>> write = Writer(logistic)
     >>> denominator = write.add(ops.ADD, one, write.add(ops.EXPONENTIAL, negated))
     """
 
-    def __init__(self, source: Instruction) -> None:
-        assert source.parent is not None
+    def __init__(self, source: Instruction, computation: Computation | None = None) -> None:
+        into = source.parent if computation is None else computation
+        assert into is not None
         self.source = source
-        self.computation: Computation = source.parent
+        self.computation = into
         self.made: list[Instruction] = []
 
     def add(

@@ -6,31 +6,18 @@ Must not know: what the operations compute.
 from __future__ import annotations
 
 from xlapy import ops
+from xlapy.analysis.effects import COMPUTING_FAMILIES
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.registry import Effect
 from xlapy.passes.algebra.core import REWRITES
 from xlapy.passes.rewrite import Writer
-
-_COMPUTING = frozenset(
-    {
-        "elementwise",
-        "movement",
-        "contraction",
-        "convolution",
-        "reduction",
-        "indexing",
-        "sorting",
-        "linalg",
-        "normalization",
-    }
-)
 
 
 @REWRITES.rule()
 def nothing_at_all(write: Writer, instruction: Instruction) -> Instruction | None:
     """A result without elements -> a broadcast into the same shape."""
     shape = instruction.shape
-    if not shape.is_array or shape.size or instruction.op.family not in _COMPUTING:
+    if not shape.is_array or shape.size or instruction.op.family not in COMPUTING_FAMILIES:
         return None
     if instruction.op is ops.BROADCAST and not instruction.operands[0].shape.rank:
         return None

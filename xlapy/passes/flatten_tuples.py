@@ -1,0 +1,142 @@
+"""The pass that takes tuples apart where they are only carried around.
+
+Owns: nested tuples in the state of loops, in branches and calls. Making and reading tuples is `algebra/tuples.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.passes.algebra import tuples
+from xlapy.passes.rewrite import (
+    Writer,
+    editable_computations,
+    inherit,
+    is_dead,
+    remove_replaced,
+    remove_uncalled,
+    replace,
+    settle,
+)
+from xlapy.passes.signature import Values, flat_shape, is_nested, leaves_of, nested, rebuild
+from xlapy.passes.simplify import simplify_computation
+
+_RULES = (tuples.element_of_tuple, tuples.element_of_constant, tuples.tuple_of_elements)
+
+
+@dataclass(frozen=True)
+class FlattenTuples:
+    """Makes loops, conditionals and calls carry flat tuples, and removes tuples that are made only to be taken apart.
+
+    Instructions with a sharding keep their shape, and so does the entry computation.
+    """
+
+    name: ClassVar[str] = "flatten-tuples"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            if computation.module is None:  # was copied to another signature
+                continue
+            for instruction in computation.instructions:
+                changed |= instruction.parent is not None and not is_dead(instruction) and _flatten(instruction)
+            changed |= simplify_computation(computation, rules=_RULES)
+        for computation in editable_computations(module):  # copies too
+            changed |= simplify_computation(computation, rules=_RULES)
+        return settle(module, changed)
+
+
+def _flatten(instruction: Instruction) -> bool:
+    if instruction.sharding is not None or instruction.shape.is_dynamic or not instruction.computations:
+        return False
+    flattened = _FLATTENERS.get(instruction.op)
+    if flattened is None:
+        return False
+    called = instruction.computations
+    changed = flattened(instruction)
+    remove_uncalled(called)
+    return changed
+
+
+def _flatten_while(loop: Instruction) -> bool:
+    if not is_nested(loop.shape):
+        return False
+    state = flat_shape(loop.shape)
+    write = Writer(loop)
+    init = write.add(ops.TUPLE, *leaves_of(write, loop.operands[0]), shape=state)
+    condition, body = loop.computations
+    computations = [_copy(condition, [state], flat_result=False), _copy(body, [state], flat_result=True)]
+    made = write.add(ops.WHILE, init, computations=computations, shape=state)
+    _put_in_place(write, loop, made)
+    return True
+
+
+def _flatten_conditional(conditional: Instruction) -> bool:
+    index, *operands = conditional.operands
+    if not is_nested(conditional.shape) and not any(is_nested(operand.shape) for operand in operands):
+        return False
+    write = Writer(conditional)
+    flat_operands: list[Instruction] = []
+    branches: list[Computation] = []
+    for operand, branch in zip(operands, conditional.computations, strict=True):
+        shape = flat_shape(operand.shape) if is_nested(operand.shape) else operand.shape
+        flat = operand
+        if is_nested(operand.shape):
+            flat = write.add(ops.TUPLE, *leaves_of(write, operand), shape=shape)
+        flat_operands.append(flat)
+        branches.append(_copy(branch, [shape], flat_result=is_nested(conditional.shape)))
+    shape = flat_shape(conditional.shape) if is_nested(conditional.shape) else conditional.shape
+    made = write.add(ops.CONDITIONAL, index, *flat_operands, computations=branches, shape=shape)
+    _put_in_place(write, conditional, made)
+    return True
+
+
+def _flatten_call(call: Instruction) -> bool:
+    """Every leaf becomes an operand of its own."""
+    if call.is_composite or not (is_nested(call.shape) or any(o.shape.is_tuple for o in call.operands)):
+        return False
+    write = Writer(call)
+    operands = [leaf for operand in call.operands for leaf in leaves_of(write, operand)]
+    parameters = [operand.shape for operand in operands]
+    called = _copy(call.computations[0], parameters, flat_result=is_nested(call.shape))
+    shape = flat_shape(call.shape) if is_nested(call.shape) else call.shape
+    made = write.add(ops.CALL, *operands, attributes=call.attributes, computations=[called], shape=shape)
+    _put_in_place(write, call, made)
+    return True
+
+
+_FLATTENERS = {ops.WHILE: _flatten_while, ops.CONDITIONAL: _flatten_conditional, ops.CALL: _flatten_call}
+
+
+def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) -> Computation:
+    """A copy that takes the leaves of its parameters, in flat tuples or one by one, and may return its result's."""
+
+    def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
+        leaves = iter([leaf for parameter in parameters for leaf in leaves_of(write, parameter)])
+        return {original: nested(write, leaves, original.shape) for original in computation.parameters}
+
+    def finish(write: Writer, values: Values) -> Instruction:
+        root = values[computation.root_instruction]
+        if not flat_result:
+            return root
+        return write.add(ops.TUPLE, *leaves_of(write, root), shape=flat_shape(root.shape))
+
+    return rebuild(computation, shapes, bind, finish)
+
+
+def _put_in_place(write: Writer, instruction: Instruction, made: Instruction) -> None:
+    """Users read the leaves put together again; what is said about the instruction holds for the one made."""
+    made.backend_config = instruction.backend_config
+    inherit(instruction, made)
+    value = made
+    if made.shape != instruction.shape:
+        value = nested(write, iter(leaves_of(write, made)), instruction.shape)
+    replace(instruction, value)
+    remove_replaced(instruction)
