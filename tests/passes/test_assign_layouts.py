@@ -149,7 +149,8 @@ def test_memory_spaces_and_element_sizes_survive() -> None:
         ),
         (
             ("x = (f32[2,3]{0,1}) parameter(0)", "ROOT r = f32[2,3]{1,0} get-tuple-element(x), index=0"),
-            "main: r (get-tuple-element): the element lies as f32[2,3]{0,1}, where f32[2,3]{1,0} is expected; insert a copy",
+            "main: r (get-tuple-element): the element lies as f32[2,3]{0,1}, "
+            "where f32[2,3]{1,0} is expected; insert a copy",
         ),
     ],
 )
@@ -161,7 +162,8 @@ def test_the_strict_verifier(lines: tuple[str, ...], message: str) -> None:
 
 
 def test_the_entry_layout_is_verified() -> None:
-    text = "HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{0,1}}\nENTRY main {\n  ROOT x = f32[2,3]{1,0} parameter(0)\n}\n"
+    head = "HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{0,1}}"
+    text = f"{head}\nENTRY main {{\n  ROOT x = f32[2,3]{{1,0}} parameter(0)\n}}\n"
     with pytest.raises(
         VerificationError, match=r"x lies as f32\[2,3\]\{1,0\}, the entry's layout is f32\[2,3\]\{0,1\}"
     ):
