@@ -12,6 +12,7 @@ from types import FrameType
 
 from xlapy.base.errors import XlaError
 from xlapy.hlo.module import Module
+from xlapy.runtime.arguments import check_arguments
 from xlapy.runtime.backend import load_backend
 from xlapy.runtime.memory import value_bytes
 from xlapy.testing.random_arguments import random_arguments
@@ -61,7 +62,8 @@ def _run(module: Module, seconds: float) -> str:
     program = load_backend("interpreter").compile(module)
     if max(value_bytes(instruction.shape) for instruction in module.instructions()) > LARGEST_VALUE:
         return "not run"
-    arguments = random_arguments([p.shape for p in module.entry_computation.parameters], seed=1)
+    entry = module.entry_computation.program_shape
+    arguments = check_arguments(entry, random_arguments(entry.parameters, seed=1))
     try:
         with time_limit(seconds):
             program.execute(arguments)

@@ -328,6 +328,19 @@ def test_a_transform_takes_its_dimension_in_full():
     assert dynamic_result(body, [V8, np.int32(8), np.int32(0)])[0] == 36
 
 
+def test_a_kernel_of_dynamic_space_is_refused():
+    body = (
+        VECTORS
+        + """a = f32[1,1,<=8] reshape(d)
+b = f32[1,1,<=8] reshape(e)
+r = f32[1,1,<=1] convolution(a, b), window={size=8}, dim_labels=bf0_oi0->bf0"""
+    )
+    with pytest.raises(
+        UnsupportedError, match=r"spatial dimension 2 of the kernel f32\[1,1,<=8\] is dynamic; a smaller"
+    ):
+        dynamic_result(body, [V8, np.int32(5), np.int32(2)])
+
+
 def test_collectives_are_refused_when_the_program_is_compiled():
     text = module(VECTORS + "ROOT r = f32[<=8] all-reduce(d), replica_groups={}, to_apply=add")
     with pytest.raises(UnsupportedError, match=r"all-reduce: .*dynamic dimensions \(devices may have different sizes"):

@@ -18,7 +18,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
-from xlapy.interpreter.dynamic.convolution import features_paired, window_of
+from xlapy.interpreter.dynamic.convolution import features_paired
 from xlapy.interpreter.dynamic.core import checked_size
 from xlapy.interpreter.dynamic.reduction import fitted_source
 from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded_to, physical, sizes_of
@@ -187,8 +187,14 @@ def _kernel_gradient(context: Context, instruction: Instruction, values: Sequenc
     activations, gradients = features_paired(values, numbers, instruction.feature_group_count)
     flags = instruction.operands[0].shape.dynamic_dimensions
     spatial: list[WindowDimension] = []
-    sized = window_of(instruction.window, gradients, numbers).dimensions
-    for window, d, out in zip(sized, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True):
+    for window, d, taps, out in zip(
+        instruction.window.dimensions,
+        numbers.input_spatial_dimensions,
+        numbers.kernel_spatial_dimensions,
+        numbers.output_spatial_dimensions,
+        strict=True,
+    ):
+        window = replace(window, size=gradients.shape[taps])
         if flags[d]:
             kernel, size = instruction.shape.dimensions[out], activations.shape[d]
             window = _over_activations(instruction, window, kernel, size)

@@ -151,6 +151,8 @@ CUSTOM_CALL = OpDef(
         "`api_version` is given.",
         "`operand_layout_constraints` has one shape an operand, of its shape.",
         "An alias names a part of the result and a part of an operand of one shape.",
+        "XLA's own targets Pin and Unpin take exactly one alias.",
+        "XLA's own target GetRngSeed takes nothing and gives u64[].",
     ),
     arity=at_least(0),
     attributes=CustomCallAttributes,

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.passes.assign_layouts import AssignLayouts
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.flatten_tuples import FlattenTuples
 from xlapy.passes.fold_constants import FoldConstants
@@ -37,6 +38,7 @@ _CLASSES: tuple[type[Any], ...] = (
     SimplifyConditionals,
     SimplifyLoops,
     HoistLoopInvariants,
+    AssignLayouts,
     Expand,
     Fixpoint,
 )
@@ -55,6 +57,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "simplify-conditional": SimplifyConditionals.name,
         "simplify-while-loops": SimplifyLoops.name,
         "while-loop-invariant-code-motion": HoistLoopInvariants.name,
+        "layout-assignment": AssignLayouts.name,
         "algsimp": Simplify.name,
         "constant-folding": FoldConstants.name,
     }

@@ -27,4 +27,16 @@ REFUSALS = [
     _refusal(2, "operand 0 is f32[2], its layout constraint f32[3]", "operand_layout_constraints={f32[3]{0}}"),
     _refusal(3, "names operand 1, there are 1", "output_to_operand_aliasing={{}: (1, {})}"),
     _refusal(3, "pairs output f32[3] with operand f32[2]", "output_to_operand_aliasing={{0}: (0, {})}", "(f32[3]{0})"),
+    Refusal(
+        "custom-call",
+        4,
+        'b(f32[2]{0}) custom-call(f32[2]{0}), custom_call_target="Pin"',
+        "custom-call to Pin needs one output_to_operand_aliasing, given 0",
+    ),
+    Refusal(
+        "custom-call",
+        5,
+        'u32[] custom-call(), custom_call_target="GetRngSeed"',
+        "custom-call to GetRngSeed takes nothing and gives u64[]: () -> u32[]",
+    ),
 ]

@@ -1,0 +1,98 @@
+"""Verification of layouts, once they were assigned: nothing but copies, bitcasts and the like changes them.
+
+Owns: which operations keep the order of dimensions, where values pass from hand to hand. Must not know: who assigns.
+Every failure is a `VerificationError` naming the instruction and both shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xlapy.base.errors import VerificationError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.verify_failure import fail
+from xlapy.ops.control import ADD_DEPENDENCY, ASYNC_START, CALL, CONDITIONAL, FUSION, OPT_BARRIER, WHILE
+from xlapy.ops.movement import CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
+
+_KEEPING = frozenset({CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE})
+
+
+def verify_layouts(module: Module) -> None:
+    """Raises `VerificationError` where a value changes its layout by the way.
+
+    Inside a fusion or an asynchronous call, which are one step each, values lie nowhere.
+    """
+    for computation in module.computations:
+        inside = any(caller.op in (FUSION, ASYNC_START) for caller in computation.callers)
+        for instruction in () if inside else computation:
+            for what, given, expected in (*_flows(instruction), *_kept(instruction)):
+                if not _agree(given, expected):
+                    fail(instruction, f"{what} lies as {given}, where {expected} is expected; insert a copy")
+    _verify_entry(module)
+
+
+def _verify_entry(module: Module) -> None:
+    layout = module.config.entry_computation_layout
+    if layout is None:
+        return
+    entry = module.entry_computation
+    pairs = [*zip(entry.parameters, layout.parameters, strict=True), (entry.root_instruction, layout.result)]
+    for instruction, expected in pairs:
+        if not _agree(instruction.shape, expected):
+            raise VerificationError(f"{instruction.name} lies as {instruction.shape}, the entry's layout is {expected}")
+
+
+def _kept(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
+    """Operands of the result's rank, for operations that go through both element by element."""
+    if instruction.op.elementwise or instruction.op in _KEEPING:
+        for number, operand in enumerate(instruction.operands):
+            if operand.shape.rank == instruction.shape.rank:
+                yield (
+                    f"operand {number}",
+                    operand.shape,
+                    instruction.shape.with_element_type(operand.shape.element_type),
+                )
+
+
+def _flows(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
+    """Where a value is handed on as it is: (what, its shape, the shape it has there)."""
+    op, operands, shape = instruction.op, instruction.operands, instruction.shape
+    if op is TUPLE:
+        yield from (
+            (f"operand {n}", o.shape, s) for n, (o, s) in enumerate(zip(operands, shape.tuple_shapes, strict=True))
+        )
+    elif op is GET_TUPLE_ELEMENT:
+        yield "the element", operands[0].shape.tuple_shapes[instruction.index], shape
+    elif op in (OPT_BARRIER, ADD_DEPENDENCY):
+        yield "operand 0", operands[0].shape, shape
+    elif op in (CALL, FUSION):
+        yield from _call(instruction, operands, 0)
+    elif op is WHILE:
+        for number in range(2):
+            yield "the initial value", operands[0].shape, instruction.computations[number].parameters[0].shape
+        yield "the body's result", instruction.computations[1].root_instruction.shape, shape
+        yield "the initial value", operands[0].shape, shape
+    elif op is CONDITIONAL:
+        for number, operand in enumerate(operands[1:]):
+            yield from _call(instruction, (operand,), number)
+
+
+def _call(
+    instruction: Instruction, operands: tuple[Instruction, ...], number: int
+) -> Iterator[tuple[str, Shape, Shape]]:
+    called = instruction.computations[number]
+    for operand, parameter in zip(operands, called.parameters, strict=True):
+        yield operand.name, operand.shape, parameter.shape
+    yield f"the result of {called.name}", called.root_instruction.shape, instruction.shape
+
+
+def _agree(a: Shape, b: Shape) -> bool:
+    """Whether arrays lie in the same order; a shape without a layout agrees with none."""
+    if a.is_tuple:
+        return all(_agree(*each) for each in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
+    if not a.is_array:
+        return True
+    return a.layout is not None and b.layout is not None and a.layout.minor_to_major == b.layout.minor_to_major
