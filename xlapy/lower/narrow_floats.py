@@ -129,7 +129,7 @@ def _decode_exponent(builder: Builder, code: Value) -> Value:
 
 
 def _encode_exponent(builder: Builder, value: Value) -> Value:
-    """The exponent of a positive F64 rounded to a power of two, ties up; NaN for all others, and for what is 0 as F32."""
+    """The exponent of a positive F64 rounded to a power of two, ties up; NaN for others, and for what is 0 as F32."""
     bits = builder.bitcast(value, I64)
     raised = builder.add(bits, builder.constant(I64, 1 << 51))
     code = builder.sub(builder.binary("lshr", raised, builder.constant(I64, 52)), builder.constant(I64, _LIFT))

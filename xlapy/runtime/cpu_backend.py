@@ -77,8 +77,8 @@ class CpuBackend:
             raise UnsupportedError("programs for several devices run on the interpreter, not on cpu yet")
         for instruction in module.instructions():
             if instruction.shape.is_dynamic:
-                brief = instruction.shape.brief
-                raise UnsupportedError(f"{instruction.name} has the dynamic shape {brief}, which does not run on cpu yet")
+                shape = f"{instruction.name} has the dynamic shape {instruction.shape.brief}"
+                raise UnsupportedError(f"{shape}, which does not run on cpu yet")
         return CpuProgram(compile_module(module))
 
 
