@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy.base.element_types import PRED, S32
+from xlapy.base.element_types import PRED, S32, U32
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops import control as ops
-from xlapy.ops.control import FusionAttributes, FusionKind
+from xlapy.ops.control import DomainSides, FusionAttributes, FusionKind
 from xlapy.ops.elementwise import ADD, COMPARE, CompareAttributes, ComparisonDirection
 from xlapy.ops.registry import OpDef
 from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
@@ -48,10 +48,36 @@ def opt_barrier(draft: Draft) -> None:
     draft.add(ops.OPT_BARRIER, _values(draft, 1, 1))
 
 
+def after_all(draft: Draft) -> None:
+    """Waits for tokens, and for values, as XLA lets it."""
+    waited = [i for i in draft.pool if i.shape.is_token or i.shape.is_array]
+    draft.add(ops.AFTER_ALL, draft.shuffled(waited)[: draft.integer(0, 3)])
+
+
+def domain(draft: Draft) -> None:
+    sides = DomainSides("sharding", "{replicated}", "{maximal device=0}")
+    draft.add(ops.DOMAIN, _values(draft, 1, 1), ops.DomainAttributes.make(domain=sides))
+
+
+def asynchronous(draft: Draft) -> None:
+    """A computation that is started, perhaps updated, and waited for."""
+    operands = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(1, 3))]
+    inner = _inside(draft, "asynchronous", [operand.shape for operand in operands])
+    computation = _result(inner)
+    whole = [Shape.tuple([operand.shape for operand in operands]), computation.program_shape.result, Shape.scalar(U32)]
+    chain = draft.add(ops.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
+    draft.set_aside()
+    for _ in range(draft.choice((0, 0, 1, 2))):
+        chain = draft.add(ops.ASYNC_UPDATE, (chain,), shape=chain.shape)
+        draft.set_aside()
+    draft.add(ops.ASYNC_DONE, (chain,))
+
+
 def add_dependency(draft: Draft) -> None:
     """A value that waits for others."""
     value = draft.array(lambda _: True, lambda _: True)
-    token = edit.create(draft.computation, ops.AFTER_ALL, ())
+    tokens = [i for i in draft.pool if i.shape.is_token]
+    token = draft.choice(tokens) if tokens else edit.create(draft.computation, ops.AFTER_ALL, ())
     draft.add(ops.ADD_DEPENDENCY, (value, token))
 
 
@@ -141,7 +167,12 @@ TUPLE_MAKERS: tuple[tuple[OpDef, Maker], ...] = (
 )
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     (ops.OPT_BARRIER, opt_barrier),
+    (ops.AFTER_ALL, after_all),
     (ops.ADD_DEPENDENCY, add_dependency),
+    (ops.DOMAIN, domain),
+    (ops.ASYNC_START, asynchronous),
+    (ops.ASYNC_UPDATE, asynchronous),
+    (ops.ASYNC_DONE, asynchronous),
     (ops.CALL, call),
     (ops.CALL, call),
     (ops.FUSION, fusion),
