@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xlapy.base.errors import VerificationError
-from xlapy.testing.fuzzing.mutations import Mutator, sample_texts, texts_in, undeclared
+from xlapy.testing.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in, undeclared
 from xlapy.testing.fuzzing.survival import outcome
 from xlapy.text import parse_hlo
 
@@ -20,7 +20,7 @@ def corpus() -> list[str]:
     samples, programs = sample_texts(), texts_in(PROGRAMS)
     assert len(samples) > 500
     assert len(programs) > 20
-    return samples + programs
+    return both_forms(samples + programs)
 
 
 @pytest.mark.parametrize("seed", range(5))

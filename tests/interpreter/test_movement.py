@@ -105,7 +105,7 @@ def test_shuffle_permutes_by_coordinates():
     shared = [[[[1, 1], [1, 0]]], [[[0, 1], [0, 0]]]]
     assert permuted(cube, (0, 2), shared) == cube[::-1, :, ::-1].tolist()
     assert permuted([10, 11, 12], (0,), [2]) == [12, 12, 12]
-    assert permuted(columns, (0,), [[1, 0]]) == [[2, 4]] * 3
+    assert permuted(columns, (0,), [[1, 0]]) == [[1, 3]] * 3
 
 
 def test_shuffle_clamps_coordinates():

@@ -176,8 +176,10 @@ def xla() -> Iterator[Worker]:
 
 class TestAgainstXla:
     def test_jaxlib_prints_them_likewise(self) -> None:
+        """But for asynchronous calls, which jaxlib shortens also where it drops or reorders operands in doing so."""
+        left_out = (*NEWER_THAN_JAXLIB, ops.ASYNC_START, ops.ASYNC_UPDATE, ops.ASYNC_DONE)
         for seed in SEEDS:
-            module = random_module(seed, element_types=JAXLIB_READS, without=NEWER_THAN_JAXLIB)
+            module = random_module(seed, element_types=JAXLIB_READS, without=left_out)
             text = module.to_text(**WHOLE)
             assert peer.parse_and_print(readable(text), **WHOLE) == text
 

@@ -22,7 +22,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.testing.fuzzing.campaign import Fault, Report, Settings
 from xlapy.testing.fuzzing.differential import Verdict
-from xlapy.testing.fuzzing.mutations import Mutator, sample_texts, texts_in
+from xlapy.testing.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in
 from xlapy.testing.fuzzing.peers import XLA, find_peer
 from xlapy.testing.fuzzing.survival import Survival, try_texts
 from xlapy.testing.fuzzing.worker import Worker, WorkerDied, WorkerError
@@ -124,7 +124,7 @@ def fuzz(
     numbers = _numbers(seeds, seed, seconds)
     if mutate:
         texts = [*sample_texts(), *(text for place in corpus for text in texts_in(Path(place)))]
-        return _mutate(numbers, texts, jobs, Path(output))
+        return _mutate(numbers, both_forms(texts), jobs, Path(output))
     find_peer(against)
     settings = Settings(against, size)
     if families:

@@ -96,11 +96,16 @@ def texts_in(path: Path) -> list[str]:
     return [text for text in texts if len(text) <= _LONGEST]
 
 
+def both_forms(texts: Sequence[str]) -> list[str]:
+    """The texts, and each without what need not be declared."""
+    return [*texts, *map(undeclared, texts)]
+
+
 class Mutator:
     """Draws mutated texts from a corpus of legal ones."""
 
     def __init__(self, corpus: Sequence[str], seed: int) -> None:
-        self.corpus = [*corpus, *map(undeclared, corpus)]
+        self.corpus = corpus
         self.opcodes = sorted(REGISTRY)
         self.random = random.Random(seed)
         self.deep: list[Mutation] = [

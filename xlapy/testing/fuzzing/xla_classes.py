@@ -15,9 +15,11 @@ import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.ops.contraction import higher_precision_type
 from xlapy.ops.dimensions import Window
 from xlapy.testing.comparison import rule_of_operation
 from xlapy.testing.instruction_by_instruction import Step
@@ -59,9 +61,9 @@ def loosened(step: Step) -> str | None:
     instruction = step.instruction
     if not instruction.operands or not instruction.operands[0].shape.is_array:
         return None
-    t = instruction.operands[0].shape.element_type
-    rule = rule_of_operation(instruction.op.name, t.dtype)
-    return "elementwise" if rule == "exact" and t.is_floating and t.bits <= 8 else None
+    rule = rule_of_operation(instruction.op.name, instruction.operands[0].shape.dtype)
+    narrow = any(t.is_floating and t.bits <= 8 for t in _types(instruction))
+    return "elementwise" if rule == "exact" and narrow else None
 
 
 # -- numbers that are mistreated
@@ -191,6 +193,7 @@ def _refused(instruction: Instruction) -> Iterator[Excuse]:
     yield "taken for a grouped convolution", name == "convolution" and _repeats_its_kernel(instruction)
     mixed = name == "convolution" and shapes[1].element_type is not shapes[2].element_type
     yield "convolution of two element types", mixed
+    yield "dot of two types of equal precision", name == "dot" and _is_undecided(*shapes[1:])
     yield "clamp of pred", name == "clamp" and PRED in types
     reshaped = name == "bitcast-convert" and shapes[0].rank != shapes[1].rank
     yield "bitcast-convert of complex to another rank", reshaped and shapes[0].element_type.is_complex
@@ -269,6 +272,15 @@ def all_finite(value: Any) -> bool:
 def _is_huge(value: Array) -> bool:
     with np.errstate(all="ignore"):
         return not bool((np.abs(value) < np.finfo(value.dtype).max / 4).all())
+
+
+def _is_undecided(lhs: Shape, rhs: Shape) -> bool:
+    """Whether XLA finds neither type the more precise, and dies of it."""
+    try:
+        higher_precision_type(lhs.element_type, rhs.element_type)
+    except ShapeError:
+        return True
+    return False
 
 
 def _scans_nothing(scan: Instruction) -> bool:

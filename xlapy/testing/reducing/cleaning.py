@@ -6,6 +6,7 @@ interesting, and a pass of its own asks. Must not know: what was changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from xlapy.hlo import edit
@@ -14,6 +15,8 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.testing.reducing.proposals import Proposals
+
+_NUMBERED = re.compile(r"(\.\d+)+$")
 
 Unused = list[Computation | Instruction]
 
@@ -27,9 +30,18 @@ def unused(module: Module) -> Unused:
     return found
 
 
+def unused_names(module: Module) -> set[str]:
+    """Their names, without the numbers that make copies' names unique."""
+    return {_bare(item.name) for item in unused(module)}
+
+
+def _bare(name: str) -> str:
+    return _NUMBERED.sub("", name)
+
+
 def clean(module: Module, spared: Collection[str] = ()) -> None:
-    """Removes what is unused, until nothing is but what has one of the spared names."""
-    while waste := [item for item in unused(module) if item.name not in spared]:
+    """Removes what is unused, until nothing is but what has one of the spared names of `unused_names`."""
+    while waste := [item for item in unused(module) if _bare(item.name) not in spared]:
         for item in waste:
             _remove(item)
     for computation in module.computations:

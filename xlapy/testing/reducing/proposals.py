@@ -5,6 +5,7 @@ Owns: `Proposals` and `weight`. Must not know: which passes there are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,6 +16,7 @@ from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 Weight = tuple[int, int, int, int]
 
+_NUMBER = re.compile(r"(?<![\w.%])\d+\b|(?<=\dx)\d+\b")
 _SOURCES = (PARAMETER, CONSTANT, IOTA)
 _FREE = (TUPLE, GET_TUPLE_ELEMENT)
 
@@ -32,16 +34,17 @@ class Proposals:
 
 
 def weight(module: Module) -> Weight:
-    """Computations and instructions (sources count least), then elements, then what constants hold, then the text."""
+    """Computations and instructions (sources count least), then elements, what constants hold, and the text."""
     structure = elements = numbers = 0
     for instruction in module.instructions():
         structure += 1 if instruction.op in _SOURCES else 2 if instruction.op in _FREE else 4
-        elements += sum(
-            1 + leaf.rank + prod(leaf.dimensions) for _, leaf in instruction.shape.leaves() if leaf.is_array
-        )
+        structure += not (instruction.has_users or instruction.is_root)  # what is interesting is better the root
+        elements += sum(1 + s.rank + max(1, prod(s.dimensions)) for _, s in instruction.shape.leaves() if s.is_array)
         if instruction.op is CONSTANT:
             numbers += _restlessness(instruction.attributes.literal.to_text())
-    return structure + 2 * len(module.computations), elements, numbers, len(module.to_text())
+    text = module.to_text()
+    written = sum(min(int(number), 1000) for number in _NUMBER.findall(text))
+    return structure + 2 * len(module.computations), elements, numbers, written + len(text)
 
 
 def _restlessness(text: str) -> int:

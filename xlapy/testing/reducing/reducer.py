@@ -16,8 +16,8 @@ from xlapy.base.errors import XlaError
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
-from xlapy.testing.reducing import attributes, calls, constants, instructions, shapes, tuples
-from xlapy.testing.reducing.cleaning import UNUSED, clean, unused
+from xlapy.testing.reducing import attributes, calls, carried, constants, instructions, shapes, tuples
+from xlapy.testing.reducing.cleaning import UNUSED, clean, unused_names
 from xlapy.testing.reducing.proposals import Proposals, Weight, weight
 
 Interesting = Callable[[Module], bool]
@@ -29,6 +29,7 @@ PASSES: tuple[Proposals, ...] = (
     *instructions.PASSES,
     *calls.PASSES,
     *tuples.PASSES,
+    *carried.PASSES,
     *shapes.PASSES,
     *constants.PASSES,
 )
@@ -59,7 +60,7 @@ class _Reduction:
         candidate = edit.clone_module(self.best)
         try:
             proposals.apply(candidate, numbers)
-            clean(candidate, {item.name for item in unused(self.best)})
+            clean(candidate, unused_names(self.best))
             if candidate.entry_computation.program_shape != self.best.entry_computation.program_shape:
                 candidate.config.entry_computation_layout = candidate.entry_computation.program_shape
             verify(candidate)
