@@ -216,16 +216,29 @@ def _size_of_sums(step: Step) -> tuple[int, Value]:
 def _size_of_terms(step: Step) -> Value:
     """The size of what cancels in a batch norm: the squares that a variance is the difference of, the terms of sums."""
     if step.instruction.op is BATCH_NORM_TRAINING:
-        return tuple(np.full(part.shape, _largest(step.operands[0]) ** 2) for part in step.value)
+        return _sizes_of_training(step)
     if step.instruction.op is not BATCH_NORM_GRAD:
         return None
     operand, scale, mean, variance, gradient = step.operands
-    root = np.sqrt(np.min(variance.astype(np.float64), initial=np.inf) + step.instruction.attributes.epsilon)
+    root = np.sqrt(_least(variance) + step.instruction.attributes.epsilon)
     deviation = (_largest(operand) + _largest(mean)) / root
     total = float(np.sum(np.abs(gradient.astype(np.float64))))
     factor = _largest(scale) * _largest(gradient) / root
     sizes = (factor * (2 + deviation**2), total * deviation, total)
     return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
+
+
+def _sizes_of_training(step: Step) -> Value:
+    """The squares are in mean and variance as they are; what is divided by the root of the variance multiplies them."""
+    operand, scale, offset = map(_largest, step.operands)
+    variance = _least(step.value[2]) + step.instruction.attributes.epsilon
+    normalized = scale * operand / np.sqrt(variance) * (1 + operand**2 / variance) + offset
+    sizes = (normalized, operand**2, operand**2)
+    return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
+
+
+def _least(array: Array) -> float:
+    return float(np.min(array.astype(np.float64), initial=np.inf))
 
 
 def _largest(array: Array) -> float:

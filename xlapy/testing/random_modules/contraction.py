@@ -18,8 +18,8 @@ def _types(draft: Draft) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
     if draft.exact:
         t = draft.type(lambda t: t.is_integral)
         return t, t, t
-    lhs = draft.type(lambda t: t is not PRED)
-    if lhs.is_complex or draft.chance(0.7):
+    lhs = draft.type()
+    if lhs.is_complex or lhs is PRED or draft.chance(0.7):
         return lhs, lhs, lhs
     wide = [
         t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in draft.choices.types
