@@ -60,8 +60,9 @@ def outcome(text: str, seconds: float = SECONDS_TO_RUN) -> str:
     try:
         with time_limit(SECONDS_TO_READ):
             module = parse_hlo(text)
-            again = parse_hlo(module.to_text(print_large_constants=True))
-        assert again.instruction_count == module.instruction_count
+            printed = module.to_text(print_large_constants=True)
+            again = parse_hlo(printed).to_text(print_large_constants=True)
+        assert again == printed
         return _run(module, seconds)
     except XlaError as error:
         assert str(error)
