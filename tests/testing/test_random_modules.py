@@ -70,8 +70,9 @@ class TestGenerator:
         assert any(0 in shape.dimensions for shape in arrays) and all(shape.size <= 256 for shape in arrays)
 
     def test_modules_verify_and_print_what_they_read(self) -> None:
+        """But for names inside of asynchronous calls, which the short form does not write."""
         for seed in SEEDS:
-            module = random_module(seed)
+            module = random_module(seed, without=(ops.ASYNC_START, ops.ASYNC_UPDATE, ops.ASYNC_DONE))
             verify(module)
             text = module.to_text(**WHOLE)
             again = parse_hlo(text)

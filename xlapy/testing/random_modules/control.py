@@ -16,7 +16,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops import control as ops
 from xlapy.ops.control import DomainSides, FusionAttributes, FusionKind
-from xlapy.ops.elementwise import ADD, COMPARE, CompareAttributes, ComparisonDirection
+from xlapy.ops.elementwise import ADD, COMPARE, NEGATE, CompareAttributes, ComparisonDirection
 from xlapy.ops.registry import OpDef
 from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
@@ -60,10 +60,16 @@ def domain(draft: Draft) -> None:
 
 
 def asynchronous(draft: Draft) -> None:
-    """A computation that is started, perhaps updated, and waited for."""
+    """One operation on all operands, often a call, that is started, perhaps updated, and waited for."""
     operands = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(1, 3))]
-    inner = _inside(draft, "asynchronous", [operand.shape for operand in operands])
-    computation = _result(inner)
+    shapes = [operand.shape for operand in operands]
+    if len(operands) == 1 and shapes[0].element_type is not PRED and draft.chance(0.5):
+        wrapper = draft.nested("asynchronous", shapes)
+        computation = wrapper.finish(wrapper.add(NEGATE, wrapper.pool[:1]))
+    else:
+        called = _result(_inside(draft, "called", shapes))
+        wrapper = draft.nested("asynchronous", shapes)
+        computation = wrapper.finish(wrapper.add(ops.CALL, tuple(wrapper.pool), None, (called,)))
     whole = [Shape.tuple([operand.shape for operand in operands]), computation.program_shape.result, Shape.scalar(U32)]
     chain = draft.add(ops.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
     draft.set_aside()
