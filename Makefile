@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all lint types check docs clean
+.PHONY: demo test test-all fuzz lint types check docs clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,11 @@ test: $(VENV)/.dev
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS)
 
+# About a minute: modules of fixed seeds against XLA, and mutated texts.
+fuzz: $(VENV)/.dev
+	$(BIN)/xlapy fuzz --seeds 0-249 --jobs $(JOBS) --output fuzz-output
+	$(BIN)/xlapy fuzz --mutate --seeds 0-99 --corpus tests/programs --jobs $(JOBS) --output fuzz-output
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check xlapy tests benchmarks examples
@@ -42,4 +47,4 @@ docs: $(VENV)/.demo
 	$(BIN)/xlapy ops --builder > docs/builder.md.new && mv docs/builder.md.new docs/builder.md
 
 clean:
-	rm -rf $(VENV) demo-output build dist *.egg-info
+	rm -rf $(VENV) demo-output fuzz-output build dist *.egg-info

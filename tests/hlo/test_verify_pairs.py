@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.outcome import time_limit
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.verify import verify
+from xlapy.testing.fuzzing.survival import time_limit
 from xlapy.text import parse_hlo, print_module
 
 COMPUTATIONS = """HloModule m

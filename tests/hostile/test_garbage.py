@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.hostile.outcome import time_limit
 from tests.tools.programs import xlapy
 from xlapy.base.errors import ParseError, XlaError
+from xlapy.testing.fuzzing.survival import time_limit
 from xlapy.text import parse_hlo
 
 SIZE = 10_000_000

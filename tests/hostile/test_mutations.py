@@ -7,29 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.mutate import Mutator, undeclared
-from tests.hostile.outcome import outcome
 from xlapy.base.errors import VerificationError
-from xlapy.ops.registry import REGISTRY
-from xlapy.testing.samples import all_samples
+from xlapy.testing.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in, undeclared
+from xlapy.testing.fuzzing.survival import outcome
 from xlapy.text import parse_hlo
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
-INFERRED = [name for name, op in REGISTRY.items() if op.infer is not None and op.inline is None]
 
 
 @pytest.fixture(scope="module")
 def corpus() -> list[str]:
-    samples = [sample.text for sample in all_samples() if len(sample.text) < 6000]
-    programs = [path.read_text() for path in sorted(PROGRAMS.glob("*.hlo")) if path.stat().st_size < 12_000]
+    samples, programs = sample_texts(), texts_in(PROGRAMS)
     assert len(samples) > 500
     assert len(programs) > 20
-    return samples + programs
+    return both_forms(samples + programs)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_only_errors_of_xlapy_come_out(corpus: list[str], seed: int):
-    mutator = Mutator(corpus, INFERRED, sorted(REGISTRY), seed)
+    mutator = Mutator(corpus, seed)
     counts: Counter[str] = Counter()
     for _ in range(120):
         text = mutator.next()
@@ -43,7 +39,7 @@ def test_only_errors_of_xlapy_come_out(corpus: list[str], seed: int):
 
 
 def test_mutations_reach_the_verifier(corpus: list[str]):
-    mutator = Mutator(corpus, INFERRED, sorted(REGISTRY), seed=99)
+    mutator = Mutator(corpus, seed=99)
     broken = 0
     for _ in range(200):
         try:
@@ -59,6 +55,6 @@ def test_texts_without_declared_shapes_say_the_same(corpus: list[str]):
     text = "HloModule m, entry_computation_layout={(f32[2]{0})->f32[2]{0}}\n" + (
         "ENTRY e {\n  a = f32[2]{0} parameter(0)\n  ROOT b = f32[2]{0} negate(a)\n}\n"
     )
-    short = undeclared(text, INFERRED)
+    short = undeclared(text)
     assert "ROOT b = negate(a)" in short
     assert parse_hlo(short).to_text() == parse_hlo(text).to_text()

@@ -104,6 +104,8 @@ def test_shuffle_permutes_by_coordinates():
     cube = np.arange(8).reshape(2, 2, 2)
     shared = [[[[1, 1], [1, 0]]], [[[0, 1], [0, 0]]]]
     assert permuted(cube, (0, 2), shared) == cube[::-1, :, ::-1].tolist()
+    assert permuted([10, 11, 12], (0,), [2]) == [12, 12, 12]
+    assert permuted(columns, (0,), [[1, 0]]) == [[1, 3]] * 3
 
 
 def test_shuffle_clamps_coordinates():

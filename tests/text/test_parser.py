@@ -138,6 +138,19 @@ def test_the_short_asynchronous_form_makes_a_computation() -> None:
     assert module.entry_computation.find("f").operands[0].op is ops.ALL_REDUCE_START
 
 
+@pytest.mark.parametrize("operands", ["y, x", "x, x"])
+def test_the_short_asynchronous_form_is_not_written_where_it_would_change_operands(operands: str) -> None:
+    text = (
+        "HloModule m\nf { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT d = f32[] subtract(OPERANDS) }\n"
+        "ENTRY e { p = f32[] parameter(0)\n q = f32[] parameter(1)\n"
+        " s = ((f32[], f32[]), f32[], u32[]) async-start(p, q), calls=f\n ROOT r = f32[] async-done(s) }"
+    )
+    printed = print_module(parse_hlo(text.replace("OPERANDS", operands)))
+    assert "async-start(%p, %q), calls=%f" in printed
+    assert print_module(parse_hlo(printed)) == printed
+    assert "subtract-start(%p, %q)" in print_module(parse_hlo(text.replace("OPERANDS", "x, y")))
+
+
 def test_stack_frames_keep_what_is_used() -> None:
     module = parse_hlo(FRAMES)
     frames = module.stack_frames

@@ -119,12 +119,11 @@ class _Fuser:
                     operands.append(operand)
             made[instruction] = edit.clone_instruction(instruction, fused, [made[o] for o in instruction.operands])
         edit.set_root(fused, made[group.root])
-        attributes = FusionAttributes.make(kind=FusionKind.LOOP)
-        root = group.root
+        kind, root = FusionAttributes.make(kind=FusionKind.LOOP), group.root
+        name = f"{root.name}.fusion"
         fusion = edit.create(
-            self.computation, ops.FUSION, operands, attributes, [fused], shape=root.shape, name=f"{root.name}.fusion",
-            metadata=root.metadata,
-        )  # fmt: skip
+            self.computation, ops.FUSION, operands, kind, [fused], shape=root.shape, name=name, metadata=root.metadata
+        )
         edit.replace_uses(root, fusion)
         for instruction in reversed(inside):
             if instruction in self.computation and not instruction.has_users:

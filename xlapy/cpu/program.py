@@ -10,7 +10,7 @@ Owns: which memory an instruction's result goes to. Must not know: loops inside 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import Kernel
 from xlapy.lower import LOWERINGS
-from xlapy.ops.registry import OpDef
+from xlapy.ops.registry import OpDef, Rules
 
 _NOTHING = frozenset({ops.AFTER_ALL, ops.PARAMETER})
+
+StepRule = Callable[["_Scope", Instruction], None]
+
+STEPS: Rules[StepRule] = Rules("cpu")
+"""Operations with steps of their own; those in `LOWERINGS` are one kernel each."""
 
 
 def make_program(module: Module) -> NativeProgram:
@@ -39,7 +44,7 @@ def make_program(module: Module) -> NativeProgram:
 
 def runs() -> frozenset[OpDef]:
     """The operations with a native form."""
-    return frozenset({*_HANDLERS, *LOWERINGS, *_NOTHING, *SAME, ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.FUSION})
+    return frozenset({*STEPS, *LOWERINGS, *_NOTHING, *SAME, ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.FUSION})
 
 
 class _Maker:
@@ -90,6 +95,14 @@ class _Maker:
         self.program.constants.append(slot)
         return slot
 
+    def device_id(self, instruction: Instruction) -> Slot:
+        """A number of the device: an argument that no parameter stands for."""
+        name = instruction.op.name
+        if name not in self.program.ids:
+            self.program.ids.append(name)
+            self._argument(instruction.shape)
+        return self.program.arguments[self.program.ids.index(name) - len(self.program.ids)]
+
     def _argument(self, shape: Shape) -> Slot:
         slot = Slot(shape, SlotKind.ARGUMENT, len(self.program.arguments))
         self.program.arguments.append(slot)
@@ -126,9 +139,8 @@ class _Scope:
 
     def add(self, instruction: Instruction) -> None:
         """Appends the steps that compute an instruction."""
-        handler = _HANDLERS.get(instruction.op)
-        if handler is not None:
-            handler(self, instruction)
+        if instruction.op in STEPS:
+            STEPS.find(instruction.op)(self, instruction)
         elif instruction.op in LOWERINGS or instruction.op is ops.FUSION:
             self.kernel(instruction)
         else:
@@ -184,6 +196,7 @@ class _Scope:
 # -- operations with steps of their own
 
 
+@STEPS.rule(ops.CONSTANT)
 def _constant(scope: _Scope, instruction: Instruction) -> None:
     slots = [
         scope.maker.constant(np.asarray(_literal_leaf(instruction.literal, path)), leaf, instruction.name)
@@ -198,12 +211,14 @@ def _literal_leaf(literal: Any, path: Path) -> Any:
     return literal.array
 
 
+@STEPS.rule(ops.CALL)
 def _call(scope: _Scope, instruction: Instruction) -> None:
     arguments = [scope.slots_of(operand) for operand in instruction.operands]
     results = scope.maker.computation(instruction.to_apply, arguments, scope.steps)
     scope.define(instruction, results, borrowed={slot for slots in arguments for slot in slots})
 
 
+@STEPS.rule(ops.CONDITIONAL)
 def _conditional(scope: _Scope, instruction: Instruction) -> None:
     """Every branch leaves its results in the same slots."""
     index, *operands = instruction.operands
@@ -217,6 +232,7 @@ def _conditional(scope: _Scope, instruction: Instruction) -> None:
     scope.steps.append(step)
 
 
+@STEPS.rule(ops.WHILE)
 def _while(scope: _Scope, instruction: Instruction) -> None:
     (operand,) = instruction.operands
     initial = scope.flow.arrays(operand)
@@ -258,6 +274,7 @@ def _saved(steps: list[Step], slot: Slot) -> Slot:
     return copy
 
 
+@STEPS.rule(ops.DYNAMIC_UPDATE_SLICE)
 def _update(scope: _Scope, instruction: Instruction) -> None:
     operand, update, *_ = instruction.operands
     target = scope.own_copy(instruction, operand)
@@ -268,6 +285,7 @@ def _update(scope: _Scope, instruction: Instruction) -> None:
         scope.steps.append(KernelStep(kernel, [*slots, target], work, instruction.name))
 
 
+@STEPS.rule(ops.SCATTER)
 def _scatter(scope: _Scope, instruction: Instruction) -> None:
     count = len(instruction.operands) // 2
     targets = [scope.own_copy(instruction, operand) for operand in instruction.operands[:count]]
@@ -278,6 +296,7 @@ def _scatter(scope: _Scope, instruction: Instruction) -> None:
         scope.steps.append(KernelStep(kernel, [*slots, *targets], 1, instruction.name))
 
 
+@STEPS.rule(ops.SORT)
 def _sort(scope: _Scope, instruction: Instruction) -> None:
     """Sorts copies of the operands, with as much memory again to merge into."""
     results = scope.fresh(instruction)
@@ -291,20 +310,6 @@ def _sort(scope: _Scope, instruction: Instruction) -> None:
         scope.steps.append(KernelStep(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name))
 
 
-def _zero(scope: _Scope, instruction: Instruction) -> None:
-    """The id of the only device."""
-    zero = np.zeros(instruction.shape.dimensions, instruction.shape.dtype)
-    scope.define(instruction, [scope.maker.constant(zero, instruction.shape, instruction.name)])
-
-
-_HANDLERS = {
-    ops.CALL: _call,
-    ops.CONDITIONAL: _conditional,
-    ops.CONSTANT: _constant,
-    ops.DYNAMIC_UPDATE_SLICE: _update,
-    ops.PARTITION_ID: _zero,
-    ops.REPLICA_ID: _zero,
-    ops.SCATTER: _scatter,
-    ops.SORT: _sort,
-    ops.WHILE: _while,
-}
+@STEPS.rule(ops.PARTITION_ID, ops.REPLICA_ID)
+def _device_id(scope: _Scope, instruction: Instruction) -> None:
+    scope.define(instruction, [scope.maker.device_id(instruction)])

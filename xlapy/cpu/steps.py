@@ -128,6 +128,9 @@ class NativeProgram:
 
     name: str
     arguments: list[Slot] = field(default_factory=list[Slot])
+    """The leaves of the parameters, then those of `ids`."""
+    ids: list[str] = field(default_factory=list[str])
+    """Which numbers of the device the program asks for: "replica-id", "partition-id"."""
     results: list[Slot] = field(default_factory=list[Slot])
     constants: list[Slot] = field(default_factory=list[Slot])
     steps: list[Step] = field(default_factory=list[Step])

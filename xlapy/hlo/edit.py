@@ -215,6 +215,19 @@ def remove(instruction: Instruction) -> None:
     instruction.parent = None
 
 
+def remove_parameter(parameter: Instruction) -> None:
+    """Takes an unused parameter out of its computation; those behind it move up. Callers keep their operands."""
+    computation = parameter.parent
+    if computation is None or not is_parameter(parameter) or parameter.has_users or parameter.is_root:
+        raise InvalidArgumentError(f"cannot remove {parameter.name}: it is no parameter, it is used, or it is the root")
+    computation.parameters.remove(parameter)
+    for behind in computation.parameters[parameter.attributes.number :]:
+        behind.attributes = behind.attributes.replace(number=behind.attributes.number - 1)
+    del computation._instructions[parameter]
+    computation._program_shape = None
+    parameter.parent = None
+
+
 def remove_computation(computation: Computation) -> None:
     """Takes a computation without callers out of its module; the entry stays."""
     module = computation.module

@@ -64,6 +64,7 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
     indices = attributes.indices.array.astype(np.int64)
     if len(dimensions) == 1:
         indices = indices[..., np.newaxis]
+    indices = np.broadcast_to(indices, (*operand.shape, len(dimensions)))
     places: list[Array] = list(np.ogrid[tuple(slice(size) for size in operand.shape)])
     for number, dimension in enumerate(dimensions):
         places[dimension] = np.clip(indices[..., number], 0, operand.shape[dimension] - 1)

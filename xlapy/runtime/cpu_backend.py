@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,9 @@ ALIGNMENT = 64
 class CpuProgram:
     """A module as native code. Each thread that runs it has an arena of its own."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, partition_count: int = 1) -> None:
         self.compiled = compiled
+        self._partition_count = partition_count
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.entry)
         self._shape = compiled.module.entry_computation.program_shape.result
         program = compiled.program
@@ -44,7 +45,11 @@ class CpuProgram:
         """Runs the program on new memory for its results."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+        return self._execute(arguments, {"replica-id": 0, "partition-id": 0})
+
+    def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int]) -> Value:
         given = [_contiguous(leaf) for leaf in _leaves(arguments)]
+        given += [np.array(ids[name], np.uint32) for name in self.compiled.program.ids]
         results = [_empty(slot) for slot in self.compiled.program.results]
         table = (ctypes.c_void_p * table_size(self.compiled.program))()
         addresses = [self._arena(), *given, *results, *self._constants]
@@ -56,7 +61,14 @@ class CpuProgram:
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        return [self.execute(given, observer) for given in arguments]
+        """Runs the program once a device: one without collectives or transfers needs no others."""
+        if observer is not None:
+            raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+        results: list[Value] = []
+        for number, given in enumerate(arguments):
+            replica, partition = divmod(number, self._partition_count)
+            results.append(self._execute(given, {"replica-id": replica, "partition-id": partition}))
+        return results
 
     def _arena(self) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] | None = getattr(self._arenas, "memory", None)
@@ -66,20 +78,18 @@ class CpuProgram:
 
 
 class CpuBackend:
-    """Compiles programs to native code for one device."""
+    """Compiles programs to native code."""
 
     name = "cpu"
 
     def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> CpuProgram:
         """`UnsupportedError` for what does not run on cpu yet."""
         check_partitioning(module, replica_count, partition_count)
-        if replica_count * partition_count > 1:
-            raise UnsupportedError("programs for several devices run on the interpreter, not on cpu yet")
         for instruction in module.instructions():
             if instruction.shape.is_dynamic:
                 shape = f"{instruction.name} has the dynamic shape {instruction.shape.brief}"
                 raise UnsupportedError(f"{shape}, which does not run on cpu yet")
-        return CpuProgram(compile_module(module))
+        return CpuProgram(compile_module(module), partition_count)
 
 
 def _leaves(values: Sequence[Value]) -> Iterator[np.ndarray[Any, Any]]:

@@ -11,8 +11,8 @@ or what is excused there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -28,7 +28,10 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, TOKEN, Context, rule_of
 from xlapy.ops.contraction import DOT
+from xlapy.ops.control import AFTER_ALL
 from xlapy.ops.convolution import CONVOLUTION
+from xlapy.ops.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING
+from xlapy.ops.registry import AsyncRole
 from xlapy.ops.sources import PARAMETER, ParameterAttributes
 from xlapy.ops.tuples import TUPLE
 from xlapy.testing.comparison import assert_close, rule_of_operation
@@ -47,10 +50,22 @@ class Step:
     value: Value
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What an instruction started with its operands, before another ends it; `value` is the interpreter's own."""
+
+    operands: tuple[Value, ...]
+    value: Value
+
+
+_UNFINISHED = (AsyncRole.START, AsyncRole.UPDATE)
+
+
 def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda array: array) -> list[Step]:
     """What the interpreter computes in the entry, instruction by instruction.
 
-    `adjust` replaces every array before another instruction uses it: by one without denormals, say.
+    `adjust` replaces every array before another instruction uses it: by one without denormals, say. What is started
+    and not done yet has no value of its own: the step is that which ends it.
     """
     context = Context()
     values: dict[Instruction, Value] = {}
@@ -61,10 +76,17 @@ def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda
                 values[instruction] = _adjusted(arguments[instruction.attributes.number], adjust)
                 continue
             operands = tuple(values[operand] for operand in instruction.operands)
-            value = rule_of(instruction)(context, instruction, operands)
+            value = rule_of(instruction)(context, instruction, [_bare(operand) for operand in operands])
+            if instruction.op.async_role in _UNFINISHED:
+                values[instruction] = Unfinished(operands, value)
+                continue
             steps.append(Step(instruction, operands, value))
             values[instruction] = _adjusted(value, adjust)
     return steps
+
+
+def _bare(value: Value) -> Value:
+    return value.value if isinstance(value, Unfinished) else value
 
 
 def _adjusted(value: Value, adjust: Adjust) -> Value:
@@ -76,33 +98,50 @@ def _adjusted(value: Value, adjust: Adjust) -> Value:
 def flat_module(steps: Sequence[Step]) -> tuple[Module, list[Value]]:
     """A module that computes every step from parameters, and returns them all in a tuple; and its arguments.
 
-    The steps share a parameter where they share an operand.
+    The steps share a parameter where they share an operand. What a step ends (an async-done, say) is started there too.
     """
     module = Module("flat")
-    callees = _copied_callees(module, steps)
     entry = edit.add_computation(module, "entry", entry=True)
-    arguments: list[Value] = []
-    parameters: dict[Instruction, Instruction] = {}
-    results: list[Instruction] = []
-    for step in steps:
-        for operand, value in zip(step.instruction.operands, step.operands, strict=True):
-            if operand not in parameters and value is not TOKEN:
-                attributes = ParameterAttributes.make(number=len(arguments))
-                parameters[operand] = edit.create(entry, PARAMETER, (), attributes, shape=operand.shape)
-                arguments.append(value)
-            elif operand not in parameters:
-                parameters[operand] = edit.clone_instruction(operand, entry, ())
-        computations = [callees[c] for c in step.instruction.computations]
-        operands = [parameters[operand] for operand in step.instruction.operands]
-        results.append(edit.clone_instruction(step.instruction, entry, operands, computations))
+    flat = _Flat(entry, _copied_callees(module, steps))
+    results = [flat.copy(step.instruction, step.operands) for step in steps]
     edit.set_root(entry, edit.create(entry, TUPLE, results))
+    edit.reorder_computations(module, [c for c in module.computations if c is not entry] + [entry])
     module.config.entry_computation_layout = entry.program_shape
-    return module, arguments
+    return module, flat.arguments
+
+
+@dataclass(slots=True)
+class _Flat:
+    """The entry of a flat module while steps are copied into it."""
+
+    entry: Computation
+    callees: Mapping[Computation, Computation]
+    arguments: list[Value] = field(default_factory=list[Value])
+    made: dict[Instruction, Instruction] = field(default_factory=dict[Instruction, Instruction])
+
+    def copy(self, instruction: Instruction, values: Sequence[Value]) -> Instruction:
+        operands = [self.operand(o, value) for o, value in zip(instruction.operands, values, strict=True)]
+        computations = [self.callees[c] for c in instruction.computations]
+        return edit.clone_instruction(instruction, self.entry, operands, computations)
+
+    def operand(self, operand: Instruction, value: Value) -> Instruction:
+        if operand not in self.made:
+            self.made[operand] = self._new_operand(operand, value)
+        return self.made[operand]
+
+    def _new_operand(self, operand: Instruction, value: Value) -> Instruction:
+        if isinstance(value, Unfinished):
+            return self.copy(operand, value.operands)
+        if value is TOKEN:
+            return edit.create(self.entry, AFTER_ALL, ())
+        attributes = ParameterAttributes.make(number=len(self.arguments))
+        self.arguments.append(value)
+        return edit.create(self.entry, PARAMETER, (), attributes, shape=operand.shape, name=operand.name)
 
 
 def _copied_callees(module: Module, steps: Sequence[Step]) -> Mapping[Computation, Computation]:
     """Copies of all computations that the steps call, directly or not."""
-    wanted = {c for step in steps for c in step.instruction.computations}
+    wanted = {c for step in steps for instruction in _chain(step) for c in instruction.computations}
     copies: dict[Computation, Computation] = {}
     if not wanted:
         return copies
@@ -118,10 +157,18 @@ def _copied_callees(module: Module, steps: Sequence[Step]) -> Mapping[Computatio
     return copies
 
 
+def _chain(step: Step) -> Iterator[Instruction]:
+    """The instruction of a step, and those that started what it ends."""
+    yield step.instruction
+    for operand, value in zip(step.instruction.operands, step.operands, strict=True):
+        if isinstance(value, Unfinished):
+            yield from _chain(Step(operand, value.operands, value.value))
+
+
 def assert_step(step: Step, actual: Value, *, rule: str | None = None, flush_denormals: bool = False) -> None:
     """Raises AssertionError unless `actual` is the value of a step by `rule`, by default that of the operation."""
     chosen = rule or _rule(step)
-    terms, magnitude = _size_of_sums(step) if chosen == "accumulation" else (1, None)
+    terms, magnitude = _size_of_sums(step) if chosen == "accumulation" else (1, _size_of_terms(step))
     _assert_leaves(step.value, actual, magnitude, terms, chosen, flush_denormals, describe(step.instruction))
 
 
@@ -164,6 +211,38 @@ def _size_of_sums(step: Step) -> tuple[int, Value]:
     with np.errstate(all="ignore"):
         magnitude = RULES.find(instruction.op)(Context(), instruction, operands)
     return _terms(step), magnitude
+
+
+def _size_of_terms(step: Step) -> Value:
+    """The size of what cancels in a batch norm: the squares that a variance is the difference of, the terms of sums."""
+    if step.instruction.op is BATCH_NORM_TRAINING:
+        return _sizes_of_training(step)
+    if step.instruction.op is not BATCH_NORM_GRAD:
+        return None
+    operand, scale, mean, variance, gradient = step.operands
+    root = np.sqrt(_least(variance) + step.instruction.attributes.epsilon)
+    deviation = (_largest(operand) + _largest(mean)) / root
+    total = float(np.sum(np.abs(gradient.astype(np.float64))))
+    factor = _largest(scale) * _largest(gradient) / root
+    sizes = (factor * (2 + deviation**2), total * deviation, total)
+    return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
+
+
+def _sizes_of_training(step: Step) -> Value:
+    """The squares are in mean and variance as they are; what is divided by the root of the variance multiplies them."""
+    operand, scale, offset = map(_largest, step.operands)
+    variance = _least(step.value[2]) + step.instruction.attributes.epsilon
+    normalized = scale * operand / np.sqrt(variance) * (1 + operand**2 / variance) + offset
+    sizes = (normalized, operand**2, operand**2)
+    return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
+
+
+def _least(array: Array) -> float:
+    return float(np.min(array.astype(np.float64), initial=np.inf))
+
+
+def _largest(array: Array) -> float:
+    return float(np.max(np.abs(array.astype(np.float64)), initial=0.0))
 
 
 def _absolute(value: Value) -> Value:

@@ -45,16 +45,19 @@ def split_async(opcode: str) -> tuple[OpDef, OpDef] | None:
 
 
 def has_short_form(computation: Computation | None) -> bool:
-    """Whether `add-start` can stand for an async-start of the computation: parameters and one instruction on them.
+    """Whether `add-start` can stand for an async-start of the computation: one instruction on its parameters in order.
 
-    XLA also writes the short form of ops that it cannot read in that form again; those keep the long one here.
+    XLA also writes the short form of ops that it cannot read in that form again, and where the instruction takes the
+    parameters in another order or not all of them, which the short form does not say; those keep the long one here.
     """
     root = computation.root if computation is not None else None
     if computation is None or root is None or root.op.name in _NATIVE:
         return False
     if root.op.inline is not None or root.op in ASYNC_OPS:
         return False
-    return all(instruction is root or is_parameter(instruction) for instruction in computation)
+    if not all(instruction is root or is_parameter(instruction) for instruction in computation):
+        return False
+    return root.operands == tuple(computation.parameters)
 
 
 def wrapped_computation(instruction: Instruction) -> Computation | None:

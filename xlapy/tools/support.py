@@ -5,16 +5,26 @@ Owns: the road from a platform to its table of rules. Must not know: any operati
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+from xlapy.cpu.program import runs
 from xlapy.interpreter import RULES
-from xlapy.ops.registry import OpDef, Rules
+from xlapy.ops.registry import OpDef
+from xlapy.passes.expand import EXPANSIONS
 
-TABLES: dict[str, Rules[Any]] = {"interpreter": RULES}
-"""The rules of each platform."""
+
+def _interpreter(op: OpDef) -> str:
+    return "" if op in RULES else RULES.refusals.get(op, "no rule")
+
+
+def _cpu(op: OpDef) -> str:
+    return "" if op in runs() or op in EXPANSIONS else "no native form yet"
+
+
+TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter}
+"""Of each platform, why it does not run an op; "" if it does."""
 
 
 def refusal_of(platform: str, op: OpDef) -> str:
     """Why a platform does not run an op; "" if it does."""
-    rules = TABLES[platform]
-    return "" if op in rules else rules.refusals.get(op, "no rule")
+    return TABLES[platform](op)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from xlapy.base.element_types import F32, F64, PRED, S32, S64, PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, F32, F64, PRED, S32, S64, PrimitiveType
 from xlapy.base.shape import Shape
-from xlapy.ops.contraction import DOT, DotAttributes
+from xlapy.ops.contraction import DOT, RAGGED_DOT, SCALED_DOT, DotAttributes, RaggedDotAttributes
 from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.ops.dimensions import ConvDimensions, Precision, Window, WindowDimension, dilated
 from xlapy.ops.registry import OpDef
@@ -18,8 +18,8 @@ def _types(draft: Draft) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
     if draft.exact:
         t = draft.type(lambda t: t.is_integral)
         return t, t, t
-    lhs = draft.type(lambda t: t is not PRED)
-    if lhs.is_complex or draft.chance(0.7):
+    lhs = draft.type()
+    if lhs.is_complex or lhs is PRED or draft.chance(0.7):
         return lhs, lhs, lhs
     wide = [
         t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in draft.choices.types
@@ -70,6 +70,55 @@ def _scattered(draft: Draft, sizes: list[int]) -> tuple[list[int], list[int]]:
     for size, place in zip(sizes, places, strict=True):
         result[place] = size
     return result, places
+
+
+def ragged_dot(draft: Draft) -> None:
+    """The ragged dimension is a free, a contracting or a batch one; the groups may leave some of it over."""
+    types = _types(draft)
+    batch, rows, inner, columns, groups = (draft.positive(3) for _ in range(5))
+    mode = draft.choice(("free", "contracting", "batch"))
+    batched = mode == "batch" or draft.chance(0.5)
+    left, right, result = [rows, inner], [inner, columns], [rows, columns]
+    if batched:
+        left, right, result = [batch, *left], [batch, *right], [batch, *result]
+    first = len(left) - 2
+    attributes = RaggedDotAttributes.make(
+        lhs_batch_dims=tuple(range(first)),
+        lhs_contracting_dims=(first + 1,),
+        rhs_batch_dims=tuple(range(1, first + 1) if mode == "free" else range(first)),
+        rhs_contracting_dims=(first + 1 if mode == "free" else first,),
+        lhs_ragged_dims=({"free": first, "contracting": first + 1, "batch": 0}[mode],),
+        rhs_group_dims=(0,) if mode == "free" else (),
+        operand_precision=_precision(draft),
+    )
+    if mode == "free":
+        right = [groups, *right]
+    elif mode == "contracting":
+        result = [groups, *result]
+    lists = [batch, groups] if batched and mode != "batch" and draft.chance(0.5) else [groups]
+    sizes = draft.constant(draft.rng.integers(0, 3, lists).astype(draft.choice((S32, S64)).dtype))
+    operands = (draft.values(left, types[0]), draft.values(right, types[1]), sizes)
+    draft.add(RAGGED_DOT, operands, attributes, shape=Shape.array(types[2], result))
+
+
+def scaled_dot(draft: Draft) -> None:
+    """A scale a block of either operand, or of one of them."""
+    if draft.exact or F8E8M0FNU not in draft.choices.types:
+        raise Unsuitable
+    narrow = draft.type(lambda t: t.is_floating and t.bits <= 8 and t is not F8E8M0FNU)
+    rows, inner, columns = draft.positive(4), draft.choice((2, 4, 6)), draft.positive(4)
+    sides: list[tuple[list[int], PrimitiveType, list[int], PrimitiveType]] = []
+    unscaled = draft.choice((None, None, 0, 1))
+    for side, sizes in enumerate(([rows, inner], [inner, columns])):
+        blocks = [draft.choice([d for d in range(1, size + 1) if size % d == 0]) for size in sizes]
+        scaled = (sizes, narrow, blocks, F8E8M0FNU)
+        sides.append((sizes, BF16, [1, 1], BF16) if side == unscaled else scaled)
+    attributes = DotAttributes.make(
+        lhs_contracting_dims=(1,), rhs_contracting_dims=(0,), operand_precision=_precision(draft)
+    )
+    operands = [draft.values(sizes, t) for sizes, t, _, _ in sides] + [draft.values(b, t) for _, _, b, t in sides]
+    t = draft.type(lambda t: t in (BF16, F32))
+    draft.add(SCALED_DOT, operands, attributes, shape=Shape.array(t, [rows, columns]))
 
 
 def window_dimension(draft: Draft, base: int, size: int) -> WindowDimension:
@@ -132,4 +181,9 @@ def _reversed(draft: Draft, w: WindowDimension) -> WindowDimension:
     )
 
 
-MAKERS: tuple[tuple[OpDef, Maker], ...] = ((DOT, dot), (CONVOLUTION, convolution))
+MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+    *((DOT, dot) for _ in range(4)),
+    *((CONVOLUTION, convolution) for _ in range(4)),
+    (RAGGED_DOT, ragged_dot),
+    (SCALED_DOT, scaled_dot),
+)

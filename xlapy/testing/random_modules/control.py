@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy.base.element_types import PRED, S32
+from xlapy.base.element_types import PRED, S32, U32
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops import control as ops
-from xlapy.ops.control import FusionAttributes, FusionKind
-from xlapy.ops.elementwise import ADD, COMPARE, CompareAttributes, ComparisonDirection
+from xlapy.ops.control import DomainSides, FusionAttributes, FusionKind
+from xlapy.ops.elementwise import ADD, COMPARE, NEGATE, CompareAttributes, ComparisonDirection
 from xlapy.ops.registry import OpDef
 from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
@@ -48,10 +48,42 @@ def opt_barrier(draft: Draft) -> None:
     draft.add(ops.OPT_BARRIER, _values(draft, 1, 1))
 
 
+def after_all(draft: Draft) -> None:
+    """Waits for tokens, and for values, as XLA lets it."""
+    waited = [i for i in draft.pool if i.shape.is_token or i.shape.is_array]
+    draft.add(ops.AFTER_ALL, draft.shuffled(waited)[: draft.integer(0, 3)])
+
+
+def domain(draft: Draft) -> None:
+    sides = DomainSides("sharding", "{replicated}", "{maximal device=0}")
+    draft.add(ops.DOMAIN, _values(draft, 1, 1), ops.DomainAttributes.make(domain=sides))
+
+
+def asynchronous(draft: Draft) -> None:
+    """One operation on all operands, often a call, that is started, perhaps updated, and waited for."""
+    operands = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(1, 3))]
+    shapes = [operand.shape for operand in operands]
+    if len(operands) == 1 and shapes[0].element_type is not PRED and draft.chance(0.5):
+        wrapper = draft.nested("asynchronous", shapes)
+        computation = wrapper.finish(wrapper.add(NEGATE, wrapper.pool[:1]))
+    else:
+        called = _result(_inside(draft, "called", shapes))
+        wrapper = draft.nested("asynchronous", shapes)
+        computation = wrapper.finish(wrapper.add(ops.CALL, tuple(wrapper.pool), None, (called,)))
+    whole = [Shape.tuple([operand.shape for operand in operands]), computation.program_shape.result, Shape.scalar(U32)]
+    chain = draft.add(ops.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
+    draft.set_aside()
+    for _ in range(draft.choice((0, 0, 1, 2))):
+        chain = draft.add(ops.ASYNC_UPDATE, (chain,), shape=chain.shape)
+        draft.set_aside()
+    draft.add(ops.ASYNC_DONE, (chain,))
+
+
 def add_dependency(draft: Draft) -> None:
     """A value that waits for others."""
     value = draft.array(lambda _: True, lambda _: True)
-    token = edit.create(draft.computation, ops.AFTER_ALL, ())
+    tokens = [i for i in draft.pool if i.shape.is_token]
+    token = draft.choice(tokens) if tokens else edit.create(draft.computation, ops.AFTER_ALL, ())
     draft.add(ops.ADD_DEPENDENCY, (value, token))
 
 
@@ -141,7 +173,12 @@ TUPLE_MAKERS: tuple[tuple[OpDef, Maker], ...] = (
 )
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     (ops.OPT_BARRIER, opt_barrier),
+    (ops.AFTER_ALL, after_all),
     (ops.ADD_DEPENDENCY, add_dependency),
+    (ops.DOMAIN, domain),
+    (ops.ASYNC_START, asynchronous),
+    (ops.ASYNC_UPDATE, asynchronous),
+    (ops.ASYNC_DONE, asynchronous),
     (ops.CALL, call),
     (ops.CALL, call),
     (ops.FUSION, fusion),

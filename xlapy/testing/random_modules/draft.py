@@ -157,6 +157,10 @@ class Draft:
         self.pool.append(made)
         return made
 
+    def set_aside(self) -> None:
+        """Keeps the instruction made last from the others: its value is not for them."""
+        self.pool.pop()
+
     def constant(self, array: np.ndarray[Any, Any]) -> Instruction:
         literal = Literal.of(array)
         return self.add(CONSTANT, (), ConstantAttributes.make(literal=literal), shape=literal.shape)
@@ -262,8 +266,12 @@ class Draft:
 
     def _remove_computations_since(self, before: Sequence[Computation]) -> None:
         """Drops what a maker drew before it gave up, callers first."""
-        for computation in reversed(self.module.computations[len(before) :]):
-            edit.remove_computation(computation)
+        left = self.module.computations[len(before) :]
+        while left:
+            for computation in left:
+                if not computation.callers:
+                    edit.remove_computation(computation)
+            left = self.module.computations[len(before) :]
 
     def finish(self, root: Instruction) -> Computation:
         """Sets the root, and puts the instructions into the order in which they print."""

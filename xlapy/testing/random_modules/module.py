@@ -14,7 +14,20 @@ from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.ops.registry import OpDef
 from xlapy.ops.tuples import TUPLE
-from xlapy.testing.random_modules import contraction, control, elementwise, indexing, movement, reduction, sorting
+from xlapy.testing.random_modules import (
+    contraction,
+    control,
+    custom,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    normalization,
+    random,
+    reduction,
+    sorting,
+    transfer,
+)
 from xlapy.testing.random_modules.draft import Choices, Draft, Maker
 
 FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, Maker]]]] = {
@@ -26,8 +39,13 @@ FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, Maker]]]] = {
     "sorting": (4, sorting.MAKERS),
     "control": (7, control.MAKERS),
     "tuples": (5, control.TUPLE_MAKERS),
+    "linalg": (3, linalg.MAKERS),
+    "random": (3, random.MAKERS),
+    "normalization": (2, normalization.MAKERS),
+    "transfer": (1, transfer.MAKERS),
+    "custom": (1, custom.MAKERS),
 }
-"""Weight and makers of each family."""
+"""Weight and makers of each family. A new one is a file of makers and a line here: nothing else knows the families."""
 
 
 def random_module(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.layout import Layout
+from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops import movement as ops
@@ -18,6 +21,8 @@ from xlapy.ops.movement import (
     DynamicSliceAttributes,
     PadAttributes,
     ReshapeAttributes,
+    ShuffleAttributes,
+    ShuffleMode,
     SliceAttributes,
 )
 from xlapy.ops.registry import OpDef
@@ -147,6 +152,23 @@ def copy(draft: Draft) -> None:
     draft.add(ops.COPY, (operand,), shape=operand.shape.with_layout(Layout(order)))
 
 
+def shuffle(draft: Draft) -> None:
+    """Rotations by any distance, and permutations by coordinates in one or two dimensions, shared or not."""
+    operand = draft.array(lambda s: 0 not in s.dimensions, lambda _: True, 1)
+    sizes = operand.shape.dimensions
+    chosen = tuple(draft.shuffled(range(len(sizes)))[: draft.choice((1, 1, 2))])
+    if draft.chance(0.5):
+        shifts = tuple(draft.integer(-2 * sizes[d], 2 * sizes[d]) for d in chosen)
+        attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.ROTATE, shifts=shifts)
+    else:
+        shared = tuple(1 if draft.chance(0.2) else size for size in sizes)
+        places = [draft.rng.integers(0, sizes[d], shared) for d in chosen]
+        indices = places[0] if len(chosen) == 1 else np.stack(places, axis=-1)
+        literal = Literal.of(indices.astype(draft.choice((np.int32, np.int64))))
+        attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.PERMUTE, indices=literal)
+    draft.add(ops.SHUFFLE, (operand,), attributes)
+
+
 def get_dimension_size(draft: Draft) -> None:
     operand = _operand(draft, 1)
     dimension = draft.integer(0, operand.shape.rank - 1)
@@ -171,5 +193,6 @@ MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     (ops.DYNAMIC_SLICE, dynamic_slice),
     (ops.DYNAMIC_UPDATE_SLICE, dynamic_update_slice),
     (ops.COPY, copy),
+    (ops.SHUFFLE, shuffle),
     (ops.GET_DIMENSION_SIZE, get_dimension_size),
 )

@@ -8,8 +8,9 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops import reduction as ops
 from xlapy.ops.dimensions import Window, WindowDimension
-from xlapy.ops.reduction import MapAttributes, ReduceAttributes, WindowAttributes
+from xlapy.ops.reduction import MapAttributes, ReduceAttributes, ScanAttributes, WindowAttributes
 from xlapy.ops.registry import OpDef
+from xlapy.ops.tuples import TUPLE
 from xlapy.testing.random_modules.contraction import window_dimension
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 from xlapy.testing.random_modules.scalar_computations import is_ordered, reducer, selector
@@ -77,6 +78,34 @@ def map_(draft: Draft) -> None:
     draft.add(ops.MAP, arrays, MapAttributes.make(dimensions=tuple(range(rank))), (computation,))
 
 
+def scan(draft: Draft) -> None:
+    """Up to two inputs and up to two carries, of which one is an array; the body combines them as it likes, exactly."""
+    inputs = [draft.array(lambda s: s.rank > 0, draft.allows)]
+    dimension = draft.integer(0, inputs[0].shape.rank - 1)
+    if draft.chance(0.3):
+        inputs.append(draft.values(inputs[0].shape.dimensions, draft.type()))
+    carries = [draft.array(lambda _: True, draft.allows) for _ in range(draft.choice((0, 1, 1, 2)))]
+    slices = [_without(value.shape, dimension) for value in inputs]
+    inner = draft.nested("scanned", [*slices, *(value.shape for value in carries)], ("elementwise", "movement"))
+    inner.grow(draft.integer(1, 4))
+    outputs = [inner.choice([i for i in inner.pool if i.shape.is_array]) for _ in range(draft.integer(0, 2))]
+    results = [*outputs, *(inner.value(value.shape) for value in carries)]
+    if not outputs or prod((inputs[0].shape.dimensions[dimension], *outputs[0].shape.dimensions)) > MOST_ELEMENTS:
+        raise Unsuitable
+    if any(output.shape.rank < dimension for output in outputs):
+        raise Unsuitable
+    body = inner.finish(inner.add(TUPLE, results))
+    attributes = ScanAttributes.make(
+        dimensions=(dimension,), num_carries=len(carries), is_reverse=draft.chance(0.4), is_associative=False
+    )
+    draft.add(ops.SCAN, (*inputs, *carries), attributes, (body,))
+
+
+def _without(shape: Shape, dimension: int) -> Shape:
+    sizes = (*shape.dimensions[:dimension], *shape.dimensions[dimension + 1 :])
+    return Shape.array(shape.element_type, sizes)
+
+
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     (ops.REDUCE, reduce),
     (ops.REDUCE, reduce),
@@ -84,4 +113,5 @@ MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     (ops.REDUCE_WINDOW, reduce_window),
     (ops.SELECT_AND_SCATTER, select_and_scatter),
     (ops.MAP, map_),
+    (ops.SCAN, scan),
 )

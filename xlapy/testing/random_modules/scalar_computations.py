@@ -48,13 +48,14 @@ def reducer(draft: Draft, types: Sequence[PrimitiveType]) -> Computation:
 def _greater(
     draft: Draft, value: Instruction, place: Instruction, other: Instruction, other_place: Instruction
 ) -> tuple[Instruction, Instruction]:
-    """The pair with the greater value, NaN the greatest, of equal ones that with the lower place."""
-    greater = _compare(draft, value, other, ComparisonDirection.GT)
-    unordered = _compare(draft, value, value, ComparisonDirection.NE)
-    wins = draft.add(ops.OR, (greater, unordered))
+    """The pair with the greater value, NaN the greatest; of equal ones, as all NaN are, that with the lower place."""
+    nan, other_nan = (_compare(draft, v, v, ComparisonDirection.NE) for v in (value, other))
+    greater = draft.add(ops.OR, (_compare(draft, value, other, ComparisonDirection.GT), nan))
+    wins = draft.add(ops.AND, (greater, draft.add(ops.NOT, (other_nan,))))
     equal = _compare(draft, value, other, ComparisonDirection.EQ)
+    tied = draft.add(ops.OR, (equal, draft.add(ops.AND, (nan, other_nan))))
     lower = _compare(draft, place, other_place, ComparisonDirection.LT)
-    stays = draft.add(ops.OR, (wins, draft.add(ops.AND, (equal, lower))))
+    stays = draft.add(ops.OR, (wins, draft.add(ops.AND, (tied, lower))))
     return draft.add(ops.SELECT, (wins, value, other)), draft.add(ops.SELECT, (stays, place, other_place))
 
 

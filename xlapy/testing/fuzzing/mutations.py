@@ -1,6 +1,6 @@
 """Mutated HLO texts: legal programs with a few random changes, from stray characters to exchanged operations.
 
-Owns the mutations; knows no parser. Equal seeds give equal texts.
+Owns: the mutations, and where texts to mutate are found. Equal seeds give equal texts. Must not know: any parser.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from xlapy.ops.registry import REGISTRY
+from xlapy.testing.samples import all_samples
 
 NUMBERS = (
     "0",
@@ -65,16 +69,44 @@ _ENTRY_LAYOUT = re.compile(r", entry_computation_layout=\{.*?\}(?=, [a-z_]+=|\n)
 _ATTRIBUTE = re.compile(r", [a-z_\-]+=(?:\{[^{}]*\}|[^,{}\s]+)")
 _SIZES = re.compile(r"(?<=\[)[\d,<=]*(?=\])")
 
+_RAW_STRING = re.compile(r'R"(\w*)\((.*?)\)\1"', re.DOTALL)
+_LONGEST = 12_000
+"""Characters of a text that is mutated: changes of longer ones mostly change nothing that matters."""
+
+INFERRED = tuple(name for name, op in REGISTRY.items() if op.infer is not None and op.inline is None)
+"""Operations whose shape need not be declared."""
+
 Mutation = Callable[[str, random.Random], str]
+
+
+def sample_texts() -> list[str]:
+    """The samples of all operations, but for very long ones."""
+    return [sample.text for sample in all_samples() if len(sample.text) <= _LONGEST]
+
+
+def texts_in(path: Path) -> list[str]:
+    """The programs of a file: the whole of it, or those that a C++ source holds in raw strings; of a folder, of all."""
+    if path.is_dir():
+        return [text for file in sorted(path.rglob("*")) if file.suffix in (".hlo", ".cc") for text in texts_in(file)]
+    text = path.read_text(errors="replace")
+    if path.suffix == ".cc":
+        texts = [match[2] for match in _RAW_STRING.finditer(text) if "HloModule" in match[2] or "ENTRY" in match[2]]
+    else:
+        texts = [text]
+    return [text for text in texts if len(text) <= _LONGEST]
+
+
+def both_forms(texts: Sequence[str]) -> list[str]:
+    """The texts, and each without what need not be declared."""
+    return [*texts, *map(undeclared, texts)]
 
 
 class Mutator:
     """Draws mutated texts from a corpus of legal ones."""
 
-    def __init__(self, corpus: Sequence[str], inferred: Sequence[str], opcodes: Sequence[str], seed: int) -> None:
-        """`inferred` are the operations whose shape need not be declared; `opcodes` those to put in place of others."""
-        self.corpus = [*corpus, *(undeclared(text, inferred) for text in corpus)]
-        self.opcodes = opcodes
+    def __init__(self, corpus: Sequence[str], seed: int) -> None:
+        self.corpus = corpus
+        self.opcodes = sorted(REGISTRY)
         self.random = random.Random(seed)
         self.deep: list[Mutation] = [
             self._number,
@@ -165,9 +197,9 @@ class Mutator:
         )
 
 
-def undeclared(text: str, inferred: Sequence[str]) -> str:
+def undeclared(text: str) -> str:
     """The text without layouts and the shapes that follow from operands, so that changes carry on."""
-    shorter = _DECLARED.sub(lambda match: "" if match[1] in inferred else match[0], text)
+    shorter = _DECLARED.sub(lambda match: "" if match[1] in INFERRED else match[0], text)
     return _LAYOUT.sub("", _ENTRY_LAYOUT.sub("", shorter))
 
 

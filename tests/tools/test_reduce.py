@@ -1,0 +1,103 @@
+"""`xlapy reduce`: the check decides, whatever it does, and the best program so far is always there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tools.programs import COUNT_TO_3
+from xlapy.text import parse_hlo
+from xlapy.tools.command_line import invoke
+
+PROGRAM = """HloModule big
+ENTRY e {
+  a = f32[4,4] parameter(0)
+  b = f32[4,4] parameter(1)
+  c = f32[4,4] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="here"}
+  d = f32[4,4] tanh(c)
+  e.1 = f32[4,4] add(d, a)
+  ROOT t = (f32[4,4], f32[4,4]) tuple(e.1, b)
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "big.hlo").write_text(PROGRAM)
+    return tmp_path / "big.hlo"
+
+
+def check(tmp_path: Path, body: str) -> str:
+    script = tmp_path / "check.sh"
+    script.write_text(f"#!/bin/sh\n{body}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_what_the_check_finds_interesting_is_left(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = program.with_suffix(".reduced.hlo")
+    assert invoke(["reduce", str(program), "--check", check(program.parent, "grep -q 'tanh(' $1")]) == 0
+    assert capsys.readouterr().out == f"6 instructions reduced to 2: {output}\n"
+    module = parse_hlo(output.read_text())
+    assert [i.op.name for i in module.instructions()] == ["constant", "tanh"]
+    assert module.entry_computation.root_instruction.shape.size == 1
+
+
+def test_the_exit_code_the_text_and_the_place_of_the_file(program: Path) -> None:
+    script = check(program.parent, 'grep "dot(" "$2" > /dev/null && echo found it && exit 7; exit 1')
+    words = ["reduce", str(program), "--check", f"{script} first {{file}}", "--expect-exit", "7"]
+    output = program.parent / "out.hlo"
+    assert invoke([*words, "--match", "found it", "-o", str(output)]) == 0
+    assert [i.op.name for i in parse_hlo(output.read_text()).instructions()][-1] == "dot"
+
+
+def test_a_death_may_be_what_is_looked_for(program: Path) -> None:
+    script = check(program.parent, 'grep -q "add(" "$1" && kill -6 $$; exit 0')
+    assert invoke(["reduce", str(program), "--check", script, "--expect-exit", "-6"]) == 0
+    assert "add(" in program.with_suffix(".reduced.hlo").read_text()
+
+
+def test_a_check_that_hangs_is_stopped_with_what_it_started(program: Path) -> None:
+    """It hangs on everything without a dot."""
+    script = check(program.parent, 'grep -q "dot(" "$1" && exit 0; sleep 300 & wait')
+    start = time.monotonic()
+    assert invoke(["reduce", str(program), "--check", script, "--timeout", "0.3"]) == 0
+    assert time.monotonic() - start < 60
+    assert [i.op.name for i in parse_hlo(program.with_suffix(".reduced.hlo").read_text()).instructions()][-1] == "dot"
+
+
+def test_a_check_that_does_not_hold_at_first(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["reduce", str(program), "--check", "false"]) == 1
+    message = capsys.readouterr().err
+    assert f"the check does not find {program} interesting to begin with: false" in message
+    assert not program.with_suffix(".reduced.hlo").exists()
+
+
+def test_a_command_that_does_not_exist(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["reduce", str(program), "--check", "/no/such/command"]) == 1
+    assert "/no/such/command" in capsys.readouterr().err
+    assert invoke(["reduce", str(program), "--check", "'"]) == 2
+
+
+def test_an_interrupted_search_leaves_the_best_so_far(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marker = program.parent / "count"
+    body = f'echo x >> {marker}; [ $(wc -l < {marker}) -eq 5 ] && kill -2 {os.getpid()}; grep -q "tanh(" "$1"'
+    assert invoke(["reduce", str(program), "--check", check(program.parent, body)]) == 0
+    assert "interrupted" in capsys.readouterr().err
+    best = parse_hlo(program.with_suffix(".reduced.hlo").read_text())
+    assert 2 <= best.instruction_count < 7 and "tanh(" in best.to_text()
+
+
+def test_programs_with_computations(tmp_path: Path) -> None:
+    (tmp_path / "loop.hlo").write_text(COUNT_TO_3)
+    run = f"{sys.executable} -m xlapy run {{file}} --random 0"
+    output = tmp_path / "least.hlo"
+    assert (
+        invoke(["reduce", str(tmp_path / "loop.hlo"), "--check", run, "--match", "result: s32[]", "-o", str(output)])
+        == 0
+    )
+    assert parse_hlo(output.read_text()).instruction_count == 1

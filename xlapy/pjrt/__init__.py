@@ -1,0 +1,1 @@
+"""Other implementations of XLA behind its PJRT interface; nothing of the house imports this package."""

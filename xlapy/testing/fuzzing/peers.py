@@ -1,0 +1,111 @@
+"""Whom the interpreter is compared with: XLA:CPU, or another platform of xlapy.
+
+Owns: how a peer is called, what text it is given and what is known of it. A peer runs in a process of its own, so that
+its death is an answer. Must not know: which modules it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.module import Module
+from xlapy.ops.registry import OpDef
+from xlapy.runtime import Client, platform_names
+from xlapy.testing.fuzzing import xla_classes
+from xlapy.testing.fuzzing.worker import Worker
+from xlapy.testing.instruction_by_instruction import Step
+
+Array = np.ndarray[Any, Any]
+Value = Any
+Run = Callable[[str, Sequence[Value]], Value]
+"""`(HLO text, arguments) -> result`; raises `WorkerError` for a refusal and `WorkerDied` for a death."""
+
+XLA = "xla"
+_NEGATIVE_ZERO = re.compile(r"(?<![\w.])-0(?=[,)} ])")
+_FUSION = re.compile(r" fusion\(([^)]*)\), kind=\w+, calls=")
+
+
+def _unexcused(_: Step) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another implementation and what is known of it.
+
+    without: ops that its reader does not know. text: what it is given for a module's text. adjust: numbers that it
+    mistreats, replaced before they are used. compared: a step and the peer's value, without what must not be compared.
+    excuse: the class of a step on which it is known to differ. rule: a rule of comparison instead of the operation's.
+    """
+
+    name: str
+    function: str
+    keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    without: tuple[OpDef, ...] = ()
+    text: Callable[[str], str] = str
+    adjust: Callable[[Array], Array] = lambda array: array
+    compared: Callable[[Step, Value], tuple[Step, Value]] = lambda step, value: (step, value)
+    excuse: Callable[[Step], str | None] = _unexcused
+    rule: Callable[[Step], str | None] = _unexcused
+    flushes_denormals: bool = False
+
+    def run(self, worker: Worker, module: Module, arguments: Sequence[Value]) -> Value:
+        text = self.text(module.to_text(print_large_constants=True))
+        return worker.call(text, arguments, **self.keywords)
+
+
+def readable(text: str) -> str:
+    """-0 written as -0.0: jaxlib prints the former, and reads it as +0."""
+    return _NEGATIVE_ZERO.sub("-0.0", text)
+
+
+def executable(text: str) -> str:
+    """Fusions as calls and (row-major) bitcasts as reshapes: XLA:CPU expects both only behind its own passes."""
+    return _FUSION.sub(r" call(\1), to_apply=", readable(text)).replace(" bitcast(", " reshape(")
+
+
+XLA_CPU = Peer(
+    "XLA:CPU",
+    "xlapy.pjrt.xla_cpu:run_hlo",
+    {"fast": True, "xla_disable_hlo_passes": "constant_folding"},
+    xla_classes.NEWER_THAN_JAXLIB,
+    executable,
+    xla_classes.without_small_numbers,
+    xla_classes.comparable,
+    xla_classes.excuse,
+    xla_classes.loosened,
+    flushes_denormals=True,
+)
+
+
+def find_peer(name: str) -> Peer:
+    """The peer of a name: `xla`, or that of a platform. `InvalidArgumentError` if there is none, or it is missing."""
+    if name == XLA:
+        if find_spec("jaxlib") is None or find_spec("jax") is None:
+            raise InvalidArgumentError(
+                "XLA is not installed here: pip install 'xlapy[xla]', or compare with a platform of xlapy: "
+                + ", ".join(platform_names())
+            )
+        return XLA_CPU
+    if name not in platform_names():
+        raise InvalidArgumentError(f"no peer {name!r}; there are {', '.join([XLA, *platform_names()])}")
+    return Peer(name, f"{__name__}:run_on_platform", {"platform": name})
+
+
+def run_on_platform(text: str, arguments: Sequence[Value], platform: str) -> Value:
+    """Runs HLO text on a platform of xlapy; the result in plain arrays, None for tokens."""
+    return plain(Client(platform).compile(text)(*arguments))
+
+
+def plain(value: Any) -> Value:
+    """A result in plain arrays; tokens are None."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return np.asarray(value) if hasattr(value, "__array__") else None

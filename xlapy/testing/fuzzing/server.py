@@ -1,0 +1,56 @@
+"""The far end of `worker.Worker`: runs one function on requests from standard input until it ends.
+
+Started as `python -m xlapy.testing.fuzzing.server MODULE:FUNCTION`. A frame is eight bytes of length, little-endian,
+and a pickle: arguments and keywords come in, `("done", result)` or `("error", message)` goes out. Must not know: what
+the function does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import IO, Any
+
+
+def write_frame(stream: IO[bytes], value: Any) -> None:
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(8, "little") + data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> Any:
+    """The next value; EOFError when the stream has ended."""
+    header = stream.read(8)
+    size = int.from_bytes(header, "little")
+    data = stream.read(size) if len(header) == 8 else b""
+    if len(header) < 8 or len(data) < size:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def serve(function: Callable[..., Any], requests: IO[bytes], answers: IO[bytes]) -> None:
+    while True:
+        try:
+            arguments, keywords = read_frame(requests)
+        except EOFError:
+            return
+        try:
+            answer = ("done", function(*arguments, **keywords))
+        except Exception as error:
+            answer = ("error", f"{type(error).__name__}: {error}")
+        write_frame(answers, answer)
+
+
+def main() -> None:
+    """Keeps standard output for frames: what libraries print there goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    module, _, function = sys.argv[1].partition(":")
+    serve(getattr(import_module(module), function), sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()
