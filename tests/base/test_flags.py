@@ -37,7 +37,7 @@ def test_xla_flags_are_read_by_xlas_name_and_lose():
     ("text", "message"),
     [
         ("--dump_too=x", "there is no flag --dump_too; did you mean --dump_to"),
-        ("--zzz", "there is no flag --zzz; there are check_nans, dump_to, denormals"),
+        ("--zzz", "there is no flag --zzz; there are check_nans, dump_to, cache_limit"),
         ("dump_to=x", "expected --name=value, found 'dump_to=x'"),
         ("--dump_to", "flag --dump_to needs a value: --dump_to=..."),
         ("--check_nans=maybe", "flag --check_nans takes a value of type bool, not 'maybe'"),

@@ -56,6 +56,7 @@ TABLE: tuple[Flag, ...] = (
         "Directory for the text of every module that is compiled; empty: none.",
         "xla_dump_to",
     ),
+    Flag("cache_limit", int, 4096, "MiB of results' memory that cpu keeps to use again."),
     Flag("denormals", str, "flush", "What cpu does with denormal numbers: flush (they are 0, as on XLA) or keep."),
     Flag("num_threads", int, 0, "Threads that cpu computes on; 0: as many as the process has processors."),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),

@@ -13,6 +13,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.builder import XlaComputation
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
+from xlapy.runtime.allocator import RESULTS
 from xlapy.runtime.arguments import check_arguments, wrap_result
 from xlapy.runtime.backend import Observer, Program, load_backend
 from xlapy.runtime.device import Device
@@ -136,6 +137,10 @@ class Client:
         compiled = self._backend.compile(module, replicas, partitions)
         devices = self.devices[: replicas * partitions]
         return Executable(module, compiled, self.platform, devices, replicas, partitions)
+
+    def trim(self) -> int:
+        """Gives memory that is kept for results to come back to the system; how many bytes that were."""
+        return RESULTS.trim()
 
     def __repr__(self) -> str:
         return f"<Client {self.platform}>"

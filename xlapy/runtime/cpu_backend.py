@@ -20,11 +20,10 @@ from xlapy.cpu.llvm.program import table_size
 from xlapy.cpu.steps import Slot
 from xlapy.hlo.module import Module
 from xlapy.interpreter import TOKEN
+from xlapy.runtime.allocator import RESULTS
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
 from xlapy.runtime.partitioning import check_partitioning
-
-ALIGNMENT = 64
 
 
 class CpuProgram:
@@ -54,7 +53,7 @@ class CpuProgram:
         table = (ctypes.c_void_p * table_size(self.compiled.program))()
         addresses = [self._arena(), *given, *results, *self._constants]
         for number, array in enumerate(addresses):
-            table[number] = array.ctypes.data
+            table[number] = _address(array)
         self._run(ctypes.addressof(table))
         return _packed(self._shape, iter(results))
 
@@ -73,7 +72,7 @@ class CpuProgram:
     def _arena(self) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] | None = getattr(self._arenas, "memory", None)
         if found is None:
-            found = self._arenas.memory = _aligned_bytes(self.compiled.program.arena_size)
+            found = self._arenas.memory = RESULTS.allocate(max(1, self.compiled.program.arena_size))
         return found
 
 
@@ -107,21 +106,22 @@ def _packed(shape: Shape, results: Iterator[np.ndarray[Any, Any]]) -> Value:
 
 
 def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(array)
+    """The array itself where its elements lie as native code wants them, else a copy."""
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
 def _empty(slot: Slot) -> np.ndarray[Any, Any]:
-    memory = _aligned_bytes(slot.size)
-    return memory[: slot.size].view(slot.shape.dtype).reshape(slot.shape.dimensions)
-
-
-def _aligned_bytes(size: int) -> np.ndarray[Any, Any]:
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + max(size, 1)]
+    """New memory for a result."""
+    return RESULTS.allocate(slot.size).view(slot.shape.dtype).reshape(slot.shape.dimensions)
 
 
 def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    copy = _aligned_bytes(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
+    copy = RESULTS.allocate(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
