@@ -107,3 +107,29 @@ def test_work_has_a_limit() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(InvalidArgumentError, match="option work of pass fold-constants must be at least 0, not -1"):
         parse_passes("fold-constants{work=-1}")
+
+
+def doubling_calls(count: int) -> str:
+    """Computations that each call the one before twice: 2^count negations."""
+    lines = ["f0 { p = f32[] parameter(0) ROOT a = f32[] negate(p) }"]
+    lines += [
+        f"f{i} {{ p{i} = f32[] parameter(0) a{i} = f32[] call(p{i}), to_apply=f{i - 1} "
+        f"ROOT b{i} = f32[] call(a{i}), to_apply=f{i - 1} }}"
+        for i in range(1, count + 1)
+    ]
+    return program("c = f32[] constant(1)", f"ROOT r = f32[] call(c), to_apply=f{count}", before="\n".join(lines))
+
+
+def test_calls_that_double_or_nest_deep_are_left() -> None:
+    assert rewritten(doubling_calls(5), "fold-constants") == "ROOT constant = f32[] constant(1)"
+    assert_unchanged(doubling_calls(40), "fold-constants")
+    assert_unchanged(doubling_calls(600), "fold-constants")
+
+
+def test_a_loop_in_a_computation_that_is_mapped_is_left() -> None:
+    text = program(
+        "c = s32[2] constant({1, 2})",
+        "ROOT r = s32[2] map(c), dimensions={0}, to_apply=looping",
+        before=CALLED + "looping { v = s32[] parameter(0) ROOT w = s32[] while(v), condition=always, body=next }",
+    )
+    assert_unchanged(text, "fold-constants")

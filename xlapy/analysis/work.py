@@ -5,11 +5,14 @@ Owns: estimates from shapes and attributes alone. Must not know: machines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from xlapy import ops
 from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.traverse import called_computations
 
 _SORT_FACTOR = 32
 
@@ -24,11 +27,32 @@ def work_of(instruction: Instruction) -> int:
 
     Loops and conditionals count as one pass through all their computations.
     """
+    inside: dict[Computation, int] = {}
+    for computation in _callees_first(instruction):
+        inside[computation] = sum(_work(each, inside) for each in computation)
+    return _work(instruction, inside)
+
+
+def _work(instruction: Instruction, inside: Mapping[Computation, int]) -> int:
+    """The work of an instruction, given that of the computations that it calls."""
     moved = element_count(instruction.shape) + sum(element_count(o.shape) for o in instruction.operands)
-    inside = sum(work_of(i) for called in instruction.computations for i in called)
+    called = sum(inside[computation] for computation in instruction.computations)
     if instruction.op in (ops.CALL, ops.WHILE, ops.CONDITIONAL, ops.FUSION):
-        return moved + inside
-    return moved + (moved + _combined(instruction)) * (1 + inside)
+        return moved + called
+    return moved + _combined(instruction) + (moved + _combined(instruction)) * called
+
+
+def _callees_first(instruction: Instruction) -> list[Computation]:
+    """The computations that an instruction reaches through calls, each once, after those that it calls itself."""
+    order: dict[Computation, None] = {}
+    stack = list(instruction.computations)
+    while stack:
+        missing = [c for c in called_computations(stack[-1]) if c not in order]
+        if missing and stack[-1] not in order:
+            stack += missing
+        else:
+            order[stack.pop()] = None
+    return list(order)
 
 
 def _combined(instruction: Instruction) -> int:

@@ -6,7 +6,7 @@ Owns: what may be evaluated and how much of it. What operations mean is the inte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import post_order
+from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, Context
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
@@ -29,6 +29,9 @@ _PLAIN = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMEN
 
 _STEP = 256
 """What it costs to evaluate an instruction at all, in elements."""
+
+_DEEPEST = 50
+"""How deep calls may be inside each other, since the interpreter follows them by recursion."""
 
 
 class _OverBudgetError(Exception):
@@ -56,7 +59,7 @@ class FoldConstants:
                 raise InvalidArgumentError(f"option {option} of pass {self.name} must be at least 0, not {value}")
 
     def run(self, module: Module) -> bool:
-        folder = _Folder(self.elements, self.work, Effects(module))
+        folder = _Folder(module, self.elements, self.work)
         changed = False
         for computation in editable_computations(module):
             for instruction in post_order(computation):
@@ -64,14 +67,43 @@ class FoldConstants:
         return settle(module, changed)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What a computation holds, those that it calls included."""
+
+    steady: bool
+    """Everything follows from the parameters."""
+    loops: bool
+    watched: bool
+    """No loop is in a computation that is applied to many elements, where nothing watches over its work."""
+    depth: int
+
+
 class _Folder:
     """One run of the pass over a module."""
 
-    elements: int
-    work: int
-    effects: Effects
-    _steady: dict[tuple[Computation, bool], bool] = field(default_factory=dict[tuple[Computation, bool], bool])
+    def __init__(self, module: Module, elements: int, work: int) -> None:
+        self.elements = elements
+        self.work = work
+        self.effects = Effects(module)
+        self._inside: dict[Computation, _Inside] = {}
+        for computation in computation_post_order(module):
+            self._inside[computation] = self._look_into(computation)
+
+    def _look_into(self, computation: Computation) -> _Inside:
+        steady, loops, watched, depth = True, False, True, 0
+        for instruction in computation:
+            called = [self._inside[each] for each in instruction.computations]
+            steady &= (instruction.op in _PLAIN or is_steady(instruction)) and all(each.steady for each in called)
+            loops |= instruction.op is ops.WHILE or any(each.loops for each in called)
+            watched &= self._is_watched(instruction)
+            depth = max([depth, *(each.depth for each in called)])
+        return _Inside(steady, loops, watched, depth + 1)
+
+    def _is_watched(self, instruction: Instruction) -> bool:
+        called = [self._inside[each] for each in instruction.computations]
+        at_once = instruction.op not in (ops.CALL, ops.WHILE, ops.CONDITIONAL)
+        return all(each.watched and not (at_once and each.loops) for each in called)
 
     def fold(self, instruction: Instruction) -> bool:
         """Replaces an instruction by its value if that is known and cheap to find; whether it did."""
@@ -107,24 +139,12 @@ class _Folder:
         return RULES.find(instruction.op)(context, instruction, values)
 
     def _is_foldable(self, instruction: Instruction) -> bool:
-        """Whether the value follows from the operands alone, here and now."""
+        """Whether the value follows from the operands alone, here and now, in a time that is watched over."""
         if not is_steady(instruction) or not self.effects.is_pure(instruction):
             return False
-        loops_inside = instruction.op not in (ops.CALL, ops.WHILE, ops.CONDITIONAL)
-        return all(self._is_steady_inside(called, loops_inside) for called in instruction.computations)
-
-    def _is_steady_inside(self, computation: Computation, applied: bool) -> bool:
-        """Whether all that a called computation does can be done now; nothing watches over the work of loops in one
-        that is `applied` to many elements."""
-        key = (computation, applied)
-        if key not in self._steady:
-            self._steady[key] = all(
-                (instruction.op in _PLAIN or is_steady(instruction))
-                and not (applied and instruction.op is ops.WHILE)
-                and all(self._is_steady_inside(called, applied) for called in instruction.computations)
-                for instruction in computation
-            )
-        return self._steady[key]
+        called = [self._inside[each] for each in instruction.computations]
+        shallow = all(each.steady and each.depth <= _DEEPEST for each in called)
+        return shallow and self._is_watched(instruction)
 
     def _is_known(self, operand: Instruction) -> bool:
         if operand.op is ops.CONSTANT:

@@ -26,7 +26,7 @@ class InlineCalls:
 
     name: ClassVar[str] = "inline-calls"
     composites: bool = False
-    instructions: int = 1_000_000
+    instructions: int = 100_000
 
     def __post_init__(self) -> None:
         if self.instructions < 0:

@@ -213,6 +213,7 @@ def _wrong(instruction: Instruction) -> Iterator[Excuse]:
 def _misfolded(instruction: Instruction) -> Iterator[Excuse]:
     """What the compiler gets wrong where operands are constant: in called computations."""
     name = instruction.op.name
+    yield "the smallest f8e8m0fnu is a denormal f32", F8E8M0FNU in _types(instruction)
     integral = instruction.shape.is_array and instruction.shape.element_type.is_integral
     yield "integer division folded by the compiler", name in ("divide", "remainder") and integral
     signed = name == "rng-bit-generator" and any(t.is_signed for t in _types(instruction))
