@@ -79,22 +79,24 @@ def reduce(x: Expression) -> Angle:
 
 def _large_single(x: Expression) -> Sequence[Expression]:
     """x = n 2^a with n whole below 2^47, so n (2^a mod 2 pi) is the same angle."""
-    factors = [x.like(number) for number in (1.0, 0.0, 0.0)]
-    factors = [factors[0], factors[0].as_double(), factors[1].as_double()]
-    for power, high, low in _POWERS[1:]:
-        beyond = abs(x) >= 2.0 ** (power + 23)
-        chosen = zip((2.0**-power, high, low), factors, strict=True)
-        factors = [where(beyond, number, factor) for number, factor in chosen]
-    scale, high_factor, low_factor = factors
-    n = (x * scale).as_double()
-    product = two_product(n, high_factor)
-    error = fma(n, low_factor, product.low)
+    powers, highs, lows = zip(*_POWERS, strict=True)
+    n = (x * _of_range(x, [x.like(2.0**-power) for power in powers])).as_double()
+    product = two_product(n, _of_range(x, [n.like(high) for high in highs]))
+    error = fma(n, _of_range(x, [n.like(low) for low in lows]), product.low)
     first, second, _ = _HALF_PI[DOUBLE]
     shifted = fma(product.high, _TURNS, DOUBLE.rounder)
     whole = shifted - DOUBLE.rounder
     angle = fma(whole, -first, product.high) + fma(whole, -second, error)
     rest = angle.as_single()
     return [shifted.bits.as_integer(SINGLE.integer), rest, (rest.as_double() - angle).as_single()]
+
+
+def _of_range(x: Expression, choices: Sequence[Expression]) -> Expression:
+    """The choice for the last entry of _POWERS that leaves x 2^-a whole."""
+    chosen = choices[0]
+    for (power, _, _), choice in zip(_POWERS[1:], choices[1:], strict=True):
+        chosen = where(abs(x) >= 2.0 ** (power + SINGLE.fraction), choice, chosen)
+    return chosen
 
 
 def _large_double(x: Expression) -> Sequence[Expression]:

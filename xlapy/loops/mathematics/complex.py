@@ -269,7 +269,7 @@ def to_power(base: Complex, exponent: Complex) -> Complex:
     c, d = exponent.real, exponent.imaginary
     size = absolute(base)
     angle = inverse_trigonometry.arc_tangent_2(base.imaginary, base.real)
-    scale = power.power(size, c) * exponentials.exponential(-(d * angle))
+    scale = power.power_times_exponential(size, c, -(d * angle))
     turn = fma(c, angle, d * logarithm.log(size))
     result = Complex(scale * trigonometry.cosine(turn), scale * trigonometry.sine(turn))
     is_real = d.equals(0)

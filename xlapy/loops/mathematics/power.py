@@ -9,7 +9,7 @@ from typing import Final
 
 from xlapy.loops.mathematics import exponential, logarithm
 from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, polynomial, where
-from xlapy.loops.mathematics.pairs import Pair, multiply, ordered_sum, two_product
+from xlapy.loops.mathematics.pairs import Pair, multiply, ordered_sum, two_product, two_sum
 
 _LOG2: Final = {
     SINGLE: (0.6931471824645996, -1.9046542121259336e-09),
@@ -44,13 +44,29 @@ def power(base: Expression, exponent: Expression) -> Expression:
 
 
 def _power_of_size(size: Expression, exponent: Expression) -> Expression:
+    product, low = _exponent_of_e(size, exponent)
+    return _exponential(product.high, fma(exponent, low, product.low))
+
+
+def power_times_exponential(size: Expression, exponent: Expression, addend: Expression) -> Expression:
+    """size^exponent * e^addend for a size that is not negative; neither factor overflows alone."""
+    product, low = _exponent_of_e(size, exponent)
+    total = two_sum(where(exponent.equals(0), 0, product.high), addend)
+    return _exponential(total.high, total.low + fma(exponent, low, product.low))
+
+
+def _exponent_of_e(size: Expression, exponent: Expression) -> tuple[Pair, Expression]:
+    """exponent * log(size), and the low part of the logarithm, which is not multiplied in yet."""
     infinity = float("inf")
     logarithm_ = _logarithm(size)
     high = where(size < infinity, where(size.equals(0), -infinity, logarithm_.high), size)
-    product = two_product(exponent, high)
-    known = abs(product.high) < 2.0**10
-    low = where(known, fma(exponent, logarithm_.low, product.low), 0)
-    reduced = exponential.reduce(exponential.clamp(product.high), low)
+    return two_product(exponent, high), logarithm_.low
+
+
+def _exponential(x: Expression, tail: Expression) -> Expression:
+    """e^(x + tail); tails of numbers whose exponential is 0 or infinite may be anything."""
+    known = abs(x) < 2.0**10
+    reduced = exponential.reduce(exponential.clamp(x), where(known, tail, 0))
     return exponential.scale(reduced.growth + 1, reduced.exponent)
 
 
