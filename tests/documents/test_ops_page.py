@@ -70,7 +70,7 @@ Constraints:
 
 Made by `ops.population_count`.
 
-Runs on: interpreter.
+Runs on: cpu; interpreter.
 
 Example:
 

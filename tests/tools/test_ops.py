@@ -41,7 +41,7 @@ def test_what_a_platform_lacks(capsys: pytest.CaptureFixture[str]):
 
 def test_an_unknown_platform_names_the_known(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "--lacking", "abacus"]) == 2
-    assert "unknown platform 'abacus'; platforms: interpreter" in capsys.readouterr().err
+    assert "unknown platform 'abacus'; platforms: cpu, interpreter" in capsys.readouterr().err
 
 
 def test_one_family(capsys: pytest.CaptureFixture[str]):
@@ -49,7 +49,7 @@ def test_one_family(capsys: pytest.CaptureFixture[str]):
     output = capsys.readouterr().out
     assert re.search(r"get-tuple-element +tuples +1 operand +yes", output)
     assert "add " not in output
-    assert output.endswith("2 operations, 2 run on the interpreter; all of them parse and print\n")
+    assert output.endswith("2 operations, 2 run on the cpu, 2 run on the interpreter; all of them parse and print\n")
 
 
 def test_an_unknown_family_names_the_known(capsys: pytest.CaptureFixture[str]):

@@ -5,16 +5,17 @@ Owns: their order, the dump of each stage. Must not know: devices, arguments of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xlapy.base import flags
 from xlapy.cpu.buffers import assign_buffers
 from xlapy.cpu.fuse import Fuse, Unfuse
-from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.engine import Code, assembly, compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
 from xlapy.cpu.program import make_program, runs
-from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps
+from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
@@ -25,9 +26,16 @@ from xlapy.passes.pipeline import Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 
 
-def passes() -> list[Pass]:
-    """What happens to a module before it becomes steps."""
-    return [Unfuse(), RemoveDeadCode(), Expand(runs=runs()), MergeCommonSubexpressions(), Fuse(), RemoveDeadCode()]
+def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
+    """What happens to a module before it becomes steps; `explain` is told the decisions of fusion."""
+    return [
+        Unfuse(),
+        RemoveDeadCode(),
+        Expand(runs=runs()),
+        MergeCommonSubexpressions(),
+        Fuse(explain=explain),
+        RemoveDeadCode(),
+    ]
 
 
 @dataclass(slots=True)
@@ -39,12 +47,25 @@ class Compiled:
     program: NativeProgram
     code: Code
     llvm: str
-    stages: dict[str, str] = field(default_factory=dict[str, str])
+    """LLVM's text, before its passes."""
+    decisions: list[str] = field(default_factory=list[str])
+    """What fusion decided, and why."""
 
     @property
     def entry(self) -> int:
         """The address of `void xlapy_run(ptr table)`."""
         return self.code.addresses["xlapy_run"]
+
+    def stages(self) -> dict[str, str]:
+        """Every form the program had, by the name of the file that it is dumped to."""
+        return {
+            "after_optimizations.txt": self.module.to_text(print_large_constants=True),
+            "fusion.txt": "\n".join(self.decisions) + "\n",
+            "steps.txt": print_program(self.program),
+            "loops.txt": self.loops(),
+            "ll": self.llvm,
+            "s": assembly(self.llvm),
+        }
 
     def loops(self) -> str:
         """The loop IR of every kernel."""
@@ -55,9 +76,10 @@ class Compiled:
 def compile_module(module: Module) -> Compiled:
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu."""
     optimised = edit.clone_module(module)
-    Pipeline(passes()).run(optimised)
+    decisions: list[str] = []
+    Pipeline(passes(decisions.append)).run(optimised)
     program = make_program(optimised)
     assign_buffers(program)
     text = write_program(program, flush_denormals=flags.get("denormals") == "flush")
     imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}
-    return Compiled(optimised, program, compile_text(text.text, ["xlapy_run"], imports), text.text)
+    return Compiled(optimised, program, compile_text(text.text, ["xlapy_run"], imports), text.text, decisions)

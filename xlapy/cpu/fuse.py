@@ -8,6 +8,7 @@ Owns: the decision, and its reasons. Must not know: kernels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -53,12 +54,14 @@ class Fuse:
 
     name: ClassVar[str] = "fuse"
     most: int = MOST_INSTRUCTIONS
+    explain: Callable[[str], None] | None = None
+    """Told each decision and its reason."""
 
     def run(self, module: Module) -> bool:
         changed = False
         for computation in module.computations:
             if _runs_on_arrays(computation):
-                changed |= _Fuser(module, computation, self.most).run()
+                changed |= _Fuser(module, computation, self.most, self.explain or _silent).run()
         return changed
 
 
@@ -69,7 +72,8 @@ class _Group:
 
 
 class _Fuser:
-    def __init__(self, module: Module, computation: Computation, most: int) -> None:
+    def __init__(self, module: Module, computation: Computation, most: int, explain: Callable[[str], None]) -> None:
+        self.explain = explain
         self.module = module
         self.computation = computation
         self.most = most
@@ -89,19 +93,35 @@ class _Fuser:
 
     def place(self, instruction: Instruction) -> None:
         """Into the group of its users, or into one of its own."""
-        group = self.common_group(instruction)
-        if group is None or len(group.members) >= self.most or not _may_join(group, instruction):
-            if instruction.op in _FREE:
-                return  # its users take copies
+        what = f"{instruction.name} ({instruction.op.name})"
+        group, reason = self.group_of_users(instruction)
+        if group is not None:
+            self.explain(f"{what} is computed with {group.root.name}, which alone needs it")
+        elif instruction.op in _FREE:
+            self.explain(f"{what} is computed by each of its users: it costs nothing")
+            return
+        else:
+            self.explain(f"{what} gets a kernel: {reason}")
             group = _Group(instruction)
         group.members[instruction] = None
         self.groups[instruction] = group
 
-    def common_group(self, instruction: Instruction) -> _Group | None:
+    def group_of_users(self, instruction: Instruction) -> tuple[_Group | None, str]:
+        """The one group that all users are in, if the instruction may be computed there; else why not."""
         if instruction is self.computation.root_instruction or not instruction.has_users:
-            return None
+            return None, "it is a result"
         found = {self.groups.get(user) for user in instruction.users}
-        return next(iter(found)) if len(found) == 1 else None
+        group = next(iter(found))
+        if len(found) > 1:
+            names = ", ".join(sorted(g.root.name if g else "an instruction that is no kernel" for g in found))
+            return None, f"its users are in different kernels ({names})"
+        if group is None:
+            names = ", ".join(f"{user.name} ({user.op.name})" for user in instruction.users)
+            return None, f"{names} needs it in memory"
+        if len(group.members) >= self.most:
+            return None, f"the kernel of {group.root.name} has {self.most} instructions, the most there may be"
+        reason = _reason_apart(group, instruction)
+        return (None, reason) if reason else (group, "")
 
     def make(self, group: _Group) -> bool:
         """A fusion in place of the group's root; members whose users are all inside go."""
@@ -131,6 +151,10 @@ class _Fuser:
         return True
 
 
+def _silent(_: str) -> None:
+    """For whoever does not ask why."""
+
+
 def _runs_on_arrays(computation: Computation) -> bool:
     """Whether the program runs the computation by itself: reducers and the like are parts of kernels already."""
     return computation.is_entry or any(caller.op in _CALLERS for caller in computation.callers)
@@ -146,14 +170,18 @@ def _can_fuse(instruction: Instruction) -> bool:
     return instruction.shape.is_array
 
 
-def _may_join(group: _Group, instruction: Instruction) -> bool:
-    """Whether an instruction may be computed where its users need it."""
+def _reason_apart(group: _Group, instruction: Instruction) -> str:
+    """Why an instruction may not be computed where its users need it; "" if it may."""
     if instruction.op in _HEAVY or not instruction.shape.is_array:
-        return False
+        return f"{instruction.op.name} would be computed again for every element of {group.root.name}"
     if instruction.op is ops.REDUCE:
-        return _reduces_rows_of(group, instruction)
-    heavy = group.root.op in _HEAVY or any(m.op in _HEAVY for m in group.members)
-    return not heavy or instruction.op in _FREE or instruction.op in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE)
+        if _reduces_rows_of(group, instruction):
+            return ""
+        return f"it does not reduce rows along which {group.root.name} goes, and would be computed for every element"
+    heavy = next((m for m in group.members if m.op in _HEAVY), None)
+    if heavy is None or instruction.op in _FREE or instruction.op in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE):
+        return ""
+    return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
 
 
 def _reduces_rows_of(group: _Group, reduction: Instruction) -> bool:

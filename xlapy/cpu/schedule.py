@@ -108,7 +108,9 @@ def choose_axes(region: Region, shape: Shape) -> Axes:
     if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
         lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
         return Axes(True, lanes, reduced * min(CHUNK, shape.size))
-    return Axes(False, lanes, reduced * last)
+    # a sum inside an elementwise region belongs to a row, not to each of its elements
+    is_sum = region.root.op in (ops.DOT, ops.CONVOLUTION, ops.REDUCE, ops.REDUCE_WINDOW)
+    return Axes(False, lanes, reduced * last if is_sum else reduced + last)
 
 
 def _lanes(region: Region) -> int:

@@ -135,3 +135,32 @@ class NativeProgram:
     constants: list[Slot] = field(default_factory=list[Slot])
     steps: list[Step] = field(default_factory=list[Step])
     arena_size: int = 0
+
+
+def print_program(program: NativeProgram) -> str:
+    """The memory of a program and its steps, a line each; loops and branches indent what they hold."""
+    lines = [f"program {program.name}: arena of {program.arena_size} bytes"]
+    for title, slots in (("argument", program.arguments), ("result", program.results), ("constant", program.constants)):
+        lines += [f"  {title} {slot.number}: {slot.shape.brief}, {slot.size} bytes" for slot in slots]
+    return "\n".join([*lines, *_printed(program.steps, "  ")]) + "\n"
+
+
+def _printed(steps: list[Step], indent: str) -> Iterator[str]:
+    for step in steps:
+        yield indent + _title(step)
+        for number, inner in enumerate(inner_steps(step)):
+            name = ("condition", "body")[number] if isinstance(step, WhileStep) else f"branch {number}"
+            yield f"{indent}  {name}"
+            yield from _printed(inner, indent + "    ")
+
+
+def _title(step: Step) -> str:
+    if isinstance(step, KernelStep):
+        loop = step.kernel.parallel_loop
+        extent = f", {loop.extent} iterations of about {step.work} operations" if loop is not None else ""
+        return f"kernel {step.origin}({', '.join(map(str, step.slots))}){extent}"
+    if isinstance(step, CopyStep):
+        return f"copy {step.source} to {step.target}"
+    if isinstance(step, WhileStep):
+        return f"while {step.decides} ({step.origin})"
+    return f"branch by {step.index} ({step.origin})"

@@ -5,7 +5,7 @@ Owns: the protocol and the registry. Must not know: any particular back end beyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,6 +43,10 @@ class Program(Protocol):
         Device i is partition i % partitions of replica i // partitions. `observer` is called in the thread of the
         device, which has its name: `device 1`. `ExecutionError` names the device that fails.
         """
+        ...
+
+    def stages(self) -> Mapping[str, str]:
+        """The forms that the program had on its way, by how the names of their files end."""
         ...
 
 

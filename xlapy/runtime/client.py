@@ -17,7 +17,7 @@ from xlapy.runtime.allocator import RESULTS
 from xlapy.runtime.arguments import check_arguments, wrap_result
 from xlapy.runtime.backend import Observer, Program, load_backend
 from xlapy.runtime.device import Device
-from xlapy.runtime.dump import dump_module
+from xlapy.runtime.dump import dump_module, dump_stages
 from xlapy.runtime.replicas import counts
 from xlapy.text import parse_hlo
 
@@ -132,9 +132,11 @@ class Client:
         """
         module = _module(program)
         verify(module)
-        dump_module(module)
+        dumped = dump_module(module)
         replicas, partitions = counts(module, num_replicas, num_partitions, len(self.devices))
         compiled = self._backend.compile(module, replicas, partitions)
+        if dumped is not None:
+            dump_stages(dumped, compiled.stages())
         devices = self.devices[: replicas * partitions]
         return Executable(module, compiled, self.platform, devices, replicas, partitions)
 

@@ -69,6 +69,9 @@ class CpuProgram:
             results.append(self._execute(given, {"replica-id": replica, "partition-id": partition}))
         return results
 
+    def stages(self) -> Mapping[str, str]:
+        return self.compiled.stages()
+
     def _arena(self) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] | None = getattr(self._arenas, "memory", None)
         if found is None:

@@ -1,10 +1,11 @@
-"""Writes the modules that are compiled to a directory, for whoever wants to see them.
+"""Writes the modules that are compiled, and what becomes of them, to a directory, for whoever wants to see them.
 
 Owns: the names of those files, which are XLA's. Must not know: why a module is compiled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -34,3 +35,12 @@ def dump_module(module: Module) -> Path | None:
             continue
         return path
     raise AssertionError("count() never ends")
+
+
+def dump_stages(first: Path, stages: Mapping[str, str]) -> None:
+    """Writes the further forms of a module beside its first file, under the same number and name."""
+    for ending, text in stages.items():
+        place = first.with_name(first.name.replace("before_optimizations.txt", ending))
+        unfinished = place.with_name(place.name + ".unfinished")
+        unfinished.write_text(text)
+        unfinished.replace(place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -95,6 +95,10 @@ class InterpreterProgram:
         context.plans = self._plans
         context.kept = self._kept
         return evaluate_computation(context, self.module.entry_computation, arguments)
+
+    def stages(self) -> Mapping[str, str]:
+        """None: the interpreter runs the module as it is."""
+        return {}
 
     def _make_room(self, devices: int) -> None:
         """For values on every device, and for calls."""
