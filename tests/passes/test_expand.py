@@ -17,7 +17,12 @@ from xlapy.testing.comparison import rule_of_operation
 from xlapy.testing.samples import REFUSED_AT_RUN, samples_of
 from xlapy.text import parse_hlo
 
-TOLERANCES: dict[OpDef, str] = {ops.CLAMP: "exact", ops.BATCH_NORM_INFERENCE: "program", ops.LOGISTIC: "program"}
+TOLERANCES: dict[OpDef, str] = {
+    ops.CLAMP: "exact",
+    ops.TOPK: "bits",
+    **dict.fromkeys((ops.RNG_BIT_GENERATOR, ops.STOCHASTIC_CONVERT, ops.SHUFFLE, ops.SCAN), "bits"),
+    **dict.fromkeys((ops.BATCH_NORM_TRAINING, ops.BATCH_NORM_INFERENCE, ops.BATCH_NORM_GRAD, ops.LOGISTIC), "program"),
+}
 """The rule of comparison for an expansion; without an entry, that of the operation. Where the interpreter computes an
 operation in one rounding, its expansion rounds at every step."""
 

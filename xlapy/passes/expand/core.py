@@ -4,7 +4,8 @@ Owns: the table and the form of a rule. Must not know: which operations a platfo
 
 A rule is `rule(write, instruction) -> replacement`: it writes instructions with `write` and returns the one whose value
 is that of `instruction`, of the same dimensions and element type. It may call computations that it adds to the module,
-and must not use the op that it expands; ops that are expanded themselves are allowed.
+and must not use the op that it expands; ops that are expanded themselves are allowed. For a form of the op that has no
+expansion it raises `UnsupportedError`, before it writes anything: the instruction stays.
 """
 
 from __future__ import annotations

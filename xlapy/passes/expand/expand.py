@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.errors import InvalidArgumentError, PassError, XlaError
+from xlapy.base.errors import InvalidArgumentError, PassError, UnsupportedError, XlaError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -30,7 +30,7 @@ class Expand:
 
     ops: names of operations joined by +, or `all` for every one that has an expansion. platform: where the module is to
     run, if no operations are named; runs: the operations that run there, for platforms without a name here. Operations
-    without an expansion stay as they are.
+    without an expansion, in general or in the form they have, stay as they are.
     """
 
     name: ClassVar[str] = "expand"
@@ -56,39 +56,45 @@ class Expand:
         return frozenset(op for op in EXPANSIONS if op not in runs)
 
     def run(self, module: Module) -> bool:
-        """`PassError` if an expansion leads back to what it expands."""
+        """`PassError` if an expansion leads back to what it expands.
+
+        An expansion may add computations, and may make others editable, which are then expanded too.
+        """
         chosen = self.chosen()
         changed = False
-        pending = editable_computations(module)
-        known = set(module.computations)
-        while pending:
-            changed |= _expand_computation(pending.pop(), chosen)
-            added = [computation for computation in module.computations if computation not in known]
-            known.update(added)
-            pending += added
+        done: set[Computation] = set()
+        while pending := [c for c in editable_computations(module) if c not in done]:
+            for computation in pending:
+                changed |= _expand_computation(computation, chosen)
+            done.update(pending)
         return settle(module, changed)
 
 
 def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> bool:
     pending = [(instruction, 0) for instruction in computation if instruction.op in chosen]
-    changed = bool(pending)
+    changed = False
     while pending:
         instruction, depth = pending.pop()
+        if instruction.parent is None:  # part of what was expanded with another one
+            continue
         if depth > _DEEPEST:
             raise PassError(f"expansions of {instruction.op.name} lead back to it: {depth} inside each other")
         made = _expand(instruction)
-        pending += [(i, depth + 1) for i in made if i.op in chosen and i.parent is not None]
+        changed |= bool(made)
+        pending += [(i, depth + 1) for i in made if i.op in chosen]
     return changed
 
 
 def _expand(instruction: Instruction) -> list[Instruction]:
-    """Replaces an instruction by its expansion; the instructions made."""
+    """Replaces an instruction by its expansion; the instructions made, none if it has no expansion in this form."""
     write = Writer(instruction)
     try:
         replacement = EXPANSIONS.find(instruction.op)(write, instruction)
         if replacement not in write.made:  # what was there before must not take over anything
             replacement = write.add(ops.COPY, replacement)
         take_over(instruction, replacement)
+    except UnsupportedError:
+        write.discard()
     except XlaError as error:
         raise PassError(f"expansion of {instruction.name} ({instruction.op.name}): {error}") from error
     return write.made

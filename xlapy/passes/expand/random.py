@@ -1,0 +1,273 @@
+"""Expansions of random bits and of rounding at random: integer arithmetic on all words at once.
+
+Must not know: which platform needs them.
+Source: RngBitGenerator of the specification; Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3
+(SC 2011), with 20 and 10 rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.element_types import PRED, S32, U8, U16, U32, U64, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.random import RandomAlgorithm
+from xlapy.ops.registry import OpDef
+from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_of
+from xlapy.passes.expand.core import EXPANSIONS, wide_type
+from xlapy.passes.rewrite import Writer
+
+EXPANSIONS.refuse("its numbers come from a generator that belongs to the run and that no operation reads", ops.RNG)
+EXPANSIONS.refuse("the state that it reads and moves on belongs to the device", ops.RNG_GET_AND_UPDATE_STATE)
+
+_UNSIGNED = {8: U8, 16: U16, 32: U32, 64: U64}
+_WORD = 32
+_MASK = 2**_WORD - 1
+
+
+class _Words:
+    """Arithmetic modulo the width of the elements; an int is a constant of the other operand's shape."""
+
+    def __init__(self, write: Writer) -> None:
+        self.write = write
+
+    def apply(self, op: OpDef, left: Instruction, right: Instruction | int) -> Instruction:
+        if isinstance(right, int):
+            right = self.write.filled(right, left.shape)
+        return self.write.add(op, left, right)
+
+    def add(self, left: Instruction, right: Instruction | int) -> Instruction:
+        return self.apply(ops.ADD, left, right)
+
+    def xor(self, left: Instruction, right: Instruction | int) -> Instruction:
+        return self.apply(ops.XOR, left, right)
+
+    def split(self, numbers: Instruction) -> tuple[Instruction, Instruction]:
+        """The lower and the upper half of u64 numbers, as u32 words."""
+        upper = self.apply(ops.SHIFT_RIGHT_LOGICAL, numbers, _WORD)
+        lower = self.apply(ops.AND, numbers, _MASK)
+        return self.write.convert(lower, U32), self.write.convert(upper, U32)
+
+    def join(self, low: Instruction, high: Instruction) -> Instruction:
+        upper = self.apply(ops.SHIFT_LEFT, self.write.convert(high, U64), _WORD)
+        return self.apply(ops.OR, self.write.convert(low, U64), upper)
+
+    def rotate(self, word: Instruction, distance: int) -> Instruction:
+        """u32 words, rotated to the left."""
+        left = self.apply(ops.SHIFT_LEFT, word, distance)
+        return self.apply(ops.OR, left, self.apply(ops.SHIFT_RIGHT_LOGICAL, word, _WORD - distance))
+
+    def repeat(self, word: Instruction, like: Instruction) -> Instruction:
+        """A word of rank 0 beside each element of an array."""
+        return self.write.broadcast(word, like.shape.with_element_type(word.shape.element_type))
+
+    def entry(self, state: Instruction, index: int) -> Instruction:
+        """A word of the state, of rank 0."""
+        return self.write.reshape(slice_of(self.write, state, 0, index, index + 1), Shape.scalar(U64))
+
+    def counters(self, first: Instruction, count: int) -> Instruction:
+        """u64[count]: consecutive numbers from `first` on, modulo 2^64."""
+        places = iota(self.write, Shape.array(U64, (count,)), 0)
+        return self.add(self.repeat(first, places), places)
+
+    def stacked(self, words: Sequence[Instruction]) -> Instruction:
+        """Vectors side by side: the first elements of all, then the second ones, in one vector."""
+        count = words[0].shape.dimensions[0]
+        column = words[0].shape.with_dimensions((count, 1))
+        table = concatenate(self.write, [self.write.reshape(word, column) for word in words], 1)
+        return self.write.reshape(table, column.with_dimensions((count * len(words),)))
+
+    def state(self, entries: Sequence[Instruction]) -> Instruction:
+        single = Shape.array(U64, (1,))
+        return concatenate(self.write, [self.write.reshape(entry, single) for entry in entries], 0)
+
+
+@EXPANSIONS.rule(ops.RNG_BIT_GENERATOR)
+def rng_bit_generator(write: Writer, instruction: Instruction) -> Instruction:
+    """The rounds of Threefry or Philox (for the default too), written out; bit for bit what the interpreter makes."""
+    shape, state = instruction.shape, instruction.operands[0]
+    bits = shape.tuple_shapes[1] if shape.is_tuple else shape
+    _check_bits(bits, state.shape)
+    generate = _three_fry if instruction.attributes.algorithm is RandomAlgorithm.THREE_FRY else _philox
+    next_state, words = generate(_Words(write), state, bits.dimensions, bits.element_type.bits)
+    random = _elements(write, words, bits)
+    return write.add(ops.TUPLE, next_state, random) if shape.is_tuple else random
+
+
+def _check_bits(bits: Shape, state: Shape) -> None:
+    t = bits.element_type
+    if t.is_complex or t is PRED or (t.is_floating and t.bits not in (4, *_UNSIGNED)):
+        raise UnsupportedError(f"random bits are integers or floating-point numbers of whole bytes, given {bits.brief}")
+    if bits.is_dynamic:
+        raise UnsupportedError(f"random bits fill static dimensions, given {bits.brief}")
+    if state.element_type is not U64 or state.dimensions not in ((2,), (3,)):
+        raise UnsupportedError(f"random bits come from a state of u64[2] or u64[3], given {state.brief}")
+
+
+def _elements(write: Writer, words: Instruction, bits: Shape) -> Instruction:
+    """The lowest bits of each word, read as an element."""
+    t = bits.element_type
+    if t.is_integral:
+        return write.convert(words, t)
+    narrow = write.convert(words, PrimitiveType.U4 if t.bits == 4 else _UNSIGNED[t.bits])
+    return write.add(ops.BITCAST_CONVERT, narrow, shape=bits)
+
+
+# -- Threefry
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def _three_fry(
+    words: _Words, state: Instruction, dimensions: Sequence[int], bits: int
+) -> tuple[Instruction, Instruction]:
+    """The next state and an array of words, u64 for elements of 64 bits, else u32.
+
+    The two words of a block are one element of 64 bits; or neighbours in the first dimension of even size, or else in
+    the first of the largest ones, which then loses the last word.
+    """
+    key, counter = words.entry(state, 0), words.entry(state, 1)
+    if bits == 64:
+        count = math.prod(dimensions)
+        low, high = _three_fry_blocks(words, key, counter, count)
+        result = words.write.reshape(words.join(low, high), Shape.array(U64, dimensions))
+        return words.state([key, words.add(counter, count)]), result
+    sizes = list(dimensions) or [1]
+    even = [d for d, size in enumerate(sizes) if size % 2 == 0]
+    split = even[0] if even else sizes.index(max(sizes))
+    halves = [(size + 1) // 2 if d == split else size for d, size in enumerate(sizes)]
+    count = math.prod(halves)
+    parted = Shape.array(U32, (*halves[: split + 1], 1, *halves[split + 1 :]))
+    blocks = _three_fry_blocks(words, key, counter, count)
+    pairs = concatenate(words.write, [words.write.reshape(word, parted) for word in blocks], split + 1)
+    doubled = [2 * size if d == split else size for d, size in enumerate(halves)]
+    whole = words.write.reshape(pairs, Shape.array(U32, doubled))
+    result = words.write.reshape(slice_of(words.write, whole, split, 0, sizes[split]), Shape.array(U32, dimensions))
+    return words.state([key, words.add(counter, count)]), result
+
+
+def _three_fry_blocks(
+    words: _Words, key: Instruction, counter: Instruction, count: int
+) -> tuple[Instruction, Instruction]:
+    """Both words, u32[count], of the blocks of so many counters."""
+    first, second = words.split(words.counters(counter, count))
+    low, high = words.split(key)
+    keys = [words.repeat(word, first) for word in (low, high, words.xor(words.xor(low, high), _PARITY))]
+    first, second = words.add(first, keys[0]), words.add(second, keys[1])
+    for group in range(5):
+        for distance in _ROTATIONS[group % 2]:
+            first = words.add(first, second)
+            second = words.xor(first, words.rotate(second, distance))
+        first = words.add(first, keys[(group + 1) % 3])
+        second = words.add(words.add(second, keys[(group + 2) % 3]), group + 1)
+    return first, second
+
+
+# -- Philox
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+
+def _philox(words: _Words, state: Instruction, dimensions: Sequence[int], bits: int) -> tuple[Instruction, Instruction]:
+    """The next state and an array of words, u64 for elements of 64 bits, else u32.
+
+    The state is (key, lower and upper half of the counter), or without the upper half, for which the key stands then.
+    """
+    write, size = words.write, state.shape.dimensions[0]
+    key, low = words.entry(state, 0), words.entry(state, 1)
+    high = words.entry(state, 2) if size == 3 else key
+    count = math.prod(dimensions)
+    needed = count * 2 if bits == 64 else count
+    blocks = -(-needed // 4)
+    rows = _philox_blocks(words, key, low, high, blocks)
+    if bits == 64:
+        rows = [words.join(rows[0], rows[1]), words.join(rows[2], rows[3])]
+    random = slice_of(write, words.stacked(rows), 0, 0, count)
+    next_low = words.add(low, blocks)
+    entries = [key, next_low, words.add(high, _carry(words, next_low, low))]
+    return words.state(entries[:size]), write.reshape(random, random.shape.with_dimensions(dimensions))
+
+
+def _carry(words: _Words, total: Instruction, part: Instruction) -> Instruction:
+    """1 where a sum of u64 numbers went beyond 2^64, else 0."""
+    return words.write.convert(compare(words.write, total, part, ComparisonDirection.LT), U64)
+
+
+def _philox_blocks(
+    words: _Words, key: Instruction, low: Instruction, high: Instruction, count: int
+) -> list[Instruction]:
+    """The four words, u32[count] each, of the blocks of so many counters."""
+    lows = words.counters(low, count)
+    highs = words.add(words.repeat(high, lows), _carry(words, lows, words.repeat(low, lows)))
+    block = [*words.split(lows), *words.split(highs)]
+    keys = list(words.split(key))
+    for _ in range(_ROUNDS):
+        products = [
+            words.split(words.apply(ops.MULTIPLY, words.write.convert(block[place], U64), multiplier))
+            for place, multiplier in zip((0, 2), _MULTIPLIERS, strict=True)
+        ]
+        (first_low, first_high), (second_low, second_high) = products
+        spread = [words.repeat(key, first_low) for key in keys]
+        block = [
+            words.xor(words.xor(second_high, block[1]), spread[0]),
+            second_low,
+            words.xor(words.xor(first_high, block[3]), spread[1]),
+            first_low,
+        ]
+        keys = [words.add(key, step) for key, step in zip(keys, _KEY_STEPS, strict=True)]
+    return block
+
+
+# -- rounding at random
+
+
+@EXPANSIONS.rule(ops.STOCHASTIC_CONVERT)
+def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
+    """sign(x) (floor(|x|) + 1 if random < fraction(|x|) 2^bits else 0), saturated; 0 for NaN."""
+    operand, random = instruction.operands
+    target = instruction.shape.element_type
+    if not (target.is_integral and target.is_signed):
+        raise UnsupportedError(f"numbers are rounded at random to signed integers, not to {instruction.shape.brief}")
+    number = write.convert(operand, wide_type(operand.shape.element_type))
+    size = write.add(ops.ABS, number)
+    whole = write.add(ops.FLOOR, size)
+    scale = write.filled(2.0**random.shape.element_type.bits, number.shape)
+    threshold = write.add(ops.MULTIPLY, write.add(ops.SUBTRACT, size, whole), scale)
+    zero = write.filled(0, number.shape)
+    finite = write.add(ops.IS_FINITE, number)
+    threshold = write.convert(write.add(ops.SELECT, finite, threshold, zero), random.shape.element_type)
+    up = compare(write, random, threshold, ComparisonDirection.LT)
+    return write.convert(_saturated(write, number, whole, up, target), target)
+
+
+def _saturated(
+    write: Writer, number: Instruction, whole: Instruction, up: Instruction, target: PrimitiveType
+) -> Instruction:
+    """`whole + up` with the sign of `number`, or the limit that it reaches; in s32 for narrower targets.
+
+    A sum that leaves the type is that of the lowest number, which it becomes when it is negated.
+    """
+    t = target if target.bits >= S32.bits else S32
+    low, high = -(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1
+    zero = write.filled(0, number.shape)
+    below = compare(write, number, write.filled(float(low), number.shape), ComparisonDirection.LE)
+    above = compare(write, number, write.filled(float(high), number.shape), ComparisonDirection.GE)
+    inside = write.add(ops.AND, write.add(ops.NOT, below), write.add(ops.NOT, above))
+    kept = write.convert(write.add(ops.SELECT, write.add(ops.AND, inside, _is_number(write, number)), whole, zero), t)
+    size = write.add(ops.ADD, kept, write.convert(up, t))
+    is_negative = compare(write, number, zero, ComparisonDirection.LT)
+    signed = write.add(ops.SELECT, is_negative, write.add(ops.NEGATE, size), size)
+    raised = write.add(ops.SELECT, below, write.filled(low, signed.shape), signed)
+    return write.add(ops.SELECT, above, write.filled(high, signed.shape), raised)
+
+
+def _is_number(write: Writer, number: Instruction) -> Instruction:
+    return compare(write, number, number, ComparisonDirection.EQ)

@@ -1,0 +1,43 @@
+"""Expansions of topk.
+
+Must not know: which platform needs them.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.base.element_types import S32
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.sorting import SortAttributes
+from xlapy.passes.expand.blocks import compare, function, iota
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.rewrite import Writer
+
+
+@EXPANSIONS.rule(ops.TOPK)
+def topk(write: Writer, instruction: Instruction) -> Instruction:
+    """The first k of each row and of its indices, sorted together, stably, in the total order."""
+    (operand,), attributes = instruction.operands, instruction.attributes
+    last = operand.shape.rank - 1
+    indices = iota(write, operand.shape.with_element_type(S32), last)
+    direction = ComparisonDirection.GT if attributes.largest else ComparisonDirection.LT
+
+    def precedes(into: Writer, given: list[Instruction]) -> Instruction:
+        return compare(into, given[0], given[1], direction, total_order=True)
+
+    scalars = [Shape.scalar(operand.shape.element_type)] * 2 + [Shape.scalar(S32)] * 2
+    ordered = write.add(
+        ops.SORT,
+        operand,
+        indices,
+        attributes=SortAttributes.make(dimension=last, is_stable=True),
+        computations=[function(write, "precedes", scalars, precedes)],
+    )
+    limits = (*operand.shape.dimensions[:-1], attributes.k)
+    pairs = enumerate(instruction.shape.tuple_shapes)
+    starts = [0] * len(limits)
+    return write.add(
+        ops.TUPLE, *(write.slice(write.element(ordered, i), starts, limits, shape=shape) for i, shape in pairs)
+    )
