@@ -71,7 +71,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], messa
 
 def test_an_unknown_peer(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["fuzz", "--seed", "1", "--against", "nowhere"]) == 1
-    assert capsys.readouterr().err == "xlapy: no peer 'nowhere'; there are xla, interpreter\n"
+    assert capsys.readouterr().err == "xlapy: no peer 'nowhere'; there are xla, cpu, interpreter\n"
 
 
 def test_a_folder_shows_a_fault_again(tmp_path: Path) -> None:

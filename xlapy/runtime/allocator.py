@@ -9,6 +9,7 @@ Owns: the cache and its bound. Must not know: what the memory is for.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections import OrderedDict
@@ -97,5 +98,7 @@ def _is_free(blocks: list[Block], place: int) -> bool:
     return sys.getrefcount(blocks[place]) == 2
 
 
-RESULTS = Allocator(int(flags.get("cache_limit")) << 20)
-"""The memory of all programs' results in this process."""
+@functools.cache
+def results() -> Allocator:
+    """The memory of all programs' results in this process, bounded by the flag `cache_limit`."""
+    return Allocator(int(flags.get("cache_limit")) << 20)

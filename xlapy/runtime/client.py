@@ -13,7 +13,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.builder import XlaComputation
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
-from xlapy.runtime.allocator import RESULTS
+from xlapy.runtime import allocator
 from xlapy.runtime.arguments import check_arguments, wrap_result
 from xlapy.runtime.backend import Observer, Program, load_backend
 from xlapy.runtime.device import Device
@@ -142,7 +142,7 @@ class Client:
 
     def trim(self) -> int:
         """Gives memory that is kept for results to come back to the system; how many bytes that were."""
-        return RESULTS.trim()
+        return allocator.results().trim()
 
     def __repr__(self) -> str:
         return f"<Client {self.platform}>"

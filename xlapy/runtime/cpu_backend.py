@@ -20,7 +20,7 @@ from xlapy.cpu.llvm.program import table_size
 from xlapy.cpu.steps import Slot
 from xlapy.hlo.module import Module
 from xlapy.interpreter import TOKEN
-from xlapy.runtime.allocator import RESULTS
+from xlapy.runtime import allocator
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
 from xlapy.runtime.partitioning import check_partitioning
@@ -75,7 +75,7 @@ class CpuProgram:
     def _arena(self) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] | None = getattr(self._arenas, "memory", None)
         if found is None:
-            found = self._arenas.memory = RESULTS.allocate(max(1, self.compiled.program.arena_size))
+            found = self._arenas.memory = allocator.results().allocate(max(1, self.compiled.program.arena_size))
         return found
 
 
@@ -116,11 +116,11 @@ def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _empty(slot: Slot) -> np.ndarray[Any, Any]:
     """New memory for a result."""
-    return RESULTS.allocate(slot.size).view(slot.shape.dtype).reshape(slot.shape.dimensions)
+    return allocator.results().allocate(slot.size).view(slot.shape.dtype).reshape(slot.shape.dimensions)
 
 
 def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    copy = RESULTS.allocate(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy = allocator.results().allocate(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 

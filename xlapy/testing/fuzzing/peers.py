@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu.program import runs
 from xlapy.hlo.module import Module
-from xlapy.ops.registry import OpDef
+from xlapy.ops.registry import REGISTRY, OpDef
+from xlapy.passes.expand import EXPANSIONS
 from xlapy.runtime import Client, platform_names
 from xlapy.testing.fuzzing import xla_classes
 from xlapy.testing.fuzzing.worker import Worker
@@ -85,6 +89,28 @@ XLA_CPU = Peer(
 )
 
 
+def without_denormals(array: Array) -> Array:
+    """Denormal numbers of the types that machines compute in become 0, which cpu takes them for."""
+    if array.dtype.kind == "c":
+        part = np.dtype(np.float32 if array.dtype == np.complex64 else np.float64)
+        result = np.array(array)
+        result.real, result.imag = (without_denormals(half.astype(part)) for half in (array.real, array.imag))
+        return result
+    t = PrimitiveType.from_dtype(array.dtype)
+    if not t.is_floating or t.bits <= 8:
+        return array
+    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    size = np.abs(array.astype(np.float64))
+    return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
+
+
+_CPU: Mapping[str, Any] = {
+    "without": tuple(op for op in REGISTRY.values() if op not in runs() and op not in EXPANSIONS),
+    "adjust": without_denormals,
+    "flushes_denormals": True,
+}
+
+
 def find_peer(name: str) -> Peer:
     """The peer of a name: `xla`, or that of a platform. `InvalidArgumentError` if there is none, or it is missing."""
     if name == XLA:
@@ -96,7 +122,8 @@ def find_peer(name: str) -> Peer:
         return XLA_CPU
     if name not in platform_names():
         raise InvalidArgumentError(f"no peer {name!r}; there are {', '.join([XLA, *platform_names()])}")
-    return Peer(name, f"{__name__}:run_on_platform", {"platform": name})
+    peer = Peer(name, f"{__name__}:run_on_platform", {"platform": name})
+    return replace(peer, **_CPU) if name == "cpu" else peer
 
 
 def run_on_platform(text: str, arguments: Sequence[Value], platform: str) -> Value:
