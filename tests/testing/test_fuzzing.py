@@ -62,7 +62,7 @@ class TestPeers:
     def test_names(self) -> None:
         assert find_peer("xla") is XLA_CPU
         assert find_peer("interpreter").keywords == {"platform": "interpreter"}
-        with pytest.raises(InvalidArgumentError, match="no peer 'tpu'; there are xla, interpreter"):
+        with pytest.raises(InvalidArgumentError, match="no peer 'tpu'; there are xla, cpu, interpreter"):
             find_peer("tpu")
 
     def test_a_missing_jaxlib_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ MOST_INSTRUCTIONS = 120
 _HEAVY = frozenset({ops.DOT, ops.CONVOLUTION, ops.REDUCE_WINDOW, ops.CONCATENATE})
 _FREE = frozenset({ops.BROADCAST, ops.IOTA, ops.CONSTANT})
 _CALLERS = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
-_ALONE = frozenset({ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.COPY, ops.DYNAMIC_UPDATE_SLICE})
+_ALONE = frozenset({ops.CALL, ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.COPY, ops.DYNAMIC_UPDATE_SLICE})
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,18 @@
 `LOWERINGS` is the table op -> rule, one file a family; `Lowering` evaluates fused computations element by element.
 """
 
-from xlapy.lower import bits, contraction, convolution, elementwise, indexing, movement, reduction, sources, tuples
+from xlapy.lower import (
+    bits,
+    contraction,
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    movement,
+    reduction,
+    sources,
+    tuples,
+)
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Lowering, Source
 from xlapy.lower.element_types import components, load_element, register_type, storage_type, store_element
 
@@ -16,6 +27,7 @@ __all__ = [
     "bits",
     "components",
     "contraction",
+    "control",
     "convolution",
     "elementwise",
     "indexing",

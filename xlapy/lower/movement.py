@@ -12,7 +12,8 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, Builder, Value
-from xlapy.lower.core import LOWERINGS, Element, Index, Lowering, delinear, linear
+from xlapy.lower.bits import bits_of, of_bits
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, delinear, linear
 from xlapy.lower.elementwise import select_element
 from xlapy.ops import movement as ops
 
@@ -35,7 +36,8 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     """The element at the same place in memory, by the layouts of both shapes."""
     (operand,) = instruction.operands
     source, result = operand.shape, instruction.shape
-    if source.element_type is not result.element_type:
+    before, after = source.element_type, result.element_type
+    if before.bits != after.bits or before.is_complex != after.is_complex:
         raise UnsupportedError(f"{instruction.name}: a bitcast of {source.brief} to {result.brief} does not run on cpu")
     order, back = _major_to_minor(result), _major_to_minor(source)
     position = linear(tuple(index[d] for d in order), [result.dimensions[d] for d in order])
@@ -43,7 +45,10 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     found: list[Affine] = [Affine()] * source.rank
     for dimension, place in zip(back, places, strict=True):
         found[dimension] = place
-    return lowering.element(operand, tuple(found))
+    element = lowering.element(operand, tuple(found))
+    if before is after or isinstance(element, ComplexElement):
+        return element
+    return of_bits(lowering.builder, bits_of(lowering.builder, element, before), after)
 
 
 def _major_to_minor(shape: Shape) -> list[int]:
