@@ -22,6 +22,8 @@ TOLERANCES: dict[OpDef, str] = {
     ops.TOPK: "bits",
     **dict.fromkeys((ops.RNG_BIT_GENERATOR, ops.STOCHASTIC_CONVERT, ops.SHUFFLE, ops.SCAN), "bits"),
     **dict.fromkeys((ops.BATCH_NORM_TRAINING, ops.BATCH_NORM_INFERENCE, ops.BATCH_NORM_GRAD, ops.LOGISTIC), "program"),
+    **dict.fromkeys((ops.RAGGED_DOT, ops.SCALED_DOT), "bits"),
+    ops.SELECT_AND_SCATTER: "bits",
     **dict.fromkeys((ops.CHOLESKY, ops.TRIANGULAR_SOLVE, ops.FFT), "program"),
 }
 """The rule of comparison for an expansion; without an entry, that of the operation. Where the interpreter computes an
