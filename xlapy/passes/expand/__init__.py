@@ -2,6 +2,7 @@
 
 from xlapy.passes.expand import (
     contraction,
+    control,
     elementwise,
     linalg,
     movement,
@@ -9,6 +10,7 @@ from xlapy.passes.expand import (
     random,
     reduction,
     sorting,
+    transfer,
 )
 from xlapy.passes.expand.core import EXPANSIONS, ExpansionRule
 
@@ -16,6 +18,7 @@ __all__ = [
     "EXPANSIONS",
     "ExpansionRule",
     "contraction",
+    "control",
     "elementwise",
     "linalg",
     "movement",
@@ -23,4 +26,5 @@ __all__ = [
     "random",
     "reduction",
     "sorting",
+    "transfer",
 ]
