@@ -22,15 +22,26 @@ TOLERANCES: dict[OpDef, str] = {
     ops.TOPK: "bits",
     **dict.fromkeys((ops.RNG_BIT_GENERATOR, ops.STOCHASTIC_CONVERT, ops.SHUFFLE, ops.SCAN), "bits"),
     **dict.fromkeys((ops.BATCH_NORM_TRAINING, ops.BATCH_NORM_INFERENCE, ops.BATCH_NORM_GRAD, ops.LOGISTIC), "program"),
+    **dict.fromkeys((ops.RAGGED_DOT, ops.SCALED_DOT), "bits"),
+    ops.SELECT_AND_SCATTER: "bits",
+    **dict.fromkeys((ops.ASYNC_DONE, ops.COPY_DONE), "bits"),
+    **dict.fromkeys((ops.CHOLESKY, ops.TRIANGULAR_SOLVE, ops.FFT), "program"),
 }
 """The rule of comparison for an expansion; without an entry, that of the operation. Where the interpreter computes an
 operation in one rounding, its expansion rounds at every step."""
+
+STATIC = {ops.CHOLESKY, ops.TRIANGULAR_SOLVE, ops.FFT}
+"""Operations whose expansions leave dynamic dimensions to the pass that removes them."""
+
+FINITE = {ops.FFT}
+"""Operations of which it depends on the way that they are computed where infinities and overflow show."""
 
 CASES = [
     pytest.param(op, sample, id=f"{op.name}-{sample.name}")
     for op in EXPANSIONS
     for sample in samples_of(op.family)
     if sample.note != REFUSED_AT_RUN and any(i.op is op for i in parse_hlo(sample.text).instructions())
+    if op not in STATIC or "<=" not in sample.text
 ]
 
 
@@ -40,8 +51,9 @@ def test_an_expansion_computes_the_same(op, sample):
     after = clone_module(before)
     assert run_passes(after, [Expand(ops=(op.name,))])
     assert all(instruction.op is not op for instruction in after.instructions())
-    dtype = next(i for i in before.instructions() if i.op is op).operands[0].shape.dtype
-    assert_same_results(before, after, TOLERANCES.get(op) or rule_of_operation(op.name, dtype))
+    first = next(i for i in before.instructions() if i.op is op)
+    rule = TOLERANCES.get(op) or rule_of_operation(op.name, first.operands[0].shape.dtype)
+    assert_same_results(before, after, rule, special=op not in FINITE)
 
 
 def test_every_expansion_has_a_sample_and_stands_in_the_file_of_its_family():

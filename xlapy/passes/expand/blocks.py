@@ -86,7 +86,7 @@ def iota(write: Writer, shape: Shape, dimension: int) -> Instruction:
 
 def array(write: Writer, values: Any) -> Instruction:
     """A constant of NumPy's shape and element type."""
-    return write.literal(Literal.array_of(np.ascontiguousarray(values)))
+    return write.literal(Literal.array_of(np.asarray(values, order="C")))
 
 
 def concatenate(write: Writer, parts: Sequence[Instruction], dimension: int) -> Instruction:

@@ -65,7 +65,8 @@ class Expand:
         done: set[Computation] = set()
         while pending := [c for c in editable_computations(module) if c not in done]:
             for computation in pending:
-                changed |= _expand_computation(computation, chosen)
+                if computation.module is not None:  # else it went with its last caller
+                    changed |= _expand_computation(computation, chosen)
             done.update(pending)
         return settle(module, changed)
 

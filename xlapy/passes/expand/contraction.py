@@ -1,0 +1,200 @@
+"""Expansions of contractions: dots in groups, dots of scaled blocks.
+
+Must not know: which platform needs them.
+Source: ScaledDot of the specification; `chlo.ragged_dot` of StableHLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, PRED, S32, S64, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.contraction import DotAttributes, RaggedDotAttributes, RaggedMode, group_prefix, ragged_mode
+from xlapy.ops.dimensions import Window
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.reduction import WindowAttributes
+from xlapy.passes.expand.blocks import compare, iota, reduced, reducer
+from xlapy.passes.expand.core import EXPANSIONS, wide_type
+from xlapy.passes.rewrite import Writer
+
+
+def _require_static(instruction: Instruction) -> None:
+    for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.brief}")
+        if shape.element_type is F8E8M0FNU and instruction.op is ops.RAGGED_DOT:
+            raise UnsupportedError(f"{shape.element_type} has no 0 for elements outside a group")
+
+
+def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes, t: PrimitiveType) -> Instruction:
+    inferred = ops.DOT.result_shape([lhs.shape, rhs.shape], attrs)
+    return write.add(ops.DOT, lhs, rhs, attributes=attrs, shape=inferred.with_element_type(t))
+
+
+# -- scaled dot
+
+
+@EXPANSIONS.rule(ops.SCALED_DOT)
+def scaled_dot(write: Writer, instruction: Instruction) -> Instruction:
+    """A dot of the operands times their scales, each repeated along its block."""
+    _require_static(instruction)
+    lhs, rhs, lhs_scale, rhs_scale = instruction.operands
+    t = _product_type(instruction)
+    left, right = _scaled(write, lhs, lhs_scale, t), _scaled(write, rhs, rhs_scale, t)
+    return _dot(write, left, right, instruction.attributes, instruction.shape.element_type)
+
+
+def _product_type(instruction: Instruction) -> PrimitiveType:
+    """The type that scaled elements are rounded to: that of the result where it is no narrower than the operands."""
+    types = [operand.shape.element_type for operand in instruction.operands]
+    t = instruction.shape.element_type
+    if t.is_complex or (t.is_floating and t.bits >= F32.bits):
+        return t
+    if not all(each.is_floating and each.bits <= F32.bits for each in (*types, t)):
+        raise UnsupportedError(f"scaled-dot of {', '.join(map(str, types))} to {t}")
+    return t if t in (F16, BF16) and all(each.bits <= t.bits for each in types) else F32
+
+
+def _scaled(write: Writer, operand: Instruction, scale: Instruction, t: PrimitiveType) -> Instruction:
+    """The operand times its scale, computed in f32 at least; a bf16 scale of one element may mean that it has none."""
+    shape, blocks = operand.shape, scale.shape
+    wide = wide_type(t)
+    product = write.convert(operand, wide)
+    unscaled = blocks.size == 1 and shape.size != 1 and blocks.element_type is shape.element_type is BF16
+    if not unscaled and blocks.rank == shape.rank:
+        pairs = zip(shape.dimensions, blocks.dimensions, strict=True)
+        split = Shape.array(wide, [part for size, count in pairs for part in (count, size // count)])
+        repeated = write.broadcast(write.convert(scale, wide), split, range(0, 2 * shape.rank, 2))
+        product = write.add(ops.MULTIPLY, product, write.reshape(repeated, product.shape))
+    return write.convert(product, t)
+
+
+# -- ragged dot
+
+
+@EXPANSIONS.rule(ops.RAGGED_DOT)
+def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
+    """A dot of everything with everything, of which the elements are kept that meet their own group."""
+    _require_static(instruction)
+    attrs: RaggedDotAttributes = instruction.attributes
+    group_sizes = instruction.operands[2]
+    count = group_sizes.shape.dimensions[-1]
+    if not count or not instruction.shape.size:
+        return write.filled(0, instruction.shape)
+    owners = _owners(write, group_sizes, instruction.operands[0].shape.dimensions[attrs.lhs_ragged_dims[0]])
+    rule = {
+        RaggedMode.FREE: _ragged_free,
+        RaggedMode.CONTRACTING: _ragged_contracting,
+        RaggedMode.BATCH: _ragged_batch,
+    }[ragged_mode(attrs)]
+    return rule(write, instruction, owners, count)
+
+
+def _owners(write: Writer, group_sizes: Instruction, size: int) -> Instruction:
+    """s32[..., size]: the group that each index of the ragged dimension falls in; the number of groups: in none."""
+    sizes = write.convert(group_sizes, S64)
+    *leading, count = sizes.shape.dimensions
+    rank = len(leading)
+    window = Window.make([1] * rank + [count], padding=[(0, 0)] * rank + [(count - 1, 0)])
+    ends = write.add(
+        ops.REDUCE_WINDOW,
+        sizes,
+        write.scalar(0, S64),
+        attributes=WindowAttributes.make(window=window),
+        computations=[reducer(write, ops.ADD, S64)],
+    )
+    table = Shape.array(S64, (*leading, size, count))
+    spread = write.broadcast(ends, table, (*range(rank), rank + 1))
+    passed = compare(write, spread, iota(write, table, rank), ComparisonDirection.LE)
+    return reduced(write, ops.ADD, write.convert(passed, S32), [rank + 1])
+
+
+def _is_owned(
+    write: Writer,
+    owners: Instruction,
+    places: Sequence[int],
+    shape: Shape,
+    direction: ComparisonDirection,
+    group: Instruction,
+) -> Instruction:
+    """How the owner of each element of an array compares with a group; `places` are the dimensions of the owners."""
+    numbers = shape.with_element_type(S32)
+    return compare(write, write.broadcast(owners, numbers, places), group, direction)
+
+
+def _own_dimensions(owners: Instruction, attrs: RaggedDotAttributes, rank: int) -> list[int]:
+    """The dimensions of lhs, which has a rank, that the owners list."""
+    return list((*group_prefix(attrs, rank), *attrs.lhs_ragged_dims)[-owners.shape.rank :])
+
+
+def _places_in_result(owners: Instruction, attrs: RaggedDotAttributes, rank: int) -> list[int]:
+    order = [*attrs.lhs_batch_dims, *attrs.lhs_free_dims(rank)]
+    return [order.index(d) for d in _own_dimensions(owners, attrs, rank)]
+
+
+def _plain(attrs: RaggedDotAttributes) -> DotAttributes:
+    return DotAttributes.make(
+        lhs_batch_dims=attrs.lhs_batch_dims,
+        lhs_contracting_dims=attrs.lhs_contracting_dims,
+        rhs_batch_dims=attrs.rhs_batch_dims,
+        rhs_contracting_dims=attrs.rhs_contracting_dims,
+        operand_precision=attrs.operand_precision,
+    )
+
+
+def _kept(write: Writer, condition: Instruction, values: Instruction) -> Instruction:
+    return write.add(ops.SELECT, condition, values, write.filled(0, values.shape))
+
+
+def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
+    """`[b,m,k] [g,b,k,n] -> [b,m,g,n]`, of which each row keeps its own group; the sum over groups has one term."""
+    (lhs, rhs, _), attrs, t = instruction.operands, instruction.attributes, instruction.shape.element_type
+    rank = lhs.shape.rank
+    sums = _dot(write, lhs, rhs, _plain(attrs), t)
+    axis = rank - len(attrs.lhs_contracting_dims) + attrs.rhs_free_dims(rhs.shape.rank).index(attrs.rhs_group_dims[0])
+    group = iota(write, sums.shape.with_element_type(S32), axis)
+    places = _places_in_result(owners, attrs, rank)
+    own = _is_owned(write, owners, places, sums.shape, ComparisonDirection.EQ, group)
+    return reduced(write, ops.OR if t is PRED else ops.ADD, _kept(write, own, sums), [axis])
+
+
+def _ragged_contracting(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
+    """`[g,b,m,k] [g,b,k,n] -> [g,b,m,n]` of operands repeated for each group, 0 where that does not own them."""
+    (lhs, rhs, _), attrs = instruction.operands, instruction.attributes
+    pairs = dict(zip(attrs.lhs_batch_dims, attrs.rhs_batch_dims, strict=True))
+    pairs |= dict(zip(attrs.lhs_contracting_dims, attrs.rhs_contracting_dims, strict=True))
+    own = _own_dimensions(owners, attrs, lhs.shape.rank)
+    left = _by_group(write, lhs, owners, own, count)
+    right = _by_group(write, rhs, owners, [pairs[d] for d in own], count)
+    shifted = DotAttributes.make(
+        lhs_batch_dims=(0, *(d + 1 for d in attrs.lhs_batch_dims)),
+        lhs_contracting_dims=tuple(d + 1 for d in attrs.lhs_contracting_dims),
+        rhs_batch_dims=(0, *(d + 1 for d in attrs.rhs_batch_dims)),
+        rhs_contracting_dims=tuple(d + 1 for d in attrs.rhs_contracting_dims),
+        operand_precision=attrs.operand_precision,
+    )
+    return _dot(write, left, right, shifted, instruction.shape.element_type)
+
+
+def _by_group(
+    write: Writer, operand: Instruction, owners: Instruction, dimensions: Sequence[int], count: int
+) -> Instruction:
+    """The operand, once for each group in a new first dimension, 0 where another group owns an element."""
+    shape = Shape.array(operand.shape.element_type, (count, *operand.shape.dimensions))
+    repeated = write.broadcast(operand, shape, range(1, shape.rank))
+    group = iota(write, shape.with_element_type(S32), 0)
+    places = [d + 1 for d in dimensions]
+    return _kept(write, _is_owned(write, owners, places, shape, ComparisonDirection.EQ, group), repeated)
+
+
+def _ragged_batch(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
+    """`[b,m,k] [b,k,n] -> [b,m,n]`, 0 for batches that no group covers."""
+    (lhs, rhs, _), attrs = instruction.operands, instruction.attributes
+    sums = _dot(write, lhs, rhs, _plain(attrs), instruction.shape.element_type)
+    groups = write.filled(count, sums.shape.with_element_type(S32))
+    places = _places_in_result(owners, attrs, lhs.shape.rank)
+    return _kept(write, _is_owned(write, owners, places, sums.shape, ComparisonDirection.LT, groups), sums)

@@ -1,0 +1,48 @@
+"""Expansions of asynchronous execution.
+
+Must not know: which platform needs them.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.traverse import called_computations, computation_post_order
+from xlapy.passes.expand.chains import chain_of, remove_chain
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.rewrite import Writer, remove_uncalled
+
+EXPANSIONS.refuse("it is expanded with the async-done at the end of its chain", ops.ASYNC_START, ops.ASYNC_UPDATE)
+
+
+@EXPANSIONS.rule(ops.ASYNC_DONE)
+def async_done(write: Writer, instruction: Instruction) -> Instruction:
+    """A call of what the chain started, on the thread that waits for it, with all operands that the chain binds."""
+    chain = chain_of(instruction)
+    operands = [*chain[0].operands, *(operand for update in chain[1:] for operand in update.operands[1:])]
+    (called,) = chain[0].computations
+    call = write.add(ops.CALL, *operands, computations=[_on_thread(called, write.computation)])
+    remove_chain(chain, instruction, call)
+    remove_uncalled([called])
+    return call
+
+
+def _on_thread(called: Computation, caller: Computation) -> Computation:
+    """The computation on the thread of its caller, with all that it calls: itself, or a copy."""
+    module = caller.module
+    assert module is not None
+    if called.execution_thread == caller.execution_thread:
+        return called
+    reached, pending = {called}, [called]
+    while pending:
+        found = [c for c in called_computations(pending.pop()) if c not in reached]
+        reached.update(found)
+        pending += found
+    copies: dict[Computation, Computation] = {}
+    for computation in computation_post_order(module):
+        if computation in reached:
+            copies[computation] = edit.clone_computation(computation, module, copies)
+            copies[computation].execution_thread = caller.execution_thread
+    return copies[called]

@@ -1,0 +1,114 @@
+"""Fourier transforms along the last dimension, by products with small matrices of roots of unity.
+
+Owns: how a length is split. Must not know: the kinds of the op fft, its dimensions.
+Source: Cooley and Tukey (1965) for lengths with small factors, Bluestein (1970) for those with large prime factors.
+
+A length n = p q is p transforms of length q after q transforms of length p: with j = j1 q + j2 and k = k1 + p k2 the
+root exp(-2 pi i j k / n) is that of j1 k1 / p, times that of j2 k1 / n, times that of j2 k2 / q. Example: 6 = 3 * 2.
+
+Which results of infinities and NaN are NaN depends on the split.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.element_types import Array
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.contraction import DotAttributes
+from xlapy.ops.dimensions import Precision
+from xlapy.passes.expand.blocks import array, concatenate, slice_of
+from xlapy.passes.rewrite import Writer
+
+_LARGEST_MATRIX = 32
+"""The length up to which a transform is one product with a matrix."""
+_LARGEST_PRIME = 128
+"""The same for prime lengths: a matrix costs less than a convolution."""
+
+
+def transformed(write: Writer, operand: Instruction, inverse: bool = False) -> Instruction:
+    """The transform along the last dimension of complex elements; an inverse one is divided by the length."""
+    length = operand.shape.dimensions[-1]
+    result = _transform(write, operand, 1 if inverse else -1)
+    return _times(write, result, np.asarray(1 / length)) if inverse else result
+
+
+def _transform(write: Writer, operand: Instruction, sign: int) -> Instruction:
+    """Sums of elements j times exp(sign 2 pi i j k / n)."""
+    length = operand.shape.dimensions[-1]
+    if length == 1:
+        return operand
+    factor = _factor(length)
+    if factor == length:
+        return _matrix(write, operand, operand.shape.rank - 1, sign)
+    return _convolution(write, operand, sign) if factor == 0 else _split(write, operand, factor, sign)
+
+
+def _factor(length: int) -> int:
+    """The length of the matrices to begin with: the length itself if it is short, 0 if it has a large prime factor."""
+    if length <= _LARGEST_MATRIX:
+        return length
+    for factor in range(_LARGEST_MATRIX, 1, -1):
+        if length % factor == 0:
+            return factor
+    return next((f for f in range(_LARGEST_MATRIX + 1, _LARGEST_PRIME + 1) if length % f == 0), 0)
+
+
+def _roots(numerators: Array, denominator: int, sign: int) -> Array:
+    """exp(sign 2 pi i m / n)"""
+    return np.exp(sign * 2j * np.pi * (numerators % denominator) / denominator)
+
+
+def _constant(write: Writer, operand: Instruction, values: Array) -> Instruction:
+    """Numbers in the type of the operand's elements."""
+    return array(write, values.astype(operand.shape.dtype))
+
+
+def _times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
+    """The operand times numbers for its last dimensions."""
+    rank = operand.shape.rank
+    constant = _constant(write, operand, factors)
+    spread = write.broadcast(constant, operand.shape, range(rank - factors.ndim, rank))
+    return write.add(ops.MULTIPLY, operand, spread)
+
+
+def _matrix(write: Writer, operand: Instruction, dimension: int, sign: int) -> Instruction:
+    """The transform of a dimension, which becomes the last one."""
+    length = operand.shape.dimensions[dimension]
+    places = np.arange(length)
+    roots = _constant(write, operand, _roots(np.outer(places, places), length, sign))
+    attributes = DotAttributes.make(
+        lhs_contracting_dims=(dimension,),
+        rhs_contracting_dims=(0,),
+        operand_precision=(Precision.HIGHEST, Precision.HIGHEST),
+    )
+    return write.add(ops.DOT, operand, roots, attributes=attributes)
+
+
+def _split(write: Writer, operand: Instruction, factor: int, sign: int) -> Instruction:
+    """Transforms of length `factor`, roots that join them, transforms of the rest of the length."""
+    *leading, length = operand.shape.dimensions
+    rank, rest = len(leading), length // factor
+    table = write.reshape(operand, operand.shape.with_dimensions((*leading, factor, rest)))
+    first = _matrix(write, table, rank, sign)  # [..., j2, k1]
+    joined = _times(write, first, _roots(np.outer(np.arange(rest), np.arange(factor)), length, sign))
+    order = [*range(rank), rank + 1, rank]
+    second = _transform(write, write.transpose(joined, order), sign)  # [..., k1, k2]
+    return write.reshape(write.transpose(second, order), operand.shape)
+
+
+def _convolution(write: Writer, operand: Instruction, sign: int) -> Instruction:
+    """With j k = (j^2 + k^2 - (k - j)^2) / 2 a transform is a convolution, done at a power of two."""
+    *leading, length = operand.shape.dimensions
+    size = 1 << (2 * length - 2).bit_length()
+    squares = np.arange(length, dtype=np.int64) ** 2
+    chirp = _roots(squares, 2 * length, sign)
+    kernel = np.zeros(size, np.complex128)
+    kernel[:length] = chirp.conj()
+    kernel[size - length + 1 :] = chirp[:0:-1].conj()
+    zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))
+    padded = concatenate(write, [_times(write, operand, chirp), zeros], len(leading))
+    product = _times(write, _transform(write, padded, -1), np.fft.fft(kernel) / size)
+    convolved = slice_of(write, _transform(write, product, 1), len(leading), 0, length)
+    return _times(write, convolved, chirp)

@@ -1,0 +1,209 @@
+"""Expansions of matrix factorization and solution, and of Fourier transforms.
+
+Matrices are computed in f64 or c128, row by row or column by column, in a loop; batches go through it together.
+Must not know: which platform needs them.
+Source: Cholesky, TriangularSolve, Fft of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.element_types import C128, F64, PRED, S32
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.contraction import DotAttributes
+from xlapy.ops.dimensions import Precision
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.linalg import FftType, Transpose
+from xlapy.ops.movement import DimensionsAttributes
+from xlapy.passes.expand.blocks import compare, concatenate, iota, loop, put, slice_of, take
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.expand.fourier import transformed
+from xlapy.passes.rewrite import Writer
+
+
+def _require_static(instruction: Instruction) -> None:
+    for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.brief}")
+
+
+# -- matrices
+
+
+def _exact(write: Writer, matrices: Instruction) -> Instruction:
+    return write.convert(matrices, C128 if matrices.shape.element_type.is_complex else F64)
+
+
+def _transposed(write: Writer, matrices: Instruction) -> Instruction:
+    rank = matrices.shape.rank
+    return write.transpose(matrices, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _conjugate(write: Writer, matrices: Instruction) -> Instruction:
+    if not matrices.shape.element_type.is_complex:
+        return matrices
+    imaginary = write.add(ops.NEGATE, write.add(ops.IMAG, matrices))
+    return write.add(ops.COMPLEX, write.add(ops.REAL, matrices), imaginary)
+
+
+def _adjoint(write: Writer, matrices: Instruction) -> Instruction:
+    return _conjugate(write, _transposed(write, matrices))
+
+
+def _product(write: Writer, left: Instruction, right: Instruction) -> Instruction:
+    """Products of matrices, batch by batch."""
+    rank = left.shape.rank
+    batch = tuple(range(rank - 2))
+    attributes = DotAttributes.make(
+        lhs_batch_dims=batch,
+        lhs_contracting_dims=(rank - 1,),
+        rhs_batch_dims=batch,
+        rhs_contracting_dims=(rank - 2,),
+        operand_precision=(Precision.HIGHEST, Precision.HIGHEST),
+    )
+    return write.add(ops.DOT, left, right, attributes=attributes)
+
+
+def _indices(write: Writer, matrices: Instruction, dimension: int) -> Instruction:
+    """The row (-2) or column (-1) of each element."""
+    shape = matrices.shape
+    return iota(write, shape.with_element_type(S32), shape.rank + dimension)
+
+
+def _spread(write: Writer, columns: Instruction, like: Instruction) -> Instruction:
+    """What has a size of 1 in some dimensions, repeated along them."""
+    dimensions = [d for d, size in enumerate(columns.shape.dimensions) if size == like.shape.dimensions[d]]
+    kept = columns.shape.with_dimensions([columns.shape.dimensions[d] for d in dimensions])
+    target = like.shape.with_element_type(columns.shape.element_type)
+    return write.broadcast(write.reshape(columns, kept), target, dimensions)
+
+
+@EXPANSIONS.rule(ops.CHOLESKY)
+def cholesky(write: Writer, instruction: Instruction) -> Instruction:
+    """Column after column: what those to the left do not explain, over the root of its element on the diagonal."""
+    _require_static(instruction)
+    (operand,), lower = instruction.operands, instruction.attributes.lower
+    if not operand.shape.size:
+        return operand
+    a = _exact(write, operand)
+    if not lower:
+        a = _adjoint(write, a)
+    size = a.shape.dimensions[-1]
+    definite = write.filled(True, Shape.array(PRED, (*a.shape.dimensions[:-2], 1, 1)))
+    state = [write.filled(0, a.shape), a, definite]
+    factor, _, definite = loop(write, size, state, _next_column, "cholesky")
+    nan = write.filled(float("nan"), a.shape)
+    factor = write.add(ops.SELECT, _spread(write, definite, factor), factor, nan)
+    return write.convert(factor if lower else _adjoint(write, factor), instruction.shape.element_type)
+
+
+def _next_column(write: Writer, number: Instruction, state: list[Instruction]) -> Sequence[Instruction]:
+    """Writes one column of the factor, the first of the state; then come the matrices and whether they are definite."""
+    factor, a, definite = state
+    row, column = factor.shape.rank - 2, factor.shape.rank - 1
+    known = _adjoint(write, take(write, factor, number, row))
+    rest = write.add(ops.SUBTRACT, take(write, a, number, column), _product(write, factor, known))
+    pivot = take(write, rest, number, row)
+    if pivot.shape.element_type.is_complex:
+        pivot = write.add(ops.REAL, pivot)
+    is_definite = compare(write, pivot, write.filled(0, pivot.shape), ComparisonDirection.GT)
+    root = write.convert(write.add(ops.SQRT, pivot), rest.shape.element_type)
+    scaled = write.add(ops.DIVIDE, rest, _spread(write, root, rest))
+    rows = _indices(write, rest, -2)
+    place = write.broadcast(write.convert(number, S32), rows.shape)
+    below = write.add(
+        ops.SELECT, compare(write, rows, place, ComparisonDirection.GT), scaled, write.filled(0, rest.shape)
+    )
+    on = compare(write, rows, place, ComparisonDirection.EQ)
+    written = write.add(ops.SELECT, on, _spread(write, root, rest), below)
+    return put(write, factor, written, number, column), a, write.add(ops.AND, definite, is_definite)
+
+
+@EXPANSIONS.rule(ops.TRIANGULAR_SOLVE)
+def triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
+    """Row by row, from the row of the triangle with one element to the full one."""
+    _require_static(instruction)
+    (a, b), attributes = instruction.operands, instruction.attributes
+    if not b.shape.size:
+        return b
+    a, b, lower = _exact(write, a), _exact(write, b), attributes.lower
+    if attributes.transpose_a is Transpose.ADJOINT:
+        a = _conjugate(write, a)
+    if (attributes.transpose_a is not Transpose.NO_TRANSPOSE) == attributes.left_side:
+        a = _transposed(write, a)  # x a = b is a^T x^T = b^T, so that two transpositions are none
+    lower ^= (attributes.transpose_a is not Transpose.NO_TRANSPOSE) == attributes.left_side
+    b = b if attributes.left_side else _transposed(write, b)
+    x = _substituted(write, a, b, lower, attributes.unit_diagonal)
+    return write.convert(x if attributes.left_side else _transposed(write, x), instruction.shape.element_type)
+
+
+def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, unit_diagonal: bool) -> Instruction:
+    """x with a x = b. What is not to be read of `a` is 0, as the rows of x are that are not solved yet."""
+    rows, columns = _indices(write, a, -2), _indices(write, a, -1)
+    side = ComparisonDirection.GT if lower else ComparisonDirection.LT
+    zeros = write.filled(0, a.shape)
+    triangle = write.add(ops.SELECT, compare(write, rows, columns, side), a, zeros)
+    size = a.shape.dimensions[-1]
+    row = a.shape.rank - 2
+
+    def step(into: Writer, number: Instruction, state: list[Instruction]) -> Sequence[Instruction]:
+        x, triangle, a, b = state
+        place = number if lower else into.add(ops.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
+        explained = _product(into, take(into, triangle, place, row), x)
+        rest = into.add(ops.SUBTRACT, take(into, b, place, row), explained)
+        if not unit_diagonal:
+            pivot = take(into, take(into, a, place, row), place, row + 1)
+            rest = into.add(ops.DIVIDE, rest, _spread(into, pivot, rest))
+        return put(into, x, rest, place, row), triangle, a, b
+
+    return loop(write, size, [write.filled(0, b.shape), triangle, a, b], step, "triangular_solve")[0]
+
+
+# -- Fourier transforms
+
+
+@EXPANSIONS.rule(ops.FFT)
+def fft(write: Writer, instruction: Instruction) -> Instruction:
+    """Dimension by dimension, real numbers as complex ones; half a spectrum is mirrored before it becomes real."""
+    _require_static(instruction)
+    (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes
+    if 0 in attributes.fft_length or not operand.shape.size:
+        return write.filled(0, shape)
+    kind, count, last = attributes.fft_type, len(attributes.fft_length), shape.rank - 1
+    outer = range(shape.rank - count, last)
+    if kind is FftType.RFFT:
+        whole = _along(write, write.convert(operand, shape.element_type), [last], False)
+        half = slice_of(write, whole, last, 0, shape.dimensions[last])
+        return _along(write, half, outer, False)
+    if kind is FftType.IRFFT:
+        half = _along(write, operand, outer, True)
+        whole = _along(write, _mirrored(write, half, attributes.fft_length[-1]), [last], True)
+        return write.add(ops.REAL, whole)
+    return _along(write, operand, [*outer, last], kind is FftType.IFFT)
+
+
+def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], inverse: bool) -> Instruction:
+    """Transforms of some dimensions, one after the other."""
+    last = operand.shape.rank - 1
+    for dimension in dimensions:
+        order = list(range(last + 1))
+        order[dimension], order[last] = last, dimension
+        if dimension == last:
+            operand = transformed(write, operand, inverse)
+        else:
+            operand = write.transpose(transformed(write, write.transpose(operand, order), inverse), order)
+    return operand
+
+
+def _mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
+    """The spectrum of real numbers from its first half: the other elements are the conjugates, backwards."""
+    last = half.shape.rank - 1
+    inner = slice_of(write, half, last, 1, (length + 1) // 2)
+    if not inner.shape.size:
+        return half
+    backwards = write.add(ops.REVERSE, inner, attributes=DimensionsAttributes.make(dimensions=(last,)))
+    return concatenate(write, [half, _conjugate(write, backwards)], last)

@@ -1,0 +1,149 @@
+"""Expansions of operations that combine elements by a computation of scalars.
+
+Must not know: which platform needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.indexing import ScatterAttributes
+from xlapy.ops.reduction import ScanAttributes, WindowAttributes
+from xlapy.ops.requirements import elements_of
+from xlapy.passes.expand.blocks import compare, function, index_type, iota, loop, put, take
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.rewrite import Writer
+
+
+def _require_static(instruction: Instruction) -> None:
+    for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
+        if shape.is_dynamic:
+            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.brief}")
+
+
+# -- select-and-scatter
+
+
+@EXPANSIONS.rule(ops.SELECT_AND_SCATTER)
+def select_and_scatter(write: Writer, instruction: Instruction) -> Instruction:
+    """A reduce-window that finds the place of the element chosen in each window, and a scatter to these places."""
+    _require_static(instruction)
+    operand, source, initial = instruction.operands
+    select, scatter = instruction.computations
+    start = write.broadcast(initial, operand.shape.with_element_type(initial.shape.element_type))
+    if not source.shape.size or not operand.shape.size:
+        return start
+    places = _chosen_places(write, operand, select, WindowAttributes.make(window=instruction.attributes.window))
+    row = start.shape.with_dimensions((operand.shape.size,))
+    attributes = ScatterAttributes.make(
+        update_window_dims=(),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+    )
+    count = source.shape.size
+    scattered = write.add(
+        ops.SCATTER,
+        write.reshape(start, row),
+        write.reshape(places, places.shape.with_dimensions((count,))),
+        write.reshape(source, source.shape.with_dimensions((count,))),
+        attributes=attributes,
+        computations=[scatter],
+    )
+    return write.reshape(scattered, instruction.shape)
+
+
+def _chosen_places(
+    write: Writer, operand: Instruction, select: Computation, attributes: WindowAttributes
+) -> Instruction:
+    """For each window the place in the row of all elements of the one that is chosen, -1 if there is only padding.
+
+    The place -1 stands for nothing chosen yet: the first element of a window is chosen, whatever `select` says of it.
+    """
+    shape = operand.shape
+    t = index_type(shape.size)
+    row = iota(write, Shape.array(t, (shape.size,)), 0)
+    value, place = Shape.scalar(shape.element_type), Shape.scalar(t)
+
+    def choose(into: Writer, given: list[Instruction]) -> Instruction:
+        best, best_place, candidate, candidate_place = given
+        preferred = edit.inline(into.add(ops.CALL, best, candidate, computations=[select]))
+        is_place = compare(into, best_place, into.scalar(0, t), ComparisonDirection.GE)
+        stays = into.add(ops.AND, preferred, is_place)
+        return into.add(
+            ops.TUPLE,
+            into.add(ops.SELECT, stays, best, candidate),
+            into.add(ops.SELECT, stays, best_place, candidate_place),
+        )
+
+    found = write.add(
+        ops.REDUCE_WINDOW,
+        operand,
+        write.reshape(row, shape.with_element_type(t)),
+        write.scalar(0, shape.element_type),
+        write.scalar(-1, t),
+        attributes=attributes,
+        computations=[function(write, "choose", [value, place, value, place], choose)],
+    )
+    return write.element(found, 1)
+
+
+# -- scan
+
+
+@EXPANSIONS.rule(ops.SCAN)
+def scan(write: Writer, instruction: Instruction) -> Instruction:
+    """A loop along the dimension that calls the body for one slice after the other."""
+    _require_static(instruction)
+    attributes: ScanAttributes = instruction.attributes
+    axis, carries = attributes.dimensions[0], attributes.num_carries
+    results = elements_of(instruction.shape)
+    inputs = instruction.operands[: len(instruction.operands) - carries]
+    outputs = [write.filled(0, shape) for shape in results[: len(results) - carries]]
+    size = (*inputs, *outputs)[0].shape.dimensions[axis]
+    if not size:
+        return _packed(write, instruction, [*outputs, *instruction.operands[len(inputs) :]])
+    body = instruction.to_apply
+    pieces = [parameter.shape for parameter in body.parameters[: len(inputs)]]
+
+    def step(into: Writer, number: Instruction, state: list[Instruction]) -> Sequence[Instruction]:
+        made, carried = state[len(inputs) : len(inputs) + len(outputs)], state[len(inputs) + len(outputs) :]
+        given = state[: len(inputs)]
+        place = number
+        if attributes.is_reverse:
+            place = into.add(ops.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
+        slices = [
+            into.reshape(take(into, value, place, axis), piece) for value, piece in zip(given, pieces, strict=True)
+        ]
+        returned = _returned(into, body, [*slices, *carried])
+        written = [
+            put(into, output, into.reshape(piece, _with_axis(piece.shape, axis)), place, axis)
+            for output, piece in zip(made, returned, strict=False)
+        ]
+        return [*given, *written, *returned[len(outputs) :]]
+
+    state = [*inputs, *outputs, *instruction.operands[len(inputs) :]]
+    return _packed(write, instruction, loop(write, size, state, step, "scan")[len(inputs) :])
+
+
+def _returned(write: Writer, body: Computation, operands: Sequence[Instruction]) -> list[Instruction]:
+    """What a call of the body returns, one by one."""
+    called = write.add(ops.CALL, *operands, computations=[body])
+    if not called.shape.is_tuple:
+        return [called]
+    return [write.element(called, i) for i in range(len(called.shape.tuple_shapes))]
+
+
+def _with_axis(shape: Shape, axis: int) -> Shape:
+    return shape.with_dimensions((*shape.dimensions[:axis], 1, *shape.dimensions[axis:]))
+
+
+def _packed(write: Writer, instruction: Instruction, values: Sequence[Instruction]) -> Instruction:
+    return write.add(ops.TUPLE, *values) if instruction.shape.is_tuple else values[0]
