@@ -51,7 +51,7 @@ def test_a_sample_gives_what_the_interpreter_gives_or_is_refused(sample: Sample)
         assert_close(ours, theirs, rule="program", flush_denormals=True, where=sample.name)
 
 
-REFUSED = {"convnet_gradient", "pooling_gradient", "mixture_of_experts.optimized", "sorts.optimized"}
+REFUSED = {"mixture_of_experts.optimized", "sorts.optimized"}
 """Programs with operations that do not run on cpu yet."""
 
 

@@ -343,7 +343,9 @@ r = f32[1,1,<=1] convolution(a, b), window={size=8}, dim_labels=bf0_oi0->bf0"""
 
 def test_collectives_are_refused_when_the_program_is_compiled():
     text = module(VECTORS + "ROOT r = f32[<=8] all-reduce(d), replica_groups={}, to_apply=add")
-    with pytest.raises(UnsupportedError, match=r"all-reduce .*dynamic dimensions yet \(devices may have different sizes"):
+    with pytest.raises(
+        UnsupportedError, match=r"all-reduce .*dynamic dimensions yet \(devices may have different sizes"
+    ):
         xla.Client("interpreter").compile(text)
 
 
