@@ -23,10 +23,10 @@ TYPE = re.compile(r"(?<!\w)([a-z]+\d*\w*)\[")
 
 REFUSED_AT_RUN = {
     "ragged-all-to-all": "offsets and sizes must be integers",
-    "rng-bit-generator": "makes integers or floating-point numbers",
+    "rng-bit-generator": "makes integers or floating-point numbers|takes a state of u64",
     "stochastic-convert": "converts to signed integers",
 }
-"""What XLA's verifier lets pass and no back end runs."""
+"""What XLA's verifier lets pass and no back end runs: a part of the message, as a pattern."""
 
 LEGAL = 4000
 """So many combinations are legal, at least."""
@@ -70,7 +70,7 @@ def test_what_is_legal_runs(name: str, platform: str) -> None:
             try:
                 run(client, text, example, old, new)
             except XlaError as error:
-                assert REFUSED_AT_RUN[name] in str(error), f"{old} as {new}"
+                assert re.search(REFUSED_AT_RUN[name], str(error)), f"{old} as {new}"
 
 
 def run(client: xla.Client, text: str, example: Example, old: PrimitiveType, new: PrimitiveType) -> None:
