@@ -1,5 +1,7 @@
 """The text of literals: printed as XLA prints, read as XLA reads."""
 
+import re
+
 import numpy as np
 import pytest
 from jax._src.lib import hlo
@@ -172,6 +174,8 @@ def test_where_we_read_more_than_xla(shape, text, printed):
 @pytest.mark.parametrize(
     ("shape", "text", "column", "message"),
     [
+        ("s8[]", "18446744073709551487", 1, "the value 18446744073709551487 is out of range for s8"),
+        ("u32[]", "-1", 1, "the value -1 is out of range for u32"),
         ("s8[]", "300", 1, "the value 300 is out of range for s8 in a literal of s8[]: [-128, 127]"),
         ("s8[2]", "{1, -129}", 5, "the value -129 is out of range for s8"),
         ("u8[]", "-1", 1, "[0, 255]"),
@@ -307,3 +311,16 @@ def test_large_literals_survive_their_text(dtype):
     text = literal.to_text()
     again = parse_literal(text, literal.shape)
     assert again == literal
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"), [("s1[]", "-1"), ("s4[]", "-2"), ("s8[]", "-128"), ("s64[]", "-9"), ("s32[2]", "{-1, 3}")]
+)
+def test_numbers_from_2_to_the_63_are_the_negative_ones_of_signed_types(shape: str, text: str):
+    declared = Shape.parse(shape)
+    unsigned = re.sub(r"-\d+", lambda match: str(2**64 + int(match[0])), text)
+    assert parse_literal(unsigned, declared) == parse_literal(text, declared)
+
+
+def test_negative_numbers_of_u64():
+    assert parse_literal("-1", Shape.parse("u64[]")).to_text() == "18446744073709551615"

@@ -67,7 +67,6 @@ def test_bits_are_as_wide_as_the_elements(shape: str, bits: str) -> None:
         ("u64[2]", "c128[2]", r"makes bits as wide as an unsigned integer type, given c128\[2\]"),
         ("u64[2]", "token[]", r"makes bits as wide as an unsigned integer type, given token\[\]"),
         ("u64[2]", "(f32[2])", r"makes bits as wide as an unsigned integer type, given \(f32\[2\]\)"),
-        ("u32[4]", "f32[2]", r"takes a state of u64\[2\] or u64\[3\], given u32\[4\]"),
     ],
 )
 def test_bits_refused(state: str, shape: str, message: str) -> None:

@@ -200,6 +200,21 @@ def test_sound_aliases_and_donors(module: Module):
     verify(module)
 
 
+def test_a_buffer_that_must_be_shared_is_the_same_at_the_entry():
+    aliases = "input_output_alias={{}: (0, {}, must-alias)}"
+    text = f"""HloModule m, {aliases}, entry_computation_layout={{(f32[2]{{0:S(5)}})->f32[2]{{0}}}}
+ENTRY e {{
+  x = f32[2] parameter(0)
+  ROOT y = f32[2] negate(x)
+}}
+"""
+    assert broken(text) == (
+        "input_output_alias []: (0, []) must share a buffer, which the entry has as f32[2]{0:S(5)} and f32[2]{0}"
+    )
+    verify(parse_hlo(text.replace("must-alias", "may-alias")))
+    verify(parse_hlo(text.replace(":S(5)", "")))
+
+
 @pytest.mark.parametrize(
     ("donor", "message"),
     [
@@ -249,3 +264,52 @@ ENTRY main {{
 }}
 """
     assert broken(text) == message
+
+
+def test_dimensions_are_bounded():
+    assert broken("HloModule m\nENTRY e {\n  ROOT x = (f32[2], f32[?]) parameter(0)\n}\n") == (
+        "e: x (parameter): has shape (f32[2], f32[?]): a program that is run has no unbounded dimensions; "
+        "give them a bound, as in f32[<=8], or a size"
+    )
+
+
+def test_reduced_arrays_have_one_floating_point_type():
+    text = """HloModule m
+f {
+  a = f32[] parameter(0)
+  b = bf16[] parameter(1)
+  c = f32[] parameter(2)
+  d = bf16[] parameter(3)
+  ROOT t = (f32[], bf16[]) tuple(c, d)
+}
+ENTRY e {
+  x = f32[2] parameter(0)
+  y = bf16[2] parameter(1)
+  i = f32[] constant(0)
+  j = bf16[] constant(0)
+  ROOT r = (f32[], bf16[]) reduce(x, y, i, j), dimensions={0}, to_apply=f
+}
+"""
+    assert broken(text) == (
+        "e: r (reduce): takes floating-point operands of one type, x is f32[2] and y is bf16[2]; convert one of them"
+    )
+    verify(parse_hlo(text.replace("bf16", "s32")))
+
+
+def test_a_fusion_may_have_spare_operands():
+    text = """HloModule m
+f {
+  ROOT x = f32[2] parameter(0)
+}
+ENTRY e {
+  a = f32[2] parameter(0)
+  b = s32[] parameter(1)
+  ROOT r = f32[2] fusion(a, b), kind=kLoop, calls=f
+}
+"""
+    verify(parse_hlo(text))
+    spare = text.replace(
+        "ROOT x = f32[2] parameter(0)",
+        "w = f32[2] parameter(0)\n y = s32[] parameter(1)\n ROOT x = (f32[2], s32[]) tuple(w, y)",
+    )
+    assert "fusion has 1 operands" in broken(spare.replace("fusion(a, b)", "fusion(a)"))

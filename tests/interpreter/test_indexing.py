@@ -134,6 +134,19 @@ def test_gather_with_batching_dimensions():
     assert evaluate(text, operand, indices).tolist() == [[10, 21], [12, 20], [11, 22], [10, 22]]
 
 
+def test_a_batching_dimension_goes_by_the_batch_even_where_an_index_is_given_for_it():
+    text = """HloModule m
+        ENTRY e {
+          p = s32[2,3] parameter(0)
+          i = s32[3,1] parameter(1)
+          ROOT r = s32[3,3] gather(p, i), offset_dims={1}, collapsed_slice_dims={}, start_index_map={0},
+            operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,3}
+        }"""
+    operand = np.int32([[10, 11, 12], [20, 21, 22]])
+    rows = evaluate(text, operand, np.int32([[1], [0], [0]])).tolist()
+    assert rows == [[10, 11, 12], [20, 21, 22], [20, 21, 22]]  # row 2 is moved into the operand
+
+
 def test_gather_of_nothing_gives_zeros():
     text = gather_of_rows("f32", 4, 3, "s32", 2).replace("slice_sizes={1,3}", "slice_sizes={0,3}")
     assert evaluate(text, np.ones((4, 3), np.float32), np.int32([1, 9])).tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -151,14 +151,19 @@ def test_bits_are_evenly_spread() -> None:
     [
         ("pred[3]", [1, 2], "makes integers or floating-point numbers, declared pred[3]"),
         ("c64[3]", [1, 2], "makes integers or floating-point numbers, declared c64[3]"),
-        ("u32[3]", [1, 2, 3, 4], "with DEFAULT takes a state of u64[2] or u64[3], given u64[4]"),
-        ("u32[3]", [1], "with DEFAULT takes a state of u64[2] or u64[3], given u64[1]"),
+        ("u32[3]", [1, 2, 3, 4], "with rng_default takes a state of u64[2] or u64[3], given u64[4]"),
+        ("u32[3]", [1], "with rng_default takes a state of u64[2] or u64[3], given u64[1]"),
     ],
 )
 def test_refusals(shape: str, state: list[int], message: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         random_bits("rng_default", state, shape)
     assert str(caught.value) == f"r0 (rng-bit-generator) {message}"
+
+
+def test_three_fry_takes_two_words() -> None:
+    with pytest.raises(UnsupportedError, match=r"with rng_three_fry takes a state of u64\[2\], given u64\[3\]"):
+        random_bits("rng_three_fry", [1, 2, 3], "u32[3]")
 
 
 # -- rng

@@ -22,11 +22,14 @@ EXAMPLES = list(all_examples())
 TYPE = re.compile(r"(?<!\w)([a-z]+\d*\w*)\[")
 
 REFUSED_AT_RUN = {
-    "ragged-all-to-all": ("offsets and sizes must be integers", "rows of member"),
-    "rng-bit-generator": ("makes integers or floating-point numbers", "does not run on cpu yet"),
-    "stochastic-convert": ("converts to signed integers", "does not run on cpu yet"),
+    "ragged-all-to-all": "offsets and sizes must be integers|rows of member",  # a size of 1 is -1 in s1
+    "rng-bit-generator": "makes integers or floating-point numbers|takes a state of u64",
+    "stochastic-convert": "converts to signed integers",
 }
-"""What XLA's verifier lets pass and no back end runs; a size of 1 is -1 in s1."""
+"""What XLA's verifier lets pass and no back end runs: a part of the message, as a pattern."""
+
+SOME_TYPES_ON_CPU = {"ragged-dot", "rng-bit-generator", "scaled-dot", "stochastic-convert"}
+"""What cpu runs for some of the element types only."""
 
 LEGAL = 4000
 """So many combinations are legal, at least."""
@@ -70,7 +73,9 @@ def test_what_is_legal_runs(name: str, platform: str) -> None:
             try:
                 run(client, text, example, old, new)
             except XlaError as error:
-                assert any(reason in str(error) for reason in REFUSED_AT_RUN[name]), f"{old} as {new}"
+                if name in SOME_TYPES_ON_CPU and "does not run on cpu yet" in str(error):
+                    continue
+                assert re.search(REFUSED_AT_RUN[name], str(error)), f"{old} as {new}"
 
 
 def run(client: xla.Client, text: str, example: Example, old: PrimitiveType, new: PrimitiveType) -> None:

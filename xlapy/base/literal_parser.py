@@ -305,10 +305,13 @@ class _ArrayReader:
             self.reader.fail(f"the integer {word[:40]} does not fit in 64 bits", start)
         if self.type is PRED:
             return value != 0
-        bits = self.type.bits
-        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if self.type.is_signed else (0, (1 << bits) - 1)
-        if bits == 64:  # both spellings of the same 64 bits are fine
-            return value if low <= value <= high else value - (1 << 64) if value > high else value + (1 << 64)
+        bits, signed = self.type.bits, self.type.is_signed
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+        # XLA reads 64 bits, of which both spellings are fine: 2^64 - 1 is -1, of any signed type.
+        if signed and value >= 1 << 63:
+            value -= 1 << 64
+        elif bits == 64 and value < low:
+            value += 1 << 64
         if not low <= value <= high:
             self._out_of_range(word, start, f"[{low}, {high}]")
         return value

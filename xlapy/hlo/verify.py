@@ -6,18 +6,36 @@ Owns: checks that span instructions and computations. What one op demands of its
 
 from __future__ import annotations
 
+from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import Shape
+from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
 from xlapy.hlo.verify_annotations import verify_annotations
+from xlapy.hlo.verify_buffers import verify_buffers
 from xlapy.hlo.verify_failure import fail
 from xlapy.hlo.verify_pairs import verify_pairs
+from xlapy.ops.collectives import ALL_TO_ALL, COLLECTIVE_BROADCAST, REDUCE_SCATTER
 from xlapy.ops.control import FUSION
+from xlapy.ops.indexing import SCATTER
+from xlapy.ops.reduction import MAP, REDUCE, SELECT_AND_SCATTER
 from xlapy.ops.registry import Effect
+
+_OF_ONE_PRECISION = frozenset(
+    {
+        ALL_TO_ALL,
+        COLLECTIVE_BROADCAST,
+        MAP,
+        REDUCE,
+        REDUCE_SCATTER,
+        SCATTER,
+        SELECT_AND_SCATTER,
+    }
+)
+"""Ops of several operands whose shape rules let floating-point types differ, and whose operands all have one."""
 
 
 def verify(module: Module) -> None:
@@ -36,6 +54,7 @@ def verify(module: Module) -> None:
         verify_computation(computation)
     verify_pairs(module)
     verify_annotations(module)
+    verify_buffers(module)
     _verify_entry_layout(module)
     verify_aliases(module)
 
@@ -104,14 +123,41 @@ def _verify_acyclic(computation: Computation) -> None:
 def _verify_instruction(instruction: Instruction) -> None:
     op = instruction.op
     operands = instruction.operands
+    if instruction.shape.is_dynamic:
+        _verify_bounded(instruction)
     programs = [called.program_shape for called in instruction.computations]
     _verify_roles(instruction)
     try:
         op.verify(instruction.shape, [operand.shape for operand in operands], instruction.attributes, programs)
     except ShapeError as error:
         fail(instruction, str(error))
+    if op in _OF_ONE_PRECISION:
+        _verify_precision(instruction)
     if op is FUSION:
         _verify_fused(instruction)
+
+
+def _verify_bounded(instruction: Instruction) -> None:
+    if any(UNBOUNDED in leaf.dimensions for _, leaf in instruction.shape.leaves()):
+        fail(
+            instruction,
+            f"has shape {instruction.shape.brief}: a program that is run has no unbounded dimensions; "
+            "give them a bound, as in f32[<=8], or a size",
+        )
+
+
+def _verify_precision(instruction: Instruction) -> None:
+    first: Instruction | None = None
+    seen: set[PrimitiveType] = set()
+    for operand in instruction.operands:
+        seen |= {leaf.element_type for _, leaf in operand.shape.leaves() if leaf.element_type.is_floating}
+        first = first or (operand if seen else None)
+        if len(seen) > 1 and first is not None:
+            fail(
+                instruction,
+                f"takes floating-point operands of one type, {first.name} is {first.shape.brief} "
+                f"and {operand.name} is {operand.shape.brief}; convert one of them",
+            )
 
 
 def _verify_fused(fusion: Instruction) -> None:
@@ -186,7 +232,17 @@ def verify_aliases(module: Module) -> None:
             raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
         if output.byte_size != source.byte_size:
             raise VerificationError(f"{where} pairs {output.brief} with {source.brief}, which differ in size")
+        _verify_same_buffer(module, alias, where)
     _verify_donors(module, program)
+
+
+def _verify_same_buffer(module: Module, alias: Alias, where: str) -> None:
+    """An output that must live in a parameter's buffer has its shape, layout and memory space at the entry."""
+    layout = module.config.entry_computation_layout or module.entry_computation.program_shape
+    output = layout.result.subshape(alias.output_index)
+    source = layout.parameters[alias.parameter_number].subshape(alias.parameter_index)
+    if alias.must and output != source:
+        raise VerificationError(f"{where} must share a buffer, which the entry has as {source} and {output}")
 
 
 def _parameter_buffer(program: ProgramShape, source: Alias | BufferDonor) -> Shape:

@@ -84,7 +84,7 @@ def _call(
     instruction: Instruction, operands: tuple[Instruction, ...], number: int
 ) -> Iterator[tuple[str, Shape, Shape]]:
     called = instruction.computations[number]
-    for operand, parameter in zip(operands, called.parameters, strict=True):
+    for operand, parameter in zip(operands, called.parameters, strict=False):  # a fusion may have spare operands
         yield operand.name, operand.shape, parameter.shape
     yield f"the result of {called.name}", called.root_instruction.shape, instruction.shape
 

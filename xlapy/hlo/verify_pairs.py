@@ -78,7 +78,7 @@ def verify_pairs(module: Module) -> None:
 
 def _verify_readers(instruction: Instruction) -> None:
     allowed = _READERS[instruction.op]
-    if instruction.op in (SEND, RECV) and instruction.is_root and _is_async(instruction.parent):
+    if instruction.op in (SEND, RECV) and instruction.is_root and is_async(instruction.parent):
         return
     readers = [user for user in instruction.users if not _is_control_call(user)]
     if len(readers) != 1:
@@ -106,7 +106,8 @@ def _is_control_call(user: Instruction) -> bool:
     return user.op is CUSTOM_CALL and user.custom_call_target == _CONTROL_CALL
 
 
-def _is_async(computation: Computation | None) -> bool:
+def is_async(computation: Computation | None) -> bool:
+    """Whether the computation is started by an async-start."""
     return computation is not None and any(caller.op is ASYNC_START for caller in computation.callers)
 
 

@@ -88,12 +88,14 @@ def rng_bit_generator(context: Context, instruction: Instruction, values: Sequen
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
         raise UnsupportedError(f"{where} makes integers or floating-point numbers, declared {bits_shape.brief}")
-    given = instruction.operands[0].shape
-    if given.element_type is not U64 or given.dimensions not in ((2,), (3,)):
-        raise UnsupportedError(f"{where} with DEFAULT takes a state of u64[2] or u64[3], given {given.brief}")
-    generate = three_fry if instruction.attributes.algorithm is RandomAlgorithm.THREE_FRY else philox
-    next_state, words = generate(state, bits_shape.dimensions, element_type.bits)
-    bits = _elements(words, element_type)
+    algorithm, given = instruction.attributes.algorithm, instruction.operands[0].shape
+    words = (2,) if algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
+    if given.element_type is not U64 or given.rank != 1 or given.dimensions[0] not in words:
+        allowed = " or ".join(f"u64[{count}]" for count in words)
+        raise UnsupportedError(f"{where} with {algorithm.value} takes a state of {allowed}, given {given.brief}")
+    generate = three_fry if algorithm is RandomAlgorithm.THREE_FRY else philox
+    next_state, drawn = generate(state, bits_shape.dimensions, element_type.bits)
+    bits = _elements(drawn, element_type)
     return (next_state, bits) if shape.is_tuple else bits
 
 

@@ -38,6 +38,7 @@ from xlapy.ops.requirements import (
     require_dimension,
     require_programs,
     require_shape,
+    same_layout,
 )
 
 IntegerLists = tuple[Ints, ...]
@@ -482,6 +483,8 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
     for number, operand in enumerate(operands):
         if not operand.compatible(operands[0]):
             raise ShapeError(f"all-to-all: operand 0 is {operands[0].brief}, operand {number} is {operand.brief}")
+        if not same_layout(operand, operands[0]):
+            raise ShapeError(f"all-to-all: operand 0 lies as {operands[0]}, operand {number} as {operand}")
     return Shape.tuple(operands)
 
 
@@ -511,7 +514,7 @@ ALL_TO_ALL = OpDef(
         "Replica groups hold each id from 0 on exactly once, and none is empty.",
         "Replica groups have one size.",
         "Along a dimension there is one operand, whose size the number of members divides.",
-        "Without a dimension there is one operand a member, all of one shape.",
+        "Without a dimension there is one operand a member, all of one shape and layout.",
     ),
     arity=at_least(1),
     attributes=AllToAllAttributes,

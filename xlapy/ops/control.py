@@ -48,13 +48,14 @@ class CallAttributes(Attributes):
     is_composite: bool = attribute(BOOL, default=False, after_roles=True)
 
 
-def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShape) -> None:
-    """Operand i must agree with parameter i, and there must be as many of them."""
-    if len(operands) != len(program.parameters):
+def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
+    """Operand i must agree with parameter i, and there must be as many of them; or more, if some may be `spare`."""
+    count = len(program.parameters)
+    if len(operands) < count or (len(operands) > count and not spare):
         raise ShapeError(
             f"{name} has {len(operands)} operands, the called computation {program.to_text()} takes others"
         )
-    for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
+    for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
         if not agrees(operand, parameter):
             raise ShapeError(
                 f"{name}: parameter {number} of the called computation is {parameter.brief}, "
@@ -208,7 +209,7 @@ class FusionAttributes(Attributes):
 
 def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: Programs) -> Shape:
     require_programs("fusion", programs, 1)
-    _match_parameters("fusion", operands, programs[0])
+    _match_parameters("fusion", operands, programs[0], spare=True)
     check_aliases("fusion", attrs.output_to_operand_aliasing, programs[0].result, operands)
     return programs[0].result
 
@@ -219,7 +220,7 @@ FUSION = OpDef(
     summary="What the fused computation makes of the operands; a back end computes it as one.",
     operands="operands*",
     constraints=(
-        "There is one operand a parameter of the computation, of its shape.",
+        "There is one operand a parameter of the computation, of its shape; there may be more, which mean nothing.",
         "An alias names a part of the result and a part of an operand of one shape.",
     ),
     arity=at_least(0),

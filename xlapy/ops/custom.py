@@ -89,9 +89,10 @@ class CustomCallAttributes(Attributes):
 _UNCONSTRAINED_TARGETS = ("LayoutConstraint", "control_dep")
 """Targets of XLA itself whose constraints are not about their operands."""
 
-_PINNING_TARGETS = ("Pin", "Unpin")
+PIN_TARGET, UNPIN_TARGET = "Pin", "Unpin"
 """Targets of XLA itself that make a buffer of an array and the reverse, in place."""
-
+CREATE_BUFFER_TARGET = "CreateBuffer"
+"""The target of XLA itself that makes a buffer of unspecified contents."""
 
 _SEED_TARGET = "GetRngSeed"
 """The target of XLA itself that gives the seed of the run."""
@@ -105,7 +106,7 @@ def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCal
         _check_constraints(shape, operands, constraints)
     if attrs.custom_call_target == _SEED_TARGET:
         _check_seed(shape, operands)
-    pins = attrs.custom_call_target in _PINNING_TARGETS
+    pins = attrs.custom_call_target in (PIN_TARGET, UNPIN_TARGET)
     if pins and len(attrs.output_to_operand_aliasing) != 1:
         given = len(attrs.output_to_operand_aliasing)
         raise ShapeError(

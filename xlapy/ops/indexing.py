@@ -69,7 +69,7 @@ def _check_index_map(name: str, what: str, index_map: Ints, operand: Shape, vect
 def _check_batching(
     name: str, names: tuple[str, str], batching: tuple[Ints, Ints], operand: Shape, vectors: Shape, vector_dim: int
 ) -> None:
-    """Dimensions that operand and indices walk in step: pairwise of one size."""
+    """Dimensions that operand and indices walk in step; positions beyond the operand are treated as any others are."""
     of_operand, of_indices = batching
     if len(of_operand) != len(of_indices):
         raise ShapeError(
@@ -79,12 +79,6 @@ def _check_batching(
     _check_distinct(name, names[1], of_indices, vectors.rank, f"the indices {vectors.brief}")
     if vector_dim in of_indices:
         raise ShapeError(f"{name}: {names[1]} {list(of_indices)} contains index_vector_dim {vector_dim}")
-    for d, e in zip(of_operand, of_indices, strict=True):
-        if not same_size(operand.dimensions[d], vectors.dimensions[e]):
-            raise ShapeError(
-                f"{name}: batching dimension {d} of the operand {operand.brief} has size {operand.dimensions[d]}, "
-                f"its partner {e} of the indices {vectors.brief} has {vectors.dimensions[e]}"
-            )
 
 
 # -- gather
@@ -140,11 +134,8 @@ def _check_gather_dimensions(operand: Shape, vectors: Shape, attrs: GatherAttrib
     names = ("operand_batching_dims", "start_indices_batching_dims")
     batching = (attrs.operand_batching_dims, attrs.start_indices_batching_dims)
     _check_batching("gather", names, batching, operand, vectors, attrs.index_vector_dim)
-    for what, dimensions in (
-        ("collapsed_slice_dims", attrs.collapsed_slice_dims),
-        ("start_index_map", attrs.start_index_map),
-    ):
-        _check_disjoint("gather", what, dimensions, "operand_batching_dims", attrs.operand_batching_dims)
+    collapsed, batched = attrs.collapsed_slice_dims, attrs.operand_batching_dims
+    _check_disjoint("gather", "collapsed_slice_dims", collapsed, "operand_batching_dims", batched)
 
 
 def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
@@ -188,12 +179,12 @@ GATHER = OpDef(
         ("`start_index_map` has one entry a component of an index vector, each another dimension of the operand."),
         (
             "`collapsed_slice_dims` and `operand_batching_dims` are ascending, different dimensions "
-            "of the operand; neither `collapsed_slice_dims` nor `start_index_map` has one of "
-            "`operand_batching_dims`."
+            "of the operand, none of them in both. A batching dimension in `start_index_map` goes by "
+            "the batch, not by the index."
         ),
         (
             "`start_indices_batching_dims` are different dimensions of the indices, not "
-            "`index_vector_dim`, paired one to one with `operand_batching_dims` in equal sizes."
+            "`index_vector_dim`, paired one to one with `operand_batching_dims`."
         ),
         (
             "There is one slice size a dimension of the operand, from 0 to its size; 0 or 1 for those"
@@ -270,11 +261,8 @@ def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, at
     names = ("input_batching_dims", "scatter_indices_batching_dims")
     batching = (attrs.input_batching_dims, attrs.scatter_indices_batching_dims)
     _check_batching("scatter", names, batching, operand, vectors, vector_dim)
-    for what, dimensions in (
-        ("inserted_window_dims", attrs.inserted_window_dims),
-        ("scatter_dims_to_operand_dims", attrs.scatter_dims_to_operand_dims),
-    ):
-        _check_disjoint("scatter", what, dimensions, "input_batching_dims", attrs.input_batching_dims)
+    inserted, batched = attrs.inserted_window_dims, attrs.input_batching_dims
+    _check_disjoint("scatter", "inserted_window_dims", inserted, "input_batching_dims", batched)
 
 
 def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: ScatterAttributes) -> None:
@@ -345,11 +333,12 @@ SCATTER = OpDef(
         "Window, inserted and batching dimensions are together as many as the operand has.",
         (
             "`scatter_dims_to_operand_dims` has one entry a component of an index vector, each "
-            "another dimension of the operand, none of them in `input_batching_dims`."
+            "another dimension of the operand. A batching dimension among them goes by the batch, not "
+            "by the index."
         ),
         (
             "`scatter_indices_batching_dims` are different dimensions of the indices, not "
-            "`index_vector_dim`, paired one to one with `input_batching_dims` in equal sizes."
+            "`index_vector_dim`, paired one to one with `input_batching_dims`."
         ),
         (
             "A window is in no dimension larger than the operand, and the other sizes of the updates "

@@ -34,6 +34,13 @@ def is_prefix(prefix: Shape, shape: Shape) -> bool:
     return all(is_prefix(p, s) for p, s in zip(prefix.tuple_shapes, shape.tuple_shapes, strict=False))
 
 
+def same_layout(a: Shape, b: Shape) -> bool:
+    """Whether two arrays lie alike, memory spaces aside; an array without a layout may lie like any other."""
+    if a.layout is None or b.layout is None:
+        return True
+    return a.layout == b.layout or a.layout.replace(memory_space=b.layout.memory_space) == b.layout
+
+
 def same_size(a: int, b: int) -> bool:
     """Whether two dimension sizes can be equal: an unbounded size fits any."""
     return a == b or a < 0 or b < 0

@@ -17,7 +17,7 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, ShapeError, UnsupportedError
 from xlapy.base.literal import Literal, check_holdable
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -146,11 +146,6 @@ def _refuse_shapes(module: Module) -> None:
 
 
 def _refuse_array(instruction: Instruction, shape: Shape) -> None:
-    if UNBOUNDED in shape.dimensions:
-        raise UnsupportedError(
-            f"{instruction.name} of shape {shape.brief} has a dimension without a bound; the interpreter needs bounds, "
-            f"such as <=8"
-        )
     if shape.rank > MAX_RANK:
         raise UnsupportedError(
             f"{instruction.name} of shape {shape.brief} has {shape.rank} dimensions, "

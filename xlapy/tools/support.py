@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from xlapy.cpu.program import runs
 from xlapy.interpreter import RULES
-from xlapy.ops.registry import OpDef
+from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
 
 
@@ -18,7 +18,9 @@ def _interpreter(op: OpDef) -> str:
 
 
 def _cpu(op: OpDef) -> str:
-    return "" if op in runs() or op in EXPANSIONS else "no native form yet"
+    done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # a chain is expanded with its end
+    expanded = op in EXPANSIONS or (done is not None and done in EXPANSIONS)
+    return "" if expanded or op in runs() else "no native form yet"
 
 
 TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter}

@@ -96,9 +96,6 @@ REFUSALS = [
     _gather(
         6, "contains index_vector_dim 1", "f32[4,2], s32[4,1]", collapsed="", index_map="1", more=_batching("0", "1")
     ),
-    _gather(
-        6, "its partner 0 of the indices", "f32[3,2], s32[4,1]", collapsed="", index_map="1", more=_batching("0", "0")
-    ),
     _gather(7, "takes one slice size a dimension of f32[3,2], given [1]", sizes="1"),
     _gather(7, "slice size 3 of dimension 1 is not between 0 and the operand's 2", sizes="1,3"),
     _gather(7, "so its slice size must be 0 or 1, given 2", sizes="2,2"),
@@ -116,14 +113,6 @@ REFUSALS = [
     _scatter(8, "has 2 entries, the index vectors have 1", index_map="0,1"),
     _scatter(8, "scatter_dims_to_operand_dims [2] must be in [0, 2)", index_map="2"),
     _scatter(9, "must have equally many entries", inserted="", more=_scatter_batching("0", "")),
-    _scatter(
-        9,
-        "its partner 0 of the indices",
-        "f32[3,2], s32[4,1], f32[4,2]",
-        inserted="",
-        index_map="1",
-        more=_scatter_batching("0", "0"),
-    ),
     _scatter(10, "has size 3, more than the 2 of dimension 1", "f32[3,2], s32[4], f32[4,3]"),
     _scatter(10, "dimension 0 of the updates f32[5,2] has size 5", "f32[3,2], s32[4], f32[5,2]"),
     _scatter(11, "takes 2 parameters and returns 1 scalars for 1 operands", program="f32[] -> f32[]"),

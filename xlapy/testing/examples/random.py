@@ -53,24 +53,18 @@ REFUSALS = [
     Refusal(
         "rng-bit-generator",
         2,
-        "(u64[3], u32[4]) rng-bit-generator(u64[3]), algorithm=rng_three_fry",
-        "takes a state of u64[2], given u64[3]",
-    ),
-    Refusal(
-        "rng-bit-generator",
-        3,
         "(u64[3], u32[4]) rng-bit-generator(u64[2]), algorithm=rng_default",
         "both states must have one shape",
     ),
     Refusal(
         "rng-bit-generator",
-        3,
+        2,
         "(u64[2], u32[4], u32[4]) rng-bit-generator(u64[2]), algorithm=rng_default",
         "has shape (state, bits)",
     ),
     Refusal(
         "rng-bit-generator",
-        4,
+        3,
         "(u64[2], (u32[4])) rng-bit-generator(u64[2]), algorithm=rng_default",
         "makes an array of bits",
     ),

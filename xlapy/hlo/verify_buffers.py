@@ -1,0 +1,162 @@
+"""Verification of values of buffer type, `b(f32[2])`: who may have them, and that each is written once.
+
+Owns: the custom calls that pin, unpin and create buffers, the flow of buffers through other operations. Must not know:
+memory, layouts, text. Source: VerifyBuffers of XLA's verifier.
+
+A buffer value is a state of memory. Whoever writes it takes it as an operand and gives the next state, aliased with
+that operand, as a result: so a value that two operations write would have two next states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module, ShapeIndex
+from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verify_pairs import is_async
+from xlapy.ops.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, CONDITIONAL, FUSION, WHILE
+from xlapy.ops.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET
+from xlapy.ops.sources import PARAMETER
+from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
+
+_BUFFER_TARGETS = frozenset([PIN_TARGET, UNPIN_TARGET, CREATE_BUFFER_TARGET])
+_STREAM_MARK = "_xla_stream_annotation"
+"""The frontend attribute of a call that becomes asynchronous, on a stream."""
+
+_CARRIERS = frozenset([GET_TUPLE_ELEMENT, TUPLE, ASYNC_START, ASYNC_UPDATE, ASYNC_DONE])
+"""Ops that hand buffers on."""
+_WRITERS = frozenset([FUSION, CALL, CUSTOM_CALL, WHILE, CONDITIONAL])
+"""Ops that are taken to write every buffer they are given."""
+
+
+def verify_buffers(module: Module) -> None:
+    """Raises `VerificationError` where a buffer is not allowed, not aliased once, or written more than once."""
+    if not any(map(_concerned, module.instructions())):
+        return
+    for computation in module.computations:
+        if not is_async(computation):
+            for instruction in computation:
+                _verify(instruction)
+        elif computation.root_instruction.op is CUSTOM_CALL:
+            _verify_custom_call(computation.root_instruction)
+
+
+def _concerned(instruction: Instruction) -> bool:
+    if instruction.op is CUSTOM_CALL and instruction.custom_call_target in _BUFFER_TARGETS:
+        return True
+    shape = instruction.shape
+    return shape.is_buffer or (shape.is_tuple and any(leaf.is_buffer for _, leaf in shape.leaves()))
+
+
+def _verify(instruction: Instruction) -> None:
+    op = instruction.op
+    if op in _CARRIERS or (op is CALL and _STREAM_MARK in (instruction.frontend_attributes or {})):
+        return
+    if op is CUSTOM_CALL:
+        _verify_custom_call(instruction)
+    elif op is WHILE or (op is PARAMETER and not _is_of_entry(instruction)):
+        _verify_written_once(instruction)
+    else:
+        _verify_no_buffers(instruction)
+
+
+def _is_of_entry(parameter: Instruction) -> bool:
+    parent = parameter.parent
+    return parent is not None and parent.module is not None and parent is parent.module.entry
+
+
+def _verify_no_buffers(instruction: Instruction) -> None:
+    for value in (*instruction.operands, instruction):
+        if any(_buffers(value.shape)):
+            fail(instruction, f"takes and gives no buffers here, {value.name} is {value.shape.brief}")
+
+
+def _buffers(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
+    return ((tuple(index), leaf) for index, leaf in shape.leaves() if leaf.is_buffer)
+
+
+# -- custom calls
+
+
+def _verify_custom_call(call: Instruction) -> None:
+    target = call.custom_call_target
+    if target == CREATE_BUFFER_TARGET:
+        _verify_creation(call)
+    elif target in _BUFFER_TARGETS:
+        _verify_pinning(call, to_buffer=target == PIN_TARGET)
+    else:
+        _verify_buffer_aliases(call)
+    if target != UNPIN_TARGET:
+        _verify_written_once(call)
+
+
+def _verify_creation(call: Instruction) -> None:
+    if call.operands or not call.shape.is_buffer:
+        given = ", ".join(operand.shape.brief for operand in call.operands)
+        fail(call, f"CreateBuffer takes nothing and makes a buffer: ({given}) -> {call.shape.brief}")
+
+
+def _verify_pinning(call: Instruction, to_buffer: bool) -> None:
+    """Pin makes a buffer of an array, Unpin an array of a buffer, of the same shape."""
+    given = [operand.shape for operand in call.operands]
+    array, buffer = (given, [call.shape]) if to_buffer else ([call.shape], given)
+    fits = len(given) == 1 and array[0].is_array and buffer[0].buffer_shape is not None
+    if not fits or not array[0].compatible(buffer[0].buffer_shape or buffer[0]):
+        form = "f32[2] to b(f32[2])" if to_buffer else "b(f32[2]) to f32[2]"
+        shown = ", ".join(shape.brief for shape in given)
+        fail(call, f"{call.custom_call_target} goes from {form}, keeping the shape: ({shown}) -> {call.shape.brief}")
+
+
+def _verify_buffer_aliases(call: Instruction) -> None:
+    aliases = call.output_to_operand_aliasing
+    taken = Counter((alias.operand, alias.operand_index) for alias in aliases)
+    given = Counter(alias.output_index for alias in aliases)
+    for number, operand in enumerate(call.operands):
+        for index, _ in _buffers(operand.shape):
+            _verify_one(call, f"operand {number} at {list(index)}", "result", taken[number, index])
+    for index, _ in _buffers(call.shape):
+        _verify_one(call, f"the result at {list(index)}", "operand", given[index])
+
+
+def _verify_one(call: Instruction, what: str, partner: str, count: int) -> None:
+    if count != 1:
+        fail(
+            call,
+            f"{what} is a buffer, which output_to_operand_aliasing must pair with one {partner}; it has {count}",
+        )
+
+
+# -- one writer
+
+
+def _verify_written_once(value: Instruction) -> None:
+    for index, buffer in _buffers(value.shape):
+        writers = _writers(value, index)
+        if len(writers) > 1:
+            names = ", ".join(writer.name for writer in writers[:4])
+            fail(value, f"the buffer {buffer.brief} at {list(index)} is written {len(writers)} times, by {names}")
+
+
+def _writers(value: Instruction, index: ShapeIndex) -> list[Instruction]:
+    """Who writes a buffer, looked for through tuples and their elements; the end of a loop's body counts as one."""
+    found: list[Instruction] = []
+    pending = [(value, index)]
+    while pending:
+        source, path = pending.pop()
+        for user in source.users:
+            if user.op in _WRITERS:
+                found.append(user)
+            elif user.op is GET_TUPLE_ELEMENT and path[:1] == (user.index,):
+                pending.append((user, path[1:]))
+            elif user.op is TUPLE and not user.is_root:
+                pending.append((user, (user.operands.index(source), *path)))
+            elif user.op is TUPLE and _ends_loop(user):
+                found.append(user)
+    return found
+
+
+def _ends_loop(root: Instruction) -> bool:
+    return root.parent is not None and any(caller.op is WHILE for caller in root.parent.callers)
