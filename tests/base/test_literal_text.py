@@ -1,6 +1,7 @@
 """The text of literals: printed as XLA prints, read as XLA reads."""
 
 import re
+import resource
 
 import numpy as np
 import pytest
@@ -324,3 +325,11 @@ def test_numbers_from_2_to_the_63_are_the_negative_ones_of_signed_types(shape: s
 
 def test_negative_numbers_of_u64():
     assert parse_literal("-1", Shape.parse("u64[]")).to_text() == "18446744073709551615"
+
+
+def test_one_number_for_a_huge_array_is_read_without_filling_its_memory():
+    """Zeros take no memory until they are written; a copy of them would take 8 GiB."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    literal = parse_literal("7", Shape.parse("s32[1073741824,2]"))
+    assert literal.array[0, 0] == 7 and literal.array[-1, 1] == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20

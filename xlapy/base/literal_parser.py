@@ -180,9 +180,10 @@ class _ArrayReader:
                 break
         if self.elided:
             return Literal.zeros(self.shape, elided=True)
-        flat = np.zeros(self.shape.size, self.shape.dtype)
-        flat[: len(self.values)] = self._converted()
-        return Literal.array_of(flat.reshape(self.shape.dimensions), self.shape)
+        array = np.zeros(self.shape.dimensions, self.shape.dtype)
+        array.reshape(-1)[: len(self.values)] = self._converted()
+        array.flags.writeable = False  # a literal takes it as it is: a copy would touch every page of a huge one
+        return Literal.array_of(array, self.shape)
 
     def _fail_at_token(self) -> NoReturn:
         self.reader.accept("")  # moves past blanks
