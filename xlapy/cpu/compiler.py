@@ -15,6 +15,7 @@ from xlapy.cpu.llvm.engine import Code, assembly, compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
 from xlapy.cpu.program import make_program, runs
+from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -33,6 +34,7 @@ def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
         RemoveDeadCode(),
         Expand(runs=runs()),
         MergeCommonSubexpressions(),
+        SplitReductions(),
         Fuse(explain=explain),
         RemoveDeadCode(),
     ]

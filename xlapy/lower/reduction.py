@@ -61,6 +61,13 @@ def monoid(computation: Computation) -> OpDef | None:
     return root.op if operands == set(computation.parameters) else None
 
 
+def identity_of(computation: Computation) -> float:
+    """The neutral element of a computation that `monoid` knows."""
+    op = monoid(computation)
+    assert op is not None
+    return _IDENTITIES[op](computation.parameters[0].shape.element_type)
+
+
 def _extreme(t: PrimitiveType, *, greatest: bool) -> float:
     if t is PRED:
         return int(greatest)
@@ -130,7 +137,7 @@ def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Eleme
     def combine(left: Carried, right: Carried) -> Carried:
         return flat(combine_elements(lowering, computation, unflat(left, initial), unflat(right, initial)))
 
-    identity = lowering.builder.constant(kind, _IDENTITIES[op](t))
+    identity = lowering.builder.constant(kind, identity_of(computation))
     count = max(1, min(ACCUMULATORS, extent // width))
     return {
         "kind": AxisKind.VECTOR,

@@ -24,7 +24,12 @@ Observer = Callable[[Instruction, Sequence[Value], Value], None]
 
 
 class Program(Protocol):
-    """A module made ready to run on one platform."""
+    """A module made ready to run on one platform.
+
+    fresh_results: whether results never share memory with arguments.
+    """
+
+    fresh_results: bool
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None

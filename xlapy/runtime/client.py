@@ -66,7 +66,8 @@ class Executable:
                 f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded"
             )
         values = check_arguments(self.program_shape, arguments)
-        return wrap_result(self._program.execute(values, observer, self.devices[0]), values)
+        result = self._program.execute(values, observer, self.devices[0])
+        return wrap_result(result, () if self._program.fresh_results else values)
 
     def execute_sharded(self, arguments: Sequence[Sequence[Any]], observer: Observer | None = None) -> list[Any]:
         """Runs the program on all its devices at once: `arguments[i]` are those of `devices[i]`, as a call takes them.
@@ -81,7 +82,7 @@ class Executable:
             )
         values = [self._values_of(device, given) for device, given in enumerate(arguments)]
         results = self._program.execute_sharded(values, self.devices, observer)
-        everything = [value for given in values for value in given]
+        everything = [] if self._program.fresh_results else [value for given in values for value in given]
         return [wrap_result(result, everything) for result in results]
 
     def _values_of(self, device: int, arguments: Sequence[Any]) -> list[Any]:

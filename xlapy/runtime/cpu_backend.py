@@ -17,7 +17,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.llvm.program import table_size
-from xlapy.cpu.steps import Slot
+from xlapy.cpu.steps import NativeProgram, Slot
 from xlapy.hlo.module import Module
 from xlapy.interpreter import TOKEN
 from xlapy.runtime import allocator
@@ -26,8 +26,23 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.partitioning import check_partitioning
 
 
+class _Place(threading.local):
+    """What a thread runs a program in: the arena, and the table of addresses, ready but for arguments and results."""
+
+    def __init__(self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]]) -> None:
+        self.arena = allocator.results().allocate(max(1, program.arena_size))
+        self.table = (ctypes.c_void_p * table_size(program))()
+        self.address = ctypes.addressof(self.table)
+        self.table[0] = _address(self.arena)
+        first = 1 + len(program.arguments) + len(program.results)
+        for number, constant in enumerate(constants):
+            self.table[first + number] = _address(constant)
+
+
 class CpuProgram:
     """A module as native code. Each thread that runs it has an arena of its own."""
+
+    fresh_results = True
 
     def __init__(self, compiled: Compiled, partition_count: int = 1) -> None:
         self.compiled = compiled
@@ -35,8 +50,10 @@ class CpuProgram:
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.entry)
         self._shape = compiled.module.entry_computation.program_shape.result
         program = compiled.program
+        self._ids = program.ids
+        self._results = program.results
         self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
-        self._arenas = threading.local()
+        self._place = _Place(program, self._constants)
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -47,14 +64,14 @@ class CpuProgram:
         return self._execute(arguments, {"replica-id": 0, "partition-id": 0})
 
     def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int]) -> Value:
+        place, number = self._place, 1
         given = [_contiguous(leaf) for leaf in _leaves(arguments)]
-        given += [np.array(ids[name], np.uint32) for name in self.compiled.program.ids]
-        results = [_empty(slot) for slot in self.compiled.program.results]
-        table = (ctypes.c_void_p * table_size(self.compiled.program))()
-        addresses = [self._arena(), *given, *results, *self._constants]
-        for number, array in enumerate(addresses):
-            table[number] = _address(array)
-        self._run(ctypes.addressof(table))
+        given += [np.array(ids[name], np.uint32) for name in self._ids]
+        results = [_empty(slot) for slot in self._results]
+        for array in (*given, *results):
+            place.table[number] = _address(array)
+            number += 1
+        self._run(place.address)
         return _packed(self._shape, iter(results))
 
     def execute_sharded(
@@ -71,12 +88,6 @@ class CpuProgram:
 
     def stages(self) -> Mapping[str, str]:
         return self.compiled.stages()
-
-    def _arena(self) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] | None = getattr(self._arenas, "memory", None)
-        if found is None:
-            found = self._arenas.memory = allocator.results().allocate(max(1, self.compiled.program.arena_size))
-        return found
 
 
 class CpuBackend:

@@ -46,6 +46,8 @@ _SMALL = 1 << 24
 class InterpreterProgram:
     """A module with the plan of each of its computations, made once and shared by every run."""
 
+    fresh_results = False
+
     def __init__(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> None:
         self.module = module
         self._replica_count = replica_count

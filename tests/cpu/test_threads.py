@@ -1,0 +1,94 @@
+"""Many programs from many threads at once, any number of threads to compute on, processes that fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+
+import xlapy as xla
+
+TEXT = """
+HloModule rows
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+ENTRY main {{
+  x = f32[{rows},{columns}] parameter(0)
+  zero = f32[] constant(0)
+  e = f32[{rows},{columns}] exponential(x)
+  s = f32[{rows}] reduce(e, zero), dimensions={{1}}, to_apply=add
+  t = f32[{rows},{columns}] broadcast(s), dimensions={{0}}
+  ROOT r = f32[{rows},{columns}] divide(e, t)
+}}
+"""
+
+HASH = """
+import hashlib, numpy as np, xlapy as xla
+x = np.random.default_rng(0).standard_normal((333, 1001)).astype(np.float32)
+print(hashlib.sha256(np.asarray(xla.Client("cpu").compile({text!r})(x)).tobytes()).hexdigest())
+"""
+
+
+def compiled(rows: int, columns: int) -> tuple[xla.Executable, np.ndarray, np.ndarray]:
+    x = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
+    e = np.exp(x.astype(np.float64))
+    return xla.Client("cpu").compile(TEXT.format(rows=rows, columns=columns)), x, e / e.sum(1, keepdims=True)
+
+
+def test_several_programs_in_several_threads():
+    programs = [compiled(rows, columns) for rows in (3, 64, 500) for columns in (17, 256, 1000, 4097)]
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        for turn in range(40):
+            executable, x, expected = programs[(number * 7 + turn) % len(programs)]
+            if not np.allclose(np.asarray(executable(x)), expected, rtol=1e-5):
+                wrong.append(f"thread {number}, turn {turn}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    script = HASH.format(text=TEXT.format(rows=333, columns=1001))
+    hashes = set()
+    for count in (1, 2, 3, 8):
+        environment = {**os.environ, "XLAPY_FLAGS": f"--num_threads={count}"}
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+        )
+        hashes.add(run.stdout)
+    assert len(hashes) == 1
+
+
+def test_a_forked_process_computes_too():
+    """Its pool has lost its threads: the caller does the work."""
+    executable, x, expected = compiled(500, 1000)
+    np.testing.assert_allclose(np.asarray(executable(x)), expected, rtol=1e-5)
+    child = os.fork()
+    if child == 0:
+        same = np.allclose(np.asarray(executable(x)), expected, rtol=1e-5)
+        os._exit(0 if same else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_memory_does_not_grow():
+    executable, x, _ = compiled(64, 1000)
+    for _ in range(50):
+        executable(x)
+    before = resident()
+    for _ in range(3000):
+        executable(x)
+    assert resident() - before < 8 << 20
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

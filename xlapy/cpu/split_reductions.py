@@ -1,0 +1,104 @@
+"""Large reductions to few results in two steps, so that the first has work for every thread and runs through memory.
+
+Only computations whose terms may be put together in any order are split; how, follows from the shape alone. Example:
+the sum of f32[4096,4096] over dimension 0 becomes that of f32[256,16,4096] over dimension 1, then that of
+f32[256,4096] over dimension 0, which is split again.
+
+Must not know: kernels, threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import ops
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.lower.reduction import identity_of, monoid
+from xlapy.ops.reduction import ReduceAttributes
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
+
+LEAST = 1 << 17
+"""Elements from which on a reduction is worth two steps."""
+
+ROWS = 16
+"""About so many rows are added up in one pass over columns."""
+
+PIECES = 64
+"""About so many partial results a vector is added up to."""
+
+
+@dataclass(frozen=True)
+class SplitReductions:
+    """Splits reductions along dimensions that leave too little to do side by side."""
+
+    name: ClassVar[str] = "split-reductions"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            pending = [i for i in computation if i.op is ops.REDUCE]
+            while pending:
+                made = _split(pending.pop())
+                changed |= made is not None
+                pending += [] if made is None else [made]
+        return settle(module, changed)
+
+
+def _split(reduction: Instruction) -> Instruction | None:
+    """The second step, which takes the reduction's place; None where one step will do."""
+    if len(reduction.operands) != 2 or has_control_edges(reduction):
+        return None
+    operand, init = reduction.operands
+    if operand.shape.size < LEAST or operand.shape.is_dynamic or monoid(reduction.to_apply) is None:
+        return None
+    reduced = sorted(reduction.dimensions)
+    first = _first_step(list(operand.shape.dimensions), reduced)
+    if first is None:
+        return None
+    dimensions, inner, outer = first
+    write = Writer(reduction)
+    t = operand.shape.element_type
+    split = write.reshape(operand, operand.shape.with_dimensions(dimensions))
+    neutral = write.scalar(identity_of(reduction.to_apply), t)
+    partial = _reduce(write, split, neutral, inner, reduction)
+    result = _reduce(write, partial, init, outer, reduction)
+    take_over(reduction, result)
+    return result
+
+
+def _reduce(
+    write: Writer, operand: Instruction, init: Instruction, dimensions: list[int], like: Instruction
+) -> Instruction:
+    attributes = ReduceAttributes.make(dimensions=tuple(dimensions))
+    return write.add(ops.REDUCE, operand, init, attributes=attributes, computations=[like.to_apply])
+
+
+def _first_step(sizes: list[int], reduced: list[int]) -> tuple[list[int], list[int], list[int]] | None:
+    """The sizes of the operand split, the dimensions reduced first, and those reduced of what that leaves."""
+    rank = len(sizes)
+    if len(reduced) > 1:
+        if reduced[-1] == rank - 1 and sizes[-1] >= ROWS and sum(sizes[d] > 1 for d in reduced) > 1:
+            return sizes, [rank - 1], reduced[:-1]
+        return None
+    (d,) = reduced
+    is_last = d == rank - 1
+    wanted = sizes[d] // PIECES if is_last else ROWS
+    if sizes[d] < 4 * ROWS or (is_last and any(size > 1 for size in sizes[:d])):
+        return None
+    if not is_last and any(size > 1 for size in sizes[:d]):
+        return None
+    inner = _divisor_near(sizes[d], wanted)
+    if not ROWS // 2 <= inner <= sizes[d] // 4:
+        return None
+    return [*sizes[:d], sizes[d] // inner, inner, *sizes[d + 1 :]], [d + 1], [d]
+
+
+def _divisor_near(number: int, wanted: int) -> int:
+    """The divisor that is nearest to a number, by their quotient; 1 if there is none within a factor of 8."""
+    for factor in range(8 * wanted + 1):
+        for candidate in (wanted - factor, wanted + factor):
+            if wanted <= 8 * candidate and candidate <= 8 * wanted and number % candidate == 0:
+                return candidate
+    return 1
