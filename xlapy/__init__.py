@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from xlapy import ops
     from xlapy.base import errors
     from xlapy.base.element_types import PrimitiveType
+    from xlapy.base.errors import XlaError
     from xlapy.base.layout import Layout
     from xlapy.base.literal import Literal
     from xlapy.base.program_shape import ProgramShape
@@ -88,6 +89,7 @@ __all__ = [
     "WindowDimension",
     "XlaBuilder",
     "XlaComputation",
+    "XlaError",
     "XlaOp",
     "custom_call_status_functions",
     "errors",
@@ -143,6 +145,7 @@ _HOMES = {
     "WindowDimension": "xlapy.ops.dimensions",
     "XlaBuilder": "xlapy.builder",
     "XlaComputation": "xlapy.builder",
+    "XlaError": "xlapy.base.errors",
     "XlaOp": "xlapy.builder",
     "custom_call_status_functions": "xlapy.interpreter.custom_native",
     "ffi_api": "xlapy.interpreter.ffi.api",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.runtime.interpreter_backend import MAX_RANK
+from xlapy.runtime.limits import MAX_RANK
 
 SHAPE = f"f32[{','.join('1' * MAX_RANK)}]"
 ALL = ",".join(map(str, range(MAX_RANK)))

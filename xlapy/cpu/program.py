@@ -25,6 +25,7 @@ from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slo
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order
 from xlapy.loops import Kernel
 from xlapy.lower import LOWERINGS
 from xlapy.ops.registry import OpDef, Rules
@@ -37,9 +38,26 @@ STEPS: Rules[StepRule] = Rules("cpu")
 """Operations with steps of their own; those in `LOWERINGS` are one kernel each."""
 
 
+MOST_INSTRUCTIONS = 200_000
+"""In a program whose calls are followed where they stand: calls of calls of calls may make a small text a huge one."""
+
+
 def make_program(module: Module) -> NativeProgram:
     """The steps of a module; `UnsupportedError` names what has no native form."""
+    size = _size_followed(module)
+    if size > MOST_INSTRUCTIONS:
+        raise UnsupportedError(
+            f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MOST_INSTRUCTIONS}"
+        )
     return _Maker(module).program
+
+
+def _size_followed(module: Module) -> int:
+    """Instructions, those of a called computation counted at each call."""
+    sizes: dict[Computation, int] = {}
+    for computation in computation_post_order(module):
+        sizes[computation] = len(computation) + sum(sizes[c] for i in computation for c in i.computations)
+    return sizes[module.entry_computation]
 
 
 def runs() -> frozenset[OpDef]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.errors import UnsupportedError
+from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.llvm.program import table_size
@@ -23,7 +23,15 @@ from xlapy.interpreter import TOKEN
 from xlapy.runtime import allocator
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
+from xlapy.runtime.limits import check_limits
+from xlapy.runtime.memory import available_bytes, readable
 from xlapy.runtime.partitioning import check_partitioning
+
+MAX_CALL_DEPTH = 100
+"""How deep computations may call each other: what loops over loops become is nested as deep."""
+
+_SMALL = 1 << 24
+"""Bytes that are there without asking."""
 
 
 class _Place(threading.local):
@@ -52,8 +60,9 @@ class CpuProgram:
         program = compiled.program
         self._ids = program.ids
         self._results = program.results
+        self._demand = program.arena_size + sum(slot.size for slot in program.results)
         self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
-        self._place = _Place(program, self._constants)
+        self._place: _Place | None = None
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -64,7 +73,9 @@ class CpuProgram:
         return self._execute(arguments, {"replica-id": 0, "partition-id": 0})
 
     def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int]) -> Value:
-        place, number = self._place, 1
+        if self._demand > _SMALL:
+            self._make_room()
+        place, number = self._own_place(), 1
         given = [_contiguous(leaf) for leaf in _leaves(arguments)]
         given += [np.array(ids[name], np.uint32) for name in self._ids]
         results = [_empty(slot) for slot in self._results]
@@ -73,6 +84,24 @@ class CpuProgram:
             number += 1
         self._run(place.address)
         return _packed(self._shape, iter(results))
+
+    def _own_place(self) -> _Place:
+        """Made at the first run: a program that does not fit into memory compiles."""
+        if self._place is None:
+            self._place = _Place(self.compiled.program, self._constants)
+        return self._place
+
+    def _make_room(self) -> None:
+        """Gives kept memory back where it is needed; `ExecutionError` if that is not enough."""
+        if self._demand > available_bytes():
+            allocator.results().trim()
+        if self._demand > (available := available_bytes()):
+            largest = sorted(self._results, key=lambda slot: -slot.size)[:3]
+            shown = ", ".join(f"{slot.shape.brief} {readable(slot.size)}" for slot in largest)
+            raise ExecutionError(
+                f"out of memory: the program needs {readable(self._demand)} for temporaries and results "
+                f"({shown}), {readable(available)} are available"
+            )
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
@@ -98,6 +127,7 @@ class CpuBackend:
     def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> CpuProgram:
         """`UnsupportedError` for what does not run on cpu yet."""
         check_partitioning(module, replica_count, partition_count)
+        check_limits(module, "cpu", MAX_CALL_DEPTH)
         for instruction in module.instructions():
             if instruction.shape.is_dynamic:
                 shape = f"{instruction.name} has the dynamic shape {instruction.shape.brief}"

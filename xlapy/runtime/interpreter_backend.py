@@ -8,31 +8,24 @@ Must not know: how devices exchange values, arguments of users.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Mapping, Sequence
-from types import FrameType
 from typing import Any
 
 from xlapy import ops
 from xlapy.base import flags
-from xlapy.base.errors import ExecutionError, ShapeError, UnsupportedError
-from xlapy.base.literal import Literal, check_holdable
-from xlapy.base.shape import Shape
+from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
 from xlapy.interpreter.custom import make_ready
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
 from xlapy.runtime.exchange import DeviceExchange
+from xlapy.runtime.limits import call_depth, check_limits, make_room_for_calls
 from xlapy.runtime.memory import available_bytes, demand, readable
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.replicas import run_on_devices
-
-MAX_RANK = 32
-"""The most dimensions of a value: some of NumPy's functions end the process above that, though its arrays have 64."""
 
 MAX_CALL_DEPTH = 5_000
 """How deep computations may call each other."""
@@ -108,7 +101,7 @@ class InterpreterProgram:
         if needed > _SMALL and needed > (available := available_bytes()):
             each = f"each of {devices} devices" if devices > 1 else "the program"
             raise ExecutionError(f"out of memory: {each} needs {self._demand}, {readable(available)} are available")
-        _make_room_for_calls(self._call_depth)
+        make_room_for_calls(self._call_depth, _FRAMES_PER_CALL)
 
 
 _LONELY = frozenset({ops.COPY_START, ops.COPY_DONE, ops.REPLICA_ID, ops.PARTITION_ID})
@@ -128,66 +121,7 @@ class InterpreterBackend:
     def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> InterpreterProgram:
         """`UnsupportedError` for operations without a rule and for what the module's docstring lists."""
         check_partitioning(module, replica_count, partition_count)
-        _refuse_shapes(module)
-        _refuse_elided_constants(module)
-        depth = call_depth(module)
-        if depth > MAX_CALL_DEPTH:
-            raise UnsupportedError(
-                f"computations call each other {depth} deep, the interpreter follows at most {MAX_CALL_DEPTH} calls"
-            )
+        check_limits(module, "the interpreter", MAX_CALL_DEPTH)
         program = InterpreterProgram(module, replica_count, partition_count)
         program.make_custom_calls_ready()
         return program
-
-
-def _refuse_shapes(module: Module) -> None:
-    for instruction in module.instructions():
-        for _, leaf in instruction.shape.leaves():
-            if leaf.is_array:
-                _refuse_array(instruction, leaf)
-
-
-def _refuse_array(instruction: Instruction, shape: Shape) -> None:
-    if shape.rank > MAX_RANK:
-        raise UnsupportedError(
-            f"{instruction.name} of shape {shape.brief} has {shape.rank} dimensions, "
-            f"the interpreter takes at most {MAX_RANK}"
-        )
-    try:
-        check_holdable(shape)
-    except ShapeError as error:
-        raise UnsupportedError(f"{instruction.name}: {error}: not executable by the interpreter") from error
-
-
-def _refuse_elided_constants(module: Module) -> None:
-    """A program whose constants were left out of its text would run with zeros, silently wrong."""
-    for instruction in module.instructions():
-        if instruction.op is ops.CONSTANT and _is_elided(instruction.literal):
-            raise UnsupportedError(
-                f"{instruction.name} is written {{...}}, its elements are not known; print the program with all "
-                f"constants in full (print_large_constants=True)"
-            )
-
-
-def _is_elided(literal: Literal) -> bool:
-    return literal.is_elided or any(map(_is_elided, literal.elements))
-
-
-def call_depth(module: Module) -> int:
-    """The length of the longest chain of computations that call each other, the entry included."""
-    depth: dict[Computation, int] = {}
-    for computation in computation_post_order(module):
-        depth[computation] = 1 + max((depth[callee] for callee in called_computations(computation)), default=0)
-    return depth[module.entry_computation]
-
-
-def _make_room_for_calls(depth: int) -> None:
-    """Raises Python's recursion limit where a deep chain of calls needs it: a call is a few Python frames."""
-    needed = depth * _FRAMES_PER_CALL + 200
-    if needed < sys.getrecursionlimit() // 2:
-        return
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        needed += 1
-        frame = frame.f_back
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))

@@ -69,11 +69,16 @@ def outcome(text: str, seconds: float = SECONDS_TO_RUN) -> str:
 
 
 def _printed_again(module: Module) -> tuple[str, str]:
-    """What the print reads as, printed, and that once more: the first print may order computations otherwise."""
-    texts = [module.to_text(print_large_constants=True)]
-    for _ in range(2):
-        texts.append(parse_hlo(texts[-1]).to_text(print_large_constants=True))
-    return texts[1], texts[2]
+    """Two prints in a row, each of what the last one reads as, once they settle.
+
+    The first prints may order computations otherwise and number stack frames by that order, as XLA's do.
+    """
+    before, text = "", module.to_text(print_large_constants=True)
+    for _ in range(4):
+        before, text = text, parse_hlo(text).to_text(print_large_constants=True)
+        if text == before:
+            break
+    return before, text
 
 
 def _run(module: Module, seconds: float) -> str:
