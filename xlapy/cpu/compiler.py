@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xlapy.base import flags
+from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.buffers import assign_buffers
 from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.llvm.engine import Code, assembly, compile_text
@@ -82,6 +83,13 @@ def compile_module(module: Module) -> Compiled:
     Pipeline(passes(decisions.append)).run(optimised)
     program = make_program(optimised)
     assign_buffers(program)
-    text = write_program(program, flush_denormals=flags.get("denormals") == "flush")
+    text = write_program(program, flush_denormals=_flushes_denormals())
     imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}
     return Compiled(optimised, program, compile_text(text.text, ["xlapy_run"], imports), text.text, decisions)
+
+
+def _flushes_denormals() -> bool:
+    mode = flags.get("denormals")
+    if mode not in ("flush", "keep"):
+        raise InvalidArgumentError(f"flag --denormals is flush or keep, not {mode!r}")
+    return mode == "flush"

@@ -53,7 +53,6 @@ class Flow:
                 self._made[instruction, path] = self._resolve(instruction, path)
         root = computation.root_instruction
         self.results = {self._made[root, path] for path, _ in array_leaves(root.shape)}
-        self._place = {instruction: n for n, instruction in enumerate(self.order)}
         self._last: dict[Made, Instruction] = {}
         for instruction in self.order:
             if not is_alias(instruction):
@@ -72,11 +71,6 @@ class Flow:
     def dies_at(self, made: Made, reader: Instruction) -> bool:
         """Whether nothing reads the array after an instruction that does, and it is no result of the computation."""
         return self._last.get(made) is reader and made not in self.results
-
-    def read_after(self, made: Made, instruction: Instruction) -> bool:
-        """Whether anything behind an instruction reads the array."""
-        reader = self._last.get(made)
-        return reader is not None and self._place[reader] > self._place[instruction]
 
     def _resolve(self, instruction: Instruction, path: Path) -> Made:
         if instruction.op is ops.TUPLE:

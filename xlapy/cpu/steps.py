@@ -43,10 +43,6 @@ class Slot:
         """Bytes."""
         return self.shape.size * self.shape.element_type.byte_size
 
-    @property
-    def is_writable(self) -> bool:
-        return self.kind in (SlotKind.RESULT, SlotKind.TEMPORARY)
-
     def __str__(self) -> str:
         place = f"+{self.offset}" if self.kind is SlotKind.TEMPORARY else str(self.number)
         return f"{self.kind.value}{place}:{self.shape.brief}"

@@ -48,8 +48,6 @@ F16: Final = ScalarType("f16", 16, is_float=True)
 F32: Final = ScalarType("f32", 32, is_float=True)
 F64: Final = ScalarType("f64", 64, is_float=True)
 
-SCALAR_TYPES: Final = (I1, I8, I16, I32, I64, F16, F32, F64)
-
 
 def integer_type(bits: int) -> ScalarType:
     """The integer type of a width of 1, 8, 16, 32 or 64 bits; KeyError otherwise."""

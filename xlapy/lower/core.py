@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I1, Affine, Buffer, Builder, Value
+from xlapy.loops import Affine, Buffer, Builder, Value
 from xlapy.lower.element_types import ComplexElement as ComplexElement
 from xlapy.lower.element_types import Element as Element
 from xlapy.lower.element_types import load_element
@@ -150,10 +150,6 @@ def _bounds(builder: Builder, position: Affine, low: int, high: int) -> Iterator
 def _compared(builder: Builder, predicate: str, position: Affine, limit: int) -> Value:
     value = builder.value_of(position)
     return builder.compare(predicate, value, builder.constant(value.type, limit))
-
-
-def never(builder: Builder) -> Value:
-    return builder.constant(I1, 0)
 
 
 def linear(index: Index, dimensions: Sequence[int]) -> Affine:

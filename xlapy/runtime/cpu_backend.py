@@ -7,6 +7,8 @@ Must not know: how programs are compiled.
 from __future__ import annotations
 
 import ctypes
+import platform
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -123,6 +125,11 @@ class CpuBackend:
     """Compiles programs to native code."""
 
     name = "cpu"
+
+    def __init__(self) -> None:
+        if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+            here = f"{platform.system()} on {platform.machine()}"
+            raise UnsupportedError(f"cpu compiles for Linux on x86-64, this is {here}; use the platform interpreter")
 
     def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> CpuProgram:
         """`UnsupportedError` for what does not run on cpu yet."""

@@ -1,7 +1,6 @@
 """The reference interpreter as a platform.
 
-Owns: the adapter between `Backend` and `xlapy.interpreter`, and what it refuses: dimensions without bounds, shapes that
-NumPy has no arrays for, calls nested too deep, programs larger than the memory.
+Owns: the adapter between `Backend` and `xlapy.interpreter`, and the refusal of programs larger than the memory.
 Must not know: how devices exchange values, arguments of users.
 """
 

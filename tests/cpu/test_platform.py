@@ -1,0 +1,23 @@
+"""Where cpu runs at all, and what its flags take."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+import xlapy as xla
+from xlapy.base import flags
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+
+
+def test_another_machine_is_told_what_to_use(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(UnsupportedError, match="this is Linux on riscv64; use the platform interpreter"):
+        xla.Client("cpu")
+
+
+def test_denormals_are_flushed_or_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"denormals": "sometimes"}))
+    with pytest.raises(InvalidArgumentError, match="flag --denormals is flush or keep, not 'sometimes'"):
+        xla.Client("cpu").compile("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }")
