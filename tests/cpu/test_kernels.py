@@ -8,7 +8,22 @@ import numpy as np
 import pytest
 
 from tests.cpu.kernel_runner import run_kernel
-from xlapy.loops import F32, F64, I1, I8, I16, I32, I64, Affine, AxisKind, Builder, Kernel, Value, evaluate
+from xlapy.loops import (
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    Affine,
+    AxisKind,
+    Builder,
+    Kernel,
+    Value,
+    evaluate,
+    print_kernel,
+)
 from xlapy.loops.types import ScalarType
 
 SIZES = (1, 5, 16, 17, 64, 100, 131)
@@ -218,3 +233,25 @@ def test_loops_of_unknown_length_and_branches():
         with b.branch(b.compare("ugt", bits, one)):
             b.store(out, i, bits)
     assert_same(b.kernel)
+
+
+@pytest.mark.parametrize("columns", [5, 16, 37])
+def test_scratch_memory_holds_a_row(columns):
+    rows = 6
+    b = Builder("normalised")
+    x, out = b.buffer("x", F32, rows * columns), b.buffer("out", F32, rows * columns, written=True)
+    doubled = b.scratch("doubled", F32, columns)
+    with b.loop(rows, AxisKind.PARALLEL) as row:
+        with b.loop(columns, AxisKind.VECTOR, width=16) as i:
+            value = b.load(x, row * columns + i)
+            b.store(doubled, i, b.add(value, value))
+        with b.loop(columns, AxisKind.VECTOR, width=16) as i:
+            b.store(out, row * columns + i, b.add(b.load(doubled, Affine((), columns - 1)), b.load(doubled, i)))
+    assert f"scratch doubled: f32[{columns}]" in print_kernel(b.kernel)
+    assert_same(b.kernel)
+
+
+def test_scratch_memory_is_bounded():
+    b = Builder("large")
+    with pytest.raises(AssertionError, match="large"):
+        b.scratch("s", F64, 1 << 20)

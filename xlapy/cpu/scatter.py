@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from xlapy.cpu.schedule import VECTOR_BYTES, output, source
+from xlapy.cpu.schedule import kernel_builder, output, source
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, AxisKind, Builder, Kernel, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.types import I64
 from xlapy.lower import Lowering, components, load_element, storage_type, store_element
 from xlapy.lower.core import Index, delinear, linear
@@ -34,7 +34,7 @@ class _Scatter:
         self.indices, *self.updates = instruction.operands[count:]
         self.attrs: ScatterAttributes = instruction.attributes
         self.shape = self.operands[0].shape.dimensions
-        self.builder = Builder(instruction.name)
+        self.builder = kernel_builder(instruction.name)
         given = enumerate(instruction.operands[count:])
         self.lowering = Lowering(self.builder, {o: source(self.builder, o, f"in{n}") for n, o in given})
         self.targets = [output(self.builder, o.shape, f"out{n}") for n, o in enumerate(self.operands)]
@@ -82,7 +82,7 @@ class _Scatter:
     def window(self, batch: Index, starts: list[Affine], window: list[int]) -> None:
         """Combines one window, element by element or in vectors along its last dimension."""
         outer, inner = math.prod(window[:-1]), window[-1] if window else 1
-        lanes = min(VECTOR_BYTES // storage_type(o.shape.element_type).byte_size for o in self.operands)
+        lanes = min(self.builder.lanes(storage_type(o.shape.element_type)) for o in self.operands)
         is_complex = any(components(o.shape.element_type) > 1 for o in self.operands)
         kind = AxisKind.VECTOR if inner >= lanes and not is_complex else AxisKind.SERIAL
         with self.builder.loop(outer) as first:

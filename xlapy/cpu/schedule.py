@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from xlapy import ops
 from xlapy.base.shape import Shape
+from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
@@ -24,7 +25,6 @@ from xlapy.lower import LOWERINGS, Lowering, Source, components, storage_type, s
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.reduction import monoid
 
-VECTOR_BYTES = 64
 CHUNK = 1 << 13
 """Elements of a task, where all elements are one dimension."""
 
@@ -54,7 +54,7 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
 
     Its buffers are the operands in their order, then an output for each array of the result.
     """
-    builder = Builder(region.name)
+    builder = kernel_builder(region.name)
     sources = {operand: source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
     shapes = [shape for _, shape in region.root.shape.leaves()]
     outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
@@ -67,6 +67,11 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
             position = Affine.sum(zip(index, _strides(shape.dimensions), strict=True))
             store_element(builder, buffer, position, part, shape.element_type)
     return builder.kernel, axes.work * max(1, len(region.inner))
+
+
+def kernel_builder(name: str) -> Builder:
+    """For a kernel in vectors of the host's width."""
+    return Builder(name, vector_bytes())
 
 
 def source(builder: Builder, operand: Instruction, name: str) -> Source:
@@ -119,7 +124,7 @@ def _lanes(region: Region) -> int:
         return 1
     arrays = [i.shape for i in (*region.inner, *region.operands) if i.shape.is_array and i.shape.rank]
     widest = max((components(s.element_type) and storage_type(s.element_type).byte_size for s in arrays), default=4)
-    return VECTOR_BYTES // widest
+    return vector_bytes() // widest
 
 
 def _reduced_work(region: Region) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlapy.cpu.schedule import output
+from xlapy.cpu.schedule import kernel_builder, output
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
+from xlapy.loops import I64, Affine, AxisKind, Buffer, Kernel, Value
 from xlapy.lower import Element, Lowering, load_element, store_element
 from xlapy.lower.core import delinear, linear
 from xlapy.lower.elementwise import select_element
@@ -26,7 +26,7 @@ def sort_kernel(instruction: Instruction) -> Kernel:
 class _Sort:
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.builder = Builder(instruction.name)
+        self.builder = kernel_builder(instruction.name)
         self.types = [o.shape.element_type for o in instruction.operands]
         shapes = [o.shape for o in instruction.operands]
         self.arrays = [output(self.builder, shape, f"array{n}") for n, shape in enumerate(shapes)]

@@ -5,10 +5,10 @@ Owns: when a kernel may write where it reads, and the kernel of dynamic-update-s
 
 from __future__ import annotations
 
-from xlapy.cpu.schedule import Region, choose_axes, loops, output, source
+from xlapy.cpu.schedule import Region, choose_axes, kernel_builder, loops, output, source
 from xlapy.cpu.steps import CopyStep, KernelStep, Slot, SlotKind, Step, WhileStep, all_steps, slots_of
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Value
+from xlapy.loops import Affine, Buffer, Kernel, Store, Value
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import linear
 from xlapy.lower.movement import starts_of
@@ -17,7 +17,7 @@ from xlapy.lower.movement import starts_of
 def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
     """Writes the update into the operand's memory. Buffers: update, starts, target."""
     operand, update, *starts = instruction.operands
-    builder = Builder(instruction.name)
+    builder = kernel_builder(instruction.name)
     read = tuple(dict.fromkeys([update, *starts]))
     buffers = {o: source(builder, o, f"in{n}") for n, o in enumerate(instruction.operands[1:])}
     target = output(builder, operand.shape, "out0")

@@ -32,14 +32,19 @@ from xlapy.loops.affine import Affine
 from xlapy.loops.ir import AxisKind, Block, Buffer, Carry, For, If, Kernel, Place, Region, Store, Value, While
 from xlapy.loops.types import I1, I64, ScalarType
 
+MOST_SCRATCH = 1 << 18
+"""Bytes of scratch memory that a kernel may have: it lies on the stack, and is to stay in the cache."""
+
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 
 class Builder:
     """Builds one kernel, statement by statement."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, vector_bytes: int = 64) -> None:
         self.kernel = Kernel(name)
+        self.vector_bytes = vector_bytes
+        """The width of a vector register."""
         self.block = self.kernel.body
         self._numbers = 0
         self._constants: dict[Any, Value] = {}
@@ -51,6 +56,17 @@ class Builder:
         made = Buffer(name, type, size, written)
         self.kernel.buffers.append(made)
         return made
+
+    def scratch(self, name: str, type: ScalarType, size: int) -> Buffer:
+        """Memory on the stack of whoever runs the kernel, undefined at first, at most `MOST_SCRATCH` bytes in all."""
+        made = Buffer(name, type, size, written=True)
+        self.kernel.scratch.append(made)
+        assert sum(b.size * b.type.byte_size for b in self.kernel.scratch) <= MOST_SCRATCH, self.kernel.name
+        return made
+
+    def lanes(self, type: ScalarType) -> int:
+        """How many values of a type fill a vector register."""
+        return max(1, self.vector_bytes // type.byte_size)
 
     def load(self, buffer: Buffer, offset: Affine, mask: Value | None = None, otherwise: Value | None = None) -> Value:
         """An element of a buffer; with a mask, `otherwise` where it is false, and memory is not touched there."""

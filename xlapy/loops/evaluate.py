@@ -17,13 +17,17 @@ from xlapy.loops.ir import Block, Carry, For, Kernel, Store, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
+_UNDEFINED = np.uint8(0xAB)
+"""What scratch memory holds at first: bytes that show where they are read before they are written."""
+
 Memory = Mapping[str, np.ndarray[Any, Any]]
 
 
 def evaluate(kernel: Kernel, memory: Memory) -> None:
     """Runs the kernel on flat arrays, by the names of its buffers; those that it writes are changed."""
+    scratch = {b.name: np.full(b.size * b.type.byte_size, _UNDEFINED).view(b.type.dtype) for b in kernel.scratch}
     with np.errstate(all="ignore"):
-        _Run(memory).block(kernel.body)
+        _Run({**memory, **scratch}).block(kernel.body)
 
 
 class _Run:

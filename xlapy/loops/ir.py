@@ -200,6 +200,8 @@ class Kernel:
 
     name: str
     buffers: list[Buffer] = field(default_factory=list[Buffer])
+    scratch: list[Buffer] = field(default_factory=list[Buffer])
+    """Memory of each run of the kernel: of a task, where the parallel loop is split. Undefined at first."""
     body: Block = field(default_factory=lambda: Block(None))
 
     @property

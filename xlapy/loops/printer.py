@@ -13,6 +13,7 @@ def print_kernel(kernel: Kernel) -> str:
     """The kernel's signature and its statements, a line each; loops and branches indent what they hold."""
     buffers = ", ".join(f"{b}: {b.type}[{b.size}]{' written' if b.written else ''}" for b in kernel.buffers)
     lines = [f"kernel {kernel.name}({buffers})"]
+    lines += [f"{_INDENT}scratch {b}: {b.type}[{b.size}]" for b in kernel.scratch]
     lines += [_INDENT + line for line in _block(kernel.body)]
     return "\n".join(lines) + "\n"
 

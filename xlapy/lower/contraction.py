@@ -15,7 +15,7 @@ from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.reduction import ACCUMULATORS, Carried, flat, lanes_for, unflat
+from xlapy.lower.reduction import ACCUMULATORS, Carried, flat, unflat
 from xlapy.ops import contraction as ops
 
 
@@ -91,7 +91,7 @@ def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int]
 def _lanes(builder: Builder, t: PrimitiveType, extent: int) -> dict[str, Any]:
     """The innermost sum in lanes, unless a vector axis is around it already or there is too little of it."""
     kind = register_type(t)
-    width = lanes_for(kind)
+    width = builder.lanes(kind)
     if builder.block.in_vector or extent < width or t.is_complex:
         return {}
     op = "or" if kind.bits == 1 else "add"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, AxisKind, Builder, ScalarType, Value
+from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type
@@ -88,11 +88,6 @@ _IDENTITIES: Final[Mapping[OpDef, Callable[[PrimitiveType], float]]] = {
 """The neutral element of operations whose terms may be put together in any order."""
 
 
-def lanes_for(type: ScalarType, vector_bytes: int = 64) -> int:
-    """How many values of a type fill a vector register."""
-    return max(1, vector_bytes // type.byte_size)
-
-
 def fold(
     lowering: Lowering,
     extents: Sequence[int],
@@ -130,7 +125,7 @@ def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Eleme
     op = monoid(computation)
     t = computation.parameters[0].shape.element_type
     kind = register_type(t)
-    width = lanes_for(kind)
+    width = lowering.builder.lanes(kind)
     if op is None or extent < width:
         return {}
 

@@ -26,6 +26,9 @@ def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
         f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
     ]
     emitter.buffers = {buffer: f"%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)}
+    for number, buffer in enumerate(kernel.scratch):
+        emitter.buffers[buffer] = f"%scratch{number}"
+        emitter.writer.do(f"%scratch{number} = alloca [{buffer.size} x {llvm_type(buffer.type)}], align 64")
     if kernel.parallel_loop is not None:
         parameters += ["i64 %begin", "i64 %end"]
     emitter.block(kernel.body)
