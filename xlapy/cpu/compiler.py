@@ -15,6 +15,7 @@ from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.llvm.engine import Code, assembly, compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
+from xlapy.cpu.order_selections import OrderSelections
 from xlapy.cpu.program import make_program, runs
 from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
@@ -35,6 +36,7 @@ def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
         RemoveDeadCode(),
         Expand(runs=runs()),
         MergeCommonSubexpressions(),
+        OrderSelections(),
         SplitReductions(),
         Fuse(explain=explain),
         RemoveDeadCode(),

@@ -167,7 +167,7 @@ def _can_fuse(instruction: Instruction) -> bool:
         return False
     if instruction.op is ops.CONSTANT:
         return instruction.shape.is_array and uniform_value(instruction) is not None
-    return instruction.shape.is_array
+    return instruction.shape.is_array or instruction.op is ops.REDUCE
 
 
 def _reason_apart(group: _Group, instruction: Instruction) -> str:

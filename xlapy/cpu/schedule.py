@@ -23,7 +23,7 @@ from xlapy.hlo.traverse import post_order
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel
 from xlapy.lower import LOWERINGS, Lowering, Source, components, storage_type, store_element
 from xlapy.lower.core import Index, delinear
-from xlapy.lower.reduction import monoid
+from xlapy.lower.reduction import regroups
 
 CHUNK = 1 << 13
 """Elements of a task, where all elements are one dimension."""
@@ -153,7 +153,7 @@ def _sums_contiguously(region: Region) -> bool:
     if root.op is ops.REDUCE:
         operand = root.operands[0].shape
         long = operand.rank and operand.dimensions[-1] >= 16 and operand.rank - 1 in root.dimensions
-        return bool(long) and monoid(root.to_apply) is not None
+        return bool(long) and regroups(root.to_apply)
     if root.op is ops.DOT:
         (left, right), attrs = root.operands, root.attributes
         ends = zip((left, right), (attrs.lhs_contracting_dims, attrs.rhs_contracting_dims), strict=True)

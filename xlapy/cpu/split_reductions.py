@@ -9,13 +9,14 @@ Must not know: kernels, threads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.lower.reduction import identity_of, monoid
+from xlapy.lower.reduction import identity_of, monoid, regroups
 from xlapy.ops.reduction import ReduceAttributes
 from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
 
@@ -48,31 +49,37 @@ class SplitReductions:
 
 def _split(reduction: Instruction) -> Instruction | None:
     """The second step, which takes the reduction's place; None where one step will do."""
-    if len(reduction.operands) != 2 or has_control_edges(reduction):
+    count = len(reduction.operands) // 2
+    operands, inits = reduction.operands[:count], reduction.operands[count:]
+    shape = operands[0].shape
+    if shape.size < LEAST or shape.is_dynamic or has_control_edges(reduction) or not regroups(reduction.to_apply):
         return None
-    operand, init = reduction.operands
-    if operand.shape.size < LEAST or operand.shape.is_dynamic or monoid(reduction.to_apply) is None:
-        return None
-    reduced = sorted(reduction.dimensions)
-    first = _first_step(list(operand.shape.dimensions), reduced)
+    first = _first_step(list(shape.dimensions), sorted(reduction.dimensions))
     if first is None:
         return None
     dimensions, inner, outer = first
     write = Writer(reduction)
-    t = operand.shape.element_type
-    split = write.reshape(operand, operand.shape.with_dimensions(dimensions))
-    neutral = write.scalar(identity_of(reduction.to_apply), t)
+    split = [write.reshape(operand, operand.shape.with_dimensions(dimensions)) for operand in operands]
+    if monoid(reduction.to_apply) is None:
+        neutral: Sequence[Instruction] = inits  # what selects may see its initial values any number of times
+    else:
+        neutral = [write.scalar(identity_of(reduction.to_apply), shape.element_type)]
     partial = _reduce(write, split, neutral, inner, reduction)
-    result = _reduce(write, partial, init, outer, reduction)
+    parts = [write.element(partial, i) for i in range(count)] if partial.shape.is_tuple else [partial]
+    result = _reduce(write, parts, inits, outer, reduction)
     take_over(reduction, result)
     return result
 
 
 def _reduce(
-    write: Writer, operand: Instruction, init: Instruction, dimensions: list[int], like: Instruction
+    write: Writer,
+    operands: Sequence[Instruction],
+    inits: Sequence[Instruction],
+    dimensions: list[int],
+    like: Instruction,
 ) -> Instruction:
     attributes = ReduceAttributes.make(dimensions=tuple(dimensions))
-    return write.add(ops.REDUCE, operand, init, attributes=attributes, computations=[like.to_apply])
+    return write.add(ops.REDUCE, *operands, *inits, attributes=attributes, computations=[like.to_apply])
 
 
 def _first_step(sizes: list[int], reduced: list[int]) -> tuple[list[int], list[int], list[int]] | None:

@@ -1,7 +1,7 @@
 """Elements of reductions: loops with carried values.
 
-A reduction whose computation is a plain sum, product, extreme or the like runs in the lanes of vectors; any other goes
-through its elements one by one, in row-major order.
+A reduction whose computation is a plain sum, product, extreme or the like, or selects as argmax does, runs in the lanes
+of vectors; any other goes through its elements one by one, in row-major order.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
-from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import select_element
 from xlapy.lower.movement import both, element_where, undilated
+from xlapy.lower.selections import is_selection
 from xlapy.ops import elementwise
 from xlapy.ops import reduction as ops
 from xlapy.ops.dimensions import Window
@@ -68,6 +68,11 @@ def identity_of(computation: Computation) -> float:
     return _IDENTITIES[op](computation.parameters[0].shape.element_type)
 
 
+def regroups(computation: Computation) -> bool:
+    """Whether partial results may be put together in any order."""
+    return monoid(computation) is not None or is_selection(computation)
+
+
 def _extreme(t: PrimitiveType, *, greatest: bool) -> float:
     if t is PRED:
         return int(greatest)
@@ -101,8 +106,9 @@ def fold(
 
     joined: the range is contiguous in memory, so that one axis may run through all of it.
     """
-    op, builder = monoid(computation), lowering.builder
-    in_lanes = op is not None and not builder.block.in_vector and not isinstance(initial[0], ComplexElement)
+    builder = lowering.builder
+    has_parts = any(isinstance(element, ComplexElement) for element in initial)
+    in_lanes = not builder.block.in_vector and not has_parts and regroups(computation)
     if in_lanes and joined:
         extents = (math.prod(extents),)
 
@@ -122,23 +128,22 @@ def fold(
 
 def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Element], extent: int) -> dict[str, Any]:
     """How a reduction runs in lanes, or {} if there is too little of it."""
-    op = monoid(computation)
-    t = computation.parameters[0].shape.element_type
-    kind = register_type(t)
-    width = lowering.builder.lanes(kind)
-    if op is None or extent < width:
+    types = [value.type for value in flat(initial)]
+    width = min(lowering.builder.lanes(t) for t in types)
+    if extent < width:
         return {}
 
     def combine(left: Carried, right: Carried) -> Carried:
         return flat(combine_elements(lowering, computation, unflat(left, initial), unflat(right, initial)))
 
-    identity = lowering.builder.constant(kind, identity_of(computation))
-    count = max(1, min(ACCUMULATORS, extent // width))
+    # what selects may see its initial values any number of times
+    is_plain = monoid(computation) is not None
+    identities = [lowering.builder.constant(types[0], identity_of(computation))] if is_plain else flat(initial)
     return {
         "kind": AxisKind.VECTOR,
         "width": width,
-        "accumulators": count,
-        "identities": [identity],
+        "accumulators": max(1, min(ACCUMULATORS, extent // width)),
+        "identities": identities,
         "combine": combine,
     }
 

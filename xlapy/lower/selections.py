@@ -1,0 +1,177 @@
+"""Reducers that select: of two tuples of values they return the one that comes first in some order (argmax, argmin).
+
+Such a reducer may see its elements in any order, any number of times, its initial values included. Whether one is such
+is not read off its form. Where it only compares parameters that stand for the same value, joins the outcomes and
+selects, what it does depends on how its arguments are ordered and on nothing else; so its laws hold for all numbers if
+they hold for all triples of a few, which are tried.
+
+Owns: the proof. Must not know: loops, kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.traverse import post_order
+from xlapy.ops import elementwise as ops
+from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.ops.registry import OpDef
+from xlapy.ops.tuples import TUPLE
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Parts: TypeAlias = tuple[Array, ...]
+
+MOST_VALUES = 2
+"""Values in a tuple: the triples that are tried grow with the sixth power of the numbers tried for one value."""
+
+_FLOATS: Final = np.array([np.copysign(np.nan, -1), -1.0, -0.0, 0.0, 1.0, 2.0, np.nan])
+_INTEGERS: Final = np.array([0, 1, 2])
+
+_COMPARISONS: Final[Mapping[ComparisonDirection, Callable[[Array, Array], Array]]] = {
+    ComparisonDirection.EQ: np.equal,
+    ComparisonDirection.NE: np.not_equal,
+    ComparisonDirection.GE: np.greater_equal,
+    ComparisonDirection.GT: np.greater,
+    ComparisonDirection.LE: np.less_equal,
+    ComparisonDirection.LT: np.less,
+}
+_JOINS: Final[Mapping[OpDef, Callable[..., Array]]] = {
+    ops.AND: np.logical_and,
+    ops.OR: np.logical_or,
+    ops.XOR: np.logical_xor,
+    ops.NOT: np.logical_not,
+}
+_EXTREMES: Final[Mapping[OpDef, Callable[..., Array]]] = {ops.MAXIMUM: np.maximum, ops.MINIMUM: np.minimum}
+
+_TRUTH = -1
+"""What a value stands for that is an outcome of comparisons; others stand for a place in the tuple."""
+
+_Step: TypeAlias = tuple[OpDef, tuple[int, ...], Any]
+
+
+def is_selection(computation: Computation, ordered_by: int | None = None) -> bool:
+    """Whether the computation of 2n scalars selects: associative, commutative, and x of x and x.
+
+    ordered_by: a place in the tuples; the computation need select only where it is given first the tuple with the
+    smaller value there, and may do anything else with others.
+    -0 and +0 count as the same number, and so do all NaN, unless the computation tells them apart.
+    """
+    parameters = computation.parameters
+    count = len(parameters) // 2
+    types = tuple(p.shape.element_type if p.shape.is_array else PRED for p in parameters)
+    if len(parameters) % 2 or not 1 <= count <= MOST_VALUES or types[:count] != types[count:]:
+        return False
+    if any(t is PRED or not (t.is_floating or t.is_integral) for t in types):
+        return False
+    steps = _steps(computation)
+    return steps is not None and _holds(steps, types[:count], ordered_by)
+
+
+def _steps(computation: Computation) -> tuple[_Step, ...] | None:
+    """The computation with numbers for instructions; None if it does more than a selection may."""
+    order = post_order(computation)
+    numbers = {instruction: number for number, instruction in enumerate(order)}
+    steps: list[_Step] = []
+    for instruction in order:
+        operands = tuple(numbers[operand] for operand in instruction.operands)
+        if is_parameter(instruction):
+            steps.append((instruction.op, operands, instruction.attributes.number))
+        elif instruction.op is ops.COMPARE:
+            is_total = instruction.type is ComparisonType.TOTALORDER
+            steps.append((instruction.op, operands, (instruction.direction, is_total)))
+        elif instruction.op in _JOINS or instruction.op in _EXTREMES or instruction.op in (ops.SELECT, TUPLE):
+            steps.append((instruction.op, operands, None))
+        else:
+            return None
+    return tuple(steps)
+
+
+@functools.lru_cache(maxsize=256)
+def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_by: int | None) -> bool:
+    """Tries the laws on all triples of tuples."""
+    is_total = any(op is ops.COMPARE and attribute[1] for op, _, attribute in steps)
+    if _places(steps, len(types)) is None or (is_total and any(op in _EXTREMES for op, _, _ in steps)):
+        return False
+    grids = np.meshgrid(*[_FLOATS if t.is_floating else _INTEGERS for t in types], indexing="ij")
+    tuples = [grid.reshape(-1) for grid in grids]
+    count = len(tuples[0])
+    a, b, c = (tuple(part.reshape(shape) for part in tuples) for shape in ((count, 1, 1), (count, 1), (count,)))
+
+    def apply(left: Parts, right: Parts) -> Parts:
+        if ordered_by is not None:
+            is_behind = left[ordered_by] > right[ordered_by]
+            left, right = _chosen(is_behind, right, left), _chosen(is_behind, left, right)
+        return _evaluate(steps, len(types), left, right)
+
+    def same(left: Parts, right: Parts) -> bool:
+        return all(_same(x, y, exactly=is_total) for x, y in zip(left, right, strict=True))
+
+    return (
+        same(apply(c, c), c)
+        and same(apply(b, c), apply(c, b))
+        and same(apply(apply(a, b), c), apply(a, apply(b, c)))
+    )  # fmt: skip
+
+
+def _places(steps: Sequence[_Step], count: int) -> list[int] | None:
+    """What each step's value stands for; None where places are mixed up."""
+    found: list[int] = []
+    for op, operands, attribute in steps:
+        places = [found[operand] for operand in operands]
+        if not operands:
+            found.append(attribute % count)
+        elif op is TUPLE:
+            if len(found) != len(steps) - 1 or places != list(range(count)):
+                return None
+            found.append(_TRUTH)
+        elif op is ops.SELECT:
+            if places[0] != _TRUTH or places[1] != places[2]:
+                return None
+            found.append(places[1])
+        else:
+            if len(set(places)) > 1 or (places[0] == _TRUTH) != (op in _JOINS):
+                return None
+            found.append(places[0] if op in _EXTREMES else _TRUTH)
+    is_scalar = steps[-1][0] is not TUPLE
+    return None if is_scalar and (count > 1 or found[-1] != 0) else found
+
+
+def _evaluate(steps: Sequence[_Step], count: int, left: Parts, right: Parts) -> Parts:
+    given, values = (*left, *right), list[Array]()
+    for op, operands, attribute in steps:
+        arguments = [values[operand] for operand in operands]
+        if op is TUPLE:
+            return tuple(arguments)
+        if not operands:
+            values.append(given[attribute])
+        elif op is ops.COMPARE:
+            direction, is_total = attribute
+            keys = [_total_order_key(x) for x in arguments] if is_total else arguments
+            values.append(_COMPARISONS[direction](*keys))
+        elif op is ops.SELECT:
+            values.append(np.where(*arguments))
+        else:
+            values.append((_JOINS.get(op) or _EXTREMES[op])(*arguments))
+    return (values[-1],)
+
+
+def _chosen(condition: Array, on_true: Parts, on_false: Parts) -> Parts:
+    return tuple(np.where(condition, x, y) for x, y in zip(on_true, on_false, strict=True))
+
+
+def _total_order_key(x: Array) -> Array:
+    bits: Array = np.ascontiguousarray(x).view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+
+
+def _same(x: Array, y: Array, *, exactly: bool) -> bool:
+    x, y = np.broadcast_arrays(x, y)
+    if exactly and x.dtype.kind == "f":
+        return bool(np.array_equal(np.ascontiguousarray(x).view(np.int64), np.ascontiguousarray(y).view(np.int64)))
+    return bool(np.array_equal(x, y, equal_nan=x.dtype.kind == "f"))
