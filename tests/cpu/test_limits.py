@@ -7,7 +7,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.base.errors import ExecutionError, UnsupportedError
-from xlapy.runtime import cpu_backend
+from xlapy.runtime import native_call
 
 CPU = xla.Client("cpu")
 
@@ -48,6 +48,6 @@ def test_a_program_larger_than_the_memory_says_so(monkeypatch: pytest.MonkeyPatc
     executable = CPU.compile(
         "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[1024,1024,64] broadcast(x), dimensions={} }"
     )
-    monkeypatch.setattr(cpu_backend, "available_bytes", lambda: 1 << 20)
-    with pytest.raises(ExecutionError, match=r"out of memory: .* \(f32\[1024,1024,64\] 268.4 MB\)"):
+    monkeypatch.setattr(native_call, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(ExecutionError, match=r"m needs 268.4 MB .* the largest: r f32\[1024,1024,64\] 268.4 MB"):
         executable(np.float32(1))

@@ -5,7 +5,7 @@ Owns: their order, the dump of each stage. Must not know: devices, arguments of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from xlapy.base import flags
@@ -78,12 +78,15 @@ class Compiled:
         return "\n".join(print_kernel(kernel) for kernel in kernels)
 
 
-def compile_module(module: Module) -> Compiled:
-    """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu."""
+def compile_module(module: Module, donated: Collection[int] = ()) -> Compiled:
+    """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
+
+    donated: the leaves of the parameters, by number, whose memory the program may overwrite.
+    """
     optimised = edit.clone_module(module)
     decisions: list[str] = []
     Pipeline(passes(decisions.append)).run(optimised)
-    program = make_program(optimised)
+    program = make_program(optimised, donated)
     assign_buffers(program)
     text = write_program(program, flush_denormals=_flushes_denormals())
     imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}

@@ -42,14 +42,17 @@ MOST_INSTRUCTIONS = 200_000
 """In a program whose calls are followed where they stand: calls of calls of calls may make a small text a huge one."""
 
 
-def make_program(module: Module) -> NativeProgram:
-    """The steps of a module; `UnsupportedError` names what has no native form."""
+def make_program(module: Module, donated: Collection[int] = ()) -> NativeProgram:
+    """The steps of a module; `UnsupportedError` names what has no native form.
+
+    donated: the numbers of the arguments, the leaves of the parameters, whose memory the program may overwrite.
+    """
     size = _size_followed(module)
     if size > MOST_INSTRUCTIONS:
         raise UnsupportedError(
             f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MOST_INSTRUCTIONS}"
         )
-    return _Maker(module).program
+    return _Maker(module, donated).program
 
 
 def _size_followed(module: Module) -> int:
@@ -66,7 +69,7 @@ def runs() -> frozenset[OpDef]:
 
 
 class _Maker:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, donated: Collection[int]) -> None:
         self.program = NativeProgram(module.name)
         self.kernels: dict[Instruction, tuple[Kernel, int]] = {}
         self._flows: dict[Computation, Flow] = {}
@@ -75,8 +78,9 @@ class _Maker:
         for parameter in entry.parameters:
             slots = [self._argument(leaf) for _, leaf in array_leaves(parameter.shape)]
             arguments.append(slots)
-        results = self.computation(entry, arguments, self.program.steps)
-        self._finish(results, entry.root_instruction.shape)
+        given = [self.program.arguments[number] for number in sorted(donated)]
+        results = self.computation(entry, arguments, self.program.steps, owned=given)
+        self._finish(results, entry.root_instruction.shape, given)
 
     def flow(self, computation: Computation) -> Flow:
         found = self._flows.get(computation)
@@ -126,16 +130,37 @@ class _Maker:
         self.program.arguments.append(slot)
         return slot
 
-    def _finish(self, results: list[Slot], shape: Shape) -> None:
-        """Temporaries that hold results become the results' own memory; what is no temporary is copied."""
-        for number, (slot, (_, leaf)) in enumerate(zip(results, array_leaves(shape), strict=True)):
-            if slot.kind is SlotKind.TEMPORARY:
-                slot.kind, slot.number, slot.shape = SlotKind.RESULT, number, leaf
-                self.program.results.append(slot)
-            else:
-                result = Slot(leaf, SlotKind.RESULT, number)
-                self.program.results.append(result)
-                self.program.steps.append(CopyStep(slot, result))
+    def _finish(self, results: list[Slot], shape: Shape, given: list[Slot]) -> None:
+        """Temporaries that hold results become the results' own memory; what is no temporary is copied.
+
+        Memory of the arguments in `given` is that of a result where it holds one, or where one can be made in it.
+        """
+        leaves = [leaf for _, leaf in array_leaves(shape)]
+        for slot in dict.fromkeys(results):
+            if slot in given:
+                self.program.aliases[results.index(slot)] = slot.number
+                given.remove(slot)
+        moved: dict[Slot, Slot] = {}
+        for number, (slot, leaf) in enumerate(zip(results, leaves, strict=True)):
+            place = moved.get(slot, slot)
+            argument = self._argument_for(place, given) if place.kind is SlotKind.TEMPORARY else None
+            if argument is not None:
+                given.remove(argument)
+                moved[slot] = argument
+                self.program.aliases[number] = argument.number
+            if place.kind is SlotKind.TEMPORARY and argument is None:
+                place.kind, place.number, place.shape = SlotKind.RESULT, number, leaf
+                self.program.results.append(place)
+                continue
+            result = Slot(leaf, SlotKind.RESULT, number)
+            self.program.results.append(result)
+            if number not in self.program.aliases:
+                self.program.steps.append(CopyStep(place, result))
+
+    def _argument_for(self, slot: Slot, given: list[Slot]) -> Slot | None:
+        """The argument in whose memory a result is made from now on, if that can be."""
+        alike = (a for a in given if a.size == slot.size and a.shape.size == slot.shape.size)
+        return next((argument for argument in alike if updates.make_in(self.program.steps, slot, argument)), None)
 
 
 class _Scope:

@@ -128,6 +128,8 @@ class NativeProgram:
     ids: list[str] = field(default_factory=list[str])
     """Which numbers of the device the program asks for: "replica-id", "partition-id"."""
     results: list[Slot] = field(default_factory=list[Slot])
+    aliases: dict[int, int] = field(default_factory=dict[int, int])
+    """Results that lie in the memory of a donated argument: the numbers of both."""
     constants: list[Slot] = field(default_factory=list[Slot])
     steps: list[Step] = field(default_factory=list[Step])
     arena_size: int = 0
@@ -138,6 +140,7 @@ def print_program(program: NativeProgram) -> str:
     lines = [f"program {program.name}: arena of {program.arena_size} bytes"]
     for title, slots in (("argument", program.arguments), ("result", program.results), ("constant", program.constants)):
         lines += [f"  {title} {slot.number}: {slot.shape.brief}, {slot.size} bytes" for slot in slots]
+    lines += [f"  result {result} lies in argument {argument}" for result, argument in program.aliases.items()]
     return "\n".join([*lines, *_printed(program.steps, "  ")]) + "\n"
 
 

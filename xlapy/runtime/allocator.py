@@ -9,6 +9,7 @@ Owns: the cache and its bound. Must not know: what the memory is for.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 import threading
@@ -41,12 +42,14 @@ class Allocator:
             return _new(size)
         rounded = _rounded(size)
         with self._lock:
-            blocks = self._blocks.setdefault(rounded, [])
-            self._blocks.move_to_end(rounded)
-            for place in range(len(blocks)):
-                if _is_free(blocks, place):
-                    return _aligned(blocks[place], size)
-            return self._more(rounded, blocks, size)
+            found = self._free(rounded)
+            return _aligned(self._more(rounded) if found is None else found, size)
+
+    def take(self, size: int) -> Block | None:
+        """As `allocate`, of what is kept and free; None if there is no such block."""
+        with self._lock:
+            found = self._free(_rounded(size))
+            return None if found is None else _aligned(found, size)
 
     def trim(self) -> int:
         """Gives free blocks back to the system; how many bytes that were."""
@@ -58,14 +61,25 @@ class Allocator:
         """Bytes of all blocks, in use or free."""
         return self._kept
 
-    def _more(self, rounded: int, blocks: list[Block], size: int) -> Block:
+    def _free(self, rounded: int) -> Block | None:
+        blocks = self._blocks.get(rounded)
+        if not blocks:
+            return None
+        self._blocks.move_to_end(rounded)
+        for place in range(len(blocks)):
+            if _is_free(blocks, place):
+                return blocks[place]
+        return None
+
+    def _more(self, rounded: int) -> Block:
         if self._kept + rounded > self._limit:
             self._drop(max(0, self._limit - rounded))
         block = np.empty(rounded + ALIGNMENT, np.uint8)
         if self._kept + rounded <= self._limit:
-            blocks.append(block)
+            self._blocks.setdefault(rounded, []).append(block)
+            self._blocks.move_to_end(rounded)
             self._kept += rounded
-        return _aligned(block, size)
+        return block
 
     def _drop(self, limit: int) -> int:
         """Forgets blocks, of the sizes asked for longest ago first, until at most `limit` bytes are kept."""
@@ -89,8 +103,18 @@ def _new(size: int) -> Block:
 
 
 def _aligned(block: Block, size: int) -> Block:
-    start = -block.__array_interface__["data"][0] % ALIGNMENT
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(block.data)) % ALIGNMENT
     return block[start : start + size]
+
+
+def memory(size: int) -> Any:
+    """Memory for a result, as `held` gives it."""
+    return held(results().allocate(max(1, size)))
+
+
+def held(block: Block) -> Any:
+    """A block as a `ctypes` array, which tells its address quickly; it, and views of it, refer to the block."""
+    return (ctypes.c_char * block.nbytes).from_buffer(block.data)
 
 
 def _is_free(blocks: list[Block], place: int) -> bool:

@@ -25,20 +25,23 @@ from xlapy.runtime.buffer import Buffer
 
 def check_arguments(program: ProgramShape, arguments: Sequence[Any]) -> list[Value]:
     """One value a parameter; `InvalidArgumentError` names the parameter that does not fit, and both shapes."""
+    check_count(program, arguments)
+    return [check_argument(program, number, argument) for number, argument in enumerate(arguments)]
+
+
+def check_count(program: ProgramShape, arguments: Sequence[Any]) -> None:
+    """`InvalidArgumentError` unless there is an argument for each parameter."""
     if len(arguments) != len(program.parameters):
         raise InvalidArgumentError(
             f"the program takes {len(program.parameters)} arguments, given {len(arguments)}: {program.to_text()}"
         )
-    return [
-        check_value(shape, argument, f"parameter {number} ({name})" if name else f"parameter {number}")
-        for number, (shape, argument, name) in enumerate(
-            zip(program.parameters, arguments, _names(program), strict=True)
-        )
-    ]
 
 
-def _names(program: ProgramShape) -> Sequence[str]:
-    return program.parameter_names or [""] * len(program.parameters)
+def check_argument(program: ProgramShape, number: int, argument: Any) -> Value:
+    """The value of one parameter, as `check_arguments` says."""
+    name = program.parameter_names[number]
+    where = f"parameter {number} ({name})" if name else f"parameter {number}"
+    return check_value(program.parameters[number], argument, where)
 
 
 def check_value(shape: Shape, argument: Any, where: str) -> Value:
@@ -111,6 +114,8 @@ def _kind(element_type: PrimitiveType) -> int:
 
 def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
     if isinstance(argument, Buffer):
+        if argument.is_deleted():
+            raise InvalidArgumentError(f"{where}: {argument.fate}")
         return argument.array
     try:
         if hasattr(argument, "__array__"):

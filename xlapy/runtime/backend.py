@@ -15,6 +15,7 @@ from xlapy.hlo.module import Module
 
 if TYPE_CHECKING:
     from xlapy.runtime.device import Device
+    from xlapy.runtime.donation import Donated
 
 Value = Any
 """A NumPy array, a `DynamicArray`, a tuple of values, or a token, as the interpreter defines them."""
@@ -30,6 +31,12 @@ class Program(Protocol):
     """
 
     fresh_results: bool
+
+    @property
+    def direct(self) -> Callable[[Sequence[Any]], Any] | None:
+        """A shorter way for a program on one device, from the arguments that a user gives, checked and donated as
+        `Executable.__call__` says, to the buffers that the user gets; None if there is none."""
+        ...
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -60,11 +67,18 @@ class Backend(Protocol):
 
     name: str
 
-    def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> Program:
+    def compile(
+        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+    ) -> Program:
         """Makes a verified module ready to run on replicas * partitions devices.
 
+        What `execute` is given may not be overwritten, donated or not: whose memory may be, only `direct` knows.
         Raises `UnsupportedError` for what the platform cannot do, and what `check_partitioning` raises.
         """
+        ...
+
+    def trim(self) -> int:
+        """Gives memory that is kept for use to come back to the system; how many bytes that were."""
         ...
 
 

@@ -20,6 +20,7 @@ from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
 from xlapy.interpreter.custom import make_ready
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
+from xlapy.runtime.donation import Donated
 from xlapy.runtime.exchange import DeviceExchange
 from xlapy.runtime.limits import call_depth, check_limits, make_room_for_calls
 from xlapy.runtime.memory import available_bytes, demand, readable
@@ -39,6 +40,7 @@ class InterpreterProgram:
     """A module with the plan of each of its computations, made once and shared by every run."""
 
     fresh_results = False
+    direct = None
 
     def __init__(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> None:
         self.module = module
@@ -117,10 +119,16 @@ class InterpreterBackend:
 
     name = "interpreter"
 
-    def compile(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> InterpreterProgram:
+    def compile(
+        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+    ) -> InterpreterProgram:
         """`UnsupportedError` for operations without a rule and for what the module's docstring lists."""
         check_partitioning(module, replica_count, partition_count)
         check_limits(module, "the interpreter", MAX_CALL_DEPTH)
         program = InterpreterProgram(module, replica_count, partition_count)
         program.make_custom_calls_ready()
         return program
+
+    def trim(self) -> int:
+        """Nothing is kept."""
+        return 0

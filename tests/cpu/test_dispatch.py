@@ -1,0 +1,201 @@
+"""Calls of native programs: arguments of all kinds, results in each other's memory never, many at once."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.base.errors import InvalidArgumentError
+
+CPU = xla.Client("cpu")
+ADD = "HloModule add\nENTRY e {{ a = {0} parameter(0)\n b = {0} parameter(1)\n ROOT r = {0} add(a, b) }}"
+MANY = 20
+
+
+def negations(count: int, shape: str) -> str:
+    lines = [f"p{i} = {shape} parameter({i})\n r{i} = {shape} negate(p{i})" for i in range(count)]
+    results = ", ".join(f"r{i}" for i in range(count))
+    shapes = ", ".join([shape] * count)
+    return "HloModule m\nENTRY e {\n" + "\n".join(lines) + f"\n ROOT t = ({shapes}) tuple({results}) }}"
+
+
+def misaligned(values: np.ndarray) -> np.ndarray:
+    raw = np.zeros(values.nbytes + 1, np.uint8)
+    array = raw[1:].view(values.dtype)
+    array[...] = values
+    return array
+
+
+def readonly(values: np.ndarray) -> np.ndarray:
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+X = np.arange(6, dtype=np.float32)
+KINDS = {
+    "array": X.copy,
+    "buffer": lambda: CPU.device_put(X),
+    "result": lambda: CPU.compile(ADD.format("f32[6]"))(X, np.zeros(6, np.float32)),
+    "buffer of an array": lambda: xla.Buffer(X.copy()),
+    "strided": lambda: np.repeat(X, 2)[::2],
+    "reversed": lambda: X[::-1].copy()[::-1],
+    "misaligned": lambda: misaligned(X),
+    "read-only": lambda: readonly(X),
+    "list": X.tolist,
+    "subclass": lambda: np.ma.masked_array(X),
+}
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", ["array", "result"])
+def test_arguments_of_all_kinds(first: str, second: str):
+    result = CPU.compile(ADD.format("f32[6]"))(KINDS[first](), KINDS[second]())
+    assert np.array_equal(result, 2 * X)
+    assert (result.shape, result.dtype, str(result.xla_shape)) == ((6,), np.float32, "f32[6]{0}")
+
+
+@pytest.mark.parametrize("shape", ["f32[]", "f32[0]", "f32[3,0,2]", "bf16[5]", "c128[2]", "s8[7]", "f32[50,50]"])
+def test_results_are_the_arguments_of_the_next_call(shape: str):
+    add = CPU.compile(ADD.format(shape))
+    type = xla.Shape.parse(shape)
+    value = np.arange(type.size).reshape(type.dimensions).astype(type.dtype)
+    once = add(value, value)
+    assert np.array_equal(np.asarray(add(once, value)), (value + value + value).astype(type.dtype))
+
+
+def test_what_does_not_fit_names_the_parameter():
+    add = CPU.compile(ADD.format("f32[6]"))
+    buffer = CPU.device_put(X)
+    for wrong, message in (
+        (CPU.device_put(X[:5]), r"parameter 1 \(b\) takes f32\[6\] \(float32\), given float32\[5\]"),
+        (CPU.device_put(np.arange(6)), r"parameter 1 \(b\) takes f32\[6\] \(float32\), given int64\[6\]"),
+        (X.reshape(2, 3), r"parameter 1 \(b\) takes f32\[6\] \(float32\), given float32\[2,3\]"),
+        (X.astype(ml_dtypes.bfloat16), r"parameter 1 \(b\) takes f32\[6\] \(float32\), given bfloat16\[6\]"),
+        (None, r"parameter 1 \(b\) takes an array, given NoneType"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            add(buffer, wrong)
+    with pytest.raises(InvalidArgumentError, match="takes 2 arguments, given 3"):
+        add(buffer, buffer, buffer)
+
+
+def test_a_deleted_buffer_is_no_argument():
+    add = CPU.compile(ADD.format("f32[6]"))
+    buffer = CPU.device_put(X)
+    kept = np.asarray(buffer)
+    buffer.delete()
+    buffer.delete()
+    with pytest.raises(InvalidArgumentError, match=r"parameter 0 \(a\): the buffer f32\[6\] was deleted and cannot be"):
+        add(buffer, X)
+    assert np.array_equal(kept, X)
+
+
+@pytest.mark.parametrize("shape", ["f32[4]", "f32[1000]", "f32[20000]"])
+def test_many_arguments_and_results(shape: str):
+    program = CPU.compile(negations(MANY, shape))
+    type = xla.Shape.parse(shape)
+    given = [np.full(type.dimensions, i, np.float32) for i in range(MANY)]
+    results = program(*program(*map(CPU.device_put, given)))
+    assert len(results) == MANY
+    for value, result in zip(given, results, strict=True):
+        assert np.array_equal(result, value)
+
+
+def test_results_outlive_their_program_and_each_other():
+    program = CPU.compile(negations(MANY, "f32[100]"))
+    one = program(*[np.full(100, i, np.float32) for i in range(MANY)])[7]
+    array = np.asarray(one)
+    del program, one
+    gc.collect()
+    for _ in range(3):
+        CPU.compile(negations(3, "f32[100]"))(*[np.zeros(100, np.float32)] * 3)
+    assert np.array_equal(array, np.full(100, -7, np.float32))
+
+
+def test_programs_that_nobody_holds_are_freed():
+    program = CPU.compile(negations(2, "f32[4]"))
+    program(X[:4], X[:4])
+    gone = weakref.ref(program)
+    del program
+    gc.collect()
+    assert gone() is None
+
+
+def test_memory_of_small_calls_does_not_grow():
+    program = CPU.compile(negations(MANY, "f32[4]"))
+    given = [np.zeros(4, np.float32)] * MANY
+    for _ in range(100):
+        given = program(*given)
+    before = _resident()
+    for _ in range(10_000):
+        given = program(*given)
+    assert _resident() - before < 4 << 20
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_one_executable_in_many_threads():
+    """24 executables from 8 threads; each has an arena and a table for every run at once."""
+    shape = "f32[64,300]"
+    text = f"""
+    HloModule m
+    ENTRY e {{ x = {shape} parameter(0)
+      y = {shape} parameter(1)
+      s = {shape} sort(x), dimensions={{1}}, to_apply=less
+      ROOT r = {shape} add(s, y) }}
+    """.replace(
+        "ENTRY",
+        "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }\nENTRY",
+    )
+    programs = [CPU.compile(text) for _ in range(3)] * 8
+    rows = np.random.default_rng(0).standard_normal((64, 300)).astype(np.float32)
+    ordered = np.sort(rows, axis=1)
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        shift = np.full(rows.shape, number, np.float32)
+        for turn in range(60):
+            found = programs[(number + turn) % len(programs)](rows, shift)
+            if not np.array_equal(found, ordered + shift):
+                wrong.append(f"thread {number}, turn {turn}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_trim_gives_arenas_back():
+    program = CPU.compile(negations(1, "f32[2000000]"))
+    result = program(np.ones(2_000_000, np.float32))
+    del result
+    assert CPU.trim() >= 8_000_000
+    assert np.asarray(program(np.ones(2_000_000, np.float32))[0])[5] == -1
+
+
+def test_consumers_of_dlpack_that_know_no_versions():
+    """They ask for a capsule without a version, which cannot say that elements are read-only."""
+    result = CPU.compile(ADD.format("f32[6]"))(X, X)
+
+    class Old:
+        def __dlpack__(self, stream=None):
+            return result.__dlpack__(stream=stream)
+
+        def __dlpack_device__(self):
+            return result.__dlpack_device__()
+
+    assert "dltensor" in repr(result.__dlpack__())
+    assert np.shares_memory(np.from_dlpack(result), np.asarray(result))

@@ -1,0 +1,157 @@
+"""One call of a native program: where its results lie, the table of addresses that it reads, its arena.
+
+Owns: memory of calls, many at once and inside each other. Must not know: what users pass, devices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import ExecutionError
+from xlapy.cpu.compiler import Compiled
+from xlapy.cpu.llvm.program import table_size
+from xlapy.cpu.steps import NativeProgram, Slot, SlotKind, all_steps, slots_of
+from xlapy.runtime import allocator
+from xlapy.runtime.allocator import ALIGNMENT
+from xlapy.runtime.memory import available_bytes, readable
+
+_SMALL = 1 << 12
+"""Bytes up to which the results of a call lie in one block: a small one that is kept keeps few others."""
+
+_UNASKED = 1 << 24
+"""Bytes that are there without asking."""
+
+_POINTER = 8
+_address_of = ctypes.addressof
+
+
+class _Place:
+    """What one run has for itself: the arena, and the table of addresses, ready but for arguments and results."""
+
+    __slots__ = ("address", "arena", "table")
+
+    def __init__(self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]]) -> None:
+        self.arena = allocator.results().allocate(max(1, program.arena_size))
+        self.table = (ctypes.c_void_p * table_size(program))()
+        self.address = _address_of(self.table)
+        self.table[0] = array_address(self.arena)
+        first = 1 + len(program.arguments) + len(program.results)
+        for number, constant in enumerate(constants):
+            self.table[first + number] = array_address(constant)
+
+
+class NativeCall:
+    """A compiled program ready to be called, by several threads at once and from inside of its own calls."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        program = compiled.program
+        self._program = program
+        self._code = compiled.code  # keeps the machine code
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.entry)
+        self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
+        self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
+        self._places: list[_Place] = []
+        self._lay_out(program)
+
+    def _lay_out(self, program: NativeProgram) -> None:
+        """Offsets of small results in their block; numbers and sizes of large ones."""
+        self._offsets: list[int] = []
+        self._large: list[tuple[int, int]] = []
+        size = 0
+        for slot in program.results:
+            self._offsets.append(size)
+            if slot.number in program.aliases:
+                continue
+            if slot.size > _SMALL:
+                self._large.append((slot.number, slot.size))
+            else:
+                size += max(ALIGNMENT, -(-slot.size // ALIGNMENT) * ALIGNMENT)
+        self._block = ctypes.c_char * (size + ALIGNMENT)
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results."""
+        try:
+            place = self._places.pop()
+        except IndexError:
+            place = self._new_place()
+        try:
+            self._pack(place.table, _POINTER, *addresses)
+            self._run(place.address)
+        finally:
+            self._places.append(place)
+
+    def results(self) -> tuple[list[Any], list[int]]:
+        """Memory for the results, and their addresses. Results in the memory of arguments have none of their own."""
+        block = self._block()
+        base = (_address_of(block) + ALIGNMENT - 1) & -ALIGNMENT
+        addresses = [base + offset for offset in self._offsets]
+        memories: list[Any] = [block] * len(addresses)
+        if self._large:
+            for (number, _), found in zip(self._large, self._large_blocks(), strict=True):
+                memories[number] = memory = allocator.held(found)
+                addresses[number] = _address_of(memory)
+        return memories, addresses
+
+    def trim(self) -> None:
+        """Forgets the arenas that no call is using."""
+        self._places.clear()
+
+    def _large_blocks(self) -> list[allocator.Block]:
+        """Kept memory where there is some: only new memory can be more than there is."""
+        kept = allocator.results()
+        found = [kept.take(size) for _, size in self._large]
+        missing = sum(size for (_, size), block in zip(self._large, found, strict=True) if block is None)
+        if missing > _UNASKED:
+            self._make_room(missing)
+        return [
+            kept.allocate(size) if block is None else block for (_, size), block in zip(self._large, found, strict=True)
+        ]
+
+    def _new_place(self) -> _Place:
+        """Made when it is needed: a program that does not fit into memory compiles."""
+        if self._program.arena_size > _UNASKED:
+            self._make_room(self._program.arena_size)
+        return _Place(self._program, self._constants)
+
+    def _make_room(self, size: int) -> None:
+        """Gives kept memory back where it is needed; `ExecutionError` if that is not enough."""
+        if size > available_bytes():
+            allocator.results().trim()
+        if size > (available := available_bytes()):
+            raise ExecutionError(
+                f"out of memory: {self._program.name} needs {readable(self._demand())} for temporaries and results, "
+                f"{readable(available)} are available; the largest: {self._largest()}"
+            )
+
+    def _demand(self) -> int:
+        return self._program.arena_size + sum(slot.size for slot in self._program.results)
+
+    def _largest(self) -> str:
+        """The largest buffers, results and temporaries, with the instructions that they are for."""
+        slots = dict.fromkeys(self._program.results)
+        for step in all_steps(self._program.steps):
+            slots |= dict.fromkeys(slot for slot in slots_of(step) if slot.kind is SlotKind.TEMPORARY)
+        largest = sorted(slots, key=lambda slot: -slot.size)[:5]
+        return ", ".join(map(_described, largest))
+
+
+def _described(slot: Slot) -> str:
+    name = slot.name or f"result {slot.number}"
+    return f"{name} {slot.shape.brief} {readable(slot.size)}"
+
+
+def array_address(array: np.ndarray[Any, Any]) -> int:
+    """Where the elements of an array begin."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = allocator.results().allocate(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
