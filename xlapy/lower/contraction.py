@@ -31,10 +31,10 @@ def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     t = sum_type([lhs.shape.element_type, rhs.shape.element_type], instruction.shape.element_type)
 
     def terms(inner: Index) -> tuple[Element, Element]:
-        lhs_index = _placed(
+        lhs_index = placed(
             lhs.shape.rank, (attrs.lhs_batch_dims, batch), (lhs_free, left), (attrs.lhs_contracting_dims, inner)
         )
-        rhs_index = _placed(
+        rhs_index = placed(
             rhs.shape.rank, (attrs.rhs_batch_dims, batch), (rhs_free, right), (attrs.rhs_contracting_dims, inner)
         )
         return (
@@ -53,7 +53,7 @@ def sum_type(operands: Sequence[PrimitiveType], result: PrimitiveType) -> Primit
     return reduce(ops.higher_precision_type, operands) if by_operands else result
 
 
-def _placed(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
+def placed(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
     """An index put together from positions in chosen dimensions."""
     places: list[Affine] = [Affine()] * rank
     for dimensions, positions in parts:
@@ -81,27 +81,28 @@ def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int]
             (total,) = unflat(carried, [start])
             return flat([multiply_add(builder, t, left, right, total)])
         last = len(index) == len(extents) - 1
-        options = _lanes(builder, t, extents[-1]) if last else {}
+        options = sums_in_lanes(builder, t, extents[-1]) if last and not builder.block.in_vector else {}
         return builder.reduce(extents[len(index)], carried, lambda p, c: nest((*index, p), c), **options)
 
     (total,) = unflat(nest((), flat([start])), [start])
     return rounded(builder, total, t) if isinstance(total, Value) else total
 
 
-def _lanes(builder: Builder, t: PrimitiveType, extent: int) -> dict[str, Any]:
-    """The innermost sum in lanes, unless a vector axis is around it already or there is too little of it."""
+def sums_in_lanes(
+    builder: Builder, t: PrimitiveType, extent: int, *, count: int = 1, accumulators: int = ACCUMULATORS
+) -> dict[str, Any]:
+    """How a loop adds `count` sums up in the lanes of so many vectors each; {} where there is too little of it."""
     kind = register_type(t)
     width = builder.lanes(kind)
-    if builder.block.in_vector or extent < width or t.is_complex:
+    if extent < width or t.is_complex:
         return {}
     op = "or" if kind.bits == 1 else "add"
-    identity = builder.constant(kind, -0.0 if kind.is_float else 0)
     return {
         "kind": AxisKind.VECTOR,
         "width": width,
-        "accumulators": max(1, min(ACCUMULATORS, extent // width)),
-        "identities": [identity],
-        "combine": lambda left, right: [builder.binary(op, left[0], right[0])],
+        "accumulators": max(1, min(accumulators, extent // width)),
+        "identities": [builder.constant(kind, -0.0 if kind.is_float else 0)] * count,
+        "combine": lambda left, right: [builder.binary(op, a, b) for a, b in zip(left, right, strict=True)],
     }
 
 

@@ -360,6 +360,8 @@ class _Emitter:
             return
         vectors, tail = divmod(extent, loop.width)
         rounds, left = divmod(vectors, loop.accumulators)
+        if rounds == 1 and not left and not loop.carries:  # a single vector needs no loop
+            rounds, left = 0, loop.accumulators
         state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
         if rounds:
             state = self.vector_rounds(loop, rounds, state)

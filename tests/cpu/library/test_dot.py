@@ -1,0 +1,142 @@
+"""Dots of every form of kernel against NumPy: whole numbers, whose sums are the same in any order."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+
+CPU = xla.Client("cpu")
+RNG = np.random.default_rng(7)
+DTYPES = {
+    "f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "c64": np.complex64,
+    "s8": np.int8, "u8": np.uint8, "s32": np.int32, "s64": np.int64, "pred": np.bool_,
+}  # fmt: skip
+
+
+def whole_numbers(dtype: type, *shape: int) -> np.ndarray:
+    if dtype is np.bool_:
+        return RNG.integers(0, 8, shape) == 0
+    if np.issubdtype(dtype, np.complexfloating):
+        return (RNG.integers(-2, 3, shape) + 1j * RNG.integers(-2, 3, shape)).astype(dtype)
+    return RNG.integers(0 if np.issubdtype(dtype, np.unsignedinteger) else -2, 3, shape).astype(dtype)
+
+
+def dot_text(left: str, right: str, result: str, numbers: str) -> str:
+    return f"""HloModule m
+ENTRY e {{
+  a = {left} parameter(0)
+  b = {right} parameter(1)
+  ROOT r = {result} dot(a, b), {numbers}
+}}"""
+
+
+def kernel_text(text: str) -> str:
+    return compile_module(xla.parse_hlo(text)).loops()
+
+
+def product(rows: int, terms: int, columns: int, form: str, types: tuple[str, str, str] = ("f32", "f32", "f32")) -> str:
+    """HLO of a product of matrices; `form` says of each operand whether it is given transposed: "nn", "nt" ..."""
+    left = f"{types[0]}[{rows},{terms}]" if form[0] == "n" else f"{types[0]}[{terms},{rows}]"
+    right = f"{types[1]}[{terms},{columns}]" if form[1] == "n" else f"{types[1]}[{columns},{terms}]"
+    contracting = f"lhs_contracting_dims={{{int(form[0] == 'n')}}}, rhs_contracting_dims={{{int(form[1] == 't')}}}"
+    return dot_text(left, right, f"{types[2]}[{rows},{columns}]", contracting)
+
+
+def assert_product(rows: int, terms: int, columns: int, form: str, types: tuple[str, str, str]) -> None:
+    left, right = whole_numbers(DTYPES[types[0]], rows, terms), whole_numbers(DTYPES[types[1]], terms, columns)
+    given = [m if t == "n" else np.ascontiguousarray(m.T) for m, t in zip((left, right), form, strict=True)]
+    result = np.asarray(CPU.compile(product(rows, terms, columns, form, types))(*given))
+    wide = np.complex128 if types[2] == "c64" else np.float64 if types[2] != "pred" else np.int64
+    expected = (left.astype(wide) @ right.astype(wide)).astype(result.dtype)
+    np.testing.assert_array_equal(result, expected)
+
+
+SHAPES = [
+    (1, 1, 1), (1, 40, 1), (1, 33, 70), (70, 33, 1), (3, 5, 2), (8, 64, 64), (5, 300, 9), (9, 300, 5),
+    (33, 300, 47), (64, 257, 100), (150, 700, 150),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products_of_any_shape_and_order_of_dimensions(shape, form):
+    assert_product(*shape, form, ("f32", "f32", "f32"))
+
+
+TYPES = [
+    ("f64", "f64", "f64"), ("bf16", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "f16", "f16"),
+    ("bf16", "f32", "f32"), ("c64", "c64", "c64"), ("s8", "s8", "s32"), ("s8", "s8", "s8"), ("u8", "s8", "s32"),
+    ("s32", "s32", "s32"), ("s64", "s64", "s64"), ("pred", "pred", "pred"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(7, 20, 35), (40, 300, 50), (2, 300, 2)], ids=str)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_products_of_every_type(types, shape):
+    assert_product(*shape, "nn", types)
+    assert_product(*shape, "tt", types)
+
+
+@pytest.mark.parametrize(
+    ("equation", "numbers", "left", "right"),
+    [
+        ("bqhd,bkhd->bhqk", (0, 2, 3, 0, 2, 3), (2, 20, 3, 16), (2, 18, 3, 16)),
+        ("bhqk,bkhd->bhqd", (0, 1, 3, 0, 2, 1), (2, 3, 20, 18), (2, 18, 3, 16)),
+    ],
+)
+def test_batch_dimensions_anywhere(equation, numbers, left, right):
+    lb0, lb1, lc, rb0, rb1, rc = numbers
+    a, b = whole_numbers(np.float32, *left), whole_numbers(np.float32, *right)
+    expected = np.einsum(equation, a, b)
+    attributes = (
+        f"lhs_batch_dims={{{lb0},{lb1}}}, lhs_contracting_dims={{{lc}}}, "
+        f"rhs_batch_dims={{{rb0},{rb1}}}, rhs_contracting_dims={{{rc}}}"
+    )
+    shapes = [f"f32[{','.join(map(str, s))}]" for s in (left, right, expected.shape)]
+    result = CPU.compile(dot_text(*shapes, attributes))(a, b)
+    np.testing.assert_array_equal(np.asarray(result), expected)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+def test_several_contracted_dimensions_in_any_order(order):
+    """In the second case their positions are no straight line through memory."""
+    a, b = whole_numbers(np.float32, 40, 20, 17), whole_numbers(np.float32, 20, 17, 40)
+    numbers = f"lhs_contracting_dims={{{order[0] + 1},{order[1] + 1}}}, rhs_contracting_dims={{{order[0]},{order[1]}}}"
+    text = dot_text("f32[40,20,17]", "f32[20,17,40]", "f32[40,40]", numbers)
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b)), np.tensordot(a, b, 2))
+
+
+def test_rows_of_several_dimensions_that_are_apart_in_memory():
+    a, b = whole_numbers(np.float32, 6, 30, 7), whole_numbers(np.float32, 30, 40)
+    text = dot_text("f32[6,30,7]", "f32[30,40]", "f32[6,7,40]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}")
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b)), np.einsum("ikj,kn->ijn", a, b))
+
+
+def test_infinities_and_nan_stay_in_their_rows_and_columns():
+    """What fills tiles up at the edges reaches no result."""
+    a, b = np.ones((33, 300), np.float32), np.ones((300, 47), np.float32)
+    a[32, 5], b[7, 46] = np.inf, np.nan
+    result = np.asarray(CPU.compile(product(33, 300, 47, "nn"))(a, b))
+    assert np.isinf(result[32, :46]).all() and np.isnan(result[:, 46]).all()
+    assert (result[:32, :46] == 300).all()
+
+
+FORMS = [
+    ((8, 64, 64), "nn", r"\Akernel r\([^)]*\)\n  for \S+ in \d+ parallel\n", "scratch"),
+    ((64, 257, 1), "nn", r"carrying", "scratch"),
+    ((150, 700, 150), "nn", r"scratch right.*\n  scratch sums", None),
+    ((150, 200, 150), "tt", r"scratch right", "scratch sums"),
+]
+
+
+@pytest.mark.parametrize(("shape", "form", "found", "missing"), FORMS, ids=[str(f[0]) for f in FORMS])
+def test_small_products_read_operands_where_they_are_and_large_ones_pack_them(shape, form, found, missing):
+    kernel = kernel_text(product(*shape, form))
+    assert re.search(found, kernel), kernel
+    assert missing is None or missing not in kernel
