@@ -237,8 +237,8 @@ class _Block:
     def terms(self, start: Affine, count: int | Value) -> None:
         """Adds the products of one block of terms."""
         builder, tile = self.plan.builder, self.plan.tile
-        with builder.loop(self.across) as panel:
-            self.pack_right(panel, start, count)
+        with builder.loop(count) as term, builder.loop(self.across) as panel:
+            self.pack_right(panel, start + term, term)
         with builder.loop(self.down) as at_row:
             row = at_row * tile.rows
             self.pack_left(row, start, count)
@@ -247,16 +247,16 @@ class _Block:
 
     # -- packing
 
-    def pack_right(self, panel: Affine, start: Affine, count: int | Value) -> None:
-        """Panels of `tile.columns` columns, term by term."""
+    def pack_right(self, panel: Affine, source: Affine, term: Affine) -> None:
+        """One term of a panel of `tile.columns` columns."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
         dot = plan.dot
         begin = self.column + panel * tile.columns
-        with builder.loop(count) as term, builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
+        with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             for vector in range(tile.vectors):
                 column = lane + vector * tile.lanes
                 mask = _mask(dot, begin + column, dot.columns, tile.columns)
-                element = dot.right_element(self.batch, (start + term,), begin + column, mask)
+                element = dot.right_element(self.batch, (source,), begin + column, mask)
                 plan.right.store(panel * (plan.terms * tile.columns) + term * tile.columns + column, element)
 
     def pack_left(self, row: Affine, start: Affine, count: int | Value) -> None:
