@@ -1,18 +1,20 @@
 """Fusion: instructions that can be computed element by element together become one `fusion`, one kernel.
 
-From the last instruction to the first: an instruction joins the fusion of its users if all of them are in one, so that
-nothing is computed twice but what costs nothing (broadcasts, constants, iotas, which every user gets for itself).
+From the last instruction to the first: an instruction joins the fusion of its users if all of them are in one. Nothing
+is computed twice but what costs nothing (broadcasts, constants, iotas, which every user gets for itself), and what
+costs less than its way through memory.
 
-Owns: the decision, and its reasons. Must not know: kernels.
+Owns: the order of decisions, the fusions made of them. Must not know: kernels, what one may compute (`groups`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
+from xlapy.cpu.groups import FREE, Group, worth_computing_again
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -26,8 +28,6 @@ from xlapy.ops.sources import ParameterAttributes
 MOST_INSTRUCTIONS = 120
 """In one fusion: the time to compile a function grows faster than its length."""
 
-_HEAVY = frozenset({ops.DOT, ops.CONVOLUTION, ops.REDUCE_WINDOW, ops.CONCATENATE})
-_FREE = frozenset({ops.BROADCAST, ops.IOTA, ops.CONSTANT})
 _CALLERS = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
 _ALONE = frozenset({ops.CALL, ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.COPY, ops.DYNAMIC_UPDATE_SLICE})
 
@@ -65,19 +65,14 @@ class Fuse:
         return changed
 
 
-@dataclass(eq=False)
-class _Group:
-    root: Instruction
-    members: dict[Instruction, None] = field(default_factory=dict[Instruction, None])
-
-
 class _Fuser:
     def __init__(self, module: Module, computation: Computation, most: int, explain: Callable[[str], None]) -> None:
         self.explain = explain
         self.module = module
         self.computation = computation
         self.most = most
-        self.groups: dict[Instruction, _Group] = {}
+        self.groups: dict[Instruction, list[Group]] = {}
+        """Those that compute an instruction: several, if it costs less than to keep it in memory."""
         self.order = post_order(computation)
         self._place = {instruction: n for n, instruction in enumerate(self.order)}
 
@@ -85,47 +80,63 @@ class _Fuser:
         for instruction in reversed(self.order):
             if _can_fuse(instruction):
                 self.place(instruction)
-        groups = dict.fromkeys(self.groups.values())
         changed = False
-        for group in groups:
+        for group in dict.fromkeys(group for groups in self.groups.values() for group in groups):
             changed |= self.make(group)
         return changed
 
     def place(self, instruction: Instruction) -> None:
-        """Into the group of its users, or into one of its own."""
+        """Into the groups of its users, or into one of its own."""
         what = f"{instruction.name} ({instruction.op.name})"
-        group, reason = self.group_of_users(instruction)
-        if group is not None:
-            self.explain(f"{what} is computed with {group.root.name}, which alone needs it")
-        elif instruction.op in _FREE:
-            self.explain(f"{what} is computed by each of its users: it costs nothing")
-            return
-        else:
+        groups, reason = self.groups_of_users(instruction)
+        if not groups and instruction.op not in FREE:
             self.explain(f"{what} gets a kernel: {reason}")
-            group = _Group(instruction)
-        group.members[instruction] = None
-        self.groups[instruction] = group
+            group = Group.of(instruction)
+            self.groups[instruction] = [group]
+            return
+        for group in groups:
+            group.add(instruction)
+        self.groups[instruction] = groups
+        names = ", ".join(group.root.name for group in groups)
+        if instruction.op in FREE:
+            self.explain(f"{what} is computed by each of its users: it costs nothing")
+        elif len(groups) > 1:
+            self.explain(f"{what} is computed in each of {names}: that takes less memory traffic than to keep it")
+        else:
+            self.explain(f"{what} is computed with {names}, which alone needs it")
 
-    def group_of_users(self, instruction: Instruction) -> tuple[_Group | None, str]:
-        """The one group that all users are in, if the instruction may be computed there; else why not."""
+    def groups_of_users(self, instruction: Instruction) -> tuple[list[Group], str]:
+        """The groups that may compute the instruction for its users, if that serves all of them; else why not."""
+        found = dict.fromkeys(group for user in instruction.users for group in self.groups.get(user, []))
+        if instruction.op in FREE:
+            return list(found), ""
         if instruction is self.computation.root_instruction or not instruction.has_users:
-            return None, "it is a result"
-        found = {self.groups.get(user) for user in instruction.users}
-        group = next(iter(found))
+            return [], "it is a result"
+        outside = [user for user in instruction.users if not self.groups.get(user)]
+        if outside:
+            names = ", ".join(f"{user.name} ({user.op.name})" for user in outside)
+            return [], f"{names} needs it in memory"
         if len(found) > 1:
-            names = ", ".join(sorted(g.root.name if g else "an instruction that is no kernel" for g in found))
-            return None, f"its users are in different kernels ({names})"
-        if group is None:
-            names = ", ".join(f"{user.name} ({user.op.name})" for user in instruction.users)
-            return None, f"{names} needs it in memory"
-        if len(group.members) >= self.most:
-            return None, f"the kernel of {group.root.name} has {self.most} instructions, the most there may be"
-        reason = _reason_apart(group, instruction)
-        return (None, reason) if reason else (group, "")
+            names = ", ".join(sorted(group.root.name for group in found))
+            reason = f"its users are in different kernels ({names})"
+            if not worth_computing_again(instruction, len(found)):
+                return [], reason
+            if any(self.reason_apart(group, instruction) for group in found):
+                return [], reason
+            return list(found), ""
+        (group,) = found
+        reason = self.reason_apart(group, instruction)
+        return ([], reason) if reason else ([group], "")
 
-    def make(self, group: _Group) -> bool:
+    def reason_apart(self, group: Group, instruction: Instruction) -> str:
+        """Why the group may not compute an instruction that its members need; "" if it may."""
+        if len(group.members) >= self.most:
+            return f"the kernel of {group.root.name} has {self.most} instructions, the most there may be"
+        return group.reason_apart(instruction)
+
+    def make(self, group: Group) -> bool:
         """A fusion in place of the group's root; members whose users are all inside go."""
-        inside = sorted(_with_free_operands(group), key=lambda i: self._place[i])
+        inside = sorted(group.members, key=lambda i: self._place[i])
         if len(inside) == 1:
             return False
         fused = edit.add_computation(self.module, "fused_computation")
@@ -168,58 +179,3 @@ def _can_fuse(instruction: Instruction) -> bool:
     if instruction.op is ops.CONSTANT:
         return instruction.shape.is_array and uniform_value(instruction) is not None
     return instruction.shape.is_array or instruction.op is ops.REDUCE
-
-
-def _reason_apart(group: _Group, instruction: Instruction) -> str:
-    """Why an instruction may not be computed where its users need it; "" if it may."""
-    if instruction.op in _HEAVY or not instruction.shape.is_array:
-        return f"{instruction.op.name} would be computed again for every element of {group.root.name}"
-    if instruction.op is ops.REDUCE:
-        if _reduces_rows_of(group, instruction):
-            return ""
-        return f"it does not reduce rows along which {group.root.name} goes, and would be computed for every element"
-    heavy = next((m for m in group.members if m.op in _HEAVY), None)
-    if heavy is None or instruction.op in _FREE or instruction.op in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE):
-        return ""
-    return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
-
-
-def _reduces_rows_of(group: _Group, reduction: Instruction) -> bool:
-    """Whether the reduction has one result for each row of the group's result, along which all its users go.
-
-    Its value is then computed once for the row, before the elements of the row that need it.
-    """
-    root, operand = group.root.shape, reduction.operands[0].shape
-    if not root.is_array or len(reduction.operands) != 2:
-        return False
-    kept = reduction.shape.rank
-    trailing = sorted(reduction.dimensions) == list(range(kept, operand.rank))
-    if not trailing or not kept or root.dimensions[:kept] != reduction.shape.dimensions or root.rank <= kept:
-        return False
-    if root.dimensions[-1] < 16:
-        return False
-    return all(_goes_along_rows(member, root.dimensions, kept) for member in group.members)
-
-
-def _goes_along_rows(member: Instruction, dimensions: tuple[int, ...], kept: int) -> bool:
-    """Whether an instruction of the group keeps rows where they are."""
-    shape = member.shape.dimensions
-    if member.op is ops.BROADCAST:
-        return member.dimensions == tuple(range(len(member.dimensions))) or not member.operands[0].shape.rank
-    if member.op is ops.REDUCE:
-        return shape == dimensions[:kept]
-    return (member.op.elementwise or member.op in (ops.CONSTANT, ops.IOTA)) and shape in (
-        dimensions, dimensions[:kept], (),
-    )  # fmt: skip
-
-
-def _with_free_operands(group: _Group) -> set[Instruction]:
-    """The members, and the free instructions that feed them."""
-    inside = set(group.members)
-    stack = list(group.members)
-    while stack:
-        for operand in stack.pop().operands:
-            if operand not in inside and operand.op in _FREE and _can_fuse(operand):
-                inside.add(operand)
-                stack.append(operand)
-    return inside

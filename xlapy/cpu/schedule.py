@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from xlapy import ops
 from xlapy.base.shape import Shape
 from xlapy.cpu.llvm.engine import vector_bytes
+from xlapy.cpu.row_kernels import RowKernel, plan_rows
+from xlapy.cpu.rows import first_leaf
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel
-from xlapy.lower import LOWERINGS, Lowering, Source, components, storage_type, store_element
-from xlapy.lower.core import Index, delinear
+from xlapy.lower import LOWERINGS, Element, Lowering, Source, components, storage_type, store_element
+from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.reduction import regroups
 
 CHUNK = 1 << 13
@@ -37,6 +39,11 @@ class Region:
     root: Instruction
     operands: tuple[Instruction, ...]
     inner: tuple[Instruction, ...]
+
+    @property
+    def results(self) -> tuple[Instruction, ...]:
+        """The root, or what its tuple is made of."""
+        return self.root.operands if self.root.op is ops.TUPLE else (self.root,)
 
 
 def region_of(instruction: Instruction) -> Region:
@@ -58,15 +65,29 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
     sources = {operand: source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
     shapes = [shape for _, shape in region.root.shape.leaves()]
     outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+    plan = plan_rows(region.results, region.inner)
+    if plan is not None:
+        RowKernel(builder, plan, sources).emit(list(zip(region.results, outputs, strict=True)))
+        return builder.kernel, plan.space.length * max(1, len(region.inner))
     lowering = Lowering(builder, sources)
     axes = choose_axes(region, shapes[0])
     with loops(builder, axes, shapes[0]) as index:
-        element = lowering.elements(region.root, index)
-        parts = element if isinstance(element, list) else [element]
-        for buffer, part, shape in zip(outputs, parts, shapes, strict=True):
-            position = Affine.sum(zip(index, _strides(shape.dimensions), strict=True))
+        position = linear(index, shapes[0].dimensions)
+        for buffer, part, shape in zip(outputs, _elements(lowering, region, index, position), shapes, strict=True):
             store_element(builder, buffer, position, part, shape.element_type)
     return builder.kernel, axes.work * max(1, len(region.inner))
+
+
+def _elements(lowering: Lowering, region: Region, index: Index, position: Affine) -> list[Element]:
+    """The elements of all results at a position, before any of them is stored: results may lie where operands lie."""
+    dimensions = first_leaf(region.root.shape).dimensions
+    found: list[Element] = []
+    for result in region.results:
+        shape = first_leaf(result.shape)
+        at = index if shape.dimensions == dimensions else delinear(lowering.builder, position, shape.dimensions)
+        element = lowering.elements(result, at)
+        found += element if isinstance(element, list) else [element]
+    return found
 
 
 def kernel_builder(name: str) -> Builder:
@@ -84,10 +105,6 @@ def output(builder: Builder, shape: Shape, name: str) -> Buffer:
     """A buffer that a result goes to."""
     t = shape.element_type
     return builder.buffer(name, storage_type(t), shape.size * components(t), written=True)
-
-
-def _strides(dimensions: Sequence[int]) -> list[int]:
-    return [math.prod(dimensions[d + 1 :]) for d in range(len(dimensions))]
 
 
 # -- axes
@@ -113,9 +130,7 @@ def choose_axes(region: Region, shape: Shape) -> Axes:
     if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
         lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
         return Axes(True, lanes, reduced * min(CHUNK, shape.size))
-    # a sum inside an elementwise region belongs to a row, not to each of its elements
-    is_sum = region.root.op in (ops.DOT, ops.CONVOLUTION, ops.REDUCE, ops.REDUCE_WINDOW)
-    return Axes(False, lanes, reduced * last if is_sum else reduced + last)
+    return Axes(False, lanes, reduced * last)
 
 
 def _lanes(region: Region) -> int:
@@ -132,7 +147,7 @@ def _reduced_work(region: Region) -> int:
     work = 1
     for instruction in region.inner:
         if instruction.op is ops.REDUCE:
-            work = max(work, instruction.operands[0].shape.size // max(1, _first(instruction.shape).size))
+            work = max(work, instruction.operands[0].shape.size // max(1, first_leaf(instruction.shape).size))
         elif instruction.op is ops.DOT:
             lhs = instruction.operands[0].shape
             work = max(work, math.prod(lhs.dimensions[d] for d in instruction.attributes.lhs_contracting_dims))
@@ -141,10 +156,6 @@ def _reduced_work(region: Region) -> int:
         elif instruction.op is ops.REDUCE_WINDOW:
             work = max(work, math.prod(instruction.window.sizes))
     return work
-
-
-def _first(shape: Shape) -> Shape:
-    return next(leaf for _, leaf in shape.leaves())
 
 
 def _sums_contiguously(region: Region) -> bool:
@@ -163,10 +174,10 @@ def _sums_contiguously(region: Region) -> bool:
 
 def _is_elementwise(region: Region) -> bool:
     """Whether all positions of all arrays are the same, scalars aside."""
-    size = _first(region.root.shape).dimensions
+    size = first_leaf(region.root.shape).dimensions
     for instruction in region.inner:
         scalar_broadcast = instruction.op is ops.BROADCAST and not instruction.operands[0].shape.rank
-        plain = instruction.op.elementwise or instruction.op in (ops.CONSTANT, ops.MAP) or scalar_broadcast
+        plain = instruction.op.elementwise or instruction.op in (ops.CONSTANT, ops.MAP, ops.TUPLE) or scalar_broadcast
         if not plain or any(leaf.dimensions not in ((), size) for _, leaf in instruction.shape.leaves()):
             return False
     return all(not operand.shape.is_array or operand.shape.dimensions in ((), size) for operand in region.operands)

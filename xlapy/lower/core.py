@@ -20,6 +20,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Value
+from xlapy.loops.affine import ZERO
 from xlapy.lower.element_types import ComplexElement as ComplexElement
 from xlapy.lower.element_types import Element as Element
 from xlapy.lower.element_types import load_element
@@ -35,10 +36,11 @@ LOWERINGS: Rules[LowerRule] = Rules("cpu")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the value of an instruction lies: row-major in a buffer."""
+    """Where the value of an instruction lies: row-major in a buffer, which begins with the element at `start`."""
 
     buffer: Buffer
     shape: Shape
+    start: Affine = ZERO
 
 
 class Lowering:
@@ -54,7 +56,7 @@ class Lowering:
         self.mask: Value | None = None
         """Where elements are wanted at all; loads elsewhere must not touch memory."""
         self._sources = sources
-        self._bindings = bindings or {}
+        self._bindings = {} if bindings is None else bindings
         self._known: dict[Any, Any] = {}
 
     def element(self, instruction: Instruction, index: Index) -> Element:
@@ -82,7 +84,7 @@ class Lowering:
         return found
 
     def _load(self, source: Source, index: Index) -> Element:
-        offset = linear(index, source.shape.dimensions)
+        offset = linear(index, source.shape.dimensions) - source.start
         return load_element(self.builder, source.buffer, offset, source.shape.element_type, self.mask)
 
     @contextmanager

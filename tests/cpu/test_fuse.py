@@ -1,0 +1,77 @@
+"""Fusion: which instructions are computed together, and the reasons that are given."""
+
+from __future__ import annotations
+
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.fuse import Fuse
+from xlapy.hlo.verify import verify
+
+ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n"
+
+
+def fused(body: str) -> tuple[list[list[str]], str]:
+    """The operations of each fusion (parameters left out), and the reasons."""
+    module = xla.parse_hlo(f"HloModule m\n{ADD}ENTRY e {{ {body} }}")
+    reasons: list[str] = []
+    Fuse(explain=reasons.append).run(module)
+    verify(module)
+    fusions = [i.computations[0] for i in module.entry_computation if i.op is xla.ops.FUSION]
+    names = [[i.op.name for i in computation if i.op is not xla.ops.PARAMETER] for computation in fusions]
+    return names, "\n".join(reasons)
+
+
+def test_what_one_kernel_alone_needs_is_computed_there():
+    names, why = fused("x = f32[64] parameter(0)\n y = f32[64] exponential(x)\n ROOT z = f32[64] negate(y)")
+    assert names == [["exponential", "negate"]]
+    assert "y (exponential) is computed with z, which alone needs it" in why
+
+
+def test_what_users_in_different_kernels_need_is_kept_if_it_takes_long():
+    names, why = fused(
+        "x = f32[100] parameter(0)\n y = f32[100] sqrt(x)\n a = f32[100] dot(y, y), lhs_contracting_dims={},"
+        "rhs_contracting_dims={}, lhs_batch_dims={0}, rhs_batch_dims={0}\n"
+        "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
+    )
+    assert names == []
+    assert "y (sqrt) gets a kernel: its users are in different kernels (a.1, b.1)" in why
+
+
+def test_what_costs_little_is_computed_again():
+    names, why = fused(
+        "x = f32[100] parameter(0)\n y = f32[100] negate(x)\n a = f32[100] exponential(y)\n"
+        "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
+    )
+    assert sorted(names) == [["negate", "exponential"], ["negate", "sine"]]
+    assert "y (negate) is computed in each of a.1, b.1: that takes less memory traffic than to keep it" in why
+
+
+@pytest.mark.parametrize("op", ["exponential", "negate"])
+def test_what_would_be_computed_for_every_row_is_not_if_it_takes_long(op):
+    names, why = fused(
+        f"x = f32[40,50] parameter(0)\n v = f32[50] parameter(1)\n y = f32[50] {op}(v)\n"
+        "b = f32[40,50] broadcast(y), dimensions={1}\n ROOT z = f32[40,50] add(x, b)"
+    )
+    assert names == ([["broadcast", "add"]] if op == "exponential" else [[op, "broadcast", "add"]])
+    assert ("z would compute each element of it 40 times" in why) is (op == "exponential")
+
+
+@pytest.mark.parametrize("dimensions", ["0", "1"])
+def test_what_follows_a_reduction_is_computed_with_it(dimensions):
+    names, _ = fused(
+        "x = f32[40,40] parameter(0)\n zero = f32[] constant(0)\n"
+        f"s = f32[40] reduce(x, zero), dimensions={{{dimensions}}}, to_apply=add\n ROOT z = f32[40] sqrt(s)"
+    )
+    assert [set(n) for n in names] == [{"constant", "reduce", "sqrt"}]
+
+
+def test_why_reductions_of_other_rows_stay_apart():
+    _, why = fused(
+        "x = f32[8,40,40] parameter(0)\n zero = f32[] constant(0)\n"
+        "s = f32[8,40] reduce(x, zero), dimensions={2}, to_apply=add\n"
+        "t = f32[8] reduce(x, zero), dimensions={1,2}, to_apply=add\n"
+        "sb = f32[8,40,40] broadcast(s), dimensions={0,1}\n tb = f32[8,40,40] broadcast(t), dimensions={0}\n"
+        "ROOT z = f32[8,40,40] add(sb, tb)"
+    )
+    assert "z goes along 8 rows of 1600, s along 320 rows of 40" in why

@@ -1,0 +1,161 @@
+"""What may be computed in one kernel: the members of a future fusion, and why an instruction may not join them.
+
+Owns: that judgement. Must not know: the order in which instructions are offered, how kernels are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlapy import ops
+from xlapy.cpu.costs import CHEAP, cost
+from xlapy.cpu.rows import (
+    Kind,
+    Space,
+    classify,
+    evaluations,
+    first_leaf,
+    joined,
+    operand_kind,
+    space_of_reduction,
+    space_of_result,
+    times_computed,
+)
+from xlapy.hlo.instruction import Instruction
+from xlapy.lower import LOWERINGS
+
+FREE = frozenset({ops.BROADCAST, ops.IOTA, ops.CONSTANT})
+"""What every user computes for itself."""
+
+HEAVY = frozenset({ops.DOT, ops.CONVOLUTION, ops.REDUCE_WINDOW, ops.CONCATENATE})
+"""What is computed alone, from operands that are little more than memory."""
+
+FEW_ROWS = 64
+"""Fewer rows leave threads without work."""
+
+LITTLE = 1 << 17
+"""Elements that one thread goes through as well as several."""
+
+FEW_TIMES = 1 << 10
+"""Elements that may be computed again whatever they cost."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Instructions that one kernel computes; users stand before what they use."""
+
+    root: Instruction
+    space: Space
+    members: dict[Instruction, Kind] = field(default_factory=dict[Instruction, Kind])
+    times: dict[Instruction, float] = field(default_factory=dict[Instruction, float])
+    """How often an element of a member is computed."""
+
+    @staticmethod
+    def of(instruction: Instruction) -> Group:
+        """The group of an instruction alone."""
+        group = Group(instruction, space_of_result(instruction.shape))
+        if instruction.op is ops.REDUCE:
+            group.space = space_of_reduction(instruction)
+        group._place([instruction])
+        return group
+
+    @property
+    def has_reductions(self) -> bool:
+        return any(member.op is ops.REDUCE for member in self.members)
+
+    def add(self, instruction: Instruction) -> None:
+        """Takes in what `reason_apart` has nothing against, or what is free."""
+        if instruction.op is ops.REDUCE and not self.has_reductions:
+            self.space = space_of_reduction(instruction)
+            self._place([*self.members, instruction])
+            return
+        self.members[instruction] = kind = self._kind(instruction)
+        self.times[instruction] = times_computed(self.space, instruction, kind, self.times)
+
+    def _place(self, members: list[Instruction]) -> None:
+        kinds = classify(self.space, [self.root], members)
+        assert not isinstance(kinds, str), kinds
+        self.members = kinds
+        self.times = evaluations(self.space, members, kinds)
+
+    def _kind(self, instruction: Instruction) -> Kind:
+        users = (user for user in instruction.users if user in self.members)
+        return joined(operand_kind(self.space, user, self.members[user], instruction) for user in users)
+
+    def reason_apart(self, instruction: Instruction) -> str:
+        """Why an instruction that members need may not be computed with them; "" if it may."""
+        if instruction.op in HEAVY or not instruction.shape.is_array:
+            return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
+        heavy = next((m for m in self.members if m.op in HEAVY), None)
+        if heavy is not None and instruction.op not in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE):
+            return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
+        if instruction.op is ops.REDUCE:
+            return self._reason_against_reduction(instruction)
+        kind = self._kind(instruction)
+        return self._reason_against_repeating(instruction, times_computed(self.space, instruction, kind, self.times))
+
+    def _reason_against_reduction(self, reduction: Instruction) -> str:
+        space = space_of_reduction(reduction)
+        if len(reduction.operands) != 2:
+            return f"{reduction.name} has several results"
+        if self.has_reductions and space != self.space:
+            return f"{self.root.name} goes along {_named(self.space)}, {reduction.name} along {_named(space)}"
+        members = [*self.members, reduction]
+        kinds = classify(space, [self.root], members)
+        if isinstance(kinds, str):
+            return kinds
+        if kinds[self.root] is Kind.FULL and space.rows < FEW_ROWS and space.rows * space.length > LITTLE:
+            return f"{space.rows} rows of {space.length} are too few to be shared by threads"
+        times = evaluations(space, members, kinds)
+        return next(filter(None, (self._reason_against_repeating(m, times[m]) for m in members)), "")
+
+    def _reason_against_repeating(self, instruction: Instruction, times: float) -> str:
+        size = max(1, first_leaf(instruction.shape).size)
+        if times <= 1.5 * size or times <= FEW_TIMES or cost(instruction) <= CHEAP:
+            return ""
+        return f"{self.root.name} would compute each element of it {times / size:.0f} times"
+
+
+def _named(space: Space) -> str:
+    return f"{space.rows} rows of {space.length}" if space.length > 1 else f"{space.rows} elements"
+
+
+# -- computing again
+
+
+def worth_computing_again(instruction: Instruction, readers: int) -> bool:
+    """Whether several kernels compute the instruction for less than it costs to write it to memory and read it.
+
+    It is if what it is computed from lies in memory anyway, and is not much more than itself.
+    """
+    leaves = _leaves_in_memory(instruction)
+    if leaves is None:
+        return False
+    own = instruction.shape.size * instruction.shape.element_type.byte_size
+    if own <= 64:
+        return True
+    read = sum(leaf.shape.size * leaf.shape.element_type.byte_size for leaf in leaves)
+    return (readers - 1) * read <= (readers + 1) * own
+
+
+def _leaves_in_memory(instruction: Instruction) -> set[Instruction] | None:
+    """The arrays in memory that an instruction is computed from; None if that takes long or others do not need them."""
+    leaves: set[Instruction] = set()
+    total, stack = 0, [instruction]
+    while stack:
+        member = stack.pop()
+        total += cost(member)
+        if total > CHEAP or not (member.op.elementwise or member.op in FREE or member.op is ops.RESHAPE):
+            return None
+        for operand in member.operands:
+            if not operand.shape.is_array:
+                return None
+            if _lies_in_memory(operand):
+                leaves.add(operand)
+            else:
+                stack.append(operand)
+    return leaves
+
+
+def _lies_in_memory(instruction: Instruction) -> bool:
+    return instruction.op not in LOWERINGS or instruction.op in HEAVY or instruction.op in (ops.REDUCE, ops.PARAMETER)
