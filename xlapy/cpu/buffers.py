@@ -1,67 +1,31 @@
 """Places in the arena: temporaries that are never needed at the same time share memory.
 
-Owns: how long each temporary lives, and where it lies. Must not know: what steps compute.
+Owns: where each temporary lies. Must not know: what steps compute.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 
-from xlapy.cpu.steps import NativeProgram, Slot, SlotKind, Step, WhileStep, inner_steps, slots_of
+from xlapy.cpu.lives import Lives
+from xlapy.cpu.steps import NativeProgram, Slot, SlotKind
 
 ALIGNMENT = 64
 
 
 def assign_buffers(program: NativeProgram) -> None:
     """Gives every temporary its offset, and the program the size of its arena."""
-    lives = _Lives()
-    lives.visit(program.steps, ())
+    lives = Lives(program.steps)
     arena = _Arena()
-    ending = sorted(lives.last, key=lambda slot: lives.last[slot])
+    temporaries = [slot for slot in lives.first if slot.kind is SlotKind.TEMPORARY]
+    ending = sorted(temporaries, key=lambda slot: lives.last[slot])
     due = 0
-    for slot in sorted(lives.first, key=lambda slot: lives.first[slot]):
+    for slot in sorted(temporaries, key=lambda slot: lives.first[slot]):
         while due < len(ending) and lives.last[ending[due]] < lives.first[slot]:
             arena.give_back(ending[due])
             due += 1
         arena.place(slot)
     program.arena_size = arena.top
-
-
-class _Lives:
-    """The first and the last position at which each temporary is in use.
-
-    What is made before a loop and used in it lives until the loop ends.
-    """
-
-    def __init__(self) -> None:
-        self.first: dict[Slot, int] = {}
-        self.last: dict[Slot, int] = {}
-        self._loops: dict[Slot, tuple[WhileStep, ...]] = {}
-        self._outlives: dict[WhileStep, list[Slot]] = {}
-        self._position = 0
-
-    def visit(self, steps: list[Step], loops: tuple[WhileStep, ...]) -> None:
-        for step in steps:
-            self._position += 1
-            inner_loops = (*loops, step) if isinstance(step, WhileStep) else loops
-            for slot in slots_of(step):
-                self._use(slot, inner_loops)
-            for inner in inner_steps(step):
-                self.visit(inner, inner_loops)
-            if isinstance(step, WhileStep):
-                self._position += 1
-                for slot in self._outlives.pop(step, []):
-                    self.last[slot] = self._position
-
-    def _use(self, slot: Slot, loops: tuple[WhileStep, ...]) -> None:
-        if slot.kind is not SlotKind.TEMPORARY:
-            return
-        if slot not in self.first:
-            self.first[slot], self._loops[slot] = self._position, loops
-        self.last[slot] = self._position
-        shared = self._loops[slot]
-        for loop in loops[len(shared) :]:
-            self._outlives.setdefault(loop, []).append(slot)
 
 
 class _Arena:

@@ -16,6 +16,7 @@ from xlapy.cpu.llvm.engine import Code, assembly, compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
 from xlapy.cpu.order_selections import OrderSelections
+from xlapy.cpu.parts import cut
 from xlapy.cpu.program import make_program, runs
 from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
@@ -87,6 +88,7 @@ def compile_module(module: Module, donated: Collection[int] = ()) -> Compiled:
     decisions: list[str] = []
     Pipeline(passes(decisions.append)).run(optimised)
     program = make_program(optimised, donated)
+    cut(program)
     assign_buffers(program)
     text = write_program(program, flush_denormals=_flushes_denormals())
     imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}

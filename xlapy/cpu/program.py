@@ -94,7 +94,7 @@ class _Maker:
         computation: Computation,
         arguments: Sequence[Sequence[Slot]],
         steps: list[Step],
-        owned: Sequence[Slot] = (),
+        owned: Collection[Slot] = (),
     ) -> list[Slot]:
         """Appends the steps of a computation on the slots of its arguments; returns those of its result's leaves.
 
@@ -191,10 +191,15 @@ class _Scope:
             raise UnsupportedError(f"{instruction.name} ({instruction.op.name}) does not run on cpu yet")
 
     def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
-        """Notes where the arrays of an instruction lie; but for what is borrowed, temporaries are ours."""
+        """Notes where the arrays of an instruction lie; temporaries are ours, but for what other arrays lie in as well.
+
+        borrowed: the slots in which arrays of before may lie.
+        """
         for (path, _), slot in zip(array_leaves(instruction.shape), slots, strict=True):
             self.slots[Made(instruction, path)] = slot
-            if slot.kind is SlotKind.TEMPORARY and slot not in borrowed:
+            if slot in borrowed or slots.count(slot) > 1:
+                self.owned.discard(slot)
+            elif slot.kind is SlotKind.TEMPORARY:
                 self.owned.add(slot)
 
     def fresh(self, instruction: Instruction) -> list[Slot]:
@@ -258,8 +263,11 @@ def _literal_leaf(literal: Any, path: Path) -> Any:
 @STEPS.rule(ops.CALL)
 def _call(scope: _Scope, instruction: Instruction) -> None:
     arguments = [scope.slots_of(operand) for operand in instruction.operands]
-    results = scope.maker.computation(instruction.to_apply, arguments, scope.steps)
-    scope.define(instruction, results, borrowed={slot for slots in arguments for slot in slots})
+    given = [made for operand in instruction.operands for made in scope.flow.arrays(operand)]
+    owned = {slot for made in given if given.count(made) == 1 and (slot := scope.taken(made, instruction)) is not None}
+    results = scope.maker.computation(instruction.to_apply, arguments, scope.steps, owned=owned)
+    borrowed = {slot for slots in arguments for slot in slots if slot not in owned}
+    scope.define(instruction, results, borrowed)
 
 
 @STEPS.rule(ops.CONDITIONAL)
@@ -271,7 +279,7 @@ def _conditional(scope: _Scope, instruction: Instruction) -> None:
     for branch, operand in zip(instruction.computations, operands, strict=True):
         steps: list[Step] = []
         given = scope.maker.computation(branch, [scope.slots_of(operand)], steps)
-        steps += [CopyStep(source, target) for source, target in zip(given, results, strict=True)]
+        move(steps, given, results)
         step.branches.append(steps)
     scope.steps.append(step)
 

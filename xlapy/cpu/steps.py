@@ -24,6 +24,8 @@ class SlotKind(Enum):
     RESULT = "result"
     CONSTANT = "constant"
     TEMPORARY = "temporary"
+    HELD = "held"
+    """A temporary that one part alone uses: it lies on that function's stack, or in registers."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,19 +46,25 @@ class Slot:
         return self.shape.size * self.shape.element_type.byte_size
 
     def __str__(self) -> str:
+        if self.kind is SlotKind.HELD:
+            return f"held {self.name}:{self.shape.brief}"
         place = f"+{self.offset}" if self.kind is SlotKind.TEMPORARY else str(self.number)
         return f"{self.kind.value}{place}:{self.shape.brief}"
 
 
 @dataclass(eq=False, slots=True)
 class KernelStep:
-    """Runs a kernel on slots, one a buffer. work: a rough count of scalar operations of one parallel iteration."""
+    """Runs a kernel on slots, one a buffer. work: a rough count of scalar operations of one parallel iteration.
+
+    written_out: in the function of the steps around it, all loops unrolled.
+    """
 
     kernel: Kernel
     slots: list[Slot]
     work: int = 1
     origin: str = ""
     """The instruction it computes."""
+    written_out: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -89,13 +97,24 @@ class BranchStep:
     origin: str = ""
 
 
-Step = KernelStep | CopyStep | WhileStep | BranchStep
+@dataclass(eq=False, slots=True)
+class PartStep:
+    """Steps that are one function. loaded: small slots that it holds in copies of its own; stored: copied back."""
+
+    steps: list[Step]
+    loaded: list[Slot] = field(default_factory=list[Slot])
+    stored: list[Slot] = field(default_factory=list[Slot])
+
+
+Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep
 
 
 def inner_steps(step: Step) -> list[list[Step]]:
     """The lists of steps that belong to a step."""
     if isinstance(step, WhileStep):
         return [step.condition, step.body]
+    if isinstance(step, PartStep):
+        return [step.steps]
     return step.branches if isinstance(step, BranchStep) else []
 
 
@@ -105,7 +124,16 @@ def slots_of(step: Step) -> list[Slot]:
         return step.slots
     if isinstance(step, CopyStep):
         return [step.source, step.target]
+    if isinstance(step, PartStep):
+        return []
     return [step.decides] if isinstance(step, WhileStep) else [step.index]
+
+
+def written_slots(step: Step) -> list[Slot]:
+    """Those of them that the step writes."""
+    if isinstance(step, KernelStep):
+        return [slot for buffer, slot in zip(step.kernel.buffers, step.slots, strict=True) if buffer.written]
+    return [step.target] if isinstance(step, CopyStep) else []
 
 
 def all_steps(steps: list[Step]) -> Iterator[Step]:
@@ -147,6 +175,9 @@ def print_program(program: NativeProgram) -> str:
 def _printed(steps: list[Step], indent: str) -> Iterator[str]:
     for step in steps:
         yield indent + _title(step)
+        if isinstance(step, PartStep):
+            yield from _printed(step.steps, indent + "  ")
+            continue
         for number, inner in enumerate(inner_steps(step)):
             name = ("condition", "body")[number] if isinstance(step, WhileStep) else f"branch {number}"
             yield f"{indent}  {name}"
@@ -162,4 +193,7 @@ def _title(step: Step) -> str:
         return f"copy {step.source} to {step.target}"
     if isinstance(step, WhileStep):
         return f"while {step.decides} ({step.origin})"
+    if isinstance(step, PartStep):
+        copies = [("loads", step.loaded), ("stores", step.stored)]
+        return "part" + ",".join(f" {what} {', '.join(map(str, slots))}" for what, slots in copies if slots)
     return f"branch by {step.index} ({step.origin})"

@@ -6,7 +6,7 @@ Owns: when a kernel may write where it reads, and the kernel of dynamic-update-s
 from __future__ import annotations
 
 from xlapy.cpu.schedule import Region, choose_axes, kernel_builder, loops, output, source
-from xlapy.cpu.steps import CopyStep, KernelStep, Slot, SlotKind, Step, WhileStep, all_steps, slots_of
+from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, Slot, SlotKind, Step, WhileStep, all_steps, slots_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Kernel, Store, Value
 from xlapy.lower import Lowering, store_element
@@ -90,5 +90,5 @@ def _replace(step: Step, old: Slot, new: Slot) -> None:
         step.source, step.target = (new if slot is old else slot for slot in (step.source, step.target))
     elif isinstance(step, WhileStep):
         step.decides = new if step.decides is old else step.decides
-    else:
+    elif isinstance(step, BranchStep):
         step.index = new if step.index is old else step.index

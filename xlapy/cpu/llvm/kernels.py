@@ -21,7 +21,7 @@ from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 
 def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
     """The text of the kernel's function, and the declarations that it needs."""
-    emitter = _Emitter()
+    emitter = Emitter()
     parameters = [
         f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
     ]
@@ -41,7 +41,7 @@ def buffer_register(number: int) -> str:
     return f"b{number}"
 
 
-class _Emitter:
+class Emitter:
     def __init__(self) -> None:
         self.writer = Writer()
         self.buffers: dict[object, str] = {}
@@ -49,6 +49,8 @@ class _Emitter:
         self.axis: Value | None = None
         self.lanes = 1
         self.mask: str | None = None
+        self.tail: int | None = None
+        """How many lanes the mask leaves, where that is known."""
         self.varying: frozenset[Value] = frozenset()
 
     # -- operands
@@ -338,12 +340,16 @@ class _Emitter:
         for carry in loop.carries:
             self.names[carry.variable] = self.operand(carry.initial, self.lanes_of(carry.variable))
         for position in range(loop.extent):
-            self.names[loop.axis] = str(position)
+            self.at_position(loop, position)
             self.block(loop.body)
             for carry, register in zip(loop.carries, [self.next_of(c) for c in loop.carries], strict=True):
                 self.names[carry.variable] = register
         for carry in loop.carries:
             self.set_result(carry, self.names[carry.variable])
+
+    def at_position(self, loop: For, position: int) -> None:
+        """Begins an iteration whose position is a number."""
+        self.names[loop.axis] = str(position)
 
     # -- vector axes
 
@@ -369,10 +375,10 @@ class _Emitter:
         for number in range(left):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
         if tail:
-            self.mask = _tail_mask(loop.width, tail)
+            self.mask, self.tail = _tail_mask(loop.width, tail), tail
             which = left if left < loop.accumulators else 0
             state[which] = self.masked_iteration(loop, str(done + left * loop.width), state[which])
-            self.mask = None
+            self.mask = self.tail = None
         self.axis, lanes, self.lanes, self.varying = None, self.lanes, 1, frozenset()
         self.reduce_lanes(loop, state, lanes)
 

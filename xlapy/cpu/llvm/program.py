@@ -3,24 +3,21 @@
     void @xlapy_run(ptr %table)
 
 runs the whole program. The table holds the addresses of the arena, the arguments, the results and the constants, in
-this order; every slot is one of them and an offset. Long lists of steps are cut into functions, so that the time to
-compile them stays linear.
+this order; every slot is one of them and an offset, or held on the stack of its part's function.
 
 Owns: control flow between kernels, calls of kernels on one thread or many. Must not know: HLO, the insides of kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep, all_steps
+from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, PartStep, Slot, SlotKind, Step, WhileStep
 from xlapy.loops import Kernel
-
-PART = 40
-"""Steps in one function."""
 
 PARALLEL_WORK = 1 << 16
 """Operations from which on a loop is worth more than one thread."""
@@ -58,6 +55,7 @@ class _Function:
     bases: dict[int, str] = field(default_factory=dict[int, str])
     pointers: dict[Slot, str] = field(default_factory=dict[Slot, str])
     head: list[str] = field(default_factory=list[str])
+    """What comes before all else."""
 
 
 class _ProgramWriter:
@@ -71,7 +69,7 @@ class _ProgramWriter:
         self._parts = 0
 
     def run_function(self, flush_denormals: bool) -> None:
-        main = self.part(self.program.steps)
+        main = self.part(PartStep(self.program.steps))
         lines = ["define void @xlapy_run(ptr %table) #0 {", "entry:"]
         if flush_denormals:
             self.declarations |= {
@@ -92,13 +90,16 @@ class _ProgramWriter:
             lines.append("  call void @llvm.x86.sse.ldmxcsr(ptr %old)")
         self.functions.append("\n".join([*lines, "  ret void", "}"]))
 
-    def part(self, steps: list[Step]) -> str:
-        """A function that runs steps; returns its name."""
-        return self.function_of(lambda function: self.steps(function, steps))
-
-    def function_of(self, write: Callable[[_Function], None]) -> str:
+    def part(self, part: PartStep) -> str:
+        """A function that runs the steps of a part; returns its name."""
         function = _Function()
-        write(function)
+        for slot in dict.fromkeys([*part.loaded, *part.stored]):
+            self.hold(function, slot)
+        for slot in part.loaded:
+            function.head.append("  " + self.copy_of(function.pointers[slot], self.memory(function, slot), slot.size))
+        self.steps(function, part.steps)
+        for slot in part.stored:
+            function.writer.do(self.copy_of(self.memory(function, slot), function.pointers[slot], slot.size))
         name = f"part{self._parts}"
         self._parts += 1
         lines = [f"define internal void @{name}(ptr %table) #0 {{", "entry:", *function.head]
@@ -107,25 +108,8 @@ class _ProgramWriter:
         return name
 
     def steps(self, function: _Function, steps: list[Step]) -> None:
-        if sum(1 for _ in all_steps(steps)) <= PART:
-            for step in steps:
-                self.step(function, step)
-            return
-        for first in range(0, len(steps), PART):
-            chunk = steps[first : first + PART]
-            if len(chunk) == 1:
-                self.step(function, chunk[0])
-            else:
-                function.writer.do(f"call void @{self.part_of(chunk)}(ptr %table)")
-
-    def part_of(self, steps: list[Step]) -> str:
-        """A function for a few steps, whatever is inside them."""
-
-        def write(function: _Function) -> None:
-            for step in steps:
-                self.step(function, step)
-
-        return self.function_of(write)
+        for step in steps:
+            self.step(function, step)
 
     def step(self, function: _Function, step: Step) -> None:
         if isinstance(step, KernelStep):
@@ -134,6 +118,8 @@ class _ProgramWriter:
             self.copy(function, step)
         elif isinstance(step, WhileStep):
             self.loop(function, step)
+        elif isinstance(step, PartStep):
+            function.writer.do(f"call void @{self.part(step)}(ptr %table)")
         else:
             self.branches(function, step)
 
@@ -141,16 +127,26 @@ class _ProgramWriter:
 
     def pointer(self, function: _Function, slot: Slot) -> str:
         """A register with the slot's address, made at the head of the function."""
-        found = function.pointers.get(slot)
-        if found is not None:
-            return found
+        if slot not in function.pointers:
+            if slot.kind is SlotKind.HELD:
+                self.hold(function, slot)
+            else:
+                function.pointers[slot] = self.memory(function, slot)
+        return function.pointers[slot]
+
+    def hold(self, function: _Function, slot: Slot) -> None:
+        """Memory for a slot on the function's stack."""
+        name = function.pointers[slot] = function.writer.name("h")
+        function.head.append(f"  {name} = alloca [{slot.size} x i8], align {ALIGNMENT}")
+
+    def memory(self, function: _Function, slot: Slot) -> str:
+        """A register with the address that a slot has by the table."""
         base = self.base(function, self.table_index(slot))
-        if slot.kind is SlotKind.TEMPORARY and slot.offset:
-            name = function.writer.name("s")
-            function.head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {slot.offset}")
-            base = name
-        function.pointers[slot] = base
-        return base
+        if slot.kind is not SlotKind.TEMPORARY or not slot.offset:
+            return base
+        name = function.writer.name("s")
+        function.head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {slot.offset}")
+        return name
 
     def base(self, function: _Function, index: int) -> str:
         found = function.bases.get(index)
@@ -172,19 +168,22 @@ class _ProgramWriter:
         return 1 + len(program.arguments) + len(program.results) + slot.number
 
     def copy(self, function: _Function, step: CopyStep) -> None:
-        if not step.source.size:
-            return
+        if step.source.size:
+            target, source = self.pointer(function, step.target), self.pointer(function, step.source)
+            function.writer.do(self.copy_of(target, source, step.source.size))
+
+    def copy_of(self, target: str, source: str, size: int) -> str:
         self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
-        target, source = self.pointer(function, step.target), self.pointer(function, step.source)
-        function.writer.do(
-            f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {step.source.size}, i1 false)"
-        )
+        return f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)"
 
     # -- kernels
 
     def kernel(self, function: _Function, step: KernelStep) -> None:
         loop = step.kernel.parallel_loop
         pointers = [self.pointer(function, slot) for slot in step.slots]
+        if step.written_out:
+            write_straight(step.kernel, function.writer, function.head, pointers)
+            return
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
         if loop is None or extent < 2 or extent * step.work < PARALLEL_WORK:
             arguments = [f"ptr {pointer}" for pointer in pointers]
