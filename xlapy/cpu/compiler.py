@@ -24,10 +24,24 @@ from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
 from xlapy.passes.expand.expand import Expand
+from xlapy.passes.flatten_tuples import FlattenTuples
+from xlapy.passes.fold_constants import FoldConstants
+from xlapy.passes.hoist_loop_invariants import HoistLoopInvariants
+from xlapy.passes.inline_calls import InlineCalls
 from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
+from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass
-from xlapy.passes.pipeline import Pipeline
+from xlapy.passes.pipeline import Fixpoint, Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.simplify import Simplify
+from xlapy.passes.simplify_conditionals import SimplifyConditionals
+from xlapy.passes.simplify_loops import SimplifyLoops
+
+MOST_ROUNDS = 4
+"""Of the simplifying passes: what is left then is not worth the time."""
+
+MOST_SHARED = 64
+"""Instructions of a computation that is called from several places and yet becomes a part of each."""
 
 
 def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
@@ -36,10 +50,27 @@ def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
         Unfuse(),
         RemoveDeadCode(),
         Expand(runs=runs()),
-        MergeCommonSubexpressions(),
+        NormalizeLayouts(),
+        InlineCalls(composites=True, shared=MOST_SHARED),
+        FlattenTuples(),
+        Fixpoint(limit=MOST_ROUNDS, passes=tuple(simplifications())),
+        Expand(runs=runs()),
         OrderSelections(),
         SplitReductions(),
         Fuse(explain=explain),
+        RemoveDeadCode(),
+    ]
+
+
+def simplifications() -> list[Pass]:
+    """What runs until nothing changes: each may open the way for another."""
+    return [
+        Simplify(),
+        FoldConstants(),
+        SimplifyConditionals(),
+        SimplifyLoops(),
+        HoistLoopInvariants(),
+        MergeCommonSubexpressions(),
         RemoveDeadCode(),
     ]
 

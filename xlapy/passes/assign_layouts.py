@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -31,6 +30,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.ops.registry import AsyncRole
+from xlapy.passes.layout_copies import LayoutCopies, entry_signature, laid_out, order_of, row_major
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
 _FOLLOWING = frozenset(
@@ -72,7 +72,7 @@ class _Assignment:
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
         self.declared = {instruction: instruction.shape for instruction in computation}
-        self.copies: dict[tuple[Instruction, Shape], Instruction] = {}
+        self.copies = LayoutCopies()
         self.changed = False
 
     def run(self) -> bool:
@@ -83,17 +83,16 @@ class _Assignment:
             if instruction.op is not ops.PARAMETER:
                 self._assign(instruction)
         root = self.computation.root_instruction
-        wanted = self._laid(root, result)
+        wanted = self.copies.laid(root, result)
         if wanted is not root:
             edit.set_root(self.computation, wanted)
-        return self.changed
+        return self.changed or self.copies.made_any
 
     def _signature(self) -> tuple[Sequence[Shape], Shape]:
         """The shapes that parameters and result must have."""
-        module = self.computation.module
-        layout = module.config.entry_computation_layout if module is not None else None
-        if self.computation.is_entry and layout is not None:
-            return layout.parameters, layout.result
+        given = entry_signature(self.computation)
+        if given is not None:
+            return given
         program = self.computation.program_shape
         return [row_major(shape) for shape in program.parameters], row_major(program.result)
 
@@ -159,53 +158,6 @@ class _Assignment:
 
     def _demand(self, instruction: Instruction, shapes: Sequence[Shape]) -> None:
         """Operands lie as the shapes say."""
-        operands = [self._laid(*each) for each in zip(instruction.operands, shapes, strict=True)]
+        operands = [self.copies.laid(*each) for each in zip(instruction.operands, shapes, strict=True)]
         if tuple(operands) != instruction.operands:
             edit.set_operands(instruction, operands)
-
-    def _laid(self, value: Instruction, shape: Shape) -> Instruction:
-        """The value in the layouts of a shape: itself, or a copy; a tuple is copied element by element."""
-        if same_order(value.shape, shape):
-            return value
-        found = self.copies.get((value, shape))
-        if found is None:
-            write = Writer(value)
-            if value.shape.is_tuple:
-                parts = [write.element(value, index) for index in range(len(value.shape.tuple_shapes))]
-                laid = [self._laid(*each) for each in zip(parts, shape.tuple_shapes, strict=True)]
-                found = write.add(ops.TUPLE, *laid)
-            else:
-                found = write.add(ops.COPY, value, shape=laid_out(value.shape, order_of(shape)))
-            self.copies[value, shape] = found
-            self.changed = True
-        return found
-
-
-# -- layouts of shapes
-
-
-def order_of(shape: Shape) -> tuple[int, ...]:
-    """The dimensions from the fastest-varying on; row-major if no layout was chosen."""
-    return tuple(reversed(range(shape.rank))) if shape.layout is None else shape.layout.minor_to_major
-
-
-def laid_out(shape: Shape, order: Sequence[int]) -> Shape:
-    """An array shape with its dimensions in another order; tiles, which belong to an order, go with the old one."""
-    if shape.layout is not None and shape.layout.minor_to_major == tuple(order):
-        return shape
-    layout = Layout(order) if shape.layout is None else shape.layout.replace(minor_to_major=order, tiles=())
-    return shape.with_layout(layout)
-
-
-def row_major(shape: Shape) -> Shape:
-    """A shape with all arrays in it row-major."""
-    if shape.is_tuple:
-        return Shape.tuple(row_major(element) for element in shape.tuple_shapes)
-    return laid_out(shape, tuple(reversed(range(shape.rank)))) if shape.is_array else shape
-
-
-def same_order(a: Shape, b: Shape) -> bool:
-    """Whether all arrays in two compatible shapes have their dimensions in the same order."""
-    if a.is_tuple:
-        return all(same_order(*each) for each in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
-    return not a.is_array or order_of(a) == order_of(b)

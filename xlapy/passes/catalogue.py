@@ -19,6 +19,7 @@ from xlapy.passes.fold_constants import FoldConstants
 from xlapy.passes.hoist_loop_invariants import HoistLoopInvariants
 from xlapy.passes.inline_calls import InlineCalls
 from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
+from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
@@ -39,6 +40,7 @@ _CLASSES: tuple[type[Any], ...] = (
     SimplifyLoops,
     HoistLoopInvariants,
     AssignLayouts,
+    NormalizeLayouts,
     Expand,
     Fixpoint,
 )
@@ -58,6 +60,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "simplify-while-loops": SimplifyLoops.name,
         "while-loop-invariant-code-motion": HoistLoopInvariants.name,
         "layout-assignment": AssignLayouts.name,
+        "layout-normalization": NormalizeLayouts.name,
         "algsimp": Simplify.name,
         "constant-folding": FoldConstants.name,
     }

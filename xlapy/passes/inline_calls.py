@@ -21,16 +21,19 @@ class InlineCalls:
     """Replaces calls by copies of the computations that they call.
 
     composites: also calls that stand for an operation (`is_composite=true`). instructions: a computation that has so
-    many takes no further ones. Calls with the frontend attribute `inlineable="false"` stay.
+    many takes no further ones. shared: the most instructions of a computation with several callers. Calls with the
+    frontend attribute `inlineable="false"` stay.
     """
 
     name: ClassVar[str] = "inline-calls"
     composites: bool = False
     instructions: int = 100_000
+    shared: int = 100_000
 
     def __post_init__(self) -> None:
-        if self.instructions < 0:
-            raise InvalidArgumentError(f"option instructions of pass {self.name} is negative: {self.instructions}")
+        for option in ("instructions", "shared"):
+            if getattr(self, option) < 0:
+                raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
 
     def run(self, module: Module) -> bool:
         changed = False
@@ -53,7 +56,11 @@ class InlineCalls:
             return False
         if called.execution_thread != caller.execution_thread:
             return False
-        return len(called) <= 2 or len(caller) + len(called) <= self.instructions
+        if len(called) <= 2:
+            return True
+        if len(called.callers) > 1 and len(called) > self.shared:
+            return False
+        return len(caller) + len(called) <= self.instructions
 
 
 def keeps_annotations(call: Instruction) -> bool:

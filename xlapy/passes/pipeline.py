@@ -86,9 +86,13 @@ class Pipeline:
         return changed
 
     def _run_group(self, group: Fixpoint, module: Module) -> bool:
-        for round_number in range(group.limit):
-            if not self._run_all(group.passes, module):
-                return round_number > 0
+        changed, resting = False, 0
+        for _ in range(group.limit):
+            for pass_ in group.passes:
+                if self._run_all([pass_], module):
+                    changed, resting = True, 0
+                elif (resting := resting + 1) == len(group.passes):  # each has seen the module as it is
+                    return changed
         if self.check_changes:
             names = ", ".join(pass_.name for pass_ in group.passes)
             raise PassError(f"the passes {names} still change {module.name} after {group.limit} rounds")

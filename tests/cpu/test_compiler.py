@@ -1,0 +1,72 @@
+"""The passes of the CPU compiler: what they make of programs, and that results stay the interpreter's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.steps import KernelStep, all_steps
+from xlapy.testing.comparison import assert_close
+from xlapy.text import parse_hlo
+
+
+def checked(text: str) -> int:
+    """The kernels of a program, whose results equal the interpreter's."""
+    module = parse_hlo(text)
+    shapes = [parameter.shape for parameter in module.entry_computation.parameters]
+    random = np.random.default_rng(0)
+    arguments = [random.standard_normal(shape.dimensions).astype(shape.dtype) for shape in shapes]
+    expected, actual = (np.asarray(xla.Client(name).compile(module)(*arguments)) for name in ("interpreter", "cpu"))
+    assert_close(actual, expected, rule="bits", where=module.name)
+    return sum(isinstance(step, KernelStep) for step in all_steps(compile_module(module).program.steps))
+
+
+LAYOUTS = {
+    "entry": """HloModule m, entry_computation_layout={(f32[3,4]{0,1})->f32[4,3]{0,1}}
+        ENTRY e { p = f32[3,4]{0,1} parameter(0)  n = f32[3,4]{0,1} negate(p)
+          ROOT r = f32[4,3]{0,1} transpose(n), dimensions={1,0} }""",
+    "both orders": """HloModule m, entry_computation_layout={(f32[3,4]{0,1}, f32[3,4]{1,0})->f32[3,4]{0,1}}
+        ENTRY e { p = f32[3,4]{0,1} parameter(0)  q = f32[3,4]{1,0} parameter(1)  b = f32[12]{0} bitcast(p)
+          c = f32[3,4]{0,1} bitcast(b)  d = f32[3,4]{0,1} multiply(c, q)  ROOT r = f32[3,4]{0,1} maximum(d, c) }""",
+    "another width": """HloModule m
+        ENTRY e { p = f32[3,4]{0,1} parameter(0)  ROOT r = s16[3,4,2]{0,1,2} bitcast(p) }""",
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_and_bitcasts_mean_what_they_mean_on_the_interpreter(name: str):
+    assert checked(LAYOUTS[name]) <= 1
+
+
+def test_movements_that_cancel_leave_no_kernel():
+    text = """HloModule m ENTRY e { p = f32[8,4] parameter(0)  t = f32[4,8] transpose(p), dimensions={1,0}
+      s = f32[32] reshape(t)  u = f32[4,8] reshape(s)  ROOT r = f32[8,4] transpose(u), dimensions={1,0} }"""
+    assert checked(text) == 0
+
+
+def test_what_does_not_change_in_a_loop_is_computed_before_it():
+    text = """HloModule m
+      c { s = (s32[], f32[64], f32[64]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(5)
+        ROOT r = pred[] compare(i, n), direction=LT }
+      b { s = (s32[], f32[64], f32[64]) parameter(0)  i = s32[] get-tuple-element(s), index=0  one = s32[] constant(1)
+        x = f32[64] get-tuple-element(s), index=1  w = f32[64] get-tuple-element(s), index=2  e = f32[64] exponential(w)
+        f = f32[64] sort(e), dimensions={0}, to_apply=lt
+        y = f32[64] add(x, f)  j = s32[] add(i, one)  ROOT t = (s32[], f32[64], f32[64]) tuple(j, y, w) }
+      lt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }
+      ENTRY e { x = f32[64] parameter(0)  w = f32[64] parameter(1)  zero = s32[] constant(0)
+        t = (s32[], f32[64], f32[64]) tuple(zero, x, w)  l = (s32[], f32[64], f32[64]) while(t), condition=c, body=b
+        ROOT r = f32[64] get-tuple-element(l), index=1 }"""
+    program = compile_module(parse_hlo(text)).program
+    outside = [step.origin for step in program.steps if isinstance(step, KernelStep)]
+    assert any(origin.startswith("f") for origin in outside), outside
+
+
+def test_a_large_computation_that_is_called_twice_stays_one():
+    lines = "  ".join(f"v{n + 1} = f32[8] sine(v{n})" for n in range(80))
+    text = f"""HloModule m
+      f {{ v0 = f32[8] parameter(0)  {lines}  ROOT r = f32[8] negate(v80) }}
+      ENTRY e {{ x = f32[8] parameter(0)  a = f32[8] call(x), to_apply=f  ROOT b = f32[8] call(a), to_apply=f }}"""
+    compiled = compile_module(parse_hlo(text))
+    assert sum(i.op.name == "call" for i in compiled.module.instructions()) == 2
