@@ -16,6 +16,7 @@ from xlapy.hlo.module import Module
 if TYPE_CHECKING:
     from xlapy.runtime.device import Device
     from xlapy.runtime.donation import Donated
+    from xlapy.runtime.memory import MemoryStats
 
 Value = Any
 """A NumPy array, a `DynamicArray`, a tuple of values, or a token, as the interpreter defines them."""
@@ -55,6 +56,15 @@ class Program(Protocol):
         Device i is partition i % partitions of replica i // partitions. `observer` is called in the thread of the
         device, which has its name: `device 1`. `ExecutionError` names the device that fails.
         """
+        ...
+
+    @property
+    def optimised(self) -> Module:
+        """The module as it runs, behind the platform's passes."""
+        ...
+
+    def memory(self) -> MemoryStats:
+        """What a run on one device takes, as far as it is known before."""
         ...
 
     def stages(self) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.dispatch import Dispatch, leaf_number, located, packed
 from xlapy.runtime.donation import Donated
 from xlapy.runtime.limits import check_limits
+from xlapy.runtime.memory import MemoryStats
 from xlapy.runtime.native_call import NativeCall, array_address
 from xlapy.runtime.partitioning import check_partitioning
 
@@ -80,6 +81,23 @@ class CpuProgram:
             replica, partition = divmod(number, self._partition_count)
             results.append(self._execute(given, {"replica-id": replica, "partition-id": partition}))
         return results
+
+    @property
+    def optimised(self) -> Module:
+        return self.compiled.module
+
+    def memory(self) -> MemoryStats:
+        """The arena is what is temporary."""
+        program = self.compiled.program
+        return MemoryStats(
+            argument_size_in_bytes=sum(
+                slot.size for slot in program.arguments[: len(program.arguments) - len(program.ids)]
+            ),
+            output_size_in_bytes=sum(slot.size for slot in program.results),
+            alias_size_in_bytes=sum(program.results[number].size for number in program.aliases),
+            temp_size_in_bytes=program.arena_size,
+            generated_code_size_in_bytes=self.compiled.code.size,
+        )
 
     def stages(self) -> Mapping[str, str]:
         return self.compiled.stages()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlapy.analysis.cost import module_cost
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
@@ -15,6 +16,7 @@ from xlapy.runtime.arguments import check_arguments, wrap_result
 from xlapy.runtime.backend import Observer, Program
 from xlapy.runtime.device import Device
 from xlapy.runtime.donation import Donated, donated_buffers
+from xlapy.runtime.memory import MemoryStats
 
 
 class Executable:
@@ -102,9 +104,24 @@ class Executable:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"device {device}: {error}") from error
 
-    def as_hlo_text(self, **options: bool) -> str:
-        """The module as HLO text; options as in `xlapy.text.PrintOptions`; large constants are shortened by default."""
-        return self.module.to_text(**options)
+    def as_hlo_text(self, *, optimized: bool = False, **options: bool) -> str:
+        """The module as it was given, or, `optimized`, as it runs: behind the passes of the platform, its fusions made.
+
+        Options as in `xlapy.text.PrintOptions`; large constants are shortened by default.
+        """
+        return (self._program.optimised if optimized else self.module).to_text(**options)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What a run costs by the shapes of the optimized module, under XLA's names.
+
+        `flops`, `transcendentals` and `bytes accessed`; `bytes accessed0{}` ... are the bytes read as operand 0 ... of
+        all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` says what counts.
+        """
+        return module_cost(self._program.optimised).named()
+
+    def memory_analysis(self) -> MemoryStats:
+        """The bytes that a run takes on one device, under JAX's names."""
+        return self._program.memory()
 
     def __repr__(self) -> str:
         return f"<Executable {self.name} on {self.platform}: {self.program_shape.to_text()}>"

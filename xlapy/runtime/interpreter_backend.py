@@ -23,7 +23,7 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.donation import Donated
 from xlapy.runtime.exchange import DeviceExchange
 from xlapy.runtime.limits import call_depth, check_limits, make_room_for_calls
-from xlapy.runtime.memory import available_bytes, demand, readable
+from xlapy.runtime.memory import MemoryStats, available_bytes, demand, readable, value_bytes
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.replicas import run_on_devices
 
@@ -91,6 +91,22 @@ class InterpreterProgram:
         context.plans = self._plans
         context.kept = self._kept
         return evaluate_computation(context, self.module.entry_computation, arguments)
+
+    @property
+    def optimised(self) -> Module:
+        return self.module
+
+    def memory(self) -> MemoryStats:
+        """Results are among the values that the estimate counts."""
+        shape = self.module.entry_computation.program_shape
+        output = value_bytes(shape.result)
+        return MemoryStats(
+            argument_size_in_bytes=sum(map(value_bytes, shape.parameters)),
+            output_size_in_bytes=output,
+            alias_size_in_bytes=0,
+            temp_size_in_bytes=max(0, self._demand.size - output),
+            generated_code_size_in_bytes=0,
+        )
 
     def stages(self) -> Mapping[str, str]:
         """None: the interpreter runs the module as it is."""

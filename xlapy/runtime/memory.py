@@ -38,6 +38,27 @@ class Demand:
         return f"{readable(self.size)}{where}"
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes that a run of a program takes on one device, under JAX's names.
+
+    Of native programs exact but for rounding; of the interpreter, which allocates as it goes, `temp_size_in_bytes` is
+    what it needs at least. Peak: arguments, results and temporaries together, what they share counted once.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    """Of results that lie in the memory of donated arguments."""
+    temp_size_in_bytes: int
+    generated_code_size_in_bytes: int
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        shared = self.alias_size_in_bytes
+        return self.argument_size_in_bytes + self.output_size_in_bytes - shared + self.temp_size_in_bytes
+
+
 def value_bytes(shape: Shape) -> int:
     """The bytes that a value of a shape takes as NumPy arrays."""
     leaves = (leaf for _, leaf in shape.leaves())

@@ -61,6 +61,8 @@ class Code:
     addresses: Mapping[str, int]
     optimised: str
     """The LLVM text behind its passes."""
+    size: int = 0
+    """Bytes of the object file."""
 
 
 def compile_text(text: str, exports: list[str], imports: Mapping[str, int], *, keep_text: bool = False) -> Code:
@@ -68,13 +70,14 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], *, k
     machine, jit = _jit()
     module = llvm.parse_assembly(text)
     _optimise(module, machine)
-    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module))
+    image = machine.emit_object(module)
+    builder = llvm.JITLibraryBuilder().add_object_img(image)
     for name, address in imports.items():
         builder = builder.import_symbol(name, address)
     for name in exports:
         builder = builder.export_symbol(name)
     tracker = builder.add_current_process().link(jit, f"xlapy{next(_numbers)}")
-    return Code(tracker, {name: tracker[name] for name in exports}, str(module) if keep_text else "")
+    return Code(tracker, {name: tracker[name] for name in exports}, str(module) if keep_text else "", len(image))
 
 
 def assembly(text: str) -> str:
