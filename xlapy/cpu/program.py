@@ -23,6 +23,7 @@ from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.library import dot_kernel
 from xlapy.cpu.schedule import make_kernel, region_of
 from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep
+from xlapy.cpu.transposition import transposing_kernel
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -215,7 +216,8 @@ class _Scope:
         region = region_of(instruction)
         found = self.maker.kernels.get(instruction)
         if found is None:
-            found = self.maker.kernels[instruction] = dot_kernel(region) or make_kernel(region)
+            found = dot_kernel(region) or transposing_kernel(region) or make_kernel(region)
+            self.maker.kernels[instruction] = found
         kernel, work = found
         operands = instruction.operands if instruction.op is ops.FUSION else region.operands
         slots = [self.slot(operand) for operand in operands]

@@ -73,12 +73,12 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
     axes = choose_axes(region, shapes[0])
     with loops(builder, axes, shapes[0]) as index:
         position = linear(index, shapes[0].dimensions)
-        for buffer, part, shape in zip(outputs, _elements(lowering, region, index, position), shapes, strict=True):
+        for buffer, part, shape in zip(outputs, elements_at(lowering, region, index, position), shapes, strict=True):
             store_element(builder, buffer, position, part, shape.element_type)
     return builder.kernel, axes.work * max(1, len(region.inner))
 
 
-def _elements(lowering: Lowering, region: Region, index: Index, position: Affine) -> list[Element]:
+def elements_at(lowering: Lowering, region: Region, index: Index, position: Affine) -> list[Element]:
     """The elements of all results at a position, before any of them is stored: results may lie where operands lie."""
     dimensions = first_leaf(region.root.shape).dimensions
     found: list[Element] = []

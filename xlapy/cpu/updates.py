@@ -8,7 +8,7 @@ from __future__ import annotations
 from xlapy.cpu.schedule import Region, choose_axes, kernel_builder, loops, output, source
 from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, Slot, SlotKind, Step, WhileStep, all_steps, slots_of
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Buffer, Kernel, Store, Value
+from xlapy.loops import Affine, Buffer, Kernel, Store, Transpose, Value
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import linear
 from xlapy.lower.movement import starts_of
@@ -80,6 +80,8 @@ def _places(kernel: Kernel, written: Buffer, read: set[Buffer]) -> set[Affine]:
             places.add(statement.place.offset)
         elif isinstance(statement, Value) and statement.op == "load" and statement.attribute[0].buffer in read:
             places.add(statement.attribute[0].offset)
+        elif isinstance(statement, Transpose) and statement.source.buffer in read:
+            places.add(statement.source.offset)
     return places
 
 

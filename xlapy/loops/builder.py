@@ -29,7 +29,21 @@ from typing import Any
 import numpy as np
 
 from xlapy.loops.affine import Affine
-from xlapy.loops.ir import AxisKind, Block, Buffer, Carry, For, If, Kernel, Place, Region, Store, Value, While
+from xlapy.loops.ir import (
+    AxisKind,
+    Block,
+    Buffer,
+    Carry,
+    For,
+    If,
+    Kernel,
+    Place,
+    Region,
+    Store,
+    Transpose,
+    Value,
+    While,
+)
 from xlapy.loops.types import I1, I64, ScalarType
 
 MOST_SCRATCH = 1 << 18
@@ -80,6 +94,21 @@ class Builder:
     def store(self, buffer: Buffer, offset: Affine, value: Value, mask: Value | None = None) -> None:
         """Writes an element of a buffer (where the mask is true)."""
         self.block.statements.append(Store(Place(buffer, offset), value, mask))
+
+    def transpose(
+        self,
+        source: tuple[Buffer, Affine],
+        source_pitch: int,
+        target: tuple[Buffer, Affine],
+        target_pitch: int,
+        extents: tuple[int | Value, int | Value],
+        parts: int = 1,
+    ) -> None:
+        """Copies a matrix of as many rows and columns as `extents` say, its rows becoming columns: see `Transpose`."""
+        rows, columns = extents
+        places = Place(*source), Place(*target)
+        assert source[0].type is target[0].type, "a transpose does not convert"
+        self.block.statements.append(Transpose(places[0], source_pitch, places[1], target_pitch, rows, columns, parts))
 
     # -- values
 
@@ -201,6 +230,13 @@ class Builder:
         self.block = self._unguarded_block(values)
         yield
         self.block = inner
+
+    @contextmanager
+    def before_last(self) -> Iterator[None]:
+        """Statements go before the last one of the block: what a loop turned out to need."""
+        last = self.block.statements.pop()
+        yield
+        self.block.statements.append(last)
 
     @contextmanager
     def loop(

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy.loops.affine import Affine
-from xlapy.loops.ir import Block, Carry, For, Kernel, Store, Value, While
+from xlapy.loops.ir import Block, Carry, For, Kernel, Store, Transpose, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
@@ -41,6 +41,8 @@ class _Run:
                 self.values[statement] = self.value(statement)
             elif isinstance(statement, Store):
                 self.store(statement)
+            elif isinstance(statement, Transpose):
+                self.transpose(statement)
             elif isinstance(statement, For):
                 self.loop(statement)
             elif isinstance(statement, While):
@@ -74,8 +76,20 @@ class _Run:
         if store.mask is None or self.get(store.mask):
             self.memory[store.place.buffer.name][self.position(store.place.offset)] = self.get(store.value)
 
+    def transpose(self, statement: Transpose) -> None:
+        source, target = self.memory[statement.source.buffer.name], self.memory[statement.target.buffer.name]
+        begin, end = self.position(statement.source.offset), self.position(statement.target.offset)
+        for row in range(self.extent(statement.rows)):
+            for column in range(self.extent(statement.columns)):
+                for part in range(statement.parts):
+                    place = end + column * statement.target_pitch + row * statement.parts + part
+                    target[place] = source[begin + row * statement.source_pitch + column * statement.parts + part]
+
+    def extent(self, extent: int | Value) -> int:
+        return extent if isinstance(extent, int) else int(self.get(extent))
+
     def loop(self, loop: For) -> None:
-        extent = loop.extent if isinstance(loop.extent, int) else int(self.get(loop.extent))
+        extent = self.extent(loop.extent)
         self.begin(loop.carries)
         for position in range(extent):
             self.values[loop.axis] = np.int64(position)

@@ -88,6 +88,9 @@ class Buffer:
     """Loads from a written buffer keep their place among the stores."""
     exclusive: bool = True
     """Whether no other buffer of the kernel may be the same memory."""
+    streamed: bool = False
+    """Whether it is too large to stay in the caches: what is written to it may go past them. Its vectors are then whole
+    cache lines: the buffer and every vector stored to it lie at multiples of a vector register."""
 
     def __str__(self) -> str:
         return self.name
@@ -131,6 +134,23 @@ class Store:
     value: Value
     mask: Value | None = None
     """An I1: store only where it is true."""
+
+
+@dataclass(eq=False, slots=True)
+class Transpose:
+    """target[target_pitch * c + r] = source[source_pitch * r + c] for r below `rows`, c below `columns`, from c = 0 on.
+
+    With `parts`, an element is so many consecutive values; places and pitches count values, rows and columns elements.
+    The target has room for whole tiles (`tile_shape`): what stands behind its rows and columns is undefined afterwards.
+    """
+
+    source: Place
+    source_pitch: int
+    target: Place
+    target_pitch: int
+    rows: int | Value
+    columns: int | Value
+    parts: int = 1
 
 
 @dataclass(eq=False, slots=True)
@@ -191,7 +211,17 @@ class If:
     then: Block
 
 
-Statement = Value | Store | For | While | If
+def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
+    """Rows and columns of the source that vector registers transpose at once.
+
+    A lane of 16 bytes holds e elements; e rows are transposed in every lane, then the lanes of up to 16 rows are put
+    together: 16 x 16 elements of 4 bytes in registers of 64 bytes, 16 x 64 of 1 byte, 8 x 8 of 8 bytes, 4 x 4 of 16.
+    """
+    lanes, inner = vector_bytes // 16, 16 // element_bytes
+    return inner * min(lanes, max(1, 16 // inner)), inner * lanes
+
+
+Statement = Value | Store | Transpose | For | While | If
 
 
 @dataclass(eq=False, slots=True)

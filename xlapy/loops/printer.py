@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy.loops.ir import AxisKind, Block, Carry, For, If, Kernel, Region, Statement, Store, Value, While
+from xlapy.loops.ir import AxisKind, Block, Carry, For, If, Kernel, Region, Statement, Store, Transpose, Value, While
 
 _INDENT = "  "
 
@@ -29,6 +29,8 @@ def _statement(statement: Statement) -> Iterator[str]:
     elif isinstance(statement, Store):
         mask = f" where {statement.mask}" if statement.mask is not None else ""
         yield f"store {statement.place}, {statement.value}{mask}"
+    elif isinstance(statement, Transpose):
+        yield _transpose(statement)
     elif isinstance(statement, If):
         yield f"if {statement.condition}"
         yield from _indented(statement.then)
@@ -54,6 +56,13 @@ def describe(value: Value) -> str:
     if value.op == "compare":
         return f"compare {value.attribute} {args}"
     return f"{value.op} {value.type} {args}"
+
+
+def _transpose(statement: Transpose) -> str:
+    parts = f" of {statement.parts} values" if statement.parts > 1 else ""
+    source = f"{statement.source} pitch {statement.source_pitch}"
+    target = f"{statement.target} pitch {statement.target_pitch}"
+    return f"transpose {statement.rows} x {statement.columns}{parts} from {source} to {target}"
 
 
 def _for(loop: For) -> Iterator[str]:

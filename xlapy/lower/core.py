@@ -42,6 +42,10 @@ class Source:
     shape: Shape
     start: Affine = ZERO
 
+    def offset(self, index: Index) -> Affine:
+        """Where the element at an index lies in the buffer."""
+        return linear(index, self.shape.dimensions) - self.start
+
 
 class Lowering:
     """Computes elements into a builder's kernel."""
@@ -76,15 +80,16 @@ class Lowering:
         if instruction in self._bindings:
             return self._bindings[instruction]
         if instruction in self._sources:
-            return self._load(self._sources[instruction], index)
+            return self.load(self._sources[instruction], index)
         key = (instruction, index, self.mask, self.builder.guard)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = LOWERINGS.find(instruction.op)(self, instruction, index)
         return found
 
-    def _load(self, source: Source, index: Index) -> Element:
-        offset = linear(index, source.shape.dimensions) - source.start
+    def load(self, source: Source, index: Index) -> Element:
+        """An element of what lies in memory."""
+        offset = source.offset(index)
         return load_element(self.builder, source.buffer, offset, source.shape.element_type, self.mask)
 
     @contextmanager

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.llvm.operations import write_operation
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
-from xlapy.loops import I1, I64, Affine, AxisKind, For, If, Kernel, Place, ScalarType, Store, Value, While
+from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
+from xlapy.loops import I1, I64, Affine, AxisKind, For, If, Kernel, Place, ScalarType, Store, Transpose, Value, While
 from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 
 
@@ -32,6 +34,8 @@ def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
     if kernel.parallel_loop is not None:
         parameters += ["i64 %begin", "i64 %end"]
     emitter.block(kernel.body)
+    if emitter.streams:
+        emitter.writer.do("fence seq_cst")  # such stores are in no order with any others
     emitter.writer.do("ret void")
     head = f"define internal void @{name}({', '.join(parameters)}) #0 {{\nentry:\n"
     return head + "\n".join(emitter.writer.lines) + "\n}\n", emitter.writer.declarations
@@ -52,6 +56,8 @@ class Emitter:
         self.tail: int | None = None
         """How many lanes the mask leaves, where that is known."""
         self.varying: frozenset[Value] = frozenset()
+        self.streams = False
+        """Whether it stores past the caches."""
 
     # -- operands
 
@@ -86,6 +92,8 @@ class Emitter:
             self.names[statement] = self.value(statement)
         elif isinstance(statement, Store):
             self.store(statement)
+        elif isinstance(statement, Transpose):
+            self.transpose(statement)
         elif isinstance(statement, If):
             self.branch(statement)
         elif isinstance(statement, While):
@@ -230,7 +238,7 @@ class Emitter:
         if self.stride(place) == 1:
             address = self.address(place, self.first_lane(place.offset))
             if mask is None:
-                self.writer.do(f"store {vector} {value}, ptr {address}, align {type.byte_size}")
+                self.whole_store(place, f"{vector} {value}, ptr {address}")
                 return
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
@@ -239,6 +247,16 @@ class Emitter:
             name = f"llvm.masked.scatter.{suffix(type, self.lanes)}.v{self.lanes}p0"
             pointer = (f"<{self.lanes} x ptr> align {type.byte_size}", self.addresses(place))
         self.intrinsic("void", name, [(vector, value), pointer, (llvm_type(I1, self.lanes), mask)])
+
+    def whole_store(self, place: Place, store: str) -> None:
+        """Past the caches only where the vector is a whole line of them."""
+        size = place.buffer.type.byte_size
+        if place.buffer.streamed and size * self.lanes == 64:
+            self.writer.declarations.add("!0 = !{i32 1}")
+            self.streams = True
+            self.writer.do(f"store {store}, align 64, !nontemporal !0")
+        else:
+            self.writer.do(f"store {store}, align {size}")
 
     def store_scalar(self, store: Store) -> None:
         after = ""
@@ -251,6 +269,16 @@ class Emitter:
         if after:
             self.writer.jump(after)
             self.writer.begin(after)
+
+    def transpose(self, statement: Transpose) -> None:
+        """A call of the function for elements of this size, which all kernels share."""
+        bits, parts = statement.source.buffer.type.bits, statement.parts
+        text, declarations = write_transpose(bits, parts, vector_bytes())
+        self.writer.declarations |= {text, *declarations}
+        source, target = (self.address(p, self.position(p.offset)) for p in (statement.source, statement.target))
+        rows, columns = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns))
+        given = f"ptr {source}, i64 {statement.source_pitch}, ptr {target}, i64 {statement.target_pitch}"
+        self.writer.do(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
 
     def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
         """A call of an intrinsic whose arguments' types carry attributes, which its declaration has not."""

@@ -1,0 +1,201 @@
+"""The function that transposes a matrix in memory, tile by tile in vector registers, for one size of element.
+
+    void @xlapy_transpose_BITS_PARTS(ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch,
+                                     i64 %rows, i64 %columns)
+
+Pitches count values. A register is lanes of 16 bytes. With e elements a lane, e rows become e registers: lane q of
+register j holds column q * e + j of these rows. The lanes of several such groups of rows, side by side, are one row of
+the result. For 8 x 8 elements of 4 bytes in registers of two lanes (rows a to h, e = 4):
+
+    a0 a1 a2 a3 | a4 a5 a6 a7      a0 b0 c0 d0 | a4 b4 c4 d4      a0 b0 c0 d0 | e0 f0 g0 h0
+    b0 b1 b2 b3 | b4 b5 b6 b7  ->  a1 b1 c1 d1 | a5 b5 c5 d5  ->  a1 b1 c1 d1 | e1 f1 g1 h1
+    ...                            ...                            ...
+
+Owns: the shuffles. Must not know: which matrices, loop IR's structure.
+"""
+
+from __future__ import annotations
+
+from xlapy.cpu.llvm.text import Writer
+from xlapy.loops.ir import tile_shape
+
+
+def transpose_name(bits: int, parts: int) -> str:
+    return f"xlapy_transpose_{bits}_{parts}"
+
+
+def write_transpose(bits: int, parts: int, vector_bytes: int) -> tuple[str, set[str]]:
+    """The function for elements of `parts` values of `bits` bits, and the declarations that it needs."""
+    return _Transpose(bits, parts, vector_bytes).text()
+
+
+class _Transpose:
+    def __init__(self, bits: int, parts: int, vector_bytes: int) -> None:
+        self.writer = Writer()
+        self.bits, self.parts = bits, parts
+        element_bytes = bits // 8 * parts
+        self.rows, self.columns = tile_shape(vector_bytes, element_bytes)
+        self.inner = 16 // element_bytes
+        """Elements of a lane of 16 bytes."""
+        self.lanes = vector_bytes // 16
+
+    def type(self, elements: int) -> str:
+        return f"<{elements * self.parts} x i{self.bits}>"
+
+    def text(self) -> tuple[str, set[str]]:
+        writer = self.writer
+        with_rows = _Loop(writer, "row", "%rows", self.rows)
+        with_columns = _Loop(writer, "column", "%columns", self.columns)
+        registers = self.loads(with_rows.position, with_columns.position)
+        self.stores(self.transposed(registers), with_rows.position, with_columns.position)
+        with_columns.close()
+        with_rows.close()
+        writer.do("ret void")
+        parameters = "ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch, i64 %rows, i64 %columns"
+        head = f"define internal void @{transpose_name(self.bits, self.parts)}({parameters}) #0 {{\nentry:\n"
+        return head + "\n".join(writer.lines) + "\n}\n", writer.declarations
+
+    # -- memory
+
+    def address(self, base: str, position: str) -> str:
+        return self.writer.let(f"getelementptr i{self.bits}, ptr {base}, i64 {position}")
+
+    def scaled(self, position: str) -> str:
+        return position if self.parts == 1 else self.writer.let(f"mul i64 {position}, {self.parts}")
+
+    def loads(self, row: str, column: str) -> list[str]:
+        """The tile's rows: whole ones, or at the edges under a mask."""
+        writer = self.writer
+        pitched = writer.let(f"mul i64 {row}, %source_pitch")
+        address = self.address("%source", writer.let(f"add i64 {pitched}, {self.scaled(column)}"))
+        addresses = [address]
+        for _ in range(self.rows - 1):
+            address = self.address(address, "%source_pitch")
+            addresses.append(address)
+        rows_left, columns_left = (writer.let(f"sub i64 %{n}, {at}") for n, at in (("rows", row), ("columns", column)))
+        whole, edge, loaded = [writer.new_label(prefix) for prefix in ("whole", "edge", "loaded")]
+        enough_rows = writer.let(f"icmp sge i64 {rows_left}, {self.rows}")
+        enough_columns = writer.let(f"icmp sge i64 {columns_left}, {self.columns}")
+        writer.branch(writer.let(f"and i1 {enough_rows}, {enough_columns}"), whole, edge)
+        writer.begin(whole)
+        vector = self.type(self.columns)
+        full = [writer.let(f"load {vector}, ptr {a}, align {self.bits // 8}") for a in addresses]
+        writer.jump(loaded)
+        writer.begin(edge)
+        masked = self.masked_loads(addresses, rows_left, columns_left)
+        writer.jump(loaded)
+        writer.begin(loaded)
+        return [
+            writer.let(f"phi {vector} [ {a}, %{whole} ], [ {b}, %{edge} ]") for a, b in zip(full, masked, strict=True)
+        ]
+
+    def masked_loads(self, addresses: list[str], rows_left: str, columns_left: str) -> list[str]:
+        writer = self.writer
+        count, vector = self.columns * self.parts, self.type(self.columns)
+        bits, indices = f"<{count} x i1>", f"<{count} x i64>"
+        first = writer.let(f"insertelement {indices} poison, i64 {self.scaled(columns_left)}, i64 0")
+        limit = writer.let(f"shufflevector {indices} {first}, {indices} poison, <{count} x i32> zeroinitializer")
+        lanes = writer.let(f"icmp slt {indices} <{', '.join(f'i64 {lane}' for lane in range(count))}>, {limit}")
+        name = f"llvm.masked.load.v{count}i{self.bits}.p0"
+        writer.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
+        found: list[str] = []
+        for row, address in enumerate(addresses):
+            exists = writer.let(f"icmp slt i64 {row}, {rows_left}")
+            mask = writer.let(f"select i1 {exists}, {bits} {lanes}, {bits} zeroinitializer")
+            call = (
+                f"call {vector} @{name}(ptr align {self.bits // 8} {address}, {bits} {mask}, {vector} zeroinitializer)"
+            )
+            found.append(writer.let(call))
+        return found
+
+    def stores(self, registers: list[str], row: str, column: str) -> None:
+        """A register for each column, in their order: where the target's rows are short, the next one overwrites."""
+        writer = self.writer
+        pitched = writer.let(f"mul i64 {column}, %target_pitch")
+        address = self.address("%target", writer.let(f"add i64 {pitched}, {self.scaled(row)}"))
+        for number, register in enumerate(registers):
+            if number:
+                address = self.address(address, "%target_pitch")
+            writer.do(f"store {self.type(self.rows)} {register}, ptr {address}, align {self.bits // 8}")
+
+    # -- registers
+
+    def shuffle(self, left: str, right: str, elements: int, chosen: list[int]) -> str:
+        """The chosen elements of two registers of `elements` elements, one behind the other."""
+        type = self.type(elements)
+        values = [element * self.parts + part for element in chosen for part in range(self.parts)]
+        mask = ", ".join(f"i32 {value}" for value in values)
+        return self.writer.let(f"shufflevector {type} {left}, {type} {right}, <{len(values)} x i32> <{mask}>")
+
+    def transposed(self, rows: list[str]) -> list[str]:
+        """The columns of a tile, each a register of as many elements as it has rows."""
+        groups = [self.in_lanes(rows[first : first + self.inner]) for first in range(0, self.rows, self.inner)]
+        columns = [""] * self.columns
+        for place in range(self.inner):
+            side_by_side = self.lanes_together([group[place] for group in groups])
+            for lane, register in enumerate(side_by_side):
+                columns[lane * self.inner + place] = register
+        return columns
+
+    def in_lanes(self, rows: list[str]) -> list[str]:
+        """As many rows as a lane has elements, transposed in every lane: perfect shuffles, one for each bit."""
+        half = len(rows) // 2
+        registers, stage = rows, half
+        while stage:
+            pairs = zip(registers[:half], registers[half:], strict=True)
+            registers = [self.interleaved(a, b, high) for a, b in pairs for high in (False, True)]
+            stage //= 2
+        return registers
+
+    def interleaved(self, left: str, right: str, high: bool) -> str:
+        """In every lane, the elements of its low or high half, from the two registers in turn."""
+        first = self.inner // 2 if high else 0
+        chosen = [
+            lane * self.inner + first + place + side * self.columns
+            for lane in range(self.lanes)
+            for place in range(self.inner // 2)
+            for side in (0, 1)
+        ]
+        return self.shuffle(left, right, self.columns, chosen)
+
+    def lanes_together(self, registers: list[str]) -> list[str]:
+        """For each lane, that lane of all registers, side by side."""
+        if len(registers) == 4 and self.lanes == 4:
+            return self.four_lanes_together(registers)
+        if len(registers) == 1:
+            return [self.lanes_of(registers[0], registers[0], [lane]) for lane in range(self.lanes)]
+        left, right = registers
+        return [self.lanes_of(left, right, [lane, self.lanes + lane]) for lane in range(self.lanes)]
+
+    def four_lanes_together(self, registers: list[str]) -> list[str]:
+        """Even and odd lanes of pairs, then of pairs of pairs: a 4 x 4 transpose of lanes."""
+        a, b, c, d = registers
+        found = [""] * 4
+        for odd in (0, 1):
+            left, right = (self.lanes_of(x, y, [odd, odd + 2, odd + 4, odd + 6]) for x, y in ((a, b), (c, d)))
+            found[odd] = self.lanes_of(left, right, [0, 2, 4, 6])
+            found[odd + 2] = self.lanes_of(left, right, [1, 3, 5, 7])
+        return found
+
+    def lanes_of(self, left: str, right: str, lanes: list[int]) -> str:
+        """The chosen lanes of two registers."""
+        chosen = [lane * self.inner + place for lane in lanes for place in range(self.inner)]
+        return self.shuffle(left, right, self.columns, chosen)
+
+
+class _Loop:
+    """A loop from 0 in steps, as long as the position is below the end; begun at once, ended by `close`."""
+
+    def __init__(self, writer: Writer, name: str, end: str, step: int) -> None:
+        self.writer, self.end, self.step = writer, end, step
+        self.head, self.after = writer.new_label(name), writer.new_label(f"end{name}")
+        before = writer.label
+        writer.branch(writer.let(f"icmp slt i64 0, {end}"), self.head, self.after)
+        writer.begin(self.head)
+        self.position, self._line = writer.phi("i64", "0", before)
+
+    def close(self) -> None:
+        following = self.writer.let(f"add nsw i64 {self.position}, {self.step}")
+        self.writer.close_phi(self._line, following, self.writer.label)
+        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {self.end}"), self.head, self.after)
+        self.writer.begin(self.after)
