@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from tests.tools.programs import AXPY, COUNT_TO_3, SEVEN
+from xlapy import ops
+from xlapy.lower import elementwise
 from xlapy.tools.command_line import invoke
 
 X = np.array([1, 2, 3], np.float32)
@@ -225,3 +227,48 @@ class TestObservers:
         assert message == (
             "xlapy: l (log) at model.py:7 is the first to make a NaN: [ 0. nan]; operand 0 = [ 1. -4.]\n"
         )
+
+
+SOFTMAX = """
+HloModule m
+plus { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY main {
+  x = f32[4,10] parameter(0)
+  zero = f32[] constant(0)
+  e = f32[4,10] exponential(x)
+  s = f32[4] reduce(e, zero), dimensions={1}, to_apply=plus
+  t = f32[4,10] broadcast(s), dimensions={0}
+  ROOT quotient = f32[4,10] divide(e, t)
+}
+"""
+
+
+class TestCompare:
+    @pytest.fixture(autouse=True)
+    def programs(self, folder: Path):
+        (folder / "softmax.hlo").write_text(SOFTMAX)
+
+    def test_platforms_that_agree(self, capsys):
+        out = printed(capsys, "softmax.hlo", "--random", "0", "--platform", "cpu", "--compare", "interpreter")
+        assert out == "cpu and the interpreter agree: all results, and 5 instructions one by one\n"
+
+    def test_the_first_instruction_that_differs(self, capsys, monkeypatch):
+        monkeypatch.setitem(elementwise.FLOATS, ops.DIVIDE, elementwise.FLOATS[ops.MULTIPLY])
+        arguments = ["run", "softmax.hlo", "--random", "0", "--platform", "cpu", "--compare", "interpreter"]
+        assert invoke(arguments) == 1
+        out = capsys.readouterr().out
+        assert out.startswith("the results differ: result: float32[4, 10]: 40 of 40 elements break the rule 'program'")
+        assert "the first instruction that differs, computed by itself:\n  quotient = f32[4,10] divide(e, t)\n" in out
+        assert "break the rule 'exact': within 0 ULP" in out
+        for value in ("  operand 0 (e): [[", "  operand 1 (t): [[", "  cpu: [[", "  interpreter: [["):
+            assert value in out
+
+    def test_what_cannot_be_compared(self, capsys):
+        few = ("softmax.hlo", "--random", "0", "--compare", "interpreter")
+        assert "give --platform" in refused(capsys, *few, "--platform", "interpreter", code=2)
+        assert "goes with arguments, --platform and --print only" in refused(
+            capsys, *few, "--platform", "cpu", "--repeat", "3", code=2
+        )
+        assert "runs on 2 devices" in refused(capsys, *few, "--platform", "cpu", "--num-replicas", "2")

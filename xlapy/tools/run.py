@@ -23,6 +23,7 @@ from xlapy.runtime.backend import Observer
 from xlapy.runtime.memory import available_bytes, readable, value_bytes
 from xlapy.runtime.observe import both, check_nans, trace
 from xlapy.testing.random_arguments import random_arguments
+from xlapy.tools.comparing import compare_platforms
 from xlapy.tools.devices import compile_for_devices, files_of_devices, infeed_values, name_of, with_feeds
 from xlapy.tools.files import check_writable, read_arguments, read_program, save_arrays
 
@@ -70,6 +71,12 @@ class _TraceTakesItsNameWithEquals(click.Command):
 @click.option(
     "--trace", "traced", metavar="[=NAME]", help="Print each instruction's value, or those whose name matches NAME."
 )
+@click.option(
+    "--compare",
+    "compared",
+    type=click.Choice(["interpreter"]),
+    help="Run there too, and show the first instruction whose value differs; exit code 1 if there is one.",
+)
 @click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that makes a NaN.")
 def run(
     file: str,
@@ -83,17 +90,22 @@ def run(
     save: str | None,
     repeat: int,
     traced: str | None,
+    compared: str | None,
     nans: bool,
-) -> None:
+) -> int | None:
     """Run FILE (HLO text; - for standard input) and show the results."""
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
+    if compared is not None:
+        _check_compared(platform, [save, traced, infeeds, nans, repeat > 1])
     observer = _observer(traced, nans or bool(flags.get("check_nans")))
     if save is not None:
         check_writable(save)
     executable = compile_for_devices(platform, read_program(file), num_replicas, num_partitions)
     count = len(executable.devices)
     arguments = _arguments(executable, inputs, seed)
+    if compared is not None:
+        return compare_platforms(executable, arguments[0], in_full=print_values)
     fed = infeed_values(executable.module, files_of_devices("--infeed", infeeds, count))
     shown = print_values or save is None
     if seed is not None and shown:
@@ -108,6 +120,14 @@ def run(
         for number in range(count):
             _show_outfeed(executable, number, outfed[number], in_full=print_values)
             _show_results(executable, number, arrays[number], in_full=print_values)
+    return None
+
+
+def _check_compared(platform: str, others: Sequence[object]) -> None:
+    if platform == "interpreter":
+        raise click.UsageError("--compare interpreter compares another platform with it: give --platform")
+    if any(others):
+        raise click.UsageError("--compare goes with arguments, --platform and --print only")
 
 
 def _execute(

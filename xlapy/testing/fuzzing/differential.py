@@ -16,7 +16,7 @@ import numpy as np
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.testing.fuzzing.peers import Peer
-from xlapy.testing.fuzzing.worker import Worker, WorkerDied, WorkerError
+from xlapy.testing.fuzzing.worker import Caller, WorkerDied, WorkerError
 from xlapy.testing.instruction_by_instruction import Step, assert_step, describe, flat_module, steps_of
 from xlapy.testing.random_arguments import random_arguments
 
@@ -64,7 +64,7 @@ def arguments_of(module: Module, seed: int) -> list[Value]:
     return random_arguments([p.shape for p in module.entry_computation.parameters], seed, special=True)
 
 
-def compare(module: Module, arguments: Sequence[Value], peer: Peer, worker: Worker) -> list[Outcome]:
+def compare(module: Module, arguments: Sequence[Value], peer: Peer, worker: Caller) -> list[Outcome]:
     """What becomes of every instruction of the entry but its parameters."""
     outcomes: list[Outcome] = []
     comparable: list[Step] = []
@@ -92,7 +92,7 @@ def misshapen(shape: Shape, value: Value) -> str:
     return "" if fits else f"the interpreter gives {array.dtype}{list(array.shape)} for {shape.brief}"
 
 
-def _compared(steps: Sequence[Step], peer: Peer, worker: Worker) -> Iterator[Outcome]:
+def _compared(steps: Sequence[Step], peer: Peer, worker: Caller) -> Iterator[Outcome]:
     """Runs steps together; when that fails, each half, so that what it fails of is found."""
     if not steps:
         return

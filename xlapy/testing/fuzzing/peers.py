@@ -23,7 +23,7 @@ from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.runtime import Client, platform_names
 from xlapy.testing.fuzzing import xla_classes
-from xlapy.testing.fuzzing.worker import Worker
+from xlapy.testing.fuzzing.worker import Caller
 from xlapy.testing.instruction_by_instruction import Step
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ class Peer:
     rule: Callable[[Step], str | None] = _unexcused
     flushes_denormals: bool = False
 
-    def run(self, worker: Worker, module: Module, arguments: Sequence[Value]) -> Value:
+    def run(self, worker: Caller, module: Module, arguments: Sequence[Value]) -> Value:
         text = self.text(module.to_text(print_large_constants=True))
         return worker.call(text, arguments, **self.keywords)
 

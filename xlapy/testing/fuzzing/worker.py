@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from xlapy.base.errors import ExecutionError
 from xlapy.testing.fuzzing.server import write_frame
@@ -27,6 +27,14 @@ class WorkerError(ExecutionError):
 
 class WorkerDied(ExecutionError):
     """The process ended, or was ended because its time was over."""
+
+
+class Caller(Protocol):
+    """Whatever calls a peer's function."""
+
+    def call(self, *arguments: Any, **keywords: Any) -> Any:
+        """The function's result; errors as of `Worker.call`."""
+        ...
 
 
 class Worker:
