@@ -20,7 +20,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import scatter, sort, updates
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
-from xlapy.cpu.library import dot_kernel
+from xlapy.cpu.library import library_kernel
 from xlapy.cpu.schedule import make_kernel, region_of
 from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep
 from xlapy.cpu.transposition import transposing_kernel
@@ -216,7 +216,7 @@ class _Scope:
         region = region_of(instruction)
         found = self.maker.kernels.get(instruction)
         if found is None:
-            found = dot_kernel(region) or transposing_kernel(region) or make_kernel(region)
+            found = library_kernel(region) or transposing_kernel(region) or make_kernel(region)
             self.maker.kernels[instruction] = found
         kernel, work = found
         operands = instruction.operands if instruction.op is ops.FUSION else region.operands

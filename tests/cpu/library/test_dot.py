@@ -131,7 +131,7 @@ FORMS = [
     ((8, 64, 64), "nn", r"\Akernel r\([^)]*\)\n  for \S+ in \d+ parallel\n", "scratch"),
     ((64, 257, 1), "nn", r"carrying", "scratch"),
     ((150, 700, 150), "nn", r"scratch right.*\n  scratch sums", None),
-    ((150, 200, 150), "tt", r"scratch right", "scratch sums"),
+    ((150, 100, 150), "tt", r"scratch right", "scratch sums"),
 ]
 
 

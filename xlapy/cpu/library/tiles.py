@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.loops import I1, I8, Affine, AxisKind, Buffer, Builder, Value
-from xlapy.lower import Element
+from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, zero_element
 from xlapy.lower.core import ComplexElement, Index
 from xlapy.lower.element_types import register_type
@@ -133,3 +133,16 @@ def extent_of(builder: Builder, start: Affine, size: int, block: int) -> int | V
     extent = builder.binary("smin", left, builder.constant(left.type, block))
     extent.range = (1, block)
     return extent
+
+
+def within(builder: Builder, position: Affine, size: int) -> Affine:
+    """The position, or the last one where it lies beyond: it is read in vain."""
+    limits = position.bounds()
+    if limits is not None and limits[1] < size:
+        return position
+    return builder.clamped(builder.value_of(position), size - 1)
+
+
+def inside(lowering: Lowering, position: Affine, size: int, step: int) -> Value | None:
+    """Whether a position of a piece of `step` lies within the size; None if all pieces do."""
+    return lowering.inside((position,), [(0, size)]) if size % step else None

@@ -1,0 +1,193 @@
+"""Kernels of convolution, as products whose left or right operand is what lies under the window.
+
+What runs in lanes is the last dimension of the result:
+
+- features: rows are positions of the result, terms are window offsets and input features, columns are the output
+  features of a group. The input under the window is packed as rows, the kernel as columns;
+- positions along the last dimension: rows are output features, columns are positions.
+
+Positions that the rows do not go through, and groups, are the batch of the product. With one input feature a group (a
+depthwise convolution) there is nothing to share between columns: such a kernel goes through the window for a few
+positions and a vector of features at once.
+
+An infinite kernel element adds nothing where it meets padding, but its product with a packed zero is NaN. So a block
+of the kernel that holds one is left to the general loops.
+
+Must not know: tiles, blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from xlapy import ops
+from xlapy.cpu.library.packed import packed_kernel
+from xlapy.cpu.library.product import Product
+from xlapy.cpu.schedule import Region
+from xlapy.loops import Affine, Kernel, Value
+from xlapy.lower import Element
+from xlapy.lower.contraction import zero_element
+from xlapy.lower.core import Index, delinear
+from xlapy.lower.movement import both, masked_element
+from xlapy.lower.reduction import window_place
+from xlapy.ops.convolution import ConvolutionAttributes, SparsityConfig
+
+LEAST_WORK = 1 << 12
+"""Products of elements below which general loops do as well."""
+
+Coordinates = Mapping[str, Affine]
+
+
+def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """The kernel of a region whose root is a convolution, and the work of one task; None for what it is no gain for."""
+    root = region.root
+    if root.op is not ops.CONVOLUTION or root.attributes.sparsity_config != SparsityConfig():
+        return None
+    product = Convolution(region)
+    if not product.terms or product.columns < 4 or product.rows * product.columns * product.terms < LEAST_WORK:
+        return None
+    rows, terms = product.left_strides()
+    return packed_kernel(product, rows_are_contiguous=rows == 1 and terms != 1)
+
+
+class Convolution(Product):
+    """The convolution of a region. Coordinates are named: g group, b batch, f output feature of a group, i input
+
+    feature of a group, p0 p1 ... positions, k0 k1 ... window offsets.
+    """
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(region)
+        attrs: ConvolutionAttributes = self.root.attributes
+        self.attrs, self.numbers = attrs, attrs.dim_labels
+        self.input, self.kernel = self.root.operands
+        lhs, rhs, result = self.input.shape.dimensions, self.kernel.shape.dimensions, self.root.shape.dimensions
+        numbers = self.numbers
+        groups = attrs.feature_group_count * attrs.batch_group_count
+        self.sizes = {
+            "g": groups,
+            "b": result[numbers.output_batch_dimension],
+            "f": result[numbers.output_feature_dimension] // groups,
+            "i": rhs[numbers.kernel_input_feature_dimension],
+        }
+        self.sizes |= {f"p{n}": result[d] for n, d in enumerate(numbers.output_spatial_dimensions)}
+        self.sizes |= {f"k{n}": size for n, size in enumerate(attrs.window.sizes)}
+        self.input_sizes = [lhs[d] for d in numbers.input_spatial_dimensions]
+        self._arrange()
+
+    # -- which coordinates are rows, columns, terms, batch
+
+    def _arrange(self) -> None:
+        last = self._last(self._result_order())
+        positions = [name for name in self._result_order() if name not in ("f", last)]
+        self.features_in_lanes = last == "f"
+        if self.features_in_lanes:
+            self.column_names = ["f"]
+            contiguous = self._last(self._input_order())
+            rows = [contiguous] if contiguous in positions else positions
+            offsets = [name for name in self.sizes if name[0] == "k"]
+            self.outer_names, self.inner_names = offsets, ["i"]
+        else:
+            self.column_names, rows = [last], ["f"]
+            self.outer_names, self.inner_names = [], self._kernel_order()
+        self.row_names = rows
+        self.batch_names = ["g", *(name for name in positions if name not in rows)]
+        self.batches, self.rows = self._count(self.batch_names), self._count(self.row_names)
+        self.columns = self._count(self.column_names)
+        self.outer, self.inner = self._count(self.outer_names), self._count(self.inner_names)
+
+    def _last(self, names: Sequence[str]) -> str:
+        """The most minor coordinate that has more than one value."""
+        return next((name for name in reversed(names) if self.sizes[name] > 1), names[-1])
+
+    def _result_order(self) -> list[str]:
+        n = self.numbers
+        return _ordered(
+            "b", n.output_batch_dimension, "f", n.output_feature_dimension, "p", n.output_spatial_dimensions
+        )
+
+    def _input_order(self) -> list[str]:
+        n = self.numbers
+        return _ordered("b", n.input_batch_dimension, "i", n.input_feature_dimension, "p", n.input_spatial_dimensions)
+
+    def _kernel_order(self) -> list[str]:
+        """Of the terms."""
+        n = self.numbers
+        order = _ordered(
+            "i",
+            n.kernel_input_feature_dimension,
+            "f",
+            n.kernel_output_feature_dimension,
+            "k",
+            n.kernel_spatial_dimensions,
+        )
+        return [name for name in order if name != "f"]
+
+    def _count(self, names: Sequence[str]) -> int:
+        return math.prod(self.sizes[name] for name in names)
+
+    def _coordinates(self, *groups: tuple[Sequence[str], Affine]) -> dict[str, Affine]:
+        found: dict[str, Affine] = {}
+        for names, position in groups:
+            places = delinear(self.builder, position, [self.sizes[name] for name in names])
+            found.update(zip(names, places, strict=True))
+        return found
+
+    def _terms(self, term: Affine) -> tuple[Sequence[str], Affine]:
+        return [*self.outer_names, *self.inner_names], term
+
+    # -- elements
+
+    def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
+        at = self._coordinates((self.batch_names, batch), (self.row_names, row), self._terms(term))
+        return self._input_element(at, mask) if self.features_in_lanes else self._kernel_element(at, mask)
+
+    def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
+        at = self._coordinates((self.batch_names, batch), (self.column_names, column), self._terms(term))
+        return self._kernel_element(at, mask) if self.features_in_lanes else self._input_element(at, mask)
+
+    def _input_element(self, at: Coordinates, mask: Value | None) -> Element:
+        """What lies under the window; zero for padding and holes."""
+        n, attrs = self.numbers, self.attrs
+        count = len(self.input_sizes)
+        positions, offsets = [tuple(at[f"{kind}{d}"] for d in range(count)) for kind in "pk"]
+        places, condition = window_place(self.lowering, positions, offsets, attrs.window, self.input_sizes)
+        index: list[Affine] = [Affine()] * (count + 2)
+        index[n.input_batch_dimension], index[n.input_feature_dimension] = at["b"], at["i"]
+        if attrs.batch_group_count > 1:
+            index[n.input_batch_dimension] += at["g"] * self.sizes["b"]
+        else:
+            index[n.input_feature_dimension] += at["g"] * self.sizes["i"]
+        for d, place in zip(n.input_spatial_dimensions, places, strict=True):
+            index[d] = place
+        condition = both(self.builder, condition, mask)
+        zero = zero_element(self.builder, self.input.shape.element_type)
+        element = masked_element(self.lowering, self.input, tuple(index), condition, zero)
+        return self.widened(self.input, element)
+
+    def _kernel_element(self, at: Coordinates, mask: Value | None) -> Element:
+        n = self.numbers
+        index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
+        index[n.kernel_input_feature_dimension] = at["i"]
+        index[n.kernel_output_feature_dimension] = at["g"] * self.sizes["f"] + at["f"]
+        for number, (d, w) in enumerate(zip(n.kernel_spatial_dimensions, self.attrs.window.dimensions, strict=True)):
+            offset = at[f"k{number}"]
+            index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
+        return self.factor(self.kernel, tuple(index), mask)
+
+    def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
+        at = self._coordinates((self.batch_names, batch), (self.row_names, row), (self.column_names, column))
+        n = self.numbers
+        index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
+        index[n.output_batch_dimension] = at["b"]
+        index[n.output_feature_dimension] = at["g"] * self.sizes["f"] + at["f"]
+        for number, d in enumerate(n.output_spatial_dimensions):
+            index[d] = at[f"p{number}"]
+        return tuple(index)
+
+
+def _ordered(first: str, first_at: int, second: str, second_at: int, kind: str, rest: Sequence[int]) -> list[str]:
+    """Names of dimensions in their order in memory."""
+    places = {first_at: first, second_at: second} | {d: f"{kind}{number}" for number, d in enumerate(rest)}
+    return [places[d] for d in sorted(places)]
