@@ -29,9 +29,9 @@ from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
-from xlapy.lower.movement import both, masked_element
-from xlapy.lower.reduction import window_place
+from xlapy.lower.movement import both, masked_element, undilated
 from xlapy.ops.convolution import ConvolutionAttributes, SparsityConfig
+from xlapy.ops.dimensions import WindowDimension
 
 LEAST_WORK = 1 << 12
 """Products of elements below which general loops do as well."""
@@ -54,7 +54,8 @@ def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
 class Convolution(Product):
     """The convolution of a region. Coordinates are named: g group, b batch, f output feature of a group, i input
 
-    feature of a group, p0 p1 ... positions, k0 k1 ... window offsets.
+    feature of a group, p0 p1 ... positions, k0 k1 ... window offsets. Where the base area has holes, positions are
+    p * phases + r, and k counts the offsets that meet elements at those of phase r.
     """
 
     def __init__(self, region: Region) -> None:
@@ -71,9 +72,13 @@ class Convolution(Product):
             "f": result[numbers.output_feature_dimension] // groups,
             "i": rhs[numbers.kernel_input_feature_dimension],
         }
-        self.sizes |= {f"p{n}": result[d] for n, d in enumerate(numbers.output_spatial_dimensions)}
-        self.sizes |= {f"k{n}": size for n, size in enumerate(attrs.window.sizes)}
         self.input_sizes = [lhs[d] for d in numbers.input_spatial_dimensions]
+        self.result_sizes = [result[d] for d in numbers.output_spatial_dimensions]
+        self.phases = [_phases(w) for w in attrs.window.dimensions]
+        for n, (phases, size, w) in enumerate(
+            zip(self.phases, self.result_sizes, attrs.window.dimensions, strict=True)
+        ):
+            self.sizes |= {f"r{n}": phases, f"p{n}": -(-size // phases), f"k{n}": -(-w.size // phases)}
         self._arrange()
 
     # -- which coordinates are rows, columns, terms, batch
@@ -87,15 +92,27 @@ class Convolution(Product):
             contiguous = self._last(self._input_order())
             rows = [contiguous] if contiguous in positions else positions
             offsets = [name for name in self.sizes if name[0] == "k"]
-            self.outer_names, self.inner_names = offsets, ["i"]
+            joined = 1 if self._run_along_last() else 0
+            self.outer_names, self.inner_names = (
+                offsets[: len(offsets) - joined],
+                [*offsets[len(offsets) - joined :], "i"],
+            )
         else:
             self.column_names, rows = [last], ["f"]
             self.outer_names, self.inner_names = [], self._kernel_order()
         self.row_names = rows
-        self.batch_names = ["g", *(name for name in positions if name not in rows)]
+        phases = [name for name in self.sizes if name[0] == "r"]
+        self.batch_names = ["g", *phases, *(name for name in positions if name not in rows)]
         self.batches, self.rows = self._count(self.batch_names), self._count(self.row_names)
         self.columns = self._count(self.column_names)
         self.outer, self.inner = self._count(self.outer_names), self._count(self.inner_names)
+
+    def _run_along_last(self) -> bool:
+        """Whether what lies under the window along the last dimension, all its features, is one run of memory."""
+        w = self.attrs.window.dimensions[-1:]
+        order = self._input_order()
+        plain = all(d.base_dilation == d.window_dilation == 1 and not d.window_reversal for d in w)
+        return bool(w) and plain and order[-2:] == [f"p{len(self.input_sizes) - 1}", "i"] and self.sizes["g"] == 1
 
     def _last(self, names: Sequence[str]) -> str:
         """The most minor coordinate that has more than one value."""
@@ -151,8 +168,9 @@ class Convolution(Product):
         """What lies under the window; zero for padding and holes."""
         n, attrs = self.numbers, self.attrs
         count = len(self.input_sizes)
-        positions, offsets = [tuple(at[f"{kind}{d}"] for d in range(count)) for kind in "pk"]
-        places, condition = window_place(self.lowering, positions, offsets, attrs.window, self.input_sizes)
+        positions = [self._position(at, d) for d in range(count)]
+        offsets = [self._offset(at, d) for d in range(count)]
+        places, condition = self._places(positions, offsets, at["i"])
         index: list[Affine] = [Affine()] * (count + 2)
         index[n.input_batch_dimension], index[n.input_feature_dimension] = at["b"], at["i"]
         if attrs.batch_group_count > 1:
@@ -166,13 +184,49 @@ class Convolution(Product):
         element = masked_element(self.lowering, self.input, tuple(index), condition, zero)
         return self.widened(self.input, element)
 
+    def _places(
+        self, positions: Sequence[Affine], offsets: Sequence[Affine], feature: Affine
+    ) -> tuple[list[Affine], Value | None]:
+        """Where the input lies under the window, and whether there is any."""
+        builder, lowering = self.builder, self.lowering
+        places: list[Affine] = []
+        condition: Value | None = None
+        for d, w in enumerate(self.attrs.window.dimensions):
+            at = positions[d] * w.stride + offsets[d] * w.window_dilation - w.padding_low
+            place, holes = undilated(builder, at, w.base_dilation)
+            places.append(place)
+            limits = [(place, self.input_sizes[d])]
+            if self.features_in_lanes and len(self.inner_names) > 1 and d == len(self.input_sizes) - 1:
+                inputs = self.sizes["i"]  # the same condition, of a position that goes on evenly through features
+                limits = [(place * inputs + feature, self.input_sizes[d] * inputs)]
+            if self.phases[d] > 1:
+                limits += [(offsets[d], w.size), (positions[d], self.result_sizes[d])]
+            for position, size in limits:
+                condition = both(builder, condition, lowering.inside((position,), [(0, size)]))
+            condition = both(builder, condition, holes)
+        return places, condition
+
+    def _position(self, at: Coordinates, d: int) -> Affine:
+        """Of the window, in the result."""
+        return at[f"p{d}"] * self.phases[d] + at[f"r{d}"]
+
+    def _offset(self, at: Coordinates, d: int) -> Affine:
+        """In the window: of a base area with holes, the offsets that meet elements at positions of this phase."""
+        phases = self.phases[d]
+        if phases == 1:
+            return at[f"k{d}"]
+        low = self.attrs.window.dimensions[d].padding_low % phases
+        return at[f"k{d}"] * phases + self.builder.remainder(at[f"r{d}"] * -1 + (low + phases), phases)
+
     def _kernel_element(self, at: Coordinates, mask: Value | None) -> Element:
         n = self.numbers
         index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
         index[n.kernel_input_feature_dimension] = at["i"]
         index[n.kernel_output_feature_dimension] = at["g"] * self.sizes["f"] + at["f"]
         for number, (d, w) in enumerate(zip(n.kernel_spatial_dimensions, self.attrs.window.dimensions, strict=True)):
-            offset = at[f"k{number}"]
+            offset = self._offset(at, number)
+            if w.size % self.phases[number]:
+                mask = both(self.builder, mask, self.lowering.inside((offset,), [(0, w.size)]))
             index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
         return self.factor(self.kernel, tuple(index), mask)
 
@@ -183,8 +237,23 @@ class Convolution(Product):
         index[n.output_batch_dimension] = at["b"]
         index[n.output_feature_dimension] = at["g"] * self.sizes["f"] + at["f"]
         for number, d in enumerate(n.output_spatial_dimensions):
-            index[d] = at[f"p{number}"]
+            index[d] = self._position(at, number)
         return tuple(index)
+
+    def exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
+        index = self.index(batch, row, column)
+        condition: Value | None = None
+        for d, phases in zip(self.numbers.output_spatial_dimensions, self.phases, strict=True):
+            size = self.root.shape.dimensions[d]
+            if size % phases:
+                condition = both(self.builder, condition, self.lowering.inside((index[d],), [(0, size)]))
+        return condition
+
+
+def _phases(window: WindowDimension) -> int:
+    """How many kinds of positions there are, that meet elements of a base area with holes at other offsets."""
+    plain = window.stride == 1 and window.window_dilation == 1
+    return window.base_dilation if plain else 1
 
 
 def _ordered(first: str, first_at: int, second: str, second_at: int, kind: str, rest: Sequence[int]) -> list[str]:

@@ -67,8 +67,8 @@ class Product(ABC):
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         """Of the result."""
 
-    def usual(self, batch: Affine, column: Affine, columns: int | Value) -> Value | None:
-        """Whether products of these columns may be computed by this class's elements; None if they always may."""
+    def exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
+        """Whether the result has this element; None if it does."""
         return None
 
     def factor(self, operand: Instruction, index: Index, mask: Value | None) -> Element:
@@ -90,6 +90,7 @@ class Product(ABC):
     def write(self, batch: Affine, row: Affine, column: Affine, element: Element, mask: Value | None = None) -> None:
         """Writes the result's element (where the mask is true)."""
         shape = self.root.shape
+        mask = both(self.builder, mask, self.exists(batch, row, column))
         place = linear(self.index(batch, row, column), shape.dimensions)
         store_element(self.builder, self._output, place, element, shape.element_type, mask)
 
