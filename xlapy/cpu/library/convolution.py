@@ -22,8 +22,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from xlapy import ops
+from xlapy.cpu.library.finite import all_finite
 from xlapy.cpu.library.packed import packed_kernel
 from xlapy.cpu.library.product import Product
+from xlapy.cpu.library.tiles import inside
 from xlapy.cpu.schedule import Region
 from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Element
@@ -99,7 +101,7 @@ class Convolution(Product):
             )
         else:
             self.column_names, rows = [last], ["f"]
-            self.outer_names, self.inner_names = [], self._kernel_order()
+            self.outer_names, self.inner_names = [], [name for name in self._kernel_order() if name != "f"]
         self.row_names = rows
         phases = [name for name in self.sizes if name[0] == "r"]
         self.batch_names = ["g", *phases, *(name for name in positions if name not in rows)]
@@ -129,17 +131,9 @@ class Convolution(Product):
         return _ordered("b", n.input_batch_dimension, "i", n.input_feature_dimension, "p", n.input_spatial_dimensions)
 
     def _kernel_order(self) -> list[str]:
-        """Of the terms."""
         n = self.numbers
-        order = _ordered(
-            "i",
-            n.kernel_input_feature_dimension,
-            "f",
-            n.kernel_output_feature_dimension,
-            "k",
-            n.kernel_spatial_dimensions,
-        )
-        return [name for name in order if name != "f"]
+        features = "i", n.kernel_input_feature_dimension, "f", n.kernel_output_feature_dimension
+        return _ordered(*features, "k", n.kernel_spatial_dimensions)
 
     def _count(self, names: Sequence[str]) -> int:
         return math.prod(self.sizes[name] for name in names)
@@ -153,6 +147,30 @@ class Convolution(Product):
 
     def _terms(self, term: Affine) -> tuple[Sequence[str], Affine]:
         return [*self.outer_names, *self.inner_names], term
+
+    # -- infinite elements of the kernel
+
+    def usual(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
+        """Whether all elements of the kernel that the block meets are finite, or there is nothing else to meet."""
+        window = self.attrs.window.dimensions
+        if self.type.is_integral or not any(w.padding_low or w.padding_high or w.base_dilation > 1 for w in window):
+            return None
+        (first, size), total = (columns, self.columns) if self.features_in_lanes else (rows, self.rows)
+
+        def element(feature: Affine, term: Affine) -> Element:
+            mask = inside(self.lowering, first + feature, total, size)
+            if self.features_in_lanes:
+                return self.right_element(batch, term, first + feature, mask)
+            return self.left_element(batch, first + feature, term, mask)
+
+        if self._last(self._kernel_order()) == "f":
+            return all_finite(self.builder, self.type, lambda term, feature: element(feature, term), (self.terms, size))
+
+        def in_run(line: Affine, lane: Affine) -> Element:
+            feature, outer = delinear(self.builder, line, (size, self.outer))
+            return element(feature, outer * self.inner + lane)
+
+        return all_finite(self.builder, self.type, in_run, (size * self.outer, self.inner))
 
     # -- elements
 

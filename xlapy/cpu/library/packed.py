@@ -15,6 +15,7 @@ Owns: blocks and packing. Must not know: which operation the product is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlapy.cpu.library.product import Product
@@ -76,7 +77,15 @@ class _Packed:
                 extent_of(builder, at_row * self.down, tiles[0], self.down),
                 extent_of(builder, at_column * self.across, tiles[1], self.across),
             )
-            block.write()
+            rows = block.row, self.down * tile.rows
+            usual = product.usual(batch, rows, (block.column, self.width))
+            if usual is None:
+                block.write()
+            else:
+                with builder.branch(usual):
+                    block.write()
+                with builder.branch(builder.logical_not(usual)):
+                    block.write_plainly()
         return builder.kernel, self.down * tile.rows * self.width * product.terms
 
 
@@ -115,6 +124,21 @@ class _Block:
             )
             self.add(_Terms(outer, inner, *counts))
         self.finish()
+
+    def write_plainly(self) -> None:
+        """Element by element, by what the operation means."""
+        product = self.plan.product
+        for row, column in self.places():
+            element = product.lowering.element(product.root, product.index(self.batch, row, column))
+            product.write(self.batch, row, column, element)
+
+    def places(self) -> Iterator[tuple[Affine, Affine]]:
+        """Loops over the elements of the block, those that there are, columns in lanes; gives the one position."""
+        plan, builder, product = self.plan, self.plan.builder, self.plan.product
+        rows = extent_of(builder, self.row, product.rows, plan.down * plan.tile.rows)
+        columns = extent_of(builder, self.column, product.columns, plan.width)
+        with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=plan.tile.lanes) as column:
+            yield self.row + row, self.column + column
 
     def add(self, terms: _Terms) -> None:
         """Adds the products of one block of terms."""
@@ -225,10 +249,8 @@ class _Block:
 
     def finish(self) -> None:
         """The sums become the result."""
-        plan, builder, product = self.plan, self.plan.builder, self.plan.product
+        plan = self.plan
         assert plan.sums is not None
-        rows = extent_of(builder, self.row, product.rows, plan.down * plan.tile.rows)
-        columns = extent_of(builder, self.column, product.columns, plan.width)
-        with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=plan.tile.lanes) as column:
-            total = plan.sums.load(row * plan.width + column)
-            product.store(self.batch, self.row + row, self.column + column, total)
+        for row, column in self.places():
+            total = plan.sums.load((row - self.row) * plan.width + column - self.column)
+            plan.product.store(self.batch, row, column, total)

@@ -71,6 +71,13 @@ class Product(ABC):
         """Whether the result has this element; None if it does."""
         return None
 
+    def usual(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
+        """Whether a block's sums of products of the elements are its results; None if they always are.
+
+        rows, columns: where the block begins, and the size of a whole one.
+        """
+        return None
+
     def factor(self, operand: Instruction, index: Index, mask: Value | None) -> Element:
         """An operand's element in the type of the sum."""
         with nullcontext() if mask is None else self.lowering.where(mask):
