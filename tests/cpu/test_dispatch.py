@@ -109,6 +109,15 @@ def test_many_arguments_and_results(shape: str):
         assert np.array_equal(result, value)
 
 
+def test_a_parameter_that_is_returned_is_a_copy():
+    program = CPU.compile("HloModule m\nENTRY e { ROOT x = f32[6] parameter(0) }")
+    mine, ours = X.copy(), CPU.device_put(X)
+    results = [program(mine), program(ours)]
+    mine[:] = 0
+    assert np.array_equal(results[0], X)
+    assert not np.shares_memory(np.asarray(results[1]), np.asarray(ours))
+
+
 def test_results_outlive_their_program_and_each_other():
     program = CPU.compile(negations(MANY, "f32[100]"))
     one = program(*[np.full(100, i, np.float32) for i in range(MANY)])[7]

@@ -172,7 +172,7 @@ def sparse(x: Any, values: Any, places: Any, sparsity: str, result: str, more: s
     arrays = np.array(x, np.float32), np.array(values, np.float32), np.array(places, np.int32)
     sizes = [",".join(map(str, array.shape)) for array in arrays]
     text = SPARSE.format(x=sizes[0], kernel=sizes[1], place="s32", result=result, more=more, sparsity=sparsity)
-    return np.asarray(xla.Client().compile(text)(*arrays))
+    return np.asarray(xla.Client("interpreter").compile(text)(*arrays))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_sparse_kernels_of_many_instances() -> None:
       ROOT r = f32[] reshape(c) }
     ENTRY e { p = f32[3] parameter(0) ROOT m = f32[3] map(p), dimensions={0}, to_apply=one }
     """
-    assert np.asarray(xla.Client().compile(text)(np.array([0, 1, 1], np.float32))).tolist() == [0, 6, 6]
+    assert np.asarray(xla.Client("interpreter").compile(text)(np.array([0, 1, 1], np.float32))).tolist() == [0, 6, 6]
 
 
 @pytest.mark.parametrize(

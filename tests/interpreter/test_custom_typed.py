@@ -114,7 +114,7 @@ def test_buffers_of_every_kind() -> None:
 
     given = np.array([True, False]), (np.uint8(7), np.array([[1j, 2]], np.complex64))
     with registered(handler(look), **TYPED):
-        result = xla.Client().compile(text)(given)
+        result = xla.Client("interpreter").compile(text)(given)
     assert plain(result[0][0]).tolist() == [1, -2, 3] and float(result[2].array) == 1.5
     flag, byte, numbers, token, empty = met[0]
     assert [a.dtype.name for a in (flag, byte, numbers, empty)] == ["bool", "uint8", "complex64", "bfloat16"]
@@ -178,12 +178,12 @@ def test_attributes_that_are_none_are_refused_when_the_program_is_compiled() -> 
         r"r \(custom-call\): the backend_config of a call of API_VERSION_TYPED_FFI is a dictionary of attributes: "
     )
     with registered(handler(double), **TYPED), pytest.raises(InvalidArgumentError, match=message + ".*unit attribute"):
-        xla.Client().compile(call("{flag}"))
+        xla.Client("interpreter").compile(call("{flag}"))
     with (
         registered(lambda x, *, ffi_attributes: x),
         pytest.raises(InvalidArgumentError, match=message + ".*expected a dictionary"),
     ):
-        xla.Client().compile(call('"axis=1"'))
+        xla.Client("interpreter").compile(call('"axis=1"'))
     with registered(lambda x, **info: x):
         assert run(call('"axis=1"'), X).tolist() == X.tolist()
 
@@ -204,7 +204,7 @@ def test_an_error_of_a_handler_names_the_call_and_its_target() -> None:
         return frame.error(3, b"negative sizes")
 
     with registered(handler(fail), **TYPED):
-        executable = xla.Client().compile(call())
+        executable = xla.Client("interpreter").compile(call())
         for _ in range(2):
             with pytest.raises(
                 ExecutionError, match=r"^r \(custom-call\): target 'target' failed: INVALID_ARGUMENT: neg"
@@ -413,7 +413,7 @@ def test_stages_run_in_order_and_their_states_live_as_long_as_they_should() -> N
     met: list[Any] = []
     _deleted.clear()
     with registered(staged(met)):
-        executable = xla.Client().compile(call("{n = 1}"))
+        executable = xla.Client("interpreter").compile(call("{n = 1}"))
         assert met == [(0, {"n": 1}, 0)]
         executable(X)
         executed = (3, [100, 101, 102], 100)
@@ -449,7 +449,7 @@ def test_an_error_of_a_stage_names_it() -> None:
     bundle = {"execute": handler(double), "instantiate": handler(fail)}
     message = r"^r \(custom-call\): target 'target' failed in its stage instantiate: RESOURCE_EXHAUSTED: no room"
     with registered(bundle), pytest.raises(ExecutionError, match=message):
-        xla.Client().compile(call())
+        xla.Client("interpreter").compile(call())
     bundle = {"execute": handler(double), "prepare": handler(fail)}
     with registered(bundle), pytest.raises(ExecutionError, match="in its stage prepare: RESOURCE_EXHAUSTED"):
         run(call(), X)
@@ -458,7 +458,7 @@ def test_an_error_of_a_stage_names_it() -> None:
 def test_a_target_registered_anew_is_instantiated_anew() -> None:
     met: list[Any] = []
     with registered(staged(met)):
-        executable = xla.Client().compile(call())
+        executable = xla.Client("interpreter").compile(call())
         xla.register_custom_call_target("target", staged(met))
         executable(X)
     assert [row[0] for row in met] == [0, 0, 1, 2, 3]
@@ -520,7 +520,7 @@ def test_kernels_of_jaxlib_give_what_they_give_xla(name: str, result: str, eleme
     text = kernel(name, result, element, config)
     given = A.astype(dtype)
     with registered(KERNELS[name], name=name, **TYPED):
-        ours = plain(xla.Client().compile(text)(given))
+        ours = plain(xla.Client("interpreter").compile(text)(given))
     for mine, theirs in zip(ours, peer.run_hlo(text, [given]), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -534,4 +534,4 @@ def test_kernels_of_jaxlib_say_what_is_wrong_with_a_call() -> None:
             ("{}", "Wrong number of attributes: expected 1 but got 0"),
         ]:
             with pytest.raises(ExecutionError, match=f"target '{name}' failed: INVALID_ARGUMENT: .*[^.]*{message}"):
-                xla.Client().compile(kernel(name, result, element, wrong))(A.astype(np.float32))
+                xla.Client("interpreter").compile(kernel(name, result, element, wrong))(A.astype(np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform as machine
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import xlapy as xla
 from tests.tools.programs import AXPY, COUNT_TO_3
 from xlapy import ops
-from xlapy.runtime import Backend, Buffer, backend, load_backend, platform_names
+from xlapy.runtime import Backend, Buffer, backend, cpu_backend, load_backend, platform_names
 
 X = np.array([1, 2, 3], np.float32)
 
@@ -95,6 +96,29 @@ def test_arguments_are_checked_against_the_program(client: xla.Client):
 
 
 # -- platforms
+
+
+def test_the_default_platform_is_cpu(monkeypatch: pytest.MonkeyPatch):
+    client = xla.Client()
+    axpy = client.compile(AXPY)
+    assert (client.platform, axpy.platform) == ("cpu", "cpu")
+    assert np.array_equal(axpy(2, X, X), 3 * X)
+    monkeypatch.setattr(machine, "machine", lambda: "riscv64")
+    assert xla.Client().platform == "interpreter"
+
+
+def test_the_default_platform_gives_way(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    def refuse(*_: object) -> None:
+        raise xla.errors.UnsupportedError("sum (add) does not run here")
+
+    monkeypatch.setattr(cpu_backend.CpuBackend, "compile", refuse)
+    with caplog.at_level("INFO", "xlapy"):
+        axpy = xla.Client().compile(AXPY)
+    assert axpy.platform == "interpreter"
+    assert np.array_equal(axpy(2, X, X), 3 * X)
+    assert "axpy runs on the interpreter: sum (add) does not run here" in caplog.text
+    with pytest.raises(xla.errors.UnsupportedError, match="does not run here"):
+        xla.Client("cpu").compile(AXPY)
 
 
 def test_unknown_platforms_name_the_known():

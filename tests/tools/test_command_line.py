@@ -83,7 +83,7 @@ class TestInternalErrors:
         (tmp_path / "sub" / "axpy.hlo").write_text(AXPY)
 
     def test_they_leave_a_folder_that_runs(self, capsys, tmp_path):
-        assert invoke(["run", "sub/axpy.hlo", "--random", "3"]) == 1
+        assert invoke(["run", "sub/axpy.hlo", "--random", "3", "--platform", "interpreter"]) == 1
         first, second = capsys.readouterr().err.splitlines()
         assert first == "xlapy: internal error: ZeroDivisionError: a bug"
         (folder,) = tmp_path.glob("xlapy-failure-*")
@@ -97,7 +97,7 @@ class TestInternalErrors:
     def test_standard_input_is_kept(self, capsys, tmp_path, monkeypatch):
         with (tmp_path / "sub" / "axpy.hlo").open() as stream:
             monkeypatch.setattr(sys, "stdin", stream)
-            assert invoke(["run", "-", "--random", "3"]) == 1
+            assert invoke(["run", "-", "--random", "3", "--platform", "interpreter"]) == 1
         (folder,) = tmp_path.glob("xlapy-failure-*")
         assert (folder / "stdin.hlo").read_text() == AXPY
         replay = subprocess.run([folder / "command.sh"], cwd="/", env=environment(), capture_output=True, check=False)
@@ -109,7 +109,7 @@ class TestInternalErrors:
             raise OSError(28, "No space left on device", "/somewhere")
 
         monkeypatch.setattr("tempfile.mkdtemp", full)
-        assert invoke(["run", "sub/axpy.hlo", "--random", "3"]) == 1
+        assert invoke(["run", "sub/axpy.hlo", "--random", "3", "--platform", "interpreter"]) == 1
         assert capsys.readouterr().err == (
             "xlapy: internal error: ZeroDivisionError: a bug\n"
             "xlapy: a folder that reproduces it could not be written: /somewhere: No space left on device\n"
@@ -120,7 +120,7 @@ class TestInternalErrors:
             raise MemoryError("Unable to allocate 1 TiB")
 
         monkeypatch.setitem(RULES.table, ops.ADD, exhausted)
-        assert invoke(["run", "sub/axpy.hlo", "--random", "3"]) == 1
+        assert invoke(["run", "sub/axpy.hlo", "--random", "3", "--platform", "interpreter"]) == 1
         assert capsys.readouterr().err == "xlapy: sum (add): out of memory for a value of shape f32[3]\n"
         assert list(tmp_path.glob("xlapy-failure-*")) == []
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.logging import logger
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 
@@ -106,6 +107,16 @@ def _cpu() -> Backend:
 
 PLATFORMS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "interpreter": _interpreter}
 """Loaders of the built-in platforms; packages add theirs through the `xlapy.backends` entry-point group."""
+
+
+def default_platform() -> str:
+    """`cpu` on machines that it compiles for, else `interpreter`; the log says why."""
+    try:
+        load_backend("cpu")
+    except UnsupportedError as error:
+        logger.info("the default platform is the interpreter: %s", error)
+        return "interpreter"
+    return "cpu"
 
 
 def platform_names() -> list[str]:

@@ -5,37 +5,45 @@ Owns: what may be compiled. Must not know: how a back end works.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.logging import logger
 from xlapy.builder import XlaComputation
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
-from xlapy.runtime.backend import load_backend
+from xlapy.runtime.backend import Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, put
 from xlapy.runtime.device import Device
-from xlapy.runtime.donation import donated_leaves
+from xlapy.runtime.donation import Donated, donated_leaves
 from xlapy.runtime.dump import dump_module, dump_stages
 from xlapy.runtime.executable import Executable
 from xlapy.runtime.replicas import counts
 from xlapy.text import parse_hlo
 
+_LAST = "interpreter"
+"""Runs what the default platform refuses."""
+
 
 class Client:
     """A platform and its `devices`, as many as are asked for: they are threads of this process.
 
-    >>> client = Client("interpreter")
+    Without a platform it is `cpu` where that compiles for the machine, and programs that cpu refuses run on the
+    interpreter: `executable.platform` tells, and the log why. A platform asked for by name never gives way to another.
+
+    >>> client = Client()
     >>> axpy = client.compile(computation)
     >>> axpy(x, y)
     """
 
-    def __init__(self, platform: str = "interpreter", devices: int = 1) -> None:
+    def __init__(self, platform: str | None = None, devices: int = 1) -> None:
         if devices < 1:
             raise InvalidArgumentError(f"a client has at least 1 device, given devices={devices}")
-        self.platform = platform
-        self._backend = load_backend(platform)
-        self.devices = tuple([Device(number, platform) for number in range(devices)])
+        self.platform = default_platform() if platform is None else platform
+        self._backend = load_backend(self.platform)
+        self._gives_way = platform is None and self.platform != _LAST
+        self.devices = tuple([Device(number, self.platform) for number in range(devices)])
 
     def compile(
         self,
@@ -60,11 +68,24 @@ class Client:
         dumped = dump_module(module)
         replicas, partitions = counts(module, num_replicas, num_partitions, len(self.devices))
         donated = donated_leaves(module, donate)
-        compiled = self._backend.compile(module, replicas, partitions, donated)
+        platform, compiled = self._compiled(module, replicas, partitions, donated)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
         devices = self.devices[: replicas * partitions]
-        return Executable(module, compiled, self.platform, devices, replicas, partitions, donated)
+        return Executable(module, compiled, platform, devices, replicas, partitions, donated)
+
+    def _compiled(
+        self, module: Module, replicas: int, partitions: int, donated: Sequence[Donated]
+    ) -> tuple[str, Program]:
+        """The program, and the platform that it runs on."""
+        try:
+            return self.platform, self._backend.compile(module, replicas, partitions, donated)
+        except UnsupportedError as error:
+            if not self._gives_way:
+                raise
+            compiled = load_backend(_LAST).compile(module, replicas, partitions, donated)
+            logger.info("%s runs on the %s: %s", module.name, _LAST, error)
+            return _LAST, compiled
 
     def device_put(self, value: Any) -> Buffer:
         """A copy of an array as a buffer, which calls take faster than an array, and may take the memory of.

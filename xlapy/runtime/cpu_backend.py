@@ -61,7 +61,7 @@ class CpuProgram:
             addresses[number] = array_address(arrays[number])
         numbers = [np.array(ids[name], np.uint32) for name in program.ids]
         memories, places = self.call.results()
-        self.call([*addresses, *map(array_address, numbers), *places])
+        self.call(*addresses, *map(array_address, numbers), *places)
         results = [
             arrays[program.aliases[slot.number]]
             if slot.number in program.aliases

@@ -58,12 +58,13 @@ class Dispatch:
             kept.append(number := np.zeros((), np.uint32))
             addresses += [array_address(number)] * len(self._ids)
         memories, places = self._call.results()
-        self._call([*addresses, *places])
-        for result, argument in self._aliases.items():
-            memories[result], places[result] = lent[argument], addresses[argument]
-        buffers = map(buffer_at, self._results, memories, places)
+        self._call(*addresses, *places)
+        if lent:
+            for result, argument in self._aliases.items():
+                memories[result], places[result] = lent[argument], addresses[argument]
         if self._single:
-            return next(buffers)
+            return buffer_at(self._results[0], memories[0], places[0])
+        buffers = map(buffer_at, self._results, memories, places)
         return tuple(buffers) if self._flat else packed(self._shape.result, buffers)
 
     def _taken(self, arguments: Sequence[Any]) -> tuple[list[Any], list[int]]:

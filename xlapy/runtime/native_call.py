@@ -72,8 +72,9 @@ class NativeCall:
             else:
                 size += max(ALIGNMENT, -(-slot.size // ALIGNMENT) * ALIGNMENT)
         self._block = ctypes.c_char * (size + ALIGNMENT)
+        self._is_one_small = len(self._offsets) == 1 and not self._large
 
-    def __call__(self, addresses: Sequence[int]) -> None:
+    def __call__(self, *addresses: int) -> None:
         """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results."""
         try:
             place = self._places.pop()
@@ -89,6 +90,8 @@ class NativeCall:
         """Memory for the results, and their addresses. Results in the memory of arguments have none of their own."""
         block = self._block()
         base = (_address_of(block) + ALIGNMENT - 1) & -ALIGNMENT
+        if self._is_one_small:
+            return [block], [base]
         addresses = [base + offset for offset in self._offsets]
         memories: list[Any] = [block] * len(addresses)
         if self._large:

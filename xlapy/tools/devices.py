@@ -25,9 +25,9 @@ MOST_DEVICES = 1024
 
 
 def compile_for_devices(
-    platform: str, module: Module, num_replicas: int | None, num_partitions: int | None
+    platform: str | None, module: Module, num_replicas: int | None, num_partitions: int | None
 ) -> Executable:
-    """A program on as many devices as it asks for, or as are given."""
+    """A program on as many devices as it asks for, or as are given; without a platform, on the default one."""
     replicas, partitions = counts(module, num_replicas, num_partitions, MOST_DEVICES)
     return Client(platform, devices=replicas * partitions).compile(module, replicas, partitions)
 

@@ -61,7 +61,9 @@ class _TraceTakesItsNameWithEquals(click.Command):
     "--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica, likewise."
 )
 @click.option(
-    "--platform", default="interpreter", show_default=True, help="Where to run: " + ", ".join(platform_names()) + "."
+    "--platform",
+    help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, and what --trace and "
+    "--check-nans watch, on the interpreter.",
 )
 @click.option("--print", "print_values", is_flag=True, help="Print the values in full.")
 @click.option("--save", type=click.Path(dir_okay=False), help="Save the results as .npz (result0, result1 ...).")
@@ -85,7 +87,7 @@ def run(
     infeeds: tuple[str, ...],
     num_replicas: int | None,
     num_partitions: int | None,
-    platform: str,
+    platform: str | None,
     print_values: bool,
     save: str | None,
     repeat: int,
@@ -101,6 +103,8 @@ def run(
     observer = _observer(traced, nans or bool(flags.get("check_nans")))
     if save is not None:
         check_writable(save)
+    if platform is None and (observer is not None or compared is not None):
+        platform = "interpreter" if compared is None else "cpu"
     executable = compile_for_devices(platform, read_program(file), num_replicas, num_partitions)
     count = len(executable.devices)
     arguments = _arguments(executable, inputs, seed)
@@ -123,7 +127,7 @@ def run(
     return None
 
 
-def _check_compared(platform: str, others: Sequence[object]) -> None:
+def _check_compared(platform: str | None, others: Sequence[object]) -> None:
     if platform == "interpreter":
         raise click.UsageError("--compare interpreter compares another platform with it: give --platform")
     if any(others):
