@@ -19,9 +19,10 @@ from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import scatter, sort, updates
+from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.library import library_kernel
-from xlapy.cpu.schedule import make_kernel, region_of
+from xlapy.cpu.schedule import Region, make_kernel, region_of
 from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep
 from xlapy.cpu.transposition import transposing_kernel
 from xlapy.hlo.computation import Computation
@@ -73,7 +74,7 @@ def runs() -> frozenset[OpDef]:
 class _Maker:
     def __init__(self, module: Module, donated: Collection[int]) -> None:
         self.program = NativeProgram(module.name)
-        self.kernels: dict[Instruction, tuple[Kernel, int]] = {}
+        self.kernels: dict[Instruction, list[tuple[Kernel, int]]] = {}
         self._flows: dict[Computation, Flow] = {}
         entry = module.entry_computation
         arguments: list[list[Slot]] = []
@@ -216,12 +217,11 @@ class _Scope:
         region = region_of(instruction)
         found = self.maker.kernels.get(instruction)
         if found is None:
-            found = library_kernel(region) or transposing_kernel(region) or make_kernel(region)
-            self.maker.kernels[instruction] = found
-        kernel, work = found
+            found = self.maker.kernels[instruction] = _kernels(region)
         operands = instruction.operands if instruction.op is ops.FUSION else region.operands
         slots = [self.slot(operand) for operand in operands]
-        self.steps.append(KernelStep(kernel, [*slots, *results], work, instruction.name))
+        for kernel, work in found:
+            self.steps.append(KernelStep(kernel, [*slots, *results], work, instruction.name))
 
     def taken(self, made: Made, reader: Instruction) -> Slot | None:
         """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write."""
@@ -242,6 +242,12 @@ class _Scope:
         copy = Slot(source.shape, name=instruction.name)
         self.steps.append(CopyStep(source, copy))
         return copy
+
+
+def _kernels(region: Region) -> list[tuple[Kernel, int]]:
+    """The kernels that together compute a region, with the work of one parallel iteration of each."""
+    several = concatenating_kernels(region)
+    return several or [library_kernel(region) or transposing_kernel(region) or make_kernel(region)]
 
 
 # -- operations with steps of their own
