@@ -28,14 +28,15 @@ def test_what_one_kernel_alone_needs_is_computed_there():
     assert "y (exponential) is computed with z, which alone needs it" in why
 
 
-def test_what_users_in_different_kernels_need_is_kept_if_it_takes_long():
+def test_what_users_in_different_kernels_need_is_a_further_result():
     names, why = fused(
         "x = f32[100] parameter(0)\n y = f32[100] sqrt(x)\n a = f32[100] dot(y, y), lhs_contracting_dims={},"
         "rhs_contracting_dims={}, lhs_batch_dims={0}, rhs_batch_dims={0}\n"
         "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
     )
-    assert names == []
+    assert names == [["sqrt", "sine", "tuple"]]
     assert "y (sqrt) gets a kernel: its users are in different kernels (a.1, b.1)" in why
+    assert "y and b.1 become one kernel, of 2 results" in why
 
 
 def test_what_costs_little_is_computed_again():
@@ -54,7 +55,7 @@ def test_what_would_be_computed_for_every_row_is_not_if_it_takes_long(op):
         "b = f32[40,50] broadcast(y), dimensions={1}\n ROOT z = f32[40,50] add(x, b)"
     )
     assert names == ([["broadcast", "add"]] if op == "exponential" else [[op, "broadcast", "add"]])
-    assert ("z would compute each element of it 40 times" in why) is (op == "exponential")
+    assert ("z would compute each element of y 40 times" in why) is (op == "exponential")
 
 
 @pytest.mark.parametrize("dimensions", ["0", "1"])

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from xlapy import ops
 from xlapy.cpu.groups import FREE, Group, worth_computing_again
+from xlapy.cpu.merge import merge_groups
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -24,6 +25,7 @@ from xlapy.lower import LOWERINGS
 from xlapy.lower.sources import uniform_value
 from xlapy.ops.control import FusionAttributes, FusionKind
 from xlapy.ops.sources import ParameterAttributes
+from xlapy.ops.tuples import GetTupleElementAttributes
 
 MOST_INSTRUCTIONS = 120
 """In one fusion: the time to compile a function grows faster than its length."""
@@ -80,6 +82,8 @@ class _Fuser:
         for instruction in reversed(self.order):
             if _can_fuse(instruction):
                 self.place(instruction)
+        root = self.computation.root_instruction
+        merge_groups(self.order, self.groups, root, self.most, self.explain)
         changed = False
         for group in dict.fromkeys(group for groups in self.groups.values() for group in groups):
             changed |= self.make(group)
@@ -149,17 +153,42 @@ class _Fuser:
                     made[operand] = edit.create(fused, ops.PARAMETER, (), attributes, shape=operand.shape, name="param")
                     operands.append(operand)
             made[instruction] = edit.clone_instruction(instruction, fused, [made[o] for o in instruction.operands])
-        edit.set_root(fused, made[group.root])
-        kind, root = FusionAttributes.make(kind=FusionKind.LOOP), group.root
-        name = f"{root.name}.fusion"
-        fusion = edit.create(
-            self.computation, ops.FUSION, operands, kind, [fused], shape=root.shape, name=name, metadata=root.metadata
-        )
-        edit.replace_uses(root, fusion)
+        results = [made[result] for result in group.results]
+        edit.set_root(fused, results[0] if len(results) == 1 else edit.create(fused, ops.TUPLE, results))
+        self.replace(group, operands, fused)
         for instruction in reversed(inside):
             if instruction in self.computation and not instruction.has_users:
                 edit.remove(instruction)
         return True
+
+    def replace(self, group: Group, operands: list[Instruction], fused: Computation) -> None:
+        """A call of the fused computation, and its results in place of the group's."""
+        kind, root = FusionAttributes.make(kind=FusionKind.LOOP), group.root
+        shape = fused.root_instruction.shape
+        fusion = edit.create(
+            self.computation,
+            ops.FUSION,
+            operands,
+            kind,
+            [fused],
+            shape=shape,
+            name=f"{root.name}.fusion",
+            metadata=root.metadata,
+        )
+        if len(group.results) == 1:
+            edit.replace_uses(root, fusion)
+            return
+        for number, result in enumerate(group.results):
+            attributes = GetTupleElementAttributes.make(index=number)
+            element = edit.create(
+                self.computation,
+                ops.GET_TUPLE_ELEMENT,
+                [fusion],
+                attributes,
+                name=result.name,
+                metadata=result.metadata,
+            )
+            edit.replace_uses(result, element)
 
 
 def _silent(_: str) -> None:

@@ -30,6 +30,9 @@ FREE = frozenset({ops.BROADCAST, ops.IOTA, ops.CONSTANT})
 HEAVY = frozenset({ops.DOT, ops.CONVOLUTION, ops.REDUCE_WINDOW, ops.CONCATENATE})
 """What is computed alone, from operands that are little more than memory."""
 
+MOST_RESULTS = 8
+"""Of a kernel: each is written as a stream of its own."""
+
 FEW_ROWS = 64
 """Fewer rows leave threads without work."""
 
@@ -44,7 +47,8 @@ FEW_TIMES = 1 << 10
 class Group:
     """Instructions that one kernel computes; users stand before what they use."""
 
-    root: Instruction
+    results: list[Instruction]
+    """What the kernel writes; the last instruction in the order of the computation first."""
     space: Space
     members: dict[Instruction, Kind] = field(default_factory=dict[Instruction, Kind])
     times: dict[Instruction, float] = field(default_factory=dict[Instruction, float])
@@ -53,11 +57,16 @@ class Group:
     @staticmethod
     def of(instruction: Instruction) -> Group:
         """The group of an instruction alone."""
-        group = Group(instruction, space_of_result(instruction.shape))
+        group = Group([instruction], space_of_result(instruction.shape))
         if instruction.op is ops.REDUCE:
             group.space = space_of_reduction(instruction)
         group._place([instruction])
         return group
+
+    @property
+    def root(self) -> Instruction:
+        """What the kernel is named after."""
+        return self.results[0]
 
     @property
     def has_reductions(self) -> bool:
@@ -73,7 +82,7 @@ class Group:
         self.times[instruction] = times_computed(self.space, instruction, kind, self.times)
 
     def _place(self, members: list[Instruction]) -> None:
-        kinds = classify(self.space, [self.root], members)
+        kinds = classify(self.space, self.results, members)
         assert not isinstance(kinds, str), kinds
         self.members = kinds
         self.times = evaluations(self.space, members, kinds)
@@ -92,7 +101,9 @@ class Group:
         if instruction.op is ops.REDUCE:
             return self._reason_against_reduction(instruction)
         kind = self._kind(instruction)
-        return self._reason_against_repeating(instruction, times_computed(self.space, instruction, kind, self.times))
+        return _reason_against_repeating(
+            instruction, times_computed(self.space, instruction, kind, self.times), self.root
+        )
 
     def _reason_against_reduction(self, reduction: Instruction) -> str:
         space = space_of_reduction(reduction)
@@ -101,19 +112,47 @@ class Group:
         if self.has_reductions and space != self.space:
             return f"{self.root.name} goes along {_named(self.space)}, {reduction.name} along {_named(space)}"
         members = [*self.members, reduction]
-        kinds = classify(space, [self.root], members)
+        kinds = classify(space, self.results, members)
         if isinstance(kinds, str):
             return kinds
-        if kinds[self.root] is Kind.FULL and space.rows < FEW_ROWS and space.rows * space.length > LITTLE:
-            return f"{space.rows} rows of {space.length} are too few to be shared by threads"
-        times = evaluations(space, members, kinds)
-        return next(filter(None, (self._reason_against_repeating(m, times[m]) for m in members)), "")
+        return _reason_against(space, self.results, kinds)
 
-    def _reason_against_repeating(self, instruction: Instruction, times: float) -> str:
-        size = max(1, first_leaf(instruction.shape).size)
-        if times <= 1.5 * size or times <= FEW_TIMES or cost(instruction) <= CHEAP:
-            return ""
-        return f"{self.root.name} would compute each element of it {times / size:.0f} times"
+    def merged(self, other: Group, results: list[Instruction], members: list[Instruction]) -> Group | str:
+        """Both groups as one with these results, users before what they use; or why they stay two."""
+        if len(results) > MOST_RESULTS:
+            return f"a kernel has at most {MOST_RESULTS} results"
+        if any(m.op in HEAVY or not m.shape.is_array for m in members):
+            return "what is heavy is computed alone"
+        if self.has_reductions and other.has_reductions and self.space != other.space:
+            return f"{self.root.name} goes along {_named(self.space)}, {other.root.name} along {_named(other.space)}"
+        space = other.space if other.has_reductions else self.space
+        has_rows = space.length > 1 and (self.has_reductions or other.has_reductions)
+        if not has_rows and len({_sizes(result) for result in results}) > 1:
+            return "their results have other dimensions"
+        kinds = classify(space, results, members)
+        if isinstance(kinds, str):
+            return kinds
+        reason = _reason_against(space, results, kinds) if has_rows else ""
+        return reason or Group(results, space, kinds, evaluations(space, members, kinds))
+
+
+def _reason_against(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:
+    """Why members of these kinds, reductions of rows among them, should not be one kernel; "" if they should."""
+    if space.rows < FEW_ROWS and space.rows * space.length > LITTLE and any(kinds[r] is Kind.FULL for r in results):
+        return f"{space.rows} rows of {space.length} are too few to be shared by threads"
+    times = evaluations(space, list(kinds), kinds)
+    return next(filter(None, (_reason_against_repeating(m, times[m], results[0]) for m in kinds)), "")
+
+
+def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:
+    size = max(1, first_leaf(instruction.shape).size)
+    if times <= 1.5 * size or times <= FEW_TIMES or cost(instruction) <= CHEAP:
+        return ""
+    return f"{root.name} would compute each element of {instruction.name} {times / size:.0f} times"
+
+
+def _sizes(instruction: Instruction) -> tuple[int, ...]:
+    return tuple(size for size in instruction.shape.dimensions if size != 1)
 
 
 def _named(space: Space) -> str:

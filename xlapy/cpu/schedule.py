@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from xlapy import ops
 from xlapy.base.shape import Shape
+from xlapy.cpu.joint_reductions import reduced_together
 from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.row_kernels import RowKernel, plan_rows
 from xlapy.cpu.rows import first_leaf
@@ -69,10 +70,12 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
     if plan is not None:
         RowKernel(builder, plan, sources).emit(list(zip(region.results, outputs, strict=True)))
         return builder.kernel, plan.space.length * max(1, len(region.inner))
-    lowering = Lowering(builder, sources)
+    values: dict[Instruction, Element] = {}
+    lowering = Lowering(builder, sources, values)
     axes = choose_axes(region, shapes[0])
     with loops(builder, axes, shapes[0]) as index:
         position = linear(index, shapes[0].dimensions)
+        values.update(reduced_together(lowering, region.inner, position))
         for buffer, part, shape in zip(outputs, elements_at(lowering, region, index, position), shapes, strict=True):
             store_element(builder, buffer, position, part, shape.element_type)
     return builder.kernel, axes.work * max(1, len(region.inner))
