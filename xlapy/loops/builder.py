@@ -323,6 +323,12 @@ class Builder:
 
         The name says what `rare` computes, so that it is computed once for the same condition and usual values.
         """
+        with self.outside([condition, *usual]):
+            return self._rarely(name, condition, usual, rare)
+
+    def _rarely(
+        self, name: str, condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
+    ) -> list[Value]:
         key = ("rarely", name, condition, *usual)
         known = self.block.shared.get(key)
         if known is not None:

@@ -81,7 +81,8 @@ class Lowering:
             return self._bindings[instruction]
         if instruction in self._sources:
             return self.load(self._sources[instruction], index)
-        key = (instruction, index, self.mask, self.builder.guard)
+        # what takes a loop to compute is known in its own block only
+        key = (instruction, index, self.mask, self.builder.block)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = LOWERINGS.find(instruction.op)(self, instruction, index)
