@@ -76,3 +76,13 @@ def test_why_reductions_of_other_rows_stay_apart():
         "ROOT z = f32[8,40,40] add(sb, tb)"
     )
     assert "z goes along 8 rows of 1600, s along 320 rows of 40" in why
+
+
+def test_what_takes_long_stays_a_kernel_when_groups_merge():
+    names, why = fused(
+        "x = f32[40,50] parameter(0)\n v = f32[50] parameter(1)\n y = f32[50] exponential(v)\n"
+        "zero = f32[] constant(0)\n b = f32[40,50] broadcast(y), dimensions={1}\n z = f32[40,50] multiply(x, b)\n"
+        "ROOT s = f32[50] reduce(z, zero), dimensions={0}, to_apply=add"
+    )
+    assert [set(n) for n in names] == [{"broadcast", "multiply", "constant", "reduce"}]
+    assert "y and s stay two kernels: s would compute each element of y 40 times" in why

@@ -110,12 +110,12 @@ class Group:
         if len(reduction.operands) != 2:
             return f"{reduction.name} has several results"
         if self.has_reductions and space != self.space:
-            return f"{self.root.name} goes along {_named(self.space)}, {reduction.name} along {_named(space)}"
+            return f"{self.root.name} goes along {self.space}, {reduction.name} along {space}"
         members = [*self.members, reduction]
         kinds = classify(space, self.results, members)
         if isinstance(kinds, str):
             return kinds
-        return _reason_against(space, self.results, kinds)
+        return _too_few_rows(space, self.results, kinds) or _repeated(space, self.root, kinds)
 
     def merged(self, other: Group, results: list[Instruction], members: list[Instruction]) -> Group | str:
         """Both groups as one with these results, users before what they use; or why they stay two."""
@@ -124,7 +124,7 @@ class Group:
         if any(m.op in HEAVY or not m.shape.is_array for m in members):
             return "what is heavy is computed alone"
         if self.has_reductions and other.has_reductions and self.space != other.space:
-            return f"{self.root.name} goes along {_named(self.space)}, {other.root.name} along {_named(other.space)}"
+            return f"{self.root.name} goes along {self.space}, {other.root.name} along {other.space}"
         space = other.space if other.has_reductions else self.space
         has_rows = space.length > 1 and (self.has_reductions or other.has_reductions)
         if not has_rows and len({_sizes(result) for result in results}) > 1:
@@ -132,16 +132,20 @@ class Group:
         kinds = classify(space, results, members)
         if isinstance(kinds, str):
             return kinds
-        reason = _reason_against(space, results, kinds) if has_rows else ""
+        reason = (_too_few_rows(space, results, kinds) if has_rows else "") or _repeated(space, results[0], kinds)
         return reason or Group(results, space, kinds, evaluations(space, members, kinds))
 
 
-def _reason_against(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:
-    """Why members of these kinds, reductions of rows among them, should not be one kernel; "" if they should."""
-    if space.rows < FEW_ROWS and space.rows * space.length > LITTLE and any(kinds[r] is Kind.FULL for r in results):
-        return f"{space.rows} rows of {space.length} are too few to be shared by threads"
+def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:
+    """Why results that wait for reductions of rows should not be one kernel with them; "" if they should."""
+    is_large = space.rows * space.length > LITTLE and any(kinds[result] is Kind.FULL for result in results)
+    return f"{space} are too few to be shared by threads" if space.rows < FEW_ROWS and is_large else ""
+
+
+def _repeated(space: Space, root: Instruction, kinds: dict[Instruction, Kind]) -> str:
+    """Why members would be computed again and again; "" if they would not."""
     times = evaluations(space, list(kinds), kinds)
-    return next(filter(None, (_reason_against_repeating(m, times[m], results[0]) for m in kinds)), "")
+    return next(filter(None, (_reason_against_repeating(m, times[m], root) for m in kinds)), "")
 
 
 def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:
@@ -153,10 +157,6 @@ def _reason_against_repeating(instruction: Instruction, times: float, root: Inst
 
 def _sizes(instruction: Instruction) -> tuple[int, ...]:
     return tuple(size for size in instruction.shape.dimensions if size != 1)
-
-
-def _named(space: Space) -> str:
-    return f"{space.rows} rows of {space.length}" if space.length > 1 else f"{space.rows} elements"
 
 
 # -- computing again

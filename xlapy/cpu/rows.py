@@ -42,6 +42,9 @@ class Space:
     rows: int
     length: int
 
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {self.length}" if self.length > 1 else f"{self.rows} elements"
+
     def kind_of_result(self, shape: Shape) -> Kind | None:
         """How an array has to lie to be a result of the kernel; None if it cannot."""
         size = first_leaf(shape).size
@@ -151,7 +154,7 @@ def classify(
     for result in results:
         kind = space.kind_of_result(result.shape)
         if kind is None:
-            return f"{result.name} has other elements than {results[0].name}"
+            return f"{result.name} has not an element for each of {space}"
         wanted.setdefault(result, []).append(kind)
     inside = set(members)
     kinds: dict[Instruction, Kind] = {}
