@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import insort
 
 from xlapy.cpu.lives import Lives
-from xlapy.cpu.steps import NativeProgram, Slot, SlotKind
+from xlapy.cpu.steps import CopyStep, NativeProgram, PartStep, Slot, SlotKind, Step, WhileStep
 
 ALIGNMENT = 64
 
@@ -67,3 +67,43 @@ class _Arena:
 
 def _rounded(size: int) -> int:
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+
+
+# -- the map of the arena
+
+
+def print_buffers(program: NativeProgram) -> str:
+    """The temporaries of a program whose buffers are assigned, a line each, the largest first.
+
+    Steps are numbered as they stand in the program, a loop once more behind its body; a slot is in use from the first
+    to the last step of its line.
+    """
+    lives = Lives(program.steps)
+    names = _names_of_positions(lives)
+    temporaries = [slot for slot in lives.first if slot.kind is SlotKind.TEMPORARY]
+    slots = sorted(temporaries, key=lambda slot: (-slot.size, slot.offset, lives.first[slot]))
+    total = sum(slot.size for slot in slots)
+    lines = [f"arena of {program.arena_size} bytes for {len(slots)} temporaries of {total} bytes"]
+    rows = [("bytes", "offset", "in use", "shape", "from", "to")]
+    for slot in slots:
+        first, last = lives.first[slot], lives.last[slot]
+        cells = (str(slot.size), f"+{slot.offset}", f"{first}-{last}", slot.shape.brief, names[first], names[last])
+        rows.append(cells)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _names_of_positions(lives: Lives) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for step, (begin, end) in lives.extents.items():
+        names[begin] = _step_name(step)
+        if isinstance(step, WhileStep):
+            names[end] = f"the end of {step.origin}"
+    return names
+
+
+def _step_name(step: Step) -> str:
+    if isinstance(step, PartStep):
+        return "a part"
+    return "a copy" if isinstance(step, CopyStep) else step.origin

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.cpu.buffers import assign_buffers
+from xlapy.cpu.buffers import assign_buffers, print_buffers
 from xlapy.cpu.fuse import Fuse, Unfuse
-from xlapy.cpu.llvm.engine import Code, assembly, compile_text
+from xlapy.cpu.llvm.engine import Code, compile_text, listings
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
 from xlapy.cpu.order_selections import OrderSelections
@@ -20,6 +20,7 @@ from xlapy.cpu.parts import cut
 from xlapy.cpu.program import make_program, runs
 from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
+from xlapy.cpu.trace import Trace
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
@@ -31,7 +32,7 @@ from xlapy.passes.inline_calls import InlineCalls
 from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
 from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass
-from xlapy.passes.pipeline import Fixpoint, Pipeline
+from xlapy.passes.pipeline import Fixpoint, PassEvent, Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.simplify import Simplify
 from xlapy.passes.simplify_conditionals import SimplifyConditionals
@@ -76,6 +77,28 @@ def simplifications() -> list[Pass]:
 
 
 @dataclass(slots=True)
+class Record:
+    """What happened on the way: the time that each part took and, for a dump, the module behind each pass."""
+
+    keeps_modules: bool
+    trace: Trace = field(default_factory=Trace)
+    decisions: list[str] = field(default_factory=list[str])
+    """What fusion decided, and why."""
+    modules: dict[str, str] = field(default_factory=dict[str, str])
+    """By the name of the file."""
+
+    def note(self, event: PassEvent) -> None:
+        """A run of a pass, just over."""
+        changed = "yes" if event.changed else "no"
+        self.trace.add(
+            event.pass_.name, "pass", event.seconds, changed=changed, instructions=event.module.instruction_count
+        )
+        if event.changed and self.keeps_modules:
+            name = f"pass_{event.number:03}.after_{event.pass_.name}.txt"
+            self.modules[name] = event.module.to_text(print_large_constants=True)
+
+
+@dataclass(slots=True)
 class Compiled:
     """A program as machine code, with the forms it had on the way."""
 
@@ -85,8 +108,7 @@ class Compiled:
     code: Code
     llvm: str
     """LLVM's text, before its passes."""
-    decisions: list[str] = field(default_factory=list[str])
-    """What fusion decided, and why."""
+    record: Record
 
     @property
     def entry(self) -> int:
@@ -95,13 +117,18 @@ class Compiled:
 
     def stages(self) -> dict[str, str]:
         """Every form the program had, by the name of the file that it is dumped to."""
+        optimised, assembly = listings(self.llvm)
         return {
+            **self.record.modules,
             "after_optimizations.txt": self.module.to_text(print_large_constants=True),
-            "fusion.txt": "\n".join(self.decisions) + "\n",
+            "fusion.txt": "\n".join(self.record.decisions) + "\n",
             "steps.txt": print_program(self.program),
+            "buffers.txt": print_buffers(self.program),
             "loops.txt": self.loops(),
             "ll": self.llvm,
-            "s": assembly(self.llvm),
+            "optimized.ll": optimised,
+            "s": assembly,
+            "trace.json": self.record.trace.to_json(),
         }
 
     def loops(self) -> str:
@@ -115,15 +142,24 @@ def compile_module(module: Module, donated: Collection[int] = ()) -> Compiled:
 
     donated: the leaves of the parameters, by number, whose memory the program may overwrite.
     """
-    optimised = edit.clone_module(module)
-    decisions: list[str] = []
-    Pipeline(passes(decisions.append)).run(optimised)
-    program = make_program(optimised, donated)
-    cut(program)
-    assign_buffers(program)
-    text = write_program(program, flush_denormals=_flushes_denormals())
-    imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}
-    return Compiled(optimised, program, compile_text(text.text, ["xlapy_run"], imports), text.text, decisions)
+    record = Record(keeps_modules=bool(flags.get("dump_to")))
+    trace = record.trace
+    with trace.span(f"compile {module.name}", "compiler"):
+        with trace.span("copy of the module", "stage"):
+            optimised = edit.clone_module(module)
+        with trace.span("passes", "stage"):
+            Pipeline(passes(record.decisions.append), on_pass=record.note).run(optimised)
+        with trace.span("steps and kernels", "stage"):
+            program = make_program(optimised, donated)
+            cut(program)
+        with trace.span("buffers", "stage"):
+            assign_buffers(program)
+        with trace.span("LLVM text", "stage"):
+            text = write_program(program, flush_denormals=_flushes_denormals())
+        with trace.span("machine code", "stage"):
+            imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}
+            code = compile_text(text.text, ["xlapy_run"], imports, trace)
+    return Compiled(optimised, program, code, text.text, record)
 
 
 def _flushes_denormals() -> bool:

@@ -13,12 +13,20 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from xlapy.cpu.trace import Trace
+
 _LEVEL = 2
 _numbers = itertools.count()
+
+_LEFT_OUT = ("-disable-lsr", "-disable-post-ra")
+"""Steps of the code generator that cost a third of its time and win nothing here: addresses in loops are tidied before
+it (`_optimise`), and processors of this kind order instructions by themselves."""
 
 
 @functools.cache
 def _initialized() -> None:
+    for option in _LEFT_OUT:
+        llvm.set_option("xlapy", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 
@@ -59,34 +67,36 @@ class Code:
 
     tracker: Any
     addresses: Mapping[str, int]
-    optimised: str
-    """The LLVM text behind its passes."""
     size: int = 0
     """Bytes of the object file."""
 
 
-def compile_text(text: str, exports: list[str], imports: Mapping[str, int], *, keep_text: bool = False) -> Code:
+def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: Trace | None = None) -> Code:
     """Compiles a module: `exports` are the functions whose addresses are wanted, `imports` where foreign ones are."""
+    trace = trace or Trace()
     machine, jit = _jit()
-    module = llvm.parse_assembly(text)
-    _optimise(module, machine)
-    image = machine.emit_object(module)
-    builder = llvm.JITLibraryBuilder().add_object_img(image)
-    for name, address in imports.items():
-        builder = builder.import_symbol(name, address)
-    for name in exports:
-        builder = builder.export_symbol(name)
-    tracker = builder.add_current_process().link(jit, f"xlapy{next(_numbers)}")
-    return Code(tracker, {name: tracker[name] for name in exports}, str(module) if keep_text else "", len(image))
+    with trace.span("parse", "LLVM"):
+        module = llvm.parse_assembly(text)
+    with trace.span("optimise", "LLVM"):
+        _optimise(module, machine)
+    with trace.span("generate code", "LLVM"):
+        image = machine.emit_object(module)
+    with trace.span("link", "LLVM"):
+        builder = llvm.JITLibraryBuilder().add_object_img(image)
+        for name, address in imports.items():
+            builder = builder.import_symbol(name, address)
+        for name in exports:
+            builder = builder.export_symbol(name)
+        tracker = builder.add_current_process().link(jit, f"xlapy{next(_numbers)}")
+        return Code(tracker, {name: tracker[name] for name in exports}, len(image))
 
 
-def assembly(text: str) -> str:
-    """The host's assembly of a module, optimised as `compile_text` does."""
+def listings(text: str) -> tuple[str, str]:
+    """A module's text behind LLVM's passes, and the host's assembly, both as `compile_text` makes them."""
     machine, _ = _jit()
     module = llvm.parse_assembly(text)
     _optimise(module, machine)
-    listing: str = machine.emit_assembly(module)
-    return listing
+    return str(module), str(machine.emit_assembly(module))
 
 
 def _optimise(module: Any, machine: Any) -> None:
@@ -94,9 +104,7 @@ def _optimise(module: Any, machine: Any) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(machine, options)
     passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
-    passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()
     passes.add_loop_strength_reduce_pass()
     for function in module.functions:

@@ -1,0 +1,64 @@
+"""What the CPU compiler leaves for whoever looks inside."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+import xlapy as xla
+from xlapy.base import flags
+
+PROGRAM = """HloModule shown
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[64,32] parameter(0)
+  t = f32[32,64] transpose(x), dimensions={1,0}
+  u = f32[64,32] transpose(t), dimensions={1,0}
+  d = f32[64,64] dot(u, u), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  n = f32[64,64] sine(d)
+  ROOT q = f32[64,64] dot(n, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The texts of a dump by the ends of their names."""
+    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"dump_to": str(tmp_path)}))
+    xla.Client("cpu").compile(PROGRAM)
+    return {path.name.removeprefix("module_0000.shown."): path.read_text() for path in tmp_path.iterdir()}
+
+
+def test_modules_are_numbered_by_pass_and_only_those_that_changed(files: dict[str, str]):
+    passes = sorted(name for name in files if name.startswith("pass_"))
+    simplified = next(name for name in passes if name.endswith("after_simplify.txt"))
+    assert "transpose" not in files[simplified] and "transpose" in files["before_optimizations.txt"]
+    assert all(files[a] != files[b] for a, b in itertools.pairwise(passes))
+    assert files[passes[-1]] == files["after_optimizations.txt"]
+
+
+def test_llvm_stands_there_before_and_behind_its_passes(files: dict[str, str]):
+    assert "define void @xlapy_run" in files["ll"] and "define void @xlapy_run" in files["optimized.ll"]
+    assert files["ll"] != files["optimized.ll"]
+    assert "xlapy_run:" in files["s"]
+
+
+def test_the_map_of_buffers_has_the_largest_first_and_a_total(files: dict[str, str]):
+    head, titles, *rows = files["buffers.txt"].splitlines()
+    assert titles.split() == ["bytes", "offset", "in", "use", "shape", "from", "to"]
+    sizes = [int(row.split()[0]) for row in rows]
+    assert sizes == sorted(sizes, reverse=True) and 64 * 64 * 4 in sizes
+    assert head.endswith(f"for {len(sizes)} temporaries of {sum(sizes)} bytes")
+    assert all(row.split()[1].startswith("+") and "-" in row.split()[2] for row in rows)
+
+
+def test_the_trace_has_every_pass_and_phase_inside_the_whole(files: dict[str, str]):
+    events = json.loads(files["trace.json"])["traceEvents"]
+    names = [event["name"] for event in events]
+    for name in ("unfuse", "simplify", "fuse", "steps and kernels", "buffers", "parse", "generate code", "link"):
+        assert name in names
+    whole = events[names.index("compile shown")]
+    assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
+    assert all(event["ts"] >= whole["ts"] and event["dur"] <= whole["dur"] for event in events)

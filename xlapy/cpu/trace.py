@@ -1,0 +1,53 @@
+"""How long each part of a compilation takes, in the format of Chrome's trace viewer and Perfetto.
+
+Owns: the events and their file format. Must not know: what is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part: its name, its kind, start and length in seconds, the start counted from that of the trace."""
+
+    name: str
+    kind: str
+    start: float
+    seconds: float
+    notes: dict[str, str | int] = field(default_factory=dict[str, "str | int"])
+
+
+class Trace:
+    """The spans of one compilation, which begins now."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._begin = time.perf_counter()
+
+    @contextmanager
+    def span(self, name: str, kind: str) -> Iterator[None]:
+        """Times what is done inside."""
+        start = time.perf_counter()
+        yield
+        self.spans.append(Span(name, kind, start - self._begin, time.perf_counter() - start))
+
+    def add(self, name: str, kind: str, seconds: float, **notes: str | int) -> None:
+        """A part that has just ended."""
+        self.spans.append(Span(name, kind, time.perf_counter() - self._begin - seconds, seconds, notes))
+
+    def to_json(self) -> str:
+        """Complete events ("X") in microseconds; spans inside others are shown below them."""
+        events = [
+            {
+                "name": span.name, "cat": span.kind, "ph": "X", "pid": 1, "tid": 1,
+                "ts": round(span.start * 1e6, 3), "dur": round(span.seconds * 1e6, 3), "args": span.notes,
+            }
+            for span in sorted(self.spans, key=lambda span: (span.start, -span.seconds))
+        ]  # fmt: skip
+        return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, indent=1) + "\n"
