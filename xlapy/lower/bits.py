@@ -6,11 +6,10 @@ Owns: how bits of one width are put together from, or taken out of, bits of anot
 from __future__ import annotations
 
 from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import F16, F32, F64, Affine, Builder, ScalarType, Value
+from xlapy.loops import F16, F32, F64, I32, I64, Affine, Builder, ScalarType, Value
 from xlapy.loops.types import integer_type
-from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import in_memory, in_register
 from xlapy.ops.elementwise import BITCAST_CONVERT
 
@@ -20,10 +19,8 @@ def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) 
     """The same bits as another type; a last dimension comes or goes where the widths differ, lowest bits first."""
     (operand,) = instruction.operands
     source, target = operand.shape.element_type, instruction.shape.element_type
-    if source.is_complex or target.is_complex:
-        if source is target:
-            return lowering.element(operand, index)
-        raise UnsupportedError(f"{instruction.name}: bitcast-convert of {source} to {target} does not run on cpu")
+    if source.is_complex:
+        return _recast_parts(lowering, operand, index, source, target)
     builder = lowering.builder
     if source.bits == target.bits:
         bits = bits_of(builder, lowering.value(operand, index), source)
@@ -52,6 +49,32 @@ def _joined(
         wide = _resized(builder, bits, kind)
         total = builder.binary("or", total, builder.binary("shl", wide, builder.constant(kind, place * source.bits)))
     return total
+
+
+def _recast_parts(
+    lowering: Lowering, operand: Instruction, index: Index, source: PrimitiveType, target: PrimitiveType
+) -> Element:
+    """Complex numbers: one of 128 bits is two of 64, the first its real part."""
+    builder = lowering.builder
+    if source is target:
+        return lowering.element(operand, index)
+    if source.bits < target.bits:
+        parts = [lowering.element(operand, (*index, Affine((), place))) for place in range(2)]
+        return ComplexElement(*(_joined_parts(builder, part) for part in parts))
+    *rest, place = index
+    whole = lowering.element(operand, tuple(rest))
+    assert isinstance(whole, ComplexElement)
+    is_first = builder.compare("eq", builder.value_of(place), builder.zero(I64))
+    bits = builder.bitcast(builder.select(is_first, whole.real, whole.imaginary), I64)
+    high = builder.binary("lshr", bits, builder.constant(I64, 32))
+    return ComplexElement(*(builder.bitcast(builder.convert("trunc", part, I32), F32) for part in (bits, high)))
+
+
+def _joined_parts(builder: Builder, element: Element) -> Value:
+    """An F64 of the bits of both parts, the real one at the bottom."""
+    assert isinstance(element, ComplexElement)
+    low, high = (builder.convert("zext", builder.bitcast(part, I32), I64) for part in (element.real, element.imaginary))
+    return builder.bitcast(builder.binary("or", low, builder.binary("shl", high, builder.constant(I64, 32))), F64)
 
 
 def bits_of(builder: Builder, value: Value, t: PrimitiveType) -> Value:

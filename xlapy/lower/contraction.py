@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.elementwise import convert_element
+from xlapy.lower.narrow_floats import kept_positive
 from xlapy.lower.reduction import ACCUMULATORS, Carried, flat, unflat
 from xlapy.ops import contraction as ops
 
@@ -85,7 +86,9 @@ def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int]
         return builder.reduce(extents[len(index)], carried, lambda p, c: nest((*index, p), c), **options)
 
     (total,) = unflat(nest((), flat([start])), [start])
-    return rounded(builder, total, t) if isinstance(total, Value) else total
+    if not isinstance(total, Value):
+        return total
+    return rounded(builder, kept_positive(builder, total) if t is F8E8M0FNU else total, t)
 
 
 def sums_in_lanes(

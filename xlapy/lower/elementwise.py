@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.element_types import F8E8M0FNU, F64, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, Builder, ScalarType, Value
@@ -18,6 +18,7 @@ from xlapy.loops.types import integer_type
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
+from xlapy.lower.narrow_floats import kept_positive
 from xlapy.ops import elementwise as ops
 from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
 from xlapy.ops.registry import OpDef
@@ -250,7 +251,9 @@ def _converted(builder: Builder, value: Value, source: PrimitiveType, target: Pr
         return builder.compare("une" if source.is_floating else "ne", value, builder.zero(value.type))
     wanted = register_type(target)
     if target.is_floating:
-        return rounded(builder, _to_float(builder, value, source, wanted), target)
+        number = _to_float(builder, value, source, wanted)
+        one_step = source is F64 and target is F8E8M0FNU
+        return rounded(builder, kept_positive(builder, number) if one_step else number, target)
     if source.is_floating:
         return _float_to_integer(builder, value, target)
     signed = source.is_signed

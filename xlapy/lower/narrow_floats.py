@@ -142,6 +142,15 @@ def _encode_exponent(builder: Builder, value: Value) -> Value:
     return builder.select(is_number, code, builder.constant(I64, 255))
 
 
+def kept_positive(builder: Builder, value: Value) -> Value:
+    """An F64 on its way to an F8E8M0FNU: what is positive stays so, however small; only 0 becomes NaN."""
+    least = builder.constant(F64, 2.0**-149)
+    is_small = builder.binary(
+        "and", builder.compare("ogt", value, builder.zero(F64)), builder.compare("olt", value, least)
+    )
+    return builder.select(is_small, least, value)
+
+
 _LIFT: Final = 1023 - 127
 
 

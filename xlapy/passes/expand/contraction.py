@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import ops
-from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, PRED, S32, S64, PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, S32, S64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -60,9 +60,12 @@ def _product_type(instruction: Instruction) -> PrimitiveType:
 
 
 def _scaled(write: Writer, operand: Instruction, scale: Instruction, t: PrimitiveType) -> Instruction:
-    """The operand times its scale, computed in f32 at least; a bf16 scale of one element may mean that it has none."""
+    """The operand times its scale, computed in f32 at least; a bf16 scale of one element may mean that it has none.
+
+    In f64 for f8e8m0fnu, whose smallest number is a denormal in f32, which a platform may take for 0.
+    """
     shape, blocks = operand.shape, scale.shape
-    wide = wide_type(t)
+    wide = F64 if blocks.element_type is F8E8M0FNU and t is F32 else wide_type(t)
     product = write.convert(operand, wide)
     unscaled = blocks.size == 1 and shape.size != 1 and blocks.element_type is shape.element_type is BF16
     if not unscaled and blocks.rank == shape.rank:
