@@ -72,3 +72,16 @@ def test_a_large_computation_that_is_called_twice_stays_one():
       ENTRY e {{ x = f32[8] parameter(0)  a = f32[8] call(x), to_apply=f  ROOT b = f32[8] call(a), to_apply=f }}"""
     compiled = compile_module(parse_hlo(text))
     assert sum(i.op.name == "call" for i in compiled.module.instructions()) == 2
+
+
+def test_kernels_that_do_the_same_to_other_memory_are_one_function():
+    text = """HloModule m ENTRY e { x = f32[4096] parameter(0)  y = f32[4096] parameter(1)
+      a = f32[4096] sine(x)  b = f32[4096] sine(y)  c = f32[2048] slice(y), slice={[0:2048]}  d = f32[2048] sine(c)
+      ROOT r = (f32[4096], f32[4096], f32[2048]) tuple(a, b, d) }"""
+    compiled = compile_module(parse_hlo(text))
+    assert sum(isinstance(step, KernelStep) for step in all_steps(compiled.program.steps)) == 3
+    assert compiled.llvm.count("define internal void @kernel") == 2
+    x, y = (np.random.default_rng(seed).standard_normal(4096).astype(np.float32) for seed in range(2))
+    a, b, d = xla.Client("cpu").compile(text)(x, y)
+    assert_close(np.asarray(b)[:2048], np.asarray(d), rule="bits", where="the same elements")
+    assert_close(np.asarray(a), np.sin(x), rule="elementwise", where="sine")

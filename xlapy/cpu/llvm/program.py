@@ -65,7 +65,9 @@ class _ProgramWriter:
         self.declarations: set[str] = set()
         self.uses_threads = False
         self._kernels: dict[Kernel, str] = {}
-        self._tasks: dict[Kernel, str] = {}
+        self._texts: dict[str, str] = {}
+        """The name of each kernel by its text: kernels that do the same to other memory are one function."""
+        self._tasks: dict[str, str] = {}
         self._parts = 0
 
     def run_function(self, flush_denormals: bool) -> None:
@@ -207,21 +209,25 @@ class _ProgramWriter:
         function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, i64 {extent}, i64 {grain})")
 
     def kernel_name(self, kernel: Kernel) -> str:
+        """The function of a kernel."""
         found = self._kernels.get(kernel)
         if found is None:
-            found = self._kernels[kernel] = f"kernel{len(self._kernels)}"
-            text, declarations = write_kernel(kernel, found)
-            self.functions.append(f"; {kernel.name}\n{text}")
-            self.declarations |= declarations
+            text, declarations = write_kernel(kernel, "kernel")
+            found = self._texts.get(text)
+            if found is None:
+                found = self._texts[text] = f"kernel{len(self._texts)}"
+                self.functions.append(f"; {kernel.name}\n{text.replace('@kernel(', f'@{found}(', 1)}")
+                self.declarations |= declarations
+            self._kernels[kernel] = found
         return found
 
     def task_name(self, kernel: Kernel) -> str:
         """A function that takes a kernel's buffers from a block of addresses."""
-        found = self._tasks.get(kernel)
+        name = self.kernel_name(kernel)
+        found = self._tasks.get(name)
         if found is not None:
             return found
-        name = self.kernel_name(kernel)
-        found = self._tasks[kernel] = f"task_{name}"
+        found = self._tasks[name] = f"task_{name}"
         lines = [f"define internal void @{found}(ptr %block, i64 %begin, i64 %end) #0 {{", "entry:"]
         arguments: list[str] = []
         for number in range(len(kernel.buffers)):
