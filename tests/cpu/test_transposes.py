@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cpu.kernel_runner import run_kernel
-from xlapy.cpu.llvm.engine import assembly, vector_bytes
+from xlapy.cpu.llvm.engine import listings, vector_bytes
 from xlapy.cpu.llvm.transposes import write_transpose
 from xlapy.loops import F32, F64, I8, I16, I64, Affine, Builder, Kernel, evaluate, print_kernel
 from xlapy.loops.ir import tile_shape
@@ -67,4 +67,4 @@ def test_short_rows_of_the_target_overwrite_what_is_left_of_the_one_before():
 def test_it_compiles_for_registers_of_any_width(bits, parts, width):
     text, declarations = write_transpose(bits, parts, width)
     exported = text.replace("internal ", "")
-    assert "ret" in assembly("\n".join([*declarations, exported, "attributes #0 = { nounwind }"]))
+    assert "ret" in listings("\n".join([*declarations, exported, "attributes #0 = { nounwind }"]))[1]
