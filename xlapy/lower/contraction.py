@@ -86,8 +86,11 @@ def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int]
         return builder.reduce(extents[len(index)], carried, lambda p, c: nest((*index, p), c), **options)
 
     (total,) = unflat(nest((), flat([start])), [start])
-    if not isinstance(total, Value):
-        return total
+    return rounded_sum(builder, total, t) if isinstance(total, Value) else total
+
+
+def rounded_sum(builder: Builder, total: Value, t: PrimitiveType) -> Value:
+    """A finished sum of products in the register form of its type, rounded once."""
     return rounded(builder, kept_positive(builder, total) if t is F8E8M0FNU else total, t)
 
 

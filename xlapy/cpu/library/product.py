@@ -20,9 +20,8 @@ from xlapy.cpu.schedule import Region, kernel_builder, output, source
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Builder, Value
 from xlapy.lower import Element, Lowering, components, store_element
-from xlapy.lower.contraction import sum_type
+from xlapy.lower.contraction import rounded_sum, sum_type
 from xlapy.lower.core import Index, linear
-from xlapy.lower.element_types import rounded
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import both
 
@@ -90,7 +89,7 @@ class Product(ABC):
     def store(self, batch: Affine, row: Affine, column: Affine, total: Element, mask: Value | None = None) -> None:
         """Writes the result's element, given its sum (where the mask is true)."""
         if isinstance(total, Value):
-            total = rounded(self.builder, total, self.type)
+            total = rounded_sum(self.builder, total, self.type)
         element = convert_element(self.builder, total, self.type, self.root.shape.element_type)
         self.write(batch, row, column, element, mask)
 
