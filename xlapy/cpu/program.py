@@ -296,20 +296,33 @@ def _conditional(scope: _Scope, instruction: Instruction) -> None:
 def _while(scope: _Scope, instruction: Instruction) -> None:
     (operand,) = instruction.operands
     initial = scope.flow.arrays(operand)
+    kept = _unchanged(scope.maker.flow(instruction.computation("body")))
     state: list[Slot] = []
-    for made in initial:
+    borrowed: set[Slot] = set()
+    for number, made in enumerate(initial):
         source = scope.slots[made]
+        if number in kept:
+            state.append(source)
+            borrowed.add(source)
+            continue
         taken = scope.taken(made, instruction) if initial.count(made) == 1 else None
         state.append(taken or Slot(source.shape, name=instruction.name))
         if taken is None:
             scope.steps.append(CopyStep(source, state[-1]))
-    scope.define(instruction, state)
+    scope.define(instruction, state, borrowed)
     condition: list[Step] = []
     (decides,) = scope.maker.computation(instruction.computation("condition"), [state], condition)
     body: list[Step] = []
-    after = scope.maker.computation(instruction.computation("body"), [state], body, owned=state)
+    after = scope.maker.computation(instruction.computation("body"), [state], body, owned=set(state) - borrowed)
     move(body, after, state)
     scope.steps.append(WhileStep(condition, decides, body, instruction.name))
+
+
+def _unchanged(body: Flow) -> set[int]:
+    """The leaves of a loop's state that its body hands on as they are; they stay where their initial values lie."""
+    (parameter,), root = body.computation.parameters, body.computation.root_instruction
+    pairs = zip(body.arrays(root), body.arrays(parameter), strict=True)
+    return {number for number, (after, before) in enumerate(pairs) if after == before}
 
 
 def move(steps: list[Step], sources: Sequence[Slot], targets: Sequence[Slot]) -> None:

@@ -68,6 +68,7 @@ class _ProgramWriter:
         self._texts: dict[str, str] = {}
         """The name of each kernel by its text: kernels that do the same to other memory are one function."""
         self._tasks: dict[str, str] = {}
+        self._constants: dict[Slot, str] = {}
         self._parts = 0
 
     def run_function(self, flush_denormals: bool) -> None:
@@ -98,6 +99,8 @@ class _ProgramWriter:
         for slot in dict.fromkeys([*part.loaded, *part.stored]):
             self.hold(function, slot)
         for slot in part.loaded:
+            if slot.kind is SlotKind.CONSTANT:
+                continue
             function.head.append("  " + self.copy_of(function.pointers[slot], self.memory(function, slot), slot.size))
         self.steps(function, part.steps)
         for slot in part.stored:
@@ -137,9 +140,23 @@ class _ProgramWriter:
         return function.pointers[slot]
 
     def hold(self, function: _Function, slot: Slot) -> None:
-        """Memory for a slot on the function's stack."""
+        """Memory for a slot on the function's stack; a constant is its own text."""
+        if slot.kind is SlotKind.CONSTANT:
+            function.pointers[slot] = self.constant(slot)
+            return
         name = function.pointers[slot] = function.writer.name("h")
         function.head.append(f"  {name} = alloca [{slot.size} x i8], align {ALIGNMENT}")
+
+    def constant(self, slot: Slot) -> str:
+        """A constant of the module with the slot's elements: LLVM computes with them."""
+        found = self._constants.get(slot)
+        if found is None:
+            assert slot.data is not None
+            found = self._constants[slot] = f"@constant{slot.number}"
+            data = "".join(f"\\{byte:02X}" for byte in slot.data.tobytes())
+            text = f'private unnamed_addr constant [{slot.size} x i8] c"{data}", align {ALIGNMENT}'
+            self.functions.append(f"{found} = {text}")
+        return found
 
     def memory(self, function: _Function, slot: Slot) -> str:
         """A register with the address that a slot has by the table."""
