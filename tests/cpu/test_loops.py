@@ -119,6 +119,44 @@ OF_CONSTANTS = counting(
   ROOT r = (s32[3], s32[3]) tuple(v, c)""",
 )
 
+DIVIDES = counting(
+    "(s32[], s32[6])",
+    """v = s32[6] get-tuple-element(s), index=1  c = s32[6] constant({3, 2, 2, 7, 2, -2})
+  q = s32[6] divide(v, c)  ROOT r = (s32[], s32[6]) tuple(j, q)""",
+    """x = s32[6] parameter(0)  zero = s32[] constant(0)  t = (s32[], s32[6]) tuple(zero, x)
+  ROOT w = (s32[], s32[6]) while(t), condition=below, body=next""",
+    trips=2,
+)
+
+CROSSES = counting(
+    "(s32[], f32[ARRAY], f32[ARRAY])",
+    """a = f32[ARRAY] get-tuple-element(s), index=1  b = f32[ARRAY] get-tuple-element(s), index=2
+  u = f32[2] constant({5, 6})  n = f32[ARRAY] iota(), iota_dimension=0
+  m = f32[ARRAY] multiply(n, n)  k = f32[ARRAY] dynamic-update-slice(a, u, j)
+  ROOT r = (s32[], f32[ARRAY], f32[ARRAY]) tuple(j, m, k)""",
+    """x = f32[ARRAY] parameter(0)  zero = s32[] constant(0)  t = (s32[], f32[ARRAY], f32[ARRAY]) tuple(zero, x, x)
+  ROOT w = (s32[], f32[ARRAY], f32[ARRAY]) while(t), condition=below, body=next""",
+)
+
+UNCHANGED = counting(
+    "(s32[], f32[ARRAY], f32[ARRAY], f32[ARRAY])",
+    """a = f32[ARRAY] get-tuple-element(s), index=1  b = f32[ARRAY] get-tuple-element(s), index=2
+  c = f32[ARRAY] get-tuple-element(s), index=3  d = f32[ARRAY] add(a, b)
+  ROOT r = (s32[], f32[ARRAY], f32[ARRAY], f32[ARRAY]) tuple(j, d, b, b)""",
+    """x = f32[ARRAY] parameter(0)  y = f32[ARRAY] exponential(x)  zero = s32[] constant(0)  u = f32[1] constant({9})
+  t = (s32[], f32[ARRAY], f32[ARRAY], f32[ARRAY]) tuple(zero, x, y, y)
+  w = (s32[], f32[ARRAY], f32[ARRAY], f32[ARRAY]) while(t), condition=below, body=next
+  b = f32[ARRAY] get-tuple-element(w), index=2  n = f32[ARRAY] dynamic-update-slice(b, u, zero)
+  ROOT r = (f32[ARRAY], f32[ARRAY], (s32[], f32[ARRAY], f32[ARRAY], f32[ARRAY])) tuple(n, y, w)""",
+)
+
+IN_PLACE = """HloModule m
+ENTRY main { x = f32[64,100] parameter(0)  a = f32[64,100] sort(x), dimensions={1}, to_apply=less
+  b = f32[64,100] exponential(a)  c = f32[100,64] transpose(b), dimensions={1,0}
+  d = f32[100,64] sort(c), dimensions={1}, to_apply=less  e = f32[100,64] add(d, c)
+  f = f32[6400] reshape(e)  ROOT r = (f32[6400], f32[100,64]) tuple(f, d) }
+"""
+
 SHARED = """HloModule m
 same { a = f32[9] parameter(0)  b = f32[9] negate(a)  ROOT r = (f32[9], f32[9], f32[9]) tuple(a, b, b) }
 ENTRY main { x = f32[9] parameter(0)  u = f32[1] parameter(1)  i = s32[] constant(2)  y = f32[9] exponential(x)
@@ -129,6 +167,16 @@ ENTRY main { x = f32[9] parameter(0)  u = f32[1] parameter(1)  i = s32[] constan
 
 PROGRAMS = {
     "calls that share arrays": SHARED,
+    "divides by a constant": DIVIDES,
+    **{
+        f"{name} {n}": text.replace("ARRAY", n)
+        for name, text in {"crosses": CROSSES, "keeps": UNCHANGED}.items()
+        for n in ("9", "900")
+    },
+    "overwrites what dies": IN_PLACE.replace(
+        "ENTRY",
+        "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }\nENTRY",
+    ),
     **{f"rotates {shape}": three(ROTATE, shape) for shape in ("f32[]", "f32[5]", "s64[3,3]", "f32[700]", "c64[2]")},
     **{f"adds {shape}": three(SWAP_AND_ADD, shape) for shape in ("f32[]", "bf16[7]", "f64[3,3]", "f32[700]", "u8[33]")},
     "runs no time": three(SWAP_AND_ADD, "f32[5]", trips=0),

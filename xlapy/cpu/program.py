@@ -29,7 +29,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.loops import Kernel
+from xlapy.loops import Buffer, Kernel
 from xlapy.lower import LOWERINGS
 from xlapy.ops.registry import OpDef, Rules
 
@@ -176,6 +176,8 @@ class _Scope:
         self.slots: dict[Made, Slot] = {}
         self.owned = owned
         """The memory that is this evaluation's own, to be overwritten when what it holds is not needed any more."""
+        self.entered = frozenset(owned)
+        """What of it was there before: a loop's state, which the next state is to be made in."""
 
     def slot(self, instruction: Instruction, path: Path = ()) -> Slot:
         return self.slots[self.flow.made(instruction, path)]
@@ -211,8 +213,8 @@ class _Scope:
         return slots
 
     def kernel(self, instruction: Instruction) -> None:
-        results = self.fresh(instruction)
-        if not any(slot.shape.size for slot in results):
+        if not any(leaf.size for _, leaf in array_leaves(instruction.shape)):
+            self.fresh(instruction)
             return
         region = region_of(instruction)
         found = self.maker.kernels.get(instruction)
@@ -220,8 +222,38 @@ class _Scope:
             found = self.maker.kernels[instruction] = _kernels(region)
         operands = instruction.operands if instruction.op is ops.FUSION else region.operands
         slots = [self.slot(operand) for operand in operands]
+        # several kernels make a part of the result each, and may read what others have written over
+        results = self.results(instruction, operands, found[0][0]) if len(found) == 1 else self.fresh(instruction)
         for kernel, work in found:
             self.steps.append(KernelStep(kernel, [*slots, *results], work, instruction.name))
+
+    def results(self, instruction: Instruction, operands: Sequence[Instruction], kernel: Kernel) -> list[Slot]:
+        """The memory that a kernel writes: that of an operand which dies with it, if it may be overwritten, or new."""
+        given = [self.flow.made(operand) for operand in operands]
+        results: list[Slot] = []
+        for (path, leaf), written in zip(array_leaves(instruction.shape), kernel.buffers[len(given) :], strict=False):
+            slot = Slot(leaf, name=instruction.name)
+            if Made(instruction, path) not in self.flow.results:
+                slot = self.overwritten(instruction, kernel, given, written) or slot
+            results.append(slot)
+        self.define(instruction, results)
+        return results
+
+    def overwritten(
+        self, instruction: Instruction, kernel: Kernel, given: Sequence[Made], written: Buffer
+    ) -> Slot | None:
+        """The memory of an operand in which a kernel may make a result."""
+        for made in dict.fromkeys(given):
+            read = {buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == made}
+            slot = self.slots.get(made)
+            if slot is None or slot in self.entered or not updates.may_overwrite(kernel, written, read):
+                continue
+            taken = self.taken(made, instruction)
+            if taken is not None:
+                for buffer in (*read, written):
+                    buffer.exclusive = False
+                return taken
+        return None
 
     def taken(self, made: Made, reader: Instruction) -> Slot | None:
         """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write."""
@@ -334,7 +366,10 @@ def move(steps: list[Step], sources: Sequence[Slot], targets: Sequence[Slot]) ->
     left = [
         (source, target)
         for source, target in pairs
-        if target in sources or sources.count(source) > 1 or not updates.make_in(steps, source, target)
+        if target in sources
+        or source in targets
+        or sources.count(source) > 1
+        or not updates.make_in(steps, source, target)
     ]
     overwritten = {target for _, target in left}
     safe = [_saved(steps, source) if source in overwritten else source for source, _ in left]

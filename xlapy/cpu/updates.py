@@ -64,12 +64,16 @@ def _may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
     pairs = list(zip(step.kernel.buffers, step.slots, strict=True))
     written = [buffer for buffer, slot in pairs if slot is made]
     read = {buffer for buffer, slot in pairs if slot is target}
-    if len(written) != 1 or not written[0].written or any(buffer.written for buffer in read):
+    return len(written) == 1 and written[0].written and may_overwrite(step.kernel, written[0], read)
+
+
+def may_overwrite(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
+    """Whether a kernel may write a result to memory that it reads: element by element, each after its last use."""
+    if any(buffer.written for buffer in read):
         return False
-    if not read:
-        return True
-    places = _places(step.kernel, written[0], read)
-    return len(places) == 1
+    if any((buffer.size, buffer.type.byte_size) != (written.size, written.type.byte_size) for buffer in read):
+        return False
+    return not read or len(_places(kernel, written, read)) == 1
 
 
 def _places(kernel: Kernel, written: Buffer, read: set[Buffer]) -> set[Affine]:

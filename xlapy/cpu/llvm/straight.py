@@ -115,7 +115,7 @@ class _StraightEmitter(Emitter):
         vector, type = llvm_type(value.type, self.lanes), llvm_type(value.type)
         loaded: dict[int, str] = {}
         register = "poison"
-        for lane, number in enumerate(positions):
+        for lane, number in enumerate(positions + positions[:1] * (self.lanes - active)):
             if number not in loaded:
                 loaded[number] = self.writer.let(f"load {type}, ptr {self.element(value.type, base, number)}")
             element = f"{type} {loaded[number]}, i64 {lane}"
@@ -123,14 +123,18 @@ class _StraightEmitter(Emitter):
         return register
 
     def load_piece(self, type: ScalarType, base: str, positions: Lanes) -> str:
-        """Neighbouring elements in the first lanes of a vector."""
+        """Neighbouring elements in the first lanes of a vector.
+
+        The lanes behind them repeat the first where that is an integer, which something may be divided by.
+        """
         piece, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
         loaded = self.writer.let(f"load {piece}, ptr {self.element(type, base, positions[0])}, {align}")
         if len(positions) == self.lanes:
             return loaded
         if len(positions) == 1:
-            return self.writer.let(f"insertelement {llvm_type(type, self.lanes)} poison, {piece} {loaded}, i64 0")
-        chosen = [f"i32 {lane}" if lane < len(positions) else "i32 poison" for lane in range(self.lanes)]
+            return self.splat(type, loaded)
+        other = "i32 0" if type.is_integer else "i32 poison"
+        chosen = [f"i32 {lane}" if lane < len(positions) else other for lane in range(self.lanes)]
         mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
         return self.writer.let(f"shufflevector {piece} {loaded}, {piece} poison, {mask}")
 
