@@ -406,10 +406,9 @@ def _scatter(scope: _Scope, instruction: Instruction) -> None:
 
 @STEPS.rule(ops.SORT)
 def _sort(scope: _Scope, instruction: Instruction) -> None:
-    """Sorts copies of the operands, with as much memory again to merge into."""
-    results = scope.fresh(instruction)
-    for operand, result in zip(instruction.operands, results, strict=True):
-        scope.steps.append(CopyStep(scope.slot(operand), result))
+    """Sorts the operands where they lie, or copies of them, with as much memory again to merge into."""
+    results = [scope.own_copy(instruction, operand) for operand in instruction.operands]
+    scope.define(instruction, results)
     shape = instruction.operands[0].shape
     if shape.size and shape.dimensions[instruction.dimension] > 1:
         spare = [Slot(slot.shape, name=instruction.name) for slot in results]
