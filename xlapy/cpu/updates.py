@@ -73,7 +73,12 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
         return False
     if any((buffer.size, buffer.type.byte_size) != (written.size, written.type.byte_size) for buffer in read):
         return False
-    return not read or len(_places(kernel, written, read)) == 1
+    return not read or (not _transposes(kernel, read) and len(_places(kernel, written, read)) == 1)
+
+
+def _transposes(kernel: Kernel, read: set[Buffer]) -> bool:
+    """Whether the kernel reads one of the buffers tile by tile."""
+    return any(isinstance(s, Transpose) and s.source.buffer in read for s in kernel.statements())
 
 
 def _places(kernel: Kernel, written: Buffer, read: set[Buffer]) -> set[Affine]:
