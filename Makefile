@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all fuzz lint types check docs clean
+.PHONY: demo test test-all fuzz bench lint types check docs clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,10 @@ $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.bench: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
 
 # Trains a classifier of handwritten digits with a step built by XlaBuilder, then runs the saved step again.
 demo: $(VENV)/.demo
@@ -32,6 +36,10 @@ fuzz: $(VENV)/.dev
 	$(BIN)/xlapy fuzz --seeds 0-249 --jobs $(JOBS) --output fuzz-output
 	$(BIN)/xlapy fuzz --mutate --seeds 0-99 --corpus tests/programs --jobs $(JOBS) --output fuzz-output
 
+# Beside XLA:CPU: a table, and bench-output/cpu.md and cpu.svg. Takes some minutes, in which nothing else may run.
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.cpu --output bench-output
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check xlapy tests benchmarks examples
@@ -47,4 +55,4 @@ docs: $(VENV)/.demo
 	$(BIN)/xlapy ops --builder > docs/builder.md.new && mv docs/builder.md.new docs/builder.md
 
 clean:
-	rm -rf $(VENV) demo-output fuzz-output build dist *.egg-info
+	rm -rf $(VENV) demo-output fuzz-output bench-output build dist *.egg-info

@@ -1,133 +1,173 @@
-"""The platform cpu beside XLA:CPU: run time and compile time of the same HLO, in one process, alternating.
+"""The platform cpu beside XLA:CPU: the same HLO through both, in one process, alternating.
 
-    python benchmarks/cpu.py [NAME ...] [--runs 5]
+    python benchmarks/cpu.py [NAME ...] [--runs 5] [--settings installed,tuned] [--output DIR]
 
-Medians of the runs, in milliseconds; a ratio above 1 means that ours is the faster. Both use all processors. XLA as
-installed; with MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592 in the environment it reuses memory
-as ours does, which shows what the code alone is worth. Nothing else may run meanwhile.
+Medians of the runs; a ratio above 1 means that ours is the faster, or needs less. Both use all processors, arguments are
+on their devices, no cache of compiled programs is used. Every workload runs in two settings, each in a process of its
+own: with the memory allocator as installed, and with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ set so that glibc
+keeps memory, which spares XLA the page faults of every large result: that shows what the generated code alone is worth.
+torch is a third column where it is installed and has the same function. Nothing else may run meanwhile.
+
+Writes DIR/cpu.json, DIR/cpu.md and DIR/cpu.svg.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib.util
+import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.progress import Progress
 
 import xlapy as xla
+from benchmarks import report
+from benchmarks.workloads import WORKLOADS, Workload
 
-LARGE = 1 << 24
+SETTINGS = {
+    "installed": {},
+    "tuned": {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"},
+}
 
-
-@dataclass(frozen=True)
-class Case:
-    """A JAX function and its arguments."""
-
-    function: Callable[..., Any]
-    arguments: Sequence[np.ndarray]
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+COMPILATIONS = 3
+SAMPLE_SECONDS = 5e-3
+"""The least that is timed at once: short programs run several times."""
 
 
-def cases() -> dict[str, Case]:
-    x, y = normal(LARGE), normal(LARGE, seed=1)
-    square = x.reshape(4096, 4096)
-    rows = np.random.default_rng(2).integers(0, 65536, 65536).astype(np.int32)
-    scalar, sixteen = np.float32(1), np.ones(16, np.float32)
-
-    def repeated(count: int) -> Callable[[Any], Any]:
-        return lambda start: jax.lax.fori_loop(0, count, lambda _, v: v * 1.0001 + 1, start)
-
-    def network(w: Any, h: Any, xs: Any) -> Any:
-        return jax.lax.scan(lambda h, step: (jnp.tanh(h @ w + step), h[0]), h, xs)
-
-    def layer_norm(a: Any) -> Any:
-        return (a - a.mean(-1, keepdims=True)) / jnp.sqrt(a.var(-1, keepdims=True) + 1e-5)
-
+def measure(workload: Workload, runs: int) -> dict[str, Any]:
+    """The figures of one workload; times in seconds, memory in bytes."""
+    arguments = workload.arguments()
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
+    with jax.enable_x64(True) if workload.wide else nullcontext():
+        compiled = [_compile(workload, arguments) for _ in range(COMPILATIONS)]
+        theirs, ours = compiled[0][2:]
+        on_device = jax.device_put(arguments)
+        buffers = _buffers(leaves)
+        contestants: dict[str, Callable[[], Any]] = {
+            "xla": lambda: jax.block_until_ready(theirs(*on_device)),
+            "ours": lambda: ours(*buffers),
+        }
+        if workload.torch is not None and importlib.util.find_spec("torch") is not None:
+            contestants["torch"] = _torch(workload.torch, leaves)
+        times = _alternate(contestants, runs)
+    memory = theirs.memory_analysis()
     return {
-        "add": Case(lambda a, b: a + b, (x, y)),
-        "fused chain": Case(lambda a, b: jnp.maximum((a + b) * a - b, 0) * 2 + a, (x, y)),
-        "exp": Case(jnp.exp, (x,)),
-        "tanh": Case(jnp.tanh, (x,)),
-        "sin": Case(jnp.sin, (x,)),
-        "erf": Case(jax.scipy.special.erf, (x,)),
-        "log": Case(lambda a: jnp.log(jnp.abs(a)), (x,)),
-        "pow": Case(lambda a, b: jnp.abs(a) ** b, (x, y)),
-        "sum of all": Case(jnp.sum, (square,)),
-        "sums of rows": Case(lambda a: a.sum(1), (square,)),
-        "sums of columns": Case(lambda a: a.sum(0), (square,)),
-        "argmax of rows": Case(lambda a: a.argmax(1), (square,)),
-        "softmax": Case(lambda a: jax.nn.softmax(a, -1), (square,)),
-        "layer norm": Case(layer_norm, (square,)),
-        "transpose": Case(lambda a: a.T + 0, (square,)),
-        "gather of rows": Case(lambda a, i: a[i], (normal(65536, 128), rows)),
-        "dot 512": Case(lambda a, b: a @ b, (normal(512, 512), normal(512, 512, seed=1))),
-        "cumulative sums": Case(lambda a: jnp.cumsum(a, 1), (normal(1024, 1024),)),
-        "sort 262,144": Case(jnp.sort, (normal(1 << 18),)),
-        "loop 1M scalar": Case(repeated(1_000_000), (scalar,)),
-        "loop 100k of 16": Case(repeated(100_000), (sixteen,)),
-        "recurrent network": Case(network, (normal(64, 64) / 10, normal(8, 64), normal(256, 8, 64))),
-        "tiny add": Case(lambda a, b: a + b, (np.ones(4, np.float32), np.ones(4, np.float32))),
+        "run": times,
+        "compile": {name: statistics.median(c[n] for c in compiled) for n, name in enumerate(("xla", "ours"))},
+        "live": {
+            "xla": memory.temp_size_in_bytes + memory.output_size_in_bytes,
+            "ours": _live_bytes(ours),
+        },
     }
 
 
-@dataclass(frozen=True)
-class Times:
-    """Medians in seconds: (XLA's, ours)."""
-
-    run: tuple[float, float]
-    compile: tuple[float, float]
-
-
-def measure(case: Case, runs: int) -> Times:
-    lowered = jax.jit(case.function).lower(*case.arguments)
-    text = lowered.compiler_ir("hlo").as_hlo_text()
+def _compile(workload: Workload, arguments: Sequence[Any]) -> tuple[float, float, Any, xla.Executable]:
+    """Seconds of XLA and of ours, and what they made. Jitting anew keeps JAX from giving what it made before."""
+    jax.clear_caches()
+    lowered = jax.jit(lambda *given: workload.function(*given), keep_unused=True).lower(*arguments)
+    text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
+    client = xla.Client("cpu")
     start = time.perf_counter()
     theirs = lowered.compile()
     middle = time.perf_counter()
-    ours = xla.Client("cpu").compile(text)
-    compiled = (middle - start, time.perf_counter() - middle)
-    on_device = [jax.device_put(argument) for argument in case.arguments]
-    pairs: list[tuple[float, float]] = []
-    for _ in range(runs + 1):
-        start = time.perf_counter()
-        jax.block_until_ready(theirs(*on_device))
-        middle = time.perf_counter()
-        ours(*case.arguments)
-        pairs.append((middle - start, time.perf_counter() - middle))
-    warm = pairs[1:]
-    return Times((statistics.median(a for a, _ in warm), statistics.median(b for _, b in warm)), compiled)
+    ours = client.compile(text)
+    return middle - start, time.perf_counter() - middle, theirs, ours
+
+
+def _buffers(leaves: Sequence[np.ndarray]) -> list[Any]:
+    """Arguments as buffers on our device, as a program's results are."""
+    return [xla.Buffer(leaf.copy()) for leaf in leaves]
+
+
+def _live_bytes(executable: xla.Executable) -> int:
+    memory = executable.memory_analysis()
+    return memory.temp_size_in_bytes + memory.output_size_in_bytes
+
+
+def _torch(make: Callable[[Any], Callable[..., Any]], leaves: Sequence[np.ndarray]) -> Callable[[], Any]:
+    import torch
+
+    function = make(torch)
+    tensors = [torch.from_numpy(leaf.copy()) for leaf in leaves]
+    return lambda: function(*tensors)
+
+
+def _alternate(contestants: dict[str, Callable[[], Any]], runs: int) -> dict[str, float]:
+    """The median time of each, one after the other in every run."""
+    counts: dict[str, int] = {}
+    for name, call in contestants.items():
+        call()
+        counts[name] = max(1, round(SAMPLE_SECONDS / max(_timed(call, 1), 1e-7)))
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(runs):
+        for name, call in contestants.items():
+            found[name].append(_timed(call, counts[name]))
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _timed(call: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def measure_here(names: Sequence[str], runs: int) -> dict[str, Any]:
+    """All workloads in this process."""
+    jax.jit(lambda x: x + 1)(np.float32(1))
+    xla.Client("cpu").compile("HloModule warm ENTRY e { ROOT x = f32[] parameter(0) }")
+    results: dict[str, Any] = {}
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in names:
+            progress.update(task, description=name)
+            results[name] = measure(WORKLOADS[name], runs)
+            progress.advance(task)
+            gc.collect()
+    return results
+
+
+def measure_in(setting: str, names: Sequence[str], runs: int) -> dict[str, Any]:
+    """All workloads in a process with the setting's environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.json"
+        command = [sys.executable, "-m", "benchmarks.cpu", *names, "--runs", str(runs), "--here", str(path)]
+        subprocess.run(command, env={**os.environ, **SETTINGS[setting]}, check=True)
+        return json.loads(path.read_text())
 
 
 def main() -> None:
-    known = cases()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(WORKLOADS)}; all by default")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--settings", default="installed,tuned", help="which of installed, tuned")
+    parser.add_argument("--output", type=Path, default=Path("bench-output"))
+    parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    unknown = [name for name in options.names if name not in known]
+    unknown = [name for name in options.names if name not in WORKLOADS]
     if unknown:
-        parser.error(f"unknown workload {unknown[0]!r}; known are {', '.join(known)}")
-    xla.Client("cpu").compile("HloModule warm ENTRY e { ROOT x = f32[] parameter(0) }")
-    table = Table("workload", "XLA ms", "ours ms", "ratio", "compile XLA ms", "compile ours ms", box=None)
-    for name in options.names or known:
-        times = measure(known[name], options.runs)
-        (theirs, ours), (their_compile, our_compile) = times.run, times.compile
-        table.add_row(
-            name, f"{theirs * 1e3:.3f}", f"{ours * 1e3:.3f}", f"{theirs / ours:.2f}",
-            f"{their_compile * 1e3:.0f}", f"{our_compile * 1e3:.0f}",
-        )  # fmt: skip
-    Console(width=100).print(table)
+        parser.error(f"unknown workload {unknown[0]!r}; known are {', '.join(WORKLOADS)}")
+    if unknown := set(options.settings.split(",")) - set(SETTINGS):
+        parser.error(f"unknown setting {min(unknown)!r}; known are {', '.join(SETTINGS)}")
+    names = options.names or list(WORKLOADS)
+    if options.here is not None:
+        options.here.write_text(json.dumps(measure_here(names, options.runs)))
+        return
+    results = {setting: measure_in(setting, names, options.runs) for setting in options.settings.split(",")}
+    report.write(results, {name: WORKLOADS[name].group for name in names}, options.output)
 
 
 if __name__ == "__main__":
