@@ -2,11 +2,11 @@
 
     python benchmarks/cpu.py [NAME ...] [--runs 5] [--settings installed,tuned] [--output DIR]
 
-Medians of the runs; a ratio above 1 means that ours is the faster, or needs less. Both use all processors, arguments are
-on their devices, no cache of compiled programs is used. Every workload runs in two settings, each in a process of its
-own: with the memory allocator as installed, and with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ set so that glibc
-keeps memory, which spares XLA the page faults of every large result: that shows what the generated code alone is worth.
-torch is a third column where it is installed and has the same function. Nothing else may run meanwhile.
+Medians of the runs; a ratio above 1 means that ours is the faster, or needs less. Both use all processors, arguments
+are on their devices, no cache of compiled programs is used. Every workload runs in two settings, each in a process of
+its own: with the memory allocator as installed, and with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ set so that
+glibc keeps memory, which spares XLA the page faults of every large result: that shows what the generated code alone is
+worth. torch is a third column where it is installed and has the same function. Nothing else may run meanwhile.
 
 Writes DIR/cpu.json, DIR/cpu.md and DIR/cpu.svg.
 """

@@ -5,6 +5,7 @@ XLA and ours get the same HLO: what JAX lowers each function to.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,9 @@ MOVEMENT = {
         lambda t: lambda a: (a.permute(2, 0, 1) * 2).contiguous(),
     ),
     "reverse": Workload("movement", lambda a: a[:, ::-1], _square, lambda t: lambda a: a.flip(1)),
-    "concatenate": Workload("movement", lambda a: jnp.concatenate([a, a], 1), _square, lambda t: lambda a: t.cat([a, a], 1)),
+    "concatenate": Workload(
+        "movement", lambda a: jnp.concatenate([a, a], 1), _square, lambda t: lambda a: t.cat([a, a], 1)
+    ),
     "pad": Workload(
         "movement",
         lambda a: jnp.pad(a, ((1, 2), (3, 4))),
@@ -237,7 +240,7 @@ def _training_step(parameters: Any, momentum: Any, images: Any, labels: Any) -> 
 
 def _training_arguments() -> Sequence[Any]:
     sizes = [784, 256, 256, 10]
-    pairs = zip(sizes, sizes[1:], strict=False)
+    pairs = itertools.pairwise(sizes)
     parameters = [(normal(m, n, seed=m) / m**0.5, np.zeros(n, np.float32)) for m, n in pairs]
     momentum = [(w * 0, b * 0) for w, b in parameters]
     labels = np.eye(10, dtype=np.float32)[np.random.default_rng(0).integers(0, 10, 128)]

@@ -22,13 +22,17 @@ from xlapy.hlo.verify_layouts import verify_layouts
 from xlapy.passes import CATALOGUE, Fixpoint, Pass, parse_passes
 from xlapy.passes.assign_layouts import AssignLayouts
 from xlapy.passes.expand.expand import Expand
+from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.verify_module import VerifyModule
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.samples import REFUSED_AT_RUN, all_samples
 from xlapy.text import parse_hlo
 
-PASSES: list[Pass] = [kind() for kind in CATALOGUE.values() if kind not in (Fixpoint, Expand, VerifyModule)]
+APART = (Fixpoint, Expand, VerifyModule, ResolveDynamicDimensions)
+"""Passes that need options, change nothing, or change the signature and have tests of their own for that."""
+
+PASSES: list[Pass] = [kind() for kind in CATALOGUE.values() if kind not in APART]
 PASSES.append(Expand(ops=("all",)))
 PASSES.append(
     Fixpoint(

@@ -23,6 +23,7 @@ from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 from xlapy.passes.simplify_conditionals import SimplifyConditionals
 from xlapy.passes.simplify_loops import SimplifyLoops
@@ -42,6 +43,7 @@ _CLASSES: tuple[type[Any], ...] = (
     AssignLayouts,
     NormalizeLayouts,
     Expand,
+    ResolveDynamicDimensions,
     Fixpoint,
 )
 
@@ -63,6 +65,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "layout-normalization": NormalizeLayouts.name,
         "algsimp": Simplify.name,
         "constant-folding": FoldConstants.name,
+        "dynamic-padder": ResolveDynamicDimensions.name,
     }
 )
 """Short names and those of XLA -> the name of the pass. Underscores are read as hyphens."""

@@ -35,12 +35,29 @@ def _require_static(instruction: Instruction) -> None:
 def select_and_scatter(write: Writer, instruction: Instruction) -> Instruction:
     """A reduce-window that finds the place of the element chosen in each window, and a scatter to these places."""
     _require_static(instruction)
-    operand, source, initial = instruction.operands
+    return scatter_chosen(write, instruction, instruction.operands)
+
+
+def scatter_chosen(
+    write: Writer,
+    instruction: Instruction,
+    operands: Sequence[Instruction],
+    there: Instruction | None = None,
+    taken: Instruction | None = None,
+) -> Instruction:
+    """The select-and-scatter of operands of static shapes.
+
+    there: which elements may be chosen at all; taken: which window positions there are; PRED arrays, all by default.
+    """
+    operand, source, initial = operands
     select, scatter = instruction.computations
     start = write.broadcast(initial, operand.shape.with_element_type(initial.shape.element_type))
     if not source.shape.size or not operand.shape.size:
         return start
-    places = _chosen_places(write, operand, select, WindowAttributes.make(window=instruction.attributes.window))
+    window = WindowAttributes.make(window=instruction.attributes.window)
+    places = _chosen_places(write, operand, select, window, there)
+    if taken is not None:
+        places = write.add(ops.SELECT, taken, places, write.filled(-1, places.shape))
     row = start.shape.with_dimensions((operand.shape.size,))
     attributes = ScatterAttributes.make(
         update_window_dims=(),
@@ -57,19 +74,26 @@ def select_and_scatter(write: Writer, instruction: Instruction) -> Instruction:
         attributes=attributes,
         computations=[scatter],
     )
-    return write.reshape(scattered, instruction.shape)
+    return write.reshape(scattered, start.shape)
 
 
 def _chosen_places(
-    write: Writer, operand: Instruction, select: Computation, attributes: WindowAttributes
+    write: Writer,
+    operand: Instruction,
+    select: Computation,
+    attributes: WindowAttributes,
+    there: Instruction | None,
 ) -> Instruction:
     """For each window the place in the row of all elements of the one that is chosen, -1 if there is only padding.
 
     The place -1 stands for nothing chosen yet: the first element of a window is chosen, whatever `select` says of it.
+    It also stands for an element that is not there, which is never chosen.
     """
     shape = operand.shape
     t = index_type(shape.size)
-    row = iota(write, Shape.array(t, (shape.size,)), 0)
+    numbers = write.reshape(iota(write, Shape.array(t, (shape.size,)), 0), shape.with_element_type(t))
+    if there is not None:
+        numbers = write.add(ops.SELECT, there, numbers, write.filled(-1, numbers.shape))
     value, place = Shape.scalar(shape.element_type), Shape.scalar(t)
 
     def choose(into: Writer, given: list[Instruction]) -> Instruction:
@@ -77,6 +101,9 @@ def _chosen_places(
         preferred = edit.inline(into.add(ops.CALL, best, candidate, computations=[select]))
         is_place = compare(into, best_place, into.scalar(0, t), ComparisonDirection.GE)
         stays = into.add(ops.AND, preferred, is_place)
+        if there is not None:
+            missing = compare(into, candidate_place, into.scalar(0, t), ComparisonDirection.LT)
+            stays = into.add(ops.OR, stays, missing)
         return into.add(
             ops.TUPLE,
             into.add(ops.SELECT, stays, best, candidate),
@@ -86,7 +113,7 @@ def _chosen_places(
     found = write.add(
         ops.REDUCE_WINDOW,
         operand,
-        write.reshape(row, shape.with_element_type(t)),
+        numbers,
         write.scalar(0, shape.element_type),
         write.scalar(-1, t),
         attributes=attributes,

@@ -1,0 +1,46 @@
+"""What instructions on dynamic dimensions are on static arrays with sizes beside them, by family of ops.
+
+Importing it registers the rules of all families.
+"""
+
+from xlapy.passes.expand.dynamic import (
+    contraction,
+    control,
+    custom,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    reduction,
+    reshapes,
+    sorting,
+    sources,
+)
+from xlapy.passes.expand.dynamic.core import (
+    DYNAMIC_EXPANSIONS,
+    Sized,
+    SizeWriter,
+    Value,
+    packed_shape,
+    unsupported,
+)
+
+__all__ = [
+    "DYNAMIC_EXPANSIONS",
+    "SizeWriter",
+    "Sized",
+    "Value",
+    "contraction",
+    "control",
+    "custom",
+    "elementwise",
+    "indexing",
+    "linalg",
+    "movement",
+    "packed_shape",
+    "reduction",
+    "reshapes",
+    "sorting",
+    "sources",
+    "unsupported",
+]

@@ -1,0 +1,252 @@
+"""What rules for dynamic dimensions work with: arrays of the bounds beside their sizes, arithmetic of sizes, masks.
+
+Owns: `Sized`, the table of rules, how values with sizes are handed on in tuples. Must not know: what any op does to
+sizes (that is the file of its family), which computations are rewritten (`resolve_dynamic_dimensions`).
+
+A value of f32[<=5,3] becomes a static f32[5,3] and the sizes (an s32[], 3). Handed on as one value (a parameter, the
+state of a loop, an element of a tuple) it is the tuple (f32[5,3], s32[]): the array, then the size of each dynamic
+dimension, so that a tuple keeps its elements where they are.
+
+A rule is `rule(write, instruction, values) -> value`, as in the interpreter: it is given the values of the operands and
+returns that of the instruction; what it returns is made to fit the declared shape. `UnsupportedError` where the op is
+not resolved in this form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlapy import ops
+from xlapy.base.element_types import PRED, S32
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.registry import OpDef, Rules
+from xlapy.passes.expand.blocks import compare, iota
+from xlapy.passes.rewrite import Writer
+
+Size = int | Instruction
+"""A number known now, or an s32[] of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """An array of the bounds, and the actual size of every dimension; what lies beyond is unspecified."""
+
+    array: Instruction
+    sizes: tuple[Size, ...]
+
+
+Value = Any
+"""An instruction of static shape, a `Sized`, or a tuple of values."""
+
+DynamicRule = Callable[["SizeWriter", Instruction, Sequence[Value]], Value]
+
+DYNAMIC_EXPANSIONS: Rules[DynamicRule] = Rules("resolved dynamic dimensions")
+
+
+def unsupported(instruction: Instruction, why: str) -> UnsupportedError:
+    """For a form of an op whose dynamic dimensions are not resolved."""
+    shapes = ", ".join(shape.brief for shape in (*instruction.operand_shapes, instruction.shape) if shape.is_dynamic)
+    return UnsupportedError(f"{instruction.name} ({instruction.op.name}) of dynamic dimensions ({shapes}): {why}")
+
+
+# -- shapes and values
+
+
+def static(shape: Shape) -> Shape:
+    """The shape with its bounds for sizes."""
+    if shape.is_tuple:
+        return Shape.tuple(map(static, shape.tuple_shapes))
+    return shape.with_dimensions(shape.dimensions) if shape.is_array else shape
+
+
+def packed_shape(shape: Shape) -> Shape:
+    """The shape of a value as it is handed on: (array, size, ...) for an array of dynamic dimensions."""
+    if shape.is_static:
+        return shape
+    if shape.is_tuple:
+        return Shape.tuple(map(packed_shape, shape.tuple_shapes))
+    return Shape.tuple([static(shape), *[Shape.scalar(S32)] * sum(shape.dynamic_dimensions)])
+
+
+def array_of(value: Value) -> Instruction:
+    """The array of the bounds."""
+    array: Instruction = value.array if isinstance(value, Sized) else value
+    return array
+
+
+def sizes_of(value: Value) -> tuple[Size, ...]:
+    """The actual size of every dimension."""
+    return value.sizes if isinstance(value, Sized) else value.shape.dimensions
+
+
+class SizeWriter(Writer):
+    """Writes instructions, with arithmetic of sizes; what is known now is computed now."""
+
+    # -- values as a whole
+
+    def packed(self, value: Value, shape: Shape) -> Instruction:
+        """A value of a declared shape as one instruction of `packed_shape`."""
+        if isinstance(value, tuple):
+            elements = zip(value, shape.tuple_shapes, strict=True)
+            return self.add(ops.TUPLE, *[self.packed(each, part) for each, part in elements])
+        if not isinstance(value, Sized):
+            return value
+        rows = zip(value.sizes, shape.dynamic_dimensions, strict=True)
+        return self.add(ops.TUPLE, value.array, *[self.size(size) for size, dynamic in rows if dynamic])
+
+    def unpacked(self, value: Instruction, shape: Shape) -> Value:
+        """The value of a declared shape that an instruction of `packed_shape` holds."""
+        if shape.is_static:
+            return value
+        if shape.is_tuple:
+            elements = enumerate(shape.tuple_shapes)
+            return tuple(self.unpacked(self.element(value, number), part) for number, part in elements)
+        numbers = iter(range(1, shape.rank + 1))
+        rows = zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+        sizes = [self.element(value, next(numbers)) if dynamic else bound for bound, dynamic in rows]
+        return Sized(self.element(value, 0), tuple(sizes))
+
+    def conformed(self, value: Value, shape: Shape) -> Value:
+        """The value as a declared shape says which of its dimensions are dynamic.
+
+        A dimension declared static takes its bound, with what lies there; one declared dynamic of a static value has
+        the bound for its size.
+        """
+        if shape.is_tuple:
+            if isinstance(value, Instruction):
+                if shape.is_static:
+                    return value
+                value = [self.element(value, number) for number in range(len(shape.tuple_shapes))]
+            elements = tuple(map(self.conformed, value, shape.tuple_shapes))
+            return self.add(ops.TUPLE, *elements) if shape.is_static else elements
+        if shape.is_static:
+            return array_of(value)
+        rows = zip(sizes_of(value), shape.dimensions, shape.dynamic_dimensions, strict=True)
+        return Sized(array_of(value), tuple(size if dynamic else bound for size, bound, dynamic in rows))
+
+    def like(self, instruction: Instruction, operands: Sequence[Instruction], **changes: Any) -> Instruction:
+        """The same operation on arrays of the bounds; `changes` are to the attributes."""
+        attributes = instruction.attributes.replace(**changes) if changes else instruction.attributes
+        shape = static(instruction.shape)
+        called = instruction.computations
+        made = self.add(instruction.op, *operands, attributes=attributes, computations=called, shape=shape)
+        edit.copy_annotations(instruction, made)
+        return made
+
+    # -- sizes
+
+    def size(self, size: Size) -> Instruction:
+        return self.scalar(size, S32) if isinstance(size, int) else size
+
+    def plus(self, left: Size, right: Size) -> Size:
+        if isinstance(left, int) and isinstance(right, int):
+            return left + right
+        return left if right == 0 else right if left == 0 else self._binary(ops.ADD, left, right)
+
+    def minus(self, left: Size, right: Size) -> Size:
+        if isinstance(left, int) and isinstance(right, int):
+            return left - right
+        return left if right == 0 else self._binary(ops.SUBTRACT, left, right)
+
+    def times(self, left: Size, right: Size) -> Size:
+        if isinstance(left, int) and isinstance(right, int):
+            return left * right
+        return left if right == 1 else right if left == 1 else self._binary(ops.MULTIPLY, left, right)
+
+    def quotient(self, left: Size, right: Size) -> Size:
+        """Rounded down, of numbers that are not negative; 0 of a division by 0."""
+        if isinstance(left, int) and isinstance(right, int):
+            return left // right if right else 0
+        if right == 1:
+            return left
+        if isinstance(right, int):
+            return self._binary(ops.DIVIDE, left, right) if right else 0
+        rounded = self._binary(ops.DIVIDE, left, self.larger(right, 1))
+        return self.chosen(self.compared(right, ComparisonDirection.GT, 0), rounded, 0)
+
+    def smaller(self, left: Size, right: Size) -> Size:
+        if isinstance(left, int) and isinstance(right, int):
+            return min(left, right)
+        return left if left is right else self._binary(ops.MINIMUM, left, right)
+
+    def larger(self, left: Size, right: Size) -> Size:
+        if isinstance(left, int) and isinstance(right, int):
+            return max(left, right)
+        return left if left is right else self._binary(ops.MAXIMUM, left, right)
+
+    def product(self, sizes: Iterable[Size]) -> Size:
+        total: Size = 1
+        for size in sizes:
+            total = self.times(total, size)
+        return total
+
+    def compared(self, left: Size, direction: ComparisonDirection, right: Size) -> Instruction:
+        """A pred[]."""
+        return compare(self, self.size(left), self.size(right), direction)
+
+    def chosen(self, condition: Instruction, on_true: Size, on_false: Size) -> Size:
+        return self.add(ops.SELECT, condition, self.size(on_true), self.size(on_false))
+
+    def strided(self, extent: Size, window: int, stride: int) -> Size:
+        """How many windows of a size fit an extent at a stride: none where it is less."""
+        places = self.larger(self.plus(extent, stride - window), 0)
+        counted = self.quotient(places, stride)
+        if window or isinstance(extent, int):
+            return counted if extent != 0 else 0
+        return self.chosen(self.compared(extent, ComparisonDirection.GT, 0), counted, 0)
+
+    def smallest(self, values: Iterable[Value]) -> tuple[Size, ...]:
+        """The smallest size in each dimension of arrays of one rank."""
+        first, *rest = map(sizes_of, values)
+        for sizes in rest:
+            first = tuple(map(self.smaller, first, sizes))
+        return first
+
+    def _binary(self, op: OpDef, left: Size, right: Size) -> Instruction:
+        return self.add(op, self.size(left), self.size(right))
+
+    # -- arrays
+
+    def positions(self, dimensions: Sequence[int], dimension: int) -> Instruction:
+        """Each element's index in a dimension, in s32."""
+        return iota(self, Shape.array(S32, dimensions), dimension)
+
+    def spread(self, scalar: Size, dimensions: Sequence[int]) -> Instruction:
+        """A number for every element, in s32."""
+        return self.broadcast(self.size(scalar), Shape.array(S32, dimensions))
+
+    def inside(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Instruction | None:
+        """A PRED array of the bounds: true for the elements that are there; None if all are."""
+        mask: Instruction | None = None
+        for dimension, part in self._limits(dimensions, sizes):
+            within = compare(
+                self, self.positions(dimensions, dimension), self.spread(part, dimensions), ComparisonDirection.LT
+            )
+            mask = within if mask is None else self.add(ops.AND, mask, within)
+        return mask
+
+    def _limits(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Iterator[tuple[int, Size]]:
+        for dimension, (bound, size) in enumerate(zip(dimensions, sizes, strict=True)):
+            if not isinstance(size, int) or size < bound:
+                yield dimension, size
+
+    def masked(self, array: Instruction, sizes: Sequence[Size], fill: Instruction) -> Instruction:
+        """The array with a scalar in place of what lies beyond the sizes."""
+        mask = self.inside(array.shape.dimensions, sizes)
+        return array if mask is None else self.where(mask, array, self.broadcast(fill, array.shape))
+
+    def zeroed(self, array: Instruction, sizes: Sequence[Size]) -> Instruction:
+        """The array with zeros beyond the sizes."""
+        return self.masked(array, sizes, self.scalar(0, array.shape.element_type))
+
+    def where(self, mask: Instruction, on_true: Instruction, on_false: Instruction) -> Instruction:
+        return self.add(ops.SELECT, mask, on_true, on_false)
+
+    def flag(self, value: bool) -> Instruction:
+        return self.scalar(value, PRED)

@@ -1,0 +1,59 @@
+"""Linear algebra and transforms on dynamic dimensions: of the matrices that are there.
+
+A matrix is continued by the identity, which leaves what is there as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.passes.expand.blocks import compare
+from xlapy.passes.expand.dynamic.core import (
+    DYNAMIC_EXPANSIONS,
+    Size,
+    Sized,
+    SizeWriter,
+    Value,
+    array_of,
+    sizes_of,
+    unsupported,
+)
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.CHOLESKY)
+def cholesky(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return Sized(write.like(instruction, [_continued(write, values[0])]), sizes_of(values[0]))
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.TRIANGULAR_SOLVE)
+def triangular_solve(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Right-hand sides are continued by zeros."""
+    sides = write.zeroed(array_of(values[1]), sizes_of(values[1]))
+    return Sized(write.like(instruction, [_continued(write, values[0]), sides]), sizes_of(values[1]))
+
+
+def _continued(write: SizeWriter, matrix: Value) -> Instruction:
+    array, sizes = array_of(matrix), sizes_of(matrix)
+    bounds = array.shape.dimensions
+    size: Size = write.smaller(sizes[-2], sizes[-1])
+    mask = write.inside(bounds, [*bounds[:-2], size, size])
+    if mask is None:
+        return array
+    rows, columns = (write.positions(bounds, len(bounds) - back) for back in (2, 1))
+    diagonal = compare(write, rows, columns, ComparisonDirection.EQ)
+    identity = write.where(diagonal, write.filled(1, array.shape), write.filled(0, array.shape))
+    return write.where(mask, array, identity)
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.FFT)
+def fft(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The dimensions that it transforms must be static."""
+    count = len(instruction.attributes.fft_length)
+    if any(instruction.operands[0].shape.dynamic_dimensions[-count:]) and count:
+        raise unsupported(instruction, "a transform takes its length from the instruction")
+    result = write.like(instruction, [array_of(values[0])])
+    whole = result.shape.dimensions
+    return Sized(result, (*sizes_of(values[0])[: len(whole) - count], *whole[len(whole) - count :]))

@@ -1,0 +1,166 @@
+"""Reductions on dynamic dimensions: of the elements that are there.
+
+What is not there is replaced by the neutral element of the computation. A computation without a known one is given a
+flag beside each value, and takes only values whose flag is set.
+Must not know: what the computations mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from xlapy import ops
+from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.dimensions import WindowDimension
+from xlapy.ops.registry import OpDef
+from xlapy.passes.expand.blocks import function
+from xlapy.passes.expand.dynamic.core import (
+    DYNAMIC_EXPANSIONS,
+    Size,
+    Sized,
+    SizeWriter,
+    Value,
+    array_of,
+    sizes_of,
+)
+from xlapy.passes.expand.reduction import scatter_chosen
+from xlapy.passes.rewrite import Writer
+
+DYNAMIC_EXPANSIONS.refuse("its body is written for slices of the bounds", ops.SCAN)
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.REDUCE)
+def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Operands take the smallest sizes."""
+    count = len(values) // 2
+    sizes = write.smallest(values[:count])
+    kept = tuple(size for d, size in enumerate(sizes) if d not in instruction.dimensions)
+    reduced = [size if d in instruction.dimensions else bound for d, (size, bound) in _rows(values[0], sizes)]
+    return _sized(write, _reduced(write, instruction, values, reduced), kept)
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.REDUCE_WINDOW)
+def reduce_window(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The padding of a window surrounds the elements that are there."""
+    sizes = write.smallest(values[: len(values) // 2])
+    rows = zip(sizes, instruction.window.dimensions, strict=True)
+    return _sized(
+        write, _reduced(write, instruction, values, sizes), tuple(window_positions(write, *row) for row in rows)
+    )
+
+
+def window_positions(write: SizeWriter, size: Size, window: WindowDimension) -> Size:
+    """How many positions a window takes over so many elements."""
+    if isinstance(size, int):
+        return window.output_size(size)
+    holes = write.times(write.larger(write.minus(size, 1), 0), window.base_dilation - 1)
+    extent = write.plus(write.plus(size, holes), window.padding_low + window.padding_high)
+    return write.strided(extent, window.dilated_size, window.stride)
+
+
+def _rows(value: Value, sizes: Sequence[Size]) -> list[tuple[int, tuple[Size, int]]]:
+    return list(enumerate(zip(sizes, array_of(value).shape.dimensions, strict=True)))
+
+
+def _sized(write: SizeWriter, result: list[Instruction], sizes: tuple[Size, ...]) -> Value:
+    sized = tuple(Sized(array, sizes) for array in result)
+    return sized[0] if len(sized) == 1 else sized
+
+
+def _reduced(
+    write: SizeWriter, instruction: Instruction, values: Sequence[Value], sizes: Sequence[Size]
+) -> list[Instruction]:
+    """The arrays of the result, of what lies within the sizes."""
+    count = len(values) // 2
+    arrays, initial = [array_of(value) for value in values[:count]], [array_of(value) for value in values[count:]]
+    mask = write.inside(arrays[0].shape.dimensions, sizes)
+    if mask is None:
+        return _elements(write, write.like(instruction, [*arrays, *initial]), count)
+    neutral = _neutral(instruction.to_apply) if count == 1 else None
+    if neutral is not None:
+        fill = write.filled(neutral, arrays[0].shape)
+        return [write.like(instruction, [write.where(mask, arrays[0], fill), *initial])]
+    with_flags = write.add(
+        instruction.op,
+        *[*arrays, mask, *initial, write.flag(True)],
+        attributes=instruction.attributes,
+        computations=[_of_those_there(write, instruction.to_apply)],
+    )
+    return _elements(write, with_flags, count)
+
+
+def _elements(write: SizeWriter, result: Instruction, count: int) -> list[Instruction]:
+    return [write.element(result, number) for number in range(count)] if result.shape.is_tuple else [result]
+
+
+def _neutral(computation: Computation) -> float | None:
+    """What changes nothing when it is combined with a value; None if that is not known."""
+    root = computation.root_instruction
+    neutral = _NEUTRAL.get(root.op)
+    plain = (
+        len(root.operands) == 2 and all(map(is_parameter, root.operands)) and root.operands[0] is not root.operands[1]
+    )
+    return neutral(root.shape.element_type) if neutral and plain else None
+
+
+def _extreme(t: PrimitiveType, *, greatest: bool) -> float | None:
+    if t is PRED:
+        return int(greatest)
+    if t.is_floating:
+        has_infinity = t.bits >= 16
+        return (math.inf if greatest else -math.inf) if has_infinity else None
+    if t.is_signed:
+        return 2 ** (t.bits - 1) - 1 if greatest else -(2 ** (t.bits - 1))
+    return 2**t.bits - 1 if greatest else 0
+
+
+_NEUTRAL: Mapping[OpDef, Callable[[PrimitiveType], float | None]] = {
+    ops.ADD: lambda t: -0.0 if t.is_floating else 0,
+    ops.AND: lambda t: 1 if t is PRED else -1 if t.is_signed else 2**t.bits - 1,
+    ops.MAXIMUM: lambda t: _extreme(t, greatest=False),
+    ops.MINIMUM: lambda t: _extreme(t, greatest=True),
+    ops.MULTIPLY: lambda t: 1,
+    ops.OR: lambda t: 0,
+    ops.XOR: lambda t: 0,
+}
+
+
+def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
+    """The computation on values with flags: of two that are set both, of one that one."""
+    shapes = [parameter.shape for parameter in computation.parameters]
+    count = len(shapes) // 2
+    flag = Shape.scalar(PRED)
+
+    def combine(into: Writer, given: list[Instruction]) -> Instruction:
+        left, (has_left,), right, (has_right,) = (
+            given[:count], given[count : count + 1], given[count + 1 : 2 * count + 1], given[2 * count + 1 :],
+        )  # fmt: skip
+        both = edit.inline(into.add(ops.CALL, *left, *right, computations=[computation]))
+        results = list(both.operands) if both.op is ops.TUPLE else [both]
+        if both.shape.is_tuple and both.op is not ops.TUPLE:
+            results = [into.element(both, number) for number in range(count)]
+        alone = [into.add(ops.SELECT, has_left, a, b) for a, b in zip(left, right, strict=True)]
+        are_two = into.add(ops.AND, has_left, has_right)
+        chosen = [into.add(ops.SELECT, are_two, a, b) for a, b in zip(results, alone, strict=True)]
+        return into.add(ops.TUPLE, *chosen, into.add(ops.OR, has_left, has_right))
+
+    return function(write, "of_those_there", [*shapes[:count], flag, *shapes[count:], flag], combine)
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.SELECT_AND_SCATTER)
+def select_and_scatter(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The source has one element a window position: cut off, or filled up with the initial value."""
+    operand, source, initial = values
+    sizes = sizes_of(operand)
+    rows = zip(sizes, instruction.window.dimensions, strict=True)
+    positions = [window_positions(write, *row) for row in rows]
+    known = write.masked(array_of(source), sizes_of(source), array_of(initial))
+    there = write.inside(array_of(operand).shape.dimensions, sizes)
+    taken = write.inside(known.shape.dimensions, positions)
+    arrays = [array_of(operand), known, array_of(initial)]
+    return Sized(scatter_chosen(write, instruction, arrays, there, taken), sizes)

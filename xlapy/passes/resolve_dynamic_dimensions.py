@@ -1,0 +1,190 @@
+"""The pass that makes dynamic dimensions static: arrays of the bounds, with their sizes as values beside them.
+
+Owns: computations, parameters, loops, branches and calls that carry such values, the module's own signature.
+Must not know: what an op does to sizes (`expand/dynamic`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xlapy import ops
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module, ShapeIndex
+from xlapy.hlo.traverse import computation_post_order, post_order
+from xlapy.ops.registry import OpDef
+from xlapy.ops.sources import ParameterAttributes
+from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS, SizeWriter, Value, packed_shape, unsupported
+from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.rewrite import remove_uncalled
+
+_CALLERS: frozenset[OpDef] = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
+
+
+@dataclass(frozen=True)
+class ResolveDynamicDimensions:
+    """Makes dynamic dimensions static: a value of f32[<=5] becomes the pair of an f32[5] and its size, an s32[].
+
+    So do parameters and results of the entry computation. A size set beyond its bound becomes the bound. A schedule is
+    given up. `UnsupportedError` for operations that have no such form (collectives, transfers, fusions).
+    """
+
+    name: ClassVar[str] = "resolve-dynamic-dimensions"
+
+    def run(self, module: Module) -> bool:
+        if all(instruction.shape.is_static for instruction in module.instructions()):
+            return False
+        entry, replaced = module.entry_computation, dict[Computation, Computation]()
+        for computation in computation_post_order(module):
+            if _carries_sizes(computation, replaced):
+                replaced[computation] = _Resolved(computation, replaced).made
+        _take_over_entry(module, entry, replaced)
+        remove_uncalled(reversed(list(replaced)))
+        RemoveDeadCode().run(module)
+        return True
+
+
+def _carries_sizes(computation: Computation, replaced: dict[Computation, Computation]) -> bool:
+    return any(i.shape.is_dynamic or any(c in replaced for c in i.computations) for i in computation) or any(
+        caller.shape.is_dynamic or any(operand.shape.is_dynamic for operand in caller.operands)
+        for caller in computation.callers
+        if caller.op in _CALLERS
+    )
+
+
+class _Resolved:
+    """A copy of a computation on static arrays and sizes: `made`."""
+
+    def __init__(self, computation: Computation, replaced: dict[Computation, Computation]) -> None:
+        module = computation.module
+        assert module is not None
+        self.replaced = replaced
+        self.made = edit.add_computation(module, computation.name)
+        self.made.execution_thread = computation.execution_thread
+        self.values: dict[Instruction, Value] = {}
+        self.effects: dict[Instruction, list[Instruction]] = {}
+        parameters, result = _signature(computation)
+        for parameter, shape in zip(computation.parameters, parameters, strict=True):
+            self.values[parameter] = self.parameter(parameter, shape)
+        for instruction in post_order(computation):
+            if not is_parameter(instruction):
+                self.add(instruction)
+        root = computation.root_instruction
+        write = SizeWriter(root, self.made)
+        edit.set_root(self.made, write.packed(write.conformed(self.values[root], result), result))
+
+    def parameter(self, parameter: Instruction, shape: Shape) -> Value:
+        write = SizeWriter(parameter, self.made)
+        made = edit.create(
+            self.made,
+            ops.PARAMETER,
+            attributes=ParameterAttributes.make(number=parameter.attributes.number),
+            shape=packed_shape(shape),
+            name=parameter.name,
+            metadata=parameter.metadata,
+        )
+        return write.conformed(write.unpacked(made, shape), parameter.shape)
+
+    def add(self, instruction: Instruction) -> None:
+        write = SizeWriter(instruction, self.made)
+        if any(computation in self.replaced for computation in instruction.computations):
+            value = self.call(write, instruction)
+        elif any(shape.is_dynamic for shape in (instruction.shape, *instruction.operand_shapes)):
+            values = [self.values[operand] for operand in instruction.operands]
+            value = DYNAMIC_EXPANSIONS.find(instruction.op)(write, instruction, values)
+            value = write.conformed(value, instruction.shape)
+        else:
+            operands = [self.values[operand] for operand in instruction.operands]
+            value = edit.clone_instruction(instruction, self.made, operands)
+            write.made.append(value)
+        self.values[instruction] = value
+        self.keep_order(instruction, write.made)
+
+    def keep_order(self, instruction: Instruction, made: list[Instruction]) -> None:
+        """What had to run before or after an instruction runs before or after all that it became."""
+        self.effects[instruction] = made
+        for before in instruction.control_predecessors:
+            for first in self.effects[before]:
+                for second in made:
+                    edit.add_control_edge(first, second)
+
+    def call(self, write: SizeWriter, instruction: Instruction) -> Value:
+        if instruction.op not in _CALLERS:
+            raise unsupported(
+                instruction, "computations of dynamic dimensions are resolved in calls, loops and branches"
+            )
+        called = [self.replaced.get(computation, computation) for computation in instruction.computations]
+        wanted = _operand_shapes(instruction)
+        operands = [
+            write.packed(write.conformed(self.values[operand], shape), shape)
+            for operand, shape in zip(instruction.operands, wanted, strict=True)
+        ]
+        made = edit.create(
+            self.made,
+            instruction.op,
+            operands,
+            instruction.attributes,
+            called,
+            shape=packed_shape(instruction.shape),
+            name=instruction.name,
+            metadata=instruction.metadata,
+        )
+        edit.copy_annotations(instruction, made)
+        write.made.append(made)
+        return write.unpacked(made, instruction.shape)
+
+
+def _signature(computation: Computation) -> tuple[list[Shape], Shape]:
+    """The shapes of the parameters and of the result, as those who call it see them: XLA lets f32[<=4] and f32[4] stand
+    for each other between a loop or a branch and its computations."""
+    parameters = [parameter.shape for parameter in computation.parameters]
+    result = computation.root_instruction.shape
+    for caller in computation.callers:
+        if caller.op is ops.WHILE:
+            is_body = caller.computation("body") is computation
+            return [caller.shape], caller.shape if is_body else result
+        if caller.op in _CALLERS:
+            return parameters, caller.shape
+    return parameters, result
+
+
+def _operand_shapes(instruction: Instruction) -> list[Shape]:
+    """What the called computations take, as `_signature` has it."""
+    if instruction.op is ops.WHILE:
+        return [instruction.shape]
+    called = [parameter.shape for computation in instruction.computations for parameter in computation.parameters]
+    return [instruction.operands[0].shape, *called] if instruction.op is ops.CONDITIONAL else called
+
+
+def _take_over_entry(module: Module, entry: Computation, replaced: dict[Computation, Computation]) -> None:
+    """The copy is the entry; layouts, aliases and donors name the arrays in it."""
+    program, config = entry.program_shape, module.config
+    module.entry = replaced[entry]
+    config.is_scheduled = False
+    if config.entry_computation_layout is not None:
+        layout = config.entry_computation_layout
+        config.entry_computation_layout = ProgramShape(
+            [packed_shape(shape) for shape in layout.parameters], packed_shape(layout.result), layout.parameter_names
+        )
+
+    def moved(shape: Shape, index: ShapeIndex) -> ShapeIndex:
+        part = shape.subshape(index)
+        return (*index, 0) if part.is_array and part.is_dynamic else index
+
+    config.input_output_alias = tuple(
+        replace(
+            alias,
+            output_index=moved(program.result, alias.output_index),
+            parameter_index=moved(program.parameters[alias.parameter_number], alias.parameter_index),
+        )
+        for alias in config.input_output_alias
+    )
+    config.buffer_donors = tuple(
+        replace(donor, parameter_index=moved(program.parameters[donor.parameter_number], donor.parameter_index))
+        for donor in config.buffer_donors
+    )
