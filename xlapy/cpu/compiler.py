@@ -24,6 +24,7 @@ from xlapy.cpu.trace import Trace
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
+from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.flatten_tuples import FlattenTuples
 from xlapy.passes.fold_constants import FoldConstants
@@ -34,6 +35,7 @@ from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass
 from xlapy.passes.pipeline import Fixpoint, PassEvent, Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 from xlapy.passes.simplify_conditionals import SimplifyConditionals
 from xlapy.passes.simplify_loops import SimplifyLoops
@@ -50,6 +52,8 @@ def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
     return [
         Unfuse(),
         RemoveDeadCode(),
+        Expand(runs=runs() | frozenset(DYNAMIC_EXPANSIONS)),
+        ResolveDynamicDimensions(),
         Expand(runs=runs()),
         NormalizeLayouts(),
         InlineCalls(composites=True, shared=MOST_SHARED),

@@ -19,9 +19,12 @@ from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.ops.registry import OpDef
 from xlapy.ops.sources import ParameterAttributes
-from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS, SizeWriter, Value, packed_shape, unsupported
+from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS, DynamicRule, SizeWriter, Value, packed_shape, unsupported
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import remove_uncalled
+
+OF_SIZES: frozenset[OpDef] = frozenset({ops.DYNAMIC_RESHAPE, ops.GET_DIMENSION_SIZE, ops.SET_DIMENSION_SIZE})
+"""Ops that ask for sizes even where all of them are static."""
 
 _CALLERS: frozenset[OpDef] = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
 
@@ -37,7 +40,7 @@ class ResolveDynamicDimensions:
     name: ClassVar[str] = "resolve-dynamic-dimensions"
 
     def run(self, module: Module) -> bool:
-        if all(instruction.shape.is_static for instruction in module.instructions()):
+        if not any(map(_meets_sizes, module.instructions())):
             return False
         entry, replaced = module.entry_computation, dict[Computation, Computation]()
         for computation in computation_post_order(module):
@@ -49,8 +52,12 @@ class ResolveDynamicDimensions:
         return True
 
 
+def _meets_sizes(instruction: Instruction) -> bool:
+    return instruction.op in OF_SIZES or instruction.shape.is_dynamic
+
+
 def _carries_sizes(computation: Computation, replaced: dict[Computation, Computation]) -> bool:
-    return any(i.shape.is_dynamic or any(c in replaced for c in i.computations) for i in computation) or any(
+    return any(_meets_sizes(i) or any(c in replaced for c in i.computations) for i in computation) or any(
         caller.shape.is_dynamic or any(operand.shape.is_dynamic for operand in caller.operands)
         for caller in computation.callers
         if caller.op in _CALLERS
@@ -94,10 +101,9 @@ class _Resolved:
         write = SizeWriter(instruction, self.made)
         if any(computation in self.replaced for computation in instruction.computations):
             value = self.call(write, instruction)
-        elif any(shape.is_dynamic for shape in (instruction.shape, *instruction.operand_shapes)):
+        elif _meets_sizes(instruction) or any(shape.is_dynamic for shape in instruction.operand_shapes):
             values = [self.values[operand] for operand in instruction.operands]
-            value = DYNAMIC_EXPANSIONS.find(instruction.op)(write, instruction, values)
-            value = write.conformed(value, instruction.shape)
+            value = write.conformed(_rule_of(instruction)(write, instruction, values), instruction.shape)
         else:
             operands = [self.values[operand] for operand in instruction.operands]
             value = edit.clone_instruction(instruction, self.made, operands)
@@ -137,6 +143,12 @@ class _Resolved:
         edit.copy_annotations(instruction, made)
         write.made.append(made)
         return write.unpacked(made, instruction.shape)
+
+
+def _rule_of(instruction: Instruction) -> DynamicRule:
+    if instruction.op not in DYNAMIC_EXPANSIONS:
+        raise unsupported(instruction, DYNAMIC_EXPANSIONS.refusals.get(instruction.op, "it is to be expanded first"))
+    return DYNAMIC_EXPANSIONS.find(instruction.op)
 
 
 def _signature(computation: Computation) -> tuple[list[Shape], Shape]:

@@ -14,14 +14,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlapy.base.errors import UnsupportedError
+from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.hlo.module import Module
 from xlapy.runtime import allocator
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
 from xlapy.runtime.device import Device
-from xlapy.runtime.dispatch import Dispatch, leaf_number, located, packed
+from xlapy.runtime.dispatch import Dispatch, leaf_number, located
 from xlapy.runtime.donation import Donated
+from xlapy.runtime.dynamic_leaves import joined, static_leaves
 from xlapy.runtime.limits import check_limits
 from xlapy.runtime.memory import MemoryStats
 from xlapy.runtime.native_call import NativeCall, array_address
@@ -36,13 +38,14 @@ class CpuProgram:
 
     fresh_results = True
 
-    def __init__(self, compiled: Compiled, donated: Sequence[Donated] = (), partition_count: int = 1) -> None:
+    def __init__(
+        self, compiled: Compiled, shape: ProgramShape, donated: Sequence[Donated] = (), partition_count: int = 1
+    ) -> None:
         self.compiled = compiled
         self.call = NativeCall(compiled)
-        program, shape = compiled.program, compiled.module.entry_computation.program_shape
-        self.direct = Dispatch(self.call, program, shape, donated)
+        self.direct = None if is_dynamic(shape) else Dispatch(self.call, compiled.program, shape, donated)
         self._partition_count = partition_count
-        self._shape = shape.result
+        self._shape = shape
         self._donated = [leaf_number(shape, leaf) for leaf in donated]
 
     def execute(
@@ -55,7 +58,8 @@ class CpuProgram:
 
     def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int]) -> Value:
         program = self.compiled.program
-        arrays, addresses = located(arguments)
+        values = zip(arguments, self._shape.parameters, strict=True)
+        arrays, addresses = located([leaf for value, shape in values for leaf in static_leaves(value, shape)])
         for number in self._donated:  # the values are others' still
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
@@ -68,7 +72,7 @@ class CpuProgram:
             else buffer_at(array_type(slot.shape), memory, place).array
             for slot, memory, place in zip(program.results, memories, places, strict=True)
         ]
-        return packed(self._shape, iter(results))
+        return joined(self._shape.result, iter(results))
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
@@ -103,6 +107,11 @@ class CpuProgram:
         return self.compiled.stages()
 
 
+def is_dynamic(shape: ProgramShape) -> bool:
+    """Whether values of dynamic dimensions go in or come out."""
+    return shape.result.is_dynamic or any(parameter.is_dynamic for parameter in shape.parameters)
+
+
 class CpuBackend:
     """Compiles programs to native code."""
 
@@ -120,13 +129,10 @@ class CpuBackend:
         """`UnsupportedError` for what does not run on cpu yet."""
         check_partitioning(module, replica_count, partition_count)
         check_limits(module, "cpu", MAX_CALL_DEPTH)
-        for instruction in module.instructions():
-            if instruction.shape.is_dynamic:
-                shape = f"{instruction.name} has the dynamic shape {instruction.shape.brief}"
-                raise UnsupportedError(f"{shape}, which does not run on cpu yet")
         entry = module.entry_computation.program_shape
-        compiled = compile_module(module, [leaf_number(entry, leaf) for leaf in donated])
-        program = CpuProgram(compiled, donated, partition_count)
+        lent = () if is_dynamic(entry) else donated  # memory of values that are copied anyway
+        compiled = compile_module(module, [leaf_number(entry, leaf) for leaf in lent])
+        program = CpuProgram(compiled, entry, lent, partition_count)
         self._programs.add(program)
         return program
 

@@ -11,6 +11,7 @@ from xlapy.cpu.program import runs
 from xlapy.interpreter import RULES
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
+from xlapy.passes.resolve_dynamic_dimensions import OF_SIZES
 
 
 def _interpreter(op: OpDef) -> str:
@@ -19,7 +20,7 @@ def _interpreter(op: OpDef) -> str:
 
 def _cpu(op: OpDef) -> str:
     done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # a chain is expanded with its end
-    expanded = op in EXPANSIONS or (done is not None and done in EXPANSIONS)
+    expanded = op in EXPANSIONS or op in OF_SIZES or (done is not None and done in EXPANSIONS)
     return "" if expanded or op in runs() else "no native form yet"
 
 

@@ -18,6 +18,7 @@ from xlapy.passes.expand.dynamic import (
 )
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
+    DynamicRule,
     Sized,
     SizeWriter,
     Value,
@@ -27,6 +28,7 @@ from xlapy.passes.expand.dynamic.core import (
 
 __all__ = [
     "DYNAMIC_EXPANSIONS",
+    "DynamicRule",
     "SizeWriter",
     "Sized",
     "Value",

@@ -24,7 +24,7 @@ from xlapy.passes.expand.dynamic.core import (
 )
 from xlapy.passes.expand.dynamic.reduction import window_positions
 
-DYNAMIC_EXPANSIONS.refuse("it is expanded before, where it can be", ops.RAGGED_DOT, ops.SCALED_DOT)
+DYNAMIC_EXPANSIONS.refuse("it is to be expanded first", ops.RAGGED_DOT, ops.SCALED_DOT)
 
 
 @DYNAMIC_EXPANSIONS.rule(ops.DOT)

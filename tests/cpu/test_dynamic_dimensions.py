@@ -1,0 +1,67 @@
+"""Dynamic dimensions on cpu: sizes at the door, random programs, what has no static form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.testing.test_random_dynamic import cut
+from xlapy.base.errors import UnsupportedError
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.random_modules.dynamic import random_dynamic_module
+
+CPU = xla.Client("cpu")
+INTERPRETER = xla.Client("interpreter")
+
+DOUBLE = """HloModule double
+ENTRY main {
+  p = (f32[<=5,3], s32[]) parameter(0)
+  x = f32[<=5,3] get-tuple-element(p), index=0
+  n = s32[] get-dimension-size(x), dimensions={0}
+  y = f32[<=5,3] add(x, x)
+  inner = (f32[<=5,3]) tuple(y)
+  ROOT r = (s32[], (f32[<=5,3])) tuple(n, inner)
+}
+"""
+
+
+@pytest.mark.parametrize("size", [0, 2, 5])
+def test_arguments_and_results_have_any_size_up_to_the_bound(size: int):
+    argument = np.arange(size * 3, dtype=np.float32).reshape(size, 3)
+    executable = CPU.compile(DOUBLE)
+    count, (result,) = executable((argument, np.int32(0)))
+    assert (int(count), result.shape) == (size, (size, 3))
+    np.testing.assert_array_equal(np.asarray(result), 2 * argument)
+    count, (result,) = executable((result, 0))
+    np.testing.assert_array_equal(np.asarray(result), 4 * argument)
+
+
+def test_random_programs_give_what_the_interpreter_gives():
+    for seed in range(25):
+        module = random_dynamic_module(seed, instructions=8)
+        arguments = random_arguments(module.entry_computation.program_shape.parameters, seed)
+        results = [cut(client.compile(module)(*arguments)) for client in (CPU, INTERPRETER)]
+        for ours, theirs in zip(*results, strict=True):
+            np.testing.assert_array_equal(ours, theirs, err_msg=f"seed {seed}")
+
+
+def test_sizes_of_static_arrays_are_known():
+    text = """HloModule m
+ENTRY main {
+  x = f32[4,3] parameter(0)
+  ROOT n = s32[] get-dimension-size(x), dimensions={0}
+}
+"""
+    assert int(CPU.compile(text)(np.zeros((4, 3), np.float32))) == 4
+
+
+def test_what_has_no_static_form_is_refused():
+    text = """HloModule m
+ENTRY main {
+  x = c64[<=4] parameter(0)
+  ROOT r = c64[<=4] fft(x), fft_type=FFT, fft_length={4}
+}
+"""
+    with pytest.raises(UnsupportedError, match=r"r \(fft\) of dynamic dimensions \(c64\[<=4\]"):
+        CPU.compile(text)
