@@ -49,8 +49,7 @@ def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
     product = Convolution(region)
     if not product.terms or product.columns < 4 or product.rows * product.columns * product.terms < LEAST_WORK:
         return None
-    rows, terms = product.left_strides()
-    return packed_kernel(product, rows_are_contiguous=rows == 1 and terms != 1)
+    return packed_kernel(product)
 
 
 class Convolution(Product):

@@ -43,7 +43,7 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
     if not dot.terms or dot.rows * dot.columns * dot.terms < 8:
         return None
     columns, terms = dot.right_strides()
-    rows, left_terms = dot.left_strides()
+    _, left_terms = dot.left_strides()
     lanes = dot.builder.lanes(register_type(dot.type))
     if not dot.type.is_complex and columns is not None and columns < 2:
         size = dot.terms * dot.columns * register_type(dot.type).byte_size
@@ -54,7 +54,7 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
         return _Inner(dot).kernel()
     if dot.rows * dot.columns * dot.terms < 1 << 12:
         return None
-    return packed_kernel(dot, rows_are_contiguous=rows == 1 and left_terms != 1)
+    return packed_kernel(dot)
 
 
 # -- direct

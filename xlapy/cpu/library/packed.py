@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from xlapy.cpu.library.product import Product
 from xlapy.cpu.library.tiles import Kept, add_elements, balanced, choose_tile, extent_of, inside, tile_sums, within
 from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops.ir import tile_shape
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
@@ -30,18 +31,21 @@ BLOCK_BYTES, BLOCK_ROWS, BLOCK_TERMS = 512, 128, 256
 """A packed block of the right operand: so many terms of so many bytes of columns; and rows of the result."""
 
 
-def packed_kernel(product: Product, *, rows_are_contiguous: bool) -> tuple[Kernel, int]:
-    """The kernel, and the work of one task. Rows that are contiguous are packed in vectors, else terms are."""
-    return _Packed(product, rows_are_contiguous).kernel()
+def packed_kernel(product: Product) -> tuple[Kernel, int]:
+    """The kernel, and the work of one task."""
+    return _Packed(product).kernel()
 
 
 class _Packed:
     """The sizes of all blocks, and the memory that they are packed in."""
 
-    def __init__(self, product: Product, rows_are_contiguous: bool) -> None:
-        self.product = product
-        self.builder = builder = product.builder
-        t = product.type
+    def __init__(self, product: Product) -> None:
+        rows, left_terms = product.left_strides()
+        columns, right_terms = product.right_strides()
+        self.rows_are_contiguous = rows_are_contiguous = rows == 1 and left_terms != 1
+        """Then rows are packed in vectors, else terms are."""
+        self.product, self.builder = product, product.builder
+        builder, t = product.builder, product.type
         self.tile = tile = choose_tile(builder, t, product.rows, product.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
         self.down = balanced(-(-product.rows // tile.rows), max(1, BLOCK_ROWS // tile.rows))
@@ -50,14 +54,20 @@ class _Packed:
         self.inner = balanced(product.inner, most)
         self.outer = balanced(product.outer, max(1, most // product.inner))
         terms = self.inner * self.outer
-        self.rows_are_contiguous = rows_are_contiguous
+        plain_size = register_type(t).byte_size
+        registers = tile_shape(builder.vector_bytes, plain_size)
+        room = -(-terms // registers[1]) * registers[1]
         # rows of terms must not all begin in the same set of the cache
-        self.row_stride = 1 if rows_are_contiguous else -(-terms // tile.lanes) * tile.lanes + max(1, 64 // size)
+        line = room + max(1, 64 // size)
+        self.row_stride = 1 if rows_are_contiguous else line
         self.term_stride = tile.rows if rows_are_contiguous else 1
         self.tile_size = tile.rows * (terms if rows_are_contiguous else self.row_stride)
         self.left = Kept(builder, "left", t, self.tile_size * (self.down if rows_are_contiguous else 1))
-        self.panel_size = terms * tile.columns
+        self.panel_size = room * tile.columns
         self.right = Kept(builder, "right", t, self.panel_size * self.across)
+        transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
+        self.line, self.lines = line, Kept(builder, "lines", t, tile.columns * line) if transposes else None
+        """Columns of a panel as they are in memory, where their terms are contiguous: packed by transposition."""
         self.blocks = -(-product.outer // self.outer), -(-product.inner // self.inner)
         self.width = tile.columns * self.across
         several = self.blocks != (1, 1)
@@ -145,11 +155,15 @@ class _Block:
         plan, builder = self.plan, self.plan.builder
         with builder.loop(terms.outer_count) as outer, builder.loop(terms.inner_count) as inner:
             source = (terms.outer + outer) * plan.product.inner + terms.inner + inner
-            with builder.loop(self.across) as panel:
-                self.pack_right(panel, source, outer * plan.inner + inner)
+            if plan.lines is None:
+                with builder.loop(self.across) as panel:
+                    self.pack_right(panel, source, outer * plan.inner + inner)
             if plan.rows_are_contiguous:
                 with builder.loop(self.down) as at_row:
                     self.pack_column(at_row, source, outer * plan.inner + inner)
+        if plan.lines is not None:
+            with builder.loop(self.across) as panel:
+                self.pack_lines(plan.lines, panel, terms)
         with builder.loop(self.down) as at_row:
             if not plan.rows_are_contiguous:
                 self.pack_rows(at_row, terms)
@@ -170,6 +184,26 @@ class _Block:
                 element = product.right_element(self.batch, source, begin + column, mask)
                 plan.right.store(panel * plan.panel_size + target * tile.columns + column, element)
 
+    def pack_lines(self, lines: Kept, panel: Affine, terms: _Terms) -> None:
+        """All terms of a panel."""
+        plan, tile, product = self.plan, self.plan.tile, self.plan.product
+        with plan.builder.loop(tile.columns) as number:
+            column = within(plan.builder, self.column + panel * tile.columns + number, product.columns)
+            for source, place in self.term_vectors(terms):
+                lines.store(number * plan.line + place, product.right_element(self.batch, source, column))
+        extents = tile.columns, self.count(terms)
+        lines.transpose(Affine(), plan.line, plan.right, panel * plan.panel_size, tile.columns, extents)
+
+    def term_vectors(self, terms: _Terms) -> Iterator[tuple[Affine, Affine]]:
+        """Loops over a block of terms in vectors; gives the one term, and its place among those packed."""
+        plan, builder, product = self.plan, self.plan.builder, self.plan.product
+        width = min(builder.lanes(register_type(product.type)), 1 << (plan.inner - 1).bit_length())
+        with (
+            builder.loop(terms.outer_count) as outer,
+            builder.loop(terms.inner_count, AxisKind.VECTOR, width=width) as inner,
+        ):
+            yield (terms.outer + outer) * product.inner + terms.inner + inner, outer * plan.inner + inner
+
     def pack_column(self, at_row: Affine, source: Affine, target: Affine) -> None:
         """One term of the rows of a tile, contiguous ones."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
@@ -183,15 +217,11 @@ class _Block:
 
     def pack_rows(self, at_row: Affine, terms: _Terms) -> None:
         """All terms of the rows of a tile."""
-        plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        product = plan.product
-        width = min(builder.lanes(register_type(product.type)), 1 << (plan.inner - 1).bit_length())
-        with builder.loop(tile.rows) as number, builder.loop(terms.outer_count) as outer:
-            row = within(builder, self.row + at_row * tile.rows + number, product.rows)
-            with builder.loop(terms.inner_count, AxisKind.VECTOR, width=width) as inner:
-                source = (terms.outer + outer) * product.inner + terms.inner + inner
-                element = product.left_element(self.batch, row, source)
-                plan.left.store(number * plan.row_stride + outer * plan.inner + inner, element)
+        plan, tile, product = self.plan, self.plan.tile, self.plan.product
+        with plan.builder.loop(tile.rows) as number:
+            row = within(plan.builder, self.row + at_row * tile.rows + number, product.rows)
+            for source, place in self.term_vectors(terms):
+                plan.left.store(number * plan.row_stride + place, product.left_element(self.batch, row, source))
 
     # -- multiplying
 

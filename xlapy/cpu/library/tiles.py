@@ -120,6 +120,20 @@ class Kept:
             kept = self._builder.convert("zext", value, I8) if self._is_bit else value
             self._builder.store(self.buffer, offset + number * self._size, kept)
 
+    def transpose(
+        self,
+        source: Affine,
+        pitch: int,
+        target: Kept,
+        place: Affine,
+        target_pitch: int,
+        extents: tuple[int, int | Value],
+    ) -> None:
+        """Copies rows of these elements, `pitch` apart, to columns of the target: see `Builder.transpose`."""
+        for part in range(2 if self._type.is_complex else 1):
+            begin, end = source + part * self._size, place + part * target._size
+            self._builder.transpose((self.buffer, begin), pitch, (target.buffer, end), target_pitch, extents)
+
     def _part(self, offset: Affine) -> Value:
         value = self._builder.load(self.buffer, offset)
         return self._builder.compare("ne", value, self._builder.zero(I8)) if self._is_bit else value
