@@ -38,6 +38,9 @@ from xlapy.ops.dimensions import WindowDimension
 LEAST_WORK = 1 << 12
 """Products of elements below which general loops do as well."""
 
+MANY_FEATURES = 16
+"""Input features that fill a vector."""
+
 Coordinates = Mapping[str, Affine]
 
 
@@ -109,11 +112,19 @@ class Convolution(Product):
         self.outer, self.inner = self._count(self.outer_names), self._count(self.inner_names)
 
     def _run_along_last(self) -> bool:
-        """Whether what lies under the window along the last dimension, all its features, is one run of memory."""
-        w = self.attrs.window.dimensions[-1:]
-        order = self._input_order()
-        plain = all(d.base_dilation == d.window_dilation == 1 and not d.window_reversal for d in w)
-        return bool(w) and plain and order[-2:] == [f"p{len(self.input_sizes) - 1}", "i"] and self.sizes["g"] == 1
+        """Whether what lies under the window along the last dimension, all its features, is one run of memory.
+
+        It is worth one loop unless that takes a kernel apart whose input features are one.
+        """
+        last = len(self.input_sizes) - 1
+        plain = all(
+            w.base_dilation == w.window_dilation == 1 and not w.window_reversal
+            for w in self.attrs.window.dimensions[last:]
+        )
+        if last < 0 or not plain or self.sizes["g"] > 1 or self._input_order()[-2:] != [f"p{last}", "i"]:
+            return False
+        kernel = self._kernel_order()
+        return kernel[-1] != "i" or kernel[-2] == f"k{last}" or self.sizes["i"] < MANY_FEATURES
 
     def _last(self, names: Sequence[str]) -> str:
         """The most minor coordinate that has more than one value."""
