@@ -59,7 +59,7 @@ def assert_product(rows: int, terms: int, columns: int, form: str, types: tuple[
 
 SHAPES = [
     (1, 1, 1), (1, 40, 1), (1, 33, 70), (70, 33, 1), (3, 5, 2), (8, 64, 64), (5, 300, 9), (9, 300, 5),
-    (33, 300, 47), (64, 257, 100), (150, 700, 150),
+    (33, 300, 47), (64, 257, 100), (150, 700, 150), (3, 701, 101), (1, 403, 301), (1, 500, 1),
 ]  # fmt: skip
 
 
@@ -130,6 +130,7 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns():
 FORMS = [
     ((8, 64, 64), "nn", r"\Akernel r\([^)]*\)\n  for \S+ in \d+ parallel\n", "scratch"),
     ((64, 257, 1), "nn", r"carrying", "scratch"),
+    ((3, 700, 100), "nn", r"scratch sums", "scratch right"),
     ((150, 700, 150), "nn", r"scratch right.*\n  scratch sums", None),
     ((150, 100, 150), "tt", r"scratch right", "scratch sums"),
 ]

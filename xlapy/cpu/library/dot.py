@@ -2,7 +2,8 @@
 
 | form | lanes along | for |
 |---|---|---|
-| direct | columns, read where they are | few rows, or an operand that the cache holds |
+| direct | columns, read where they are | an operand that the cache holds |
+| streamed | columns, read where they are, a few terms at a time | few rows, an operand larger than the cache |
 | inner | terms | matrix times vector, few rows or columns of operands that are contiguous along the terms |
 | packed | columns, copied block by block into the order in which tiles read them | all that is larger |
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from xlapy import ops
 from xlapy.cpu.library.contraction import Contraction
 from xlapy.cpu.library.packed import packed_kernel
+from xlapy.cpu.library.streamed import streamed_kernel
 from xlapy.cpu.library.tiles import Tile, balanced, choose_tile, inside, tile_sums, within
 from xlapy.cpu.schedule import Region
 from xlapy.loops import Affine, AxisKind, Kernel, Value
@@ -45,12 +47,14 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
     columns, terms = dot.right_strides()
     _, left_terms = dot.left_strides()
     lanes = dot.builder.lanes(register_type(dot.type))
-    if not dot.type.is_complex and columns is not None and columns < 2:
+    along_terms = terms == 1 and left_terms == 1 and not dot.type.is_complex and dot.terms >= lanes
+    if not dot.type.is_complex and columns is not None and columns < 2 and not (along_terms and dot.columns == 1):
         size = dot.terms * dot.columns * register_type(dot.type).byte_size
-        if dot.rows < FEW_ROWS or size <= IN_CACHE:
+        if size <= IN_CACHE:
             return _Direct(dot).kernel()
-    along_terms = terms == 1 and left_terms == 1 and not dot.type.is_complex
-    if along_terms and dot.terms >= lanes and min(dot.rows, dot.columns) < FEW_ROWS:
+        if dot.rows < FEW_ROWS:
+            return streamed_kernel(dot)
+    if along_terms and min(dot.rows, dot.columns) < FEW_ROWS:
         return _Inner(dot).kernel()
     if dot.rows * dot.columns * dot.terms < 1 << 12:
         return None
