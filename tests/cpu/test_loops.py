@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import xlapy as xla
 from tests.cpu.test_against_interpreter import leaves
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.llvm.engine import listings
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 
@@ -212,6 +214,14 @@ def flat(value: Any) -> list[Any]:
 @pytest.mark.parametrize("name", ["rotates f32[5]", "adds f64[3,3]", "nested", "leaves early", "tuples in tuples"])
 def test_a_loop_of_small_arrays_has_no_memory_but_its_own(name: str):
     assert compile_module(xla.parse_hlo(PROGRAMS[name])).program.arena_size == 0
+
+
+@pytest.mark.parametrize("name", ["rotates f32[]", "nested", "leaves early", "tuples in tuples"])
+def test_a_loop_of_small_arrays_runs_in_registers(name: str):
+    compiled = compile_module(xla.parse_hlo(PROGRAMS[name]))
+    optimised, _ = listings(compiled.llvm)
+    functions = re.findall(r"^define internal .*?^}", optimised, re.MULTILINE | re.DOTALL)
+    assert functions and not any("alloca" in function for function in functions)
 
 
 def chain(length: int, shape: str) -> str:

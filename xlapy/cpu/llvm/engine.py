@@ -104,6 +104,7 @@ def _optimise(module: Any, machine: Any) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(machine, options)
     passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()  # what parts of a program hold goes from the stack to registers
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_loop_strength_reduce_pass()
