@@ -23,6 +23,7 @@ from xlapy.cpu.rows import (
 )
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower import LOWERINGS
+from xlapy.lower.cumulative import cumulative
 
 FREE = frozenset({ops.BROADCAST, ops.IOTA, ops.CONSTANT})
 """What every user computes for itself."""
@@ -95,7 +96,7 @@ class Group:
         """Why an instruction that members need may not be computed with them; "" if it may."""
         if instruction.op in HEAVY or not instruction.shape.is_array:
             return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
-        heavy = next((m for m in self.members if m.op in HEAVY), None)
+        heavy = next((m for m in self.members if m.op in HEAVY and cumulative(m) is None), None)
         if heavy is not None and instruction.op not in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE):
             return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
         if instruction.op is ops.REDUCE:

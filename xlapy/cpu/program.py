@@ -20,6 +20,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import scatter, sort, updates
 from xlapy.cpu.concatenation import concatenating_kernels
+from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.library import library_kernel
 from xlapy.cpu.schedule import Region, make_kernel, region_of
@@ -279,7 +280,9 @@ class _Scope:
 def _kernels(region: Region) -> list[tuple[Kernel, int]]:
     """The kernels that together compute a region, with the work of one parallel iteration of each."""
     several = concatenating_kernels(region)
-    return several or [library_kernel(region) or transposing_kernel(region) or make_kernel(region)]
+    if several:
+        return several
+    return [library_kernel(region) or cumulative_kernel(region) or transposing_kernel(region) or make_kernel(region)]
 
 
 # -- operations with steps of their own

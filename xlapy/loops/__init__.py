@@ -3,7 +3,7 @@
 from xlapy.loops.affine import Affine
 from xlapy.loops.builder import Builder
 from xlapy.loops.evaluate import evaluate
-from xlapy.loops.ir import AxisKind, Buffer, For, If, Kernel, Place, Store, Transpose, Value, While
+from xlapy.loops.ir import AxisKind, Buffer, For, If, Kernel, Place, Scan, Store, Transpose, Value, While
 from xlapy.loops.printer import print_kernel
 from xlapy.loops.types import F16, F32, F64, I1, I8, I16, I32, I64, ScalarType
 
@@ -25,6 +25,7 @@ __all__ = [
     "Kernel",
     "Place",
     "ScalarType",
+    "Scan",
     "Store",
     "Transpose",
     "Value",

@@ -39,6 +39,7 @@ from xlapy.loops.ir import (
     Kernel,
     Place,
     Region,
+    Scan,
     Store,
     Transpose,
     Value,
@@ -284,6 +285,32 @@ class Builder:
             statement.combine = self._region([start.type for start in initial], combine)
         self._close(statement)
         return self._results(statement.carries)
+
+    def scan(
+        self,
+        extent: int,
+        initial: Sequence[Value],
+        values: Callable[[Affine], Sequence[Value]],
+        combine: Combine,
+        use: Callable[[Affine, Sequence[Value]], None],
+        *,
+        width: int,
+        identities: Sequence[Value],
+    ) -> None:
+        """A loop in vectors over running values: `use(position, results)` is given `combine` of the initial values and
+        those of all positions up to this one, grouped anyhow. `identities` are neutral elements of `combine`."""
+        statement = self._open(extent, AxisKind.VECTOR, width, 1)
+        for start, identity in zip(initial, identities, strict=True):
+            statement.carries.append(Carry(start, self._fresh("carry", start.type, self.block), identity))
+        position = Affine.of(statement.axis)
+        inputs = list(values(position))
+        region = self._region([start.type for start in initial], combine)
+        results = [self._fresh("scan", start.type, self.block) for start in initial]
+        self.block.statements.append(Scan(statement.carries, inputs, results, region))
+        for carry, result in zip(statement.carries, results, strict=True):
+            carry.next = result
+        use(position, results)
+        self._close(statement)
 
     def repeat(
         self,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy.loops.affine import Affine
-from xlapy.loops.ir import Block, Carry, For, Kernel, Store, Transpose, Value, While
+from xlapy.loops.ir import Block, Carry, For, Kernel, Scan, Store, Transpose, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
@@ -47,6 +47,8 @@ class _Run:
                 self.loop(statement)
             elif isinstance(statement, While):
                 self.repeat(statement)
+            elif isinstance(statement, Scan):
+                self.scan(statement)
             elif self.get(statement.condition):
                 self.block(statement.then)
 
@@ -106,6 +108,14 @@ class _Run:
             self.advance(loop.carries)
             self.block(loop.test)
         self.finish(loop.carries)
+
+    def scan(self, scan: Scan) -> None:
+        given = [*(carry.variable for carry in scan.carries), *scan.inputs]
+        for parameter, value in zip(scan.combine.parameters, given, strict=True):
+            self.values[parameter] = self.get(value)
+        self.block(scan.combine.block)
+        for result, value in zip(scan.results, scan.combine.results, strict=True):
+            self.values[result] = self.get(value)
 
     def begin(self, carries: Sequence[Carry]) -> None:
         for carry in carries:

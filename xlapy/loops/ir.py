@@ -178,11 +178,25 @@ class Region:
 
 
 @dataclass(eq=False, slots=True)
+class Scan:
+    """Running values of a loop: `combine` of each carry's variable and an input gives the result, which is also what
+    the carry hands on. The positions of a VECTOR axis are combined in another grouping, in the same order.
+
+    carries: those of the loop in whose body the scan stands; their identities are neutral elements of `combine`.
+    """
+
+    carries: list[Carry]
+    inputs: list[Value]
+    results: list[Value]
+    combine: Region
+
+
+@dataclass(eq=False, slots=True)
 class For:
     """A loop from 0 to `extent`, a number or an I64 value.
 
     width: lanes of a VECTOR axis. accumulators: how many vectors of each carry a VECTOR axis keeps at once.
-    combine: needed for the carries of a VECTOR axis.
+    combine: needed for the carries of a VECTOR axis, but for those of a scan.
     """
 
     axis: Value
@@ -221,7 +235,7 @@ def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
     return inner * min(lanes, max(1, 16 // inner)), inner * lanes
 
 
-Statement = Value | Store | Transpose | For | While | If
+Statement = Value | Store | Transpose | For | While | If | Scan
 
 
 @dataclass(eq=False, slots=True)

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy.loops.ir import AxisKind, Block, Carry, For, If, Kernel, Region, Statement, Store, Transpose, Value, While
+from xlapy.loops.ir import (
+    AxisKind,
+    Block,
+    Carry,
+    For,
+    If,
+    Kernel,
+    Region,
+    Scan,
+    Statement,
+    Store,
+    Transpose,
+    Value,
+    While,
+)
 
 _INDENT = "  "
 
@@ -36,6 +50,8 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield from _indented(statement.then)
     elif isinstance(statement, While):
         yield from _while(statement)
+    elif isinstance(statement, Scan):
+        yield from _scan(statement)
     else:
         yield from _for(statement)
 
@@ -81,6 +97,14 @@ def _while(loop: While) -> Iterator[str]:
     yield f"{_INDENT}test {loop.condition}"
     yield from _indented(loop.body)
     yield from _next(loop.carries)
+
+
+def _scan(scan: Scan) -> Iterator[str]:
+    results, carried, inputs = (
+        ", ".join(map(str, values)) for values in (scan.results, [c.variable for c in scan.carries], scan.inputs)
+    )
+    yield f"{results} = scan of {carried} with {inputs}"
+    yield from _region(scan.combine)
 
 
 def _carried(carries: list[Carry]) -> str:

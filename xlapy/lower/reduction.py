@@ -136,16 +136,21 @@ def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Eleme
     def combine(left: Carried, right: Carried) -> Carried:
         return flat(combine_elements(lowering, computation, unflat(left, initial), unflat(right, initial)))
 
-    # what selects may see its initial values any number of times
-    is_plain = monoid(computation) is not None
-    identities = [lowering.builder.constant(types[0], identity_of(computation))] if is_plain else flat(initial)
     return {
         "kind": AxisKind.VECTOR,
         "width": width,
         "accumulators": max(1, min(ACCUMULATORS, extent // width)),
-        "identities": identities,
+        "identities": neutral_elements(lowering.builder, computation, initial),
         "combine": combine,
     }
+
+
+def neutral_elements(builder: Builder, computation: Computation, initial: Sequence[Element]) -> list[Value]:
+    """What lanes of a computation that regroups begin with."""
+    values = flat(initial)
+    if monoid(computation) is None:
+        return values  # what selects may see its initial values any number of times
+    return [builder.constant(values[0].type, identity_of(computation))]
 
 
 # -- reduce

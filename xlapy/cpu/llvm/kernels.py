@@ -17,7 +17,22 @@ from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.llvm.operations import write_operation
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
-from xlapy.loops import I1, I64, Affine, AxisKind, For, If, Kernel, Place, ScalarType, Store, Transpose, Value, While
+from xlapy.loops import (
+    I1,
+    I64,
+    Affine,
+    AxisKind,
+    For,
+    If,
+    Kernel,
+    Place,
+    ScalarType,
+    Scan,
+    Store,
+    Transpose,
+    Value,
+    While,
+)
 from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 
 
@@ -98,6 +113,8 @@ class Emitter:
             self.branch(statement)
         elif isinstance(statement, While):
             self.repeat(statement)
+        elif isinstance(statement, Scan):
+            self.scan(statement)
         elif statement.kind is AxisKind.PARALLEL:
             self.counted(statement, "%begin", "%end", always=False)
         elif statement.kind is AxisKind.VECTOR and statement.width > 1:
@@ -192,7 +209,20 @@ class Emitter:
             if lanes is None:
                 return self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             return self.masked_load(value.type, address, lanes, otherwise)
+        if stride == -1 and lanes is None:
+            address = self.address(place, self.last_of(place.offset))
+            return self.backwards(
+                vector, self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
+            )
         return self.gather(value.type, place, lanes, otherwise)
+
+    def last_of(self, offset: Affine) -> str:
+        """The position of the last lane, of an offset that falls along the vector axis."""
+        return self.writer.let(f"sub i64 {self.first_lane(offset)}, {self.lanes - 1}")
+
+    def backwards(self, vector: str, register: str) -> str:
+        lanes = ", ".join(f"i32 {lane}" for lane in reversed(range(self.lanes)))
+        return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{lanes}>")
 
     def load_scalar(self, value: Value, place: Place, mask: Value | None) -> str:
         type = llvm_type(value.type)
@@ -242,6 +272,10 @@ class Emitter:
                 return
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
+        elif self.stride(place) == -1 and mask is None:
+            address = self.address(place, self.last_of(place.offset))
+            self.writer.do(f"store {vector} {self.backwards(vector, value)}, ptr {address}, align {type.byte_size}")
+            return
         else:
             mask = literal(I1, 1, self.lanes) if mask is None else mask
             name = f"llvm.masked.scatter.{suffix(type, self.lanes)}.v{self.lanes}p0"
@@ -387,6 +421,10 @@ class Emitter:
         extent = loop.extent
         end = None if isinstance(extent, int) else self.scalar(extent)
         self.axis, self.lanes, self.varying = loop.axis, loop.width, _varying(loop)
+        if any(isinstance(s, Scan) for s in loop.body.statements):
+            self.running_loop(loop)
+            self.axis, self.lanes, self.varying = None, 1, frozenset()
+            return
         if not isinstance(extent, int):
             assert end is not None and not loop.carries, "the extent of a vector axis with carries is known"
             self.vectors_up_to(loop, end)
@@ -409,6 +447,61 @@ class Emitter:
             self.mask = self.tail = None
         self.axis, lanes, self.lanes, self.varying = None, self.lanes, 1, frozenset()
         self.reduce_lanes(loop, state, lanes)
+
+    def running_loop(self, loop: For) -> None:
+        """One vector after the other, each with the last lane of the one before in all lanes of its carries."""
+        assert isinstance(loop.extent, int), "the extent of a scan is known"
+        whole = loop.extent - loop.extent % loop.width
+        carried = [self.splat(c.initial.type, self.scalar(c.initial)) for c in loop.carries]
+        if whole:
+            head, after, before = self.writer.new_label("scan"), self.writer.new_label("endscan"), self.writer.label
+            self.writer.jump(head)
+            self.writer.begin(head)
+            base, base_line = self.writer.phi("i64", "0", before)
+            phis = [
+                self.writer.phi(llvm_type(c.variable.type, self.lanes), start, before)
+                for c, start in zip(loop.carries, carried, strict=True)
+            ]
+            results = self.iteration(loop, base, [name for name, _ in phis])
+            carried = [self.last_lane(c, r) for c, r in zip(loop.carries, results, strict=True)]
+            following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+            ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
+            for line, register in ends:
+                self.writer.close_phi(line, register, self.writer.label)
+            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
+            self.writer.begin(after)
+        if loop.extent > whole:
+            self.mask = _tail_mask(loop.width, loop.extent - whole)
+            self.iteration(loop, str(whole), carried)
+            self.mask = None
+
+    def last_lane(self, carry: Carry, register: str) -> str:
+        vector = llvm_type(carry.variable.type, self.lanes)
+        last = ", ".join([f"i32 {self.lanes - 1}"] * self.lanes)
+        return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{last}>")
+
+    def scan(self, scan: Scan) -> None:
+        """Each lane with the one before it, pairs with the pair before them, fours, ..., then all with the carry."""
+        registers = [self.operand(value, self.lanes) for value in scan.inputs]
+        neutral = [self.operand(_identity(c), self.lanes) for c in scan.carries]
+        distance = 1
+        while distance < self.lanes:
+            moved = [self.moved_up(c, r, n, distance) for c, r, n in zip(scan.carries, registers, neutral, strict=True)]
+            registers = self.combined(scan.combine, moved, registers, self.lanes)
+            distance *= 2
+        carried = [self.names[carry.variable] for carry in scan.carries]
+        for value, register in zip(
+            scan.results, self.combined(scan.combine, carried, registers, self.lanes), strict=True
+        ):
+            self.names[value] = register
+
+    def moved_up(self, carry: Carry, register: str, filling: str, distance: int) -> str:
+        """The lanes moved up by a distance; the filling in those that become free."""
+        vector = llvm_type(carry.variable.type, self.lanes)
+        chosen = ", ".join(f"i32 {self.lanes + n - distance if n >= distance else n}" for n in range(self.lanes))
+        return self.writer.let(
+            f"shufflevector {vector} {filling}, {vector} {register}, <{self.lanes} x i32> <{chosen}>"
+        )
 
     def vectors_up_to(self, loop: For, end: str) -> None:
         """Whole vectors up to an extent known at run time, then the rest under a mask."""
@@ -565,3 +658,5 @@ def _spread(block: Block, found: set[Value]) -> None:
                     found.update(v for v in (carry.variable, carry.result) if v is not None)
         elif isinstance(statement, If):
             _spread(statement.then, found)
+        elif isinstance(statement, Scan):
+            found.update(statement.results)
