@@ -1,102 +1,27 @@
-"""The kernel of sort: merge sort of each line with any comparator, stable.
+"""The kernel of sort: by digits of keys where the comparator compares keys and lines are long, else by merging.
 
-Runs of 1, 2, 4 ... elements are merged from the arrays into as much spare memory and back; lines go over threads.
-
-Owns: the algorithm. Must not know: the meaning of comparators.
+Owns: the choice. Must not know: either algorithm.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-from xlapy.cpu.schedule import kernel_builder, output
+from xlapy.cpu.merge_sort import MergeSort
+from xlapy.cpu.radix_sort import RadixSort
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Buffer, Kernel, Value
-from xlapy.lower import Element, Lowering, load_element, store_element
-from xlapy.lower.core import delinear, linear
-from xlapy.lower.elementwise import select_element
+from xlapy.loops import Kernel
+from xlapy.lower.sort_keys import sort_key
+
+LEAST_BY_DIGITS = 128
+"""Elements of a line from which on digits are worth their counts."""
+
+MOST_BY_DIGITS = 1 << 31
+"""Counts have 32 bits."""
 
 
 def sort_kernel(instruction: Instruction) -> Kernel:
     """Sorts the arrays where they are. Buffers: the arrays, then spare memory for each."""
-    return _Sort(instruction).build()
-
-
-class _Sort:
-    def __init__(self, instruction: Instruction) -> None:
-        self.instruction = instruction
-        self.builder = kernel_builder(instruction.name)
-        self.types = [o.shape.element_type for o in instruction.operands]
-        shapes = [o.shape for o in instruction.operands]
-        self.arrays = [output(self.builder, shape, f"array{n}") for n, shape in enumerate(shapes)]
-        self.spare = [output(self.builder, shape, f"spare{n}") for n, shape in enumerate(shapes)]
-        self.dimensions = shapes[0].dimensions
-        self.axis = instruction.dimension
-        self.length = self.dimensions[self.axis]
-        self.stride = math.prod(self.dimensions[self.axis + 1 :])
-        self.lowering = Lowering(self.builder, {})
-
-    def build(self) -> Kernel:
-        others = [size for d, size in enumerate(self.dimensions) if d != self.axis]
-        with self.builder.loop(math.prod(others), AxisKind.PARALLEL) as line:
-            places = delinear(self.builder, line, others)
-            start = linear((*places[: self.axis], Affine(), *places[self.axis :]), self.dimensions)
-            here, there, run = self.arrays, self.spare, 1
-            while run < self.length:
-                self.merge_all(start, here, there, run)
-                here, there, run = there, here, run * 2
-            if here is self.spare:
-                with self.builder.loop(self.length) as position:
-                    self.put(self.arrays, start, position, self.get(self.spare, start, position))
-        return self.builder.kernel
-
-    def get(self, buffers: Sequence[Buffer], start: Affine, position: Affine) -> list[Element]:
-        place = start + position * self.stride
-        return [load_element(self.builder, b, place, t) for b, t in zip(buffers, self.types, strict=True)]
-
-    def put(self, buffers: Sequence[Buffer], start: Affine, position: Affine, elements: Sequence[Element]) -> None:
-        place = start + position * self.stride
-        for buffer, t, element in zip(buffers, self.types, elements, strict=True):
-            store_element(self.builder, buffer, place, element, t)
-
-    def merge_all(self, start: Affine, here: Sequence[Buffer], there: Sequence[Buffer], run: int) -> None:
-        """Merges neighbouring runs of a length, pair by pair; the last ones may be short."""
-        builder, length = self.builder, self.builder.constant(I64, self.length)
-        with builder.loop(-(-self.length // (2 * run))) as pair:
-            low = pair * (2 * run)
-            middle = builder.binary("smin", builder.value_of(low + run), length)
-            high = builder.binary("smin", builder.value_of(low + 2 * run), length)
-            self.merge(start, here, there, low, middle, high)
-
-    def merge(
-        self, start: Affine, here: Sequence[Buffer], there: Sequence[Buffer], low: Affine, middle: Value, high: Value
-    ) -> None:
-        """Merges [low, middle) and [middle, high). An exhausted side is read at its last element, and not taken."""
-        builder = self.builder
-        one = builder.constant(I64, 1)
-        last_left, last_right = builder.sub(middle, one), builder.sub(high, one)
-
-        def step(position: Affine, cursors: Sequence[Value]) -> list[Value]:
-            left, right = cursors
-            left_elements = self.get(here, start, Affine.of(builder.binary("smin", left, last_left)))
-            right_elements = self.get(here, start, Affine.of(builder.binary("smin", right, last_right)))
-            is_before = self.is_before(right_elements, left_elements)
-            left_done = builder.compare("sge", left, middle)
-            take_right = builder.binary(
-                "and", builder.compare("slt", right, high), builder.binary("or", left_done, is_before)
-            )
-            chosen = [
-                select_element(builder, take_right, r, s) for r, s in zip(right_elements, left_elements, strict=True)
-            ]
-            self.put(there, start, low + position, chosen)
-            moved = builder.convert("zext", take_right, I64)
-            return [builder.add(left, builder.sub(one, moved)), builder.add(right, moved)]
-
-        count = builder.sub(high, builder.value_of(low))
-        builder.reduce(count, [builder.value_of(low), middle], step)
-
-    def is_before(self, first: Sequence[Element], second: Sequence[Element]) -> Value:
-        pairs = [element for pair in zip(first, second, strict=True) for element in pair]
-        result: Value = self.lowering.apply(self.instruction.to_apply, pairs)
-        return result
+    key = sort_key(instruction)
+    length = instruction.operands[0].shape.dimensions[instruction.dimension]
+    if key is None or not LEAST_BY_DIGITS <= length < MOST_BY_DIGITS:
+        return MergeSort(instruction).build()
+    return RadixSort(instruction, key).build()

@@ -148,7 +148,7 @@ def compare(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
         return _compare_complex(builder, direction, left, right)
     assert isinstance(left, Value) and isinstance(right, Value)
     if t.is_floating and instruction.type is ComparisonType.TOTALORDER:
-        keys = [_total_order_key(builder, value, t) for value in (left, right)]
+        keys = [total_order_key(builder, value, t) for value in (left, right)]
         return builder.compare(_SIGNED[direction.name], *keys)
     table = _FLOATING if t.is_floating else _SIGNED if t.is_signed else _UNSIGNED
     return builder.compare(table[direction.name], left, right)
@@ -162,7 +162,7 @@ def _compare_complex(
     return builder.binary(join, real_parts, builder.compare(predicate, left.imaginary, right.imaginary))
 
 
-def _total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
+def total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     """Integers in the total order: the magnitude of a negative number flipped, to make two's complement of it.
 
     The one NaN of a type without -0 is the least.

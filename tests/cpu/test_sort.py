@@ -1,0 +1,80 @@
+"""Sorts by digits and by merging, and top-k, as on the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.lower.test_sort_keys import CANONICAL, sort
+from xlapy.cpu.compiler import compile_module
+
+
+def is_by_digits(module: xla.Module) -> bool:
+    return "scratch counts" in compile_module(module).loops()
+
+
+def results(client: str, module: xla.Module, *arguments: np.ndarray) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in xla.Client(client).compile(module)(*arguments)]
+
+
+def assert_same(module: xla.Module, *arguments: np.ndarray) -> None:
+    for ours, theirs in zip(
+        results("cpu", module, *arguments), results("interpreter", module, *arguments), strict=True
+    ):
+        assert ours.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("body", "size", "expected"),
+    [
+        (CANONICAL, 1000, True),
+        ("ROOT r = pred[] compare(a, b), direction=LT", 1000, True),
+        ("ROOT r = pred[] compare(a, b), direction=LT", 20, False),  # the counts alone would take longer
+        ("ROOT r = pred[] compare(a, b), direction=LE", 1000, False),
+    ],
+)
+def test_how_lines_are_sorted(body: str, size: int, expected: bool):
+    assert is_by_digits(sort(body, size=size)) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 300, 5000])
+def test_zeros_nan_and_their_order(size: int):
+    rng = np.random.default_rng(0)
+    x = rng.integers(-5, 6, size).astype(np.float32) / rng.integers(1, 4, size).astype(np.float32)
+    x[rng.random(size) < 0.2] = -0.0
+    x[rng.random(size) < 0.1] = np.nan
+    x[rng.random(size) < 0.1] = np.inf
+    assert_same(sort(CANONICAL, size=size), x)
+
+
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("t", ["s8", "u16", "s32", "u64", "f16", "bf16", "f32", "f64", "pred", "s4"])
+def test_types(t: str, direction: str):
+    order = ", type=TOTALORDER" if "f" in t else ""
+    module = sort(f"ROOT r = pred[] compare(a, b), direction={direction}{order}", t, 700)
+    shape = module.entry_computation.parameters[0].shape
+    limit = 1000 if t == "f16" else 2**31
+    numbers = np.random.default_rng(2).integers(-limit, limit, shape.dimensions)
+    x = (numbers % 2 if t == "pred" else numbers % 16 - 8 if t == "s4" else numbers).astype(shape.dtype)
+    assert is_by_digits(module)
+    assert_same(module, x)
+
+
+@pytest.mark.parametrize(("shape", "dimension"), [("3,200", 1), ("200,3", 0), ("2,300,5", 1)])
+def test_lines_of_any_dimension(shape: str, dimension: int):
+    module = xla.parse_hlo(
+        "HloModule m\nf { a = s32[] parameter(0)\n b = s32[] parameter(1)\n c = u8[] parameter(2)\n"
+        " d = u8[] parameter(3)\n"
+        f" ROOT r = pred[] compare(a, b), direction=LT }}\nENTRY e {{ x = s32[{shape}] parameter(0)\n"
+        f" y = u8[{shape}] parameter(1)\n"
+        f" ROOT r = (s32[{shape}], u8[{shape}]) sort(x, y), dimensions={{{dimension}}}, is_stable=true, to_apply=f }}"
+    )
+    dimensions = [int(size) for size in shape.split(",")]
+    rng = np.random.default_rng(4)
+    assert_same(module, rng.integers(-99, 99, dimensions, np.int32), rng.integers(0, 99, dimensions).astype(np.uint8))
+
+
+def test_small_numbers_in_wide_integers():
+    x = np.random.default_rng(5).integers(0, 7, 999)
+    assert_same(sort("ROOT r = pred[] compare(a, b), direction=LT", "s64", 999), x)

@@ -1,0 +1,104 @@
+"""Comparators of sorts that compare a key of the left element with the same key of the right one.
+
+JAX's comparators of floats, for example, compare x with NaN made one NaN and -0 made 0, by the total order. Such keys
+become integers without sign that are in order as the elements are.
+
+Owns: which comparators have keys, and the integers. Must not know: algorithms of sorting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.base.element_types import BF16, F16, PRED, PrimitiveType
+from xlapy.hlo.computation import is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import I8, Builder, Value
+from xlapy.loops.types import integer_type
+from xlapy.lower.core import Element, Lowering
+from xlapy.lower.elementwise import total_order_key
+from xlapy.ops import elementwise as ops
+from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.ops.sources import CONSTANT
+
+_ZERO_BITS = {BF16: 16, F16: 13}
+"""The lowest bits of a narrow float in its register, which are always 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """left: the key of the left element, in the comparator. The key's bits from `low` on order the elements."""
+
+    left: Instruction
+    descending: bool
+    total_order: bool
+
+    @property
+    def element_type(self) -> PrimitiveType:
+        return self.left.shape.element_type
+
+    @property
+    def low(self) -> int:
+        return _ZERO_BITS.get(self.element_type, 0)
+
+    def of(self, builder: Builder, parameters: Sequence[Instruction], elements: Sequence[Element]) -> Value:
+        """The key of an element, given those of all operands, as an integer to be read without sign."""
+        bindings = {p: elements[p.attributes.number // 2] for p in parameters}
+        value, t = Lowering(builder, {}, bindings).value(self.left, ()), self.element_type
+        if t is PRED:
+            key = builder.convert("zext", value, I8)
+        elif t.is_floating:
+            if not self.total_order:  # -0 and 0 are equal
+                zero = builder.zero(value.type)
+                value = builder.select(builder.compare("oeq", value, zero), zero, value)
+            key = _without_sign(builder, total_order_key(builder, value, t))
+        else:
+            key = _without_sign(builder, value) if t.is_signed else value
+        return builder.binary("xor", key, builder.constant(key.type, -1)) if self.descending else key
+
+
+def _without_sign(builder: Builder, value: Value) -> Value:
+    bits = integer_type(value.type.bits)
+    return builder.binary("xor", value, builder.constant(bits, -(2 ** (bits.bits - 1))))
+
+
+def sort_key(sort: Instruction) -> SortKey | None:
+    """The key by which a sort's comparator compares; None if it does anything else."""
+    root = sort.to_apply.root_instruction
+    if root.op is not ops.COMPARE or root.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
+        return None
+    left, right = root.operands
+    t = left.shape.element_type
+    if t.is_complex or not _correspond(left, right):
+        return None
+    return SortKey(left, root.direction is ComparisonDirection.GT, root.type is ComparisonType.TOTALORDER)
+
+
+def _correspond(left: Instruction, right: Instruction) -> bool:
+    """Whether two instructions are the same of the left and of the right element."""
+    pending, known = [(left, right)], set[tuple[Instruction, Instruction]]()
+    while pending:
+        pair = pending.pop()
+        if pair in known:
+            continue
+        known.add(pair)
+        one, other = pair
+        if is_parameter(one):
+            if not is_parameter(other) or one.attributes.number % 2:
+                return False
+            if other.attributes.number != one.attributes.number + 1:
+                return False
+        elif not _same_operation(one, other):
+            return False
+        else:
+            pending += zip(one.operands, other.operands, strict=True)
+    return True
+
+
+def _same_operation(one: Instruction, other: Instruction) -> bool:
+    if one.op is not other.op or one.computations or other.computations or one.shape != other.shape:
+        return False
+    if one.op is CONSTANT:
+        return one is other or one.literal.array.tobytes() == other.literal.array.tobytes()
+    return one.op.elementwise and one.attributes == other.attributes
