@@ -78,3 +78,39 @@ def test_lines_of_any_dimension(shape: str, dimension: int):
 def test_small_numbers_in_wide_integers():
     x = np.random.default_rng(5).integers(0, 7, 999)
     assert_same(sort("ROOT r = pred[] compare(a, b), direction=LT", "s64", 999), x)
+
+
+def top_k(shape: str, k: int, largest: bool) -> xla.Module:
+    t, _, sizes = shape.partition("[")
+    outer = ",".join([*sizes[:-1].split(",")[:-1], str(k)])
+    return xla.parse_hlo(
+        f"HloModule m\nENTRY e {{ x = {shape} parameter(0)\n"
+        f" ROOT r = ({t}[{outer}], s32[{outer}]) topk(x), k={k}, largest={str(largest).lower()} }}"
+    )
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "k", "is_sorted"),
+    [
+        ("f32[7,1000]", 10, False), ("f32[900]", 1, False), ("bf16[3,2,500]", 20, False), ("u8[4,600]", 3, False),
+        ("s64[2,70]", 5, False), ("f32[3,9]", 8, False), ("s8[2,5]", 5, False), ("f64[1,129]", 16, False),
+        ("f32[2,400]", 200, True), ("s32[1,2000]", 150, True),
+    ],
+)  # fmt: skip
+def test_top_k_with_ties_zeros_and_nan(shape: str, k: int, is_sorted: bool, largest: bool):
+    module = top_k(shape, k, largest)
+    parameter = module.entry_computation.parameters[0].shape
+    rng = np.random.default_rng(6)
+    x = rng.integers(0, 60, parameter.dimensions).astype(parameter.dtype)
+    if "f" in shape:
+        x = x * rng.choice([-1, 1], x.shape).astype(x.dtype)
+        x[rng.random(x.shape) < 0.01] = np.nan
+    assert ("scratch places" not in compile_module(module).loops()) == is_sorted
+    assert_same(module, x)
+
+
+def test_top_k_of_a_row_in_order_takes_every_element():
+    x = np.arange(3000, dtype=np.float32).reshape(2, 1500)
+    assert_same(top_k("f32[2,1500]", 33, True), x)
+    assert_same(top_k("f32[2,1500]", 33, True), x[:, ::-1].copy())

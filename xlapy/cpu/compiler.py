@@ -20,6 +20,7 @@ from xlapy.cpu.parts import cut
 from xlapy.cpu.program import make_program, runs
 from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
+from xlapy.cpu.top_k import SortTopK
 from xlapy.cpu.trace import Trace
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -52,6 +53,7 @@ def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
     return [
         Unfuse(),
         RemoveDeadCode(),
+        SortTopK(),
         Expand(runs=runs() | frozenset(DYNAMIC_EXPANSIONS)),
         ResolveDynamicDimensions(),
         Expand(runs=runs()),

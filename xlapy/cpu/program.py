@@ -18,7 +18,7 @@ import numpy as np
 from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.cpu import scatter, sort, updates
+from xlapy.cpu import scatter, sort, top_k, updates
 from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
@@ -418,6 +418,15 @@ def _sort(scope: _Scope, instruction: Instruction) -> None:
         kernel = sort.sort_kernel(instruction)
         work = shape.dimensions[instruction.dimension]
         scope.steps.append(KernelStep(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name))
+
+
+@STEPS.rule(ops.TOPK)
+def _topk(scope: _Scope, instruction: Instruction) -> None:
+    results = scope.fresh(instruction)
+    if results[0].shape.size:
+        kernel = top_k.top_k_kernel(instruction)
+        slots = [scope.slot(instruction.operands[0]), *results]
+        scope.steps.append(KernelStep(kernel, slots, instruction.operands[0].shape.dimensions[-1], instruction.name))
 
 
 @STEPS.rule(ops.PARTITION_ID, ops.REPLICA_ID)

@@ -45,17 +45,22 @@ class SortKey:
     def of(self, builder: Builder, parameters: Sequence[Instruction], elements: Sequence[Element]) -> Value:
         """The key of an element, given those of all operands, as an integer to be read without sign."""
         bindings = {p: elements[p.attributes.number // 2] for p in parameters}
-        value, t = Lowering(builder, {}, bindings).value(self.left, ()), self.element_type
-        if t is PRED:
-            key = builder.convert("zext", value, I8)
-        elif t.is_floating:
-            if not self.total_order:  # -0 and 0 are equal
-                zero = builder.zero(value.type)
-                value = builder.select(builder.compare("oeq", value, zero), zero, value)
-            key = _without_sign(builder, total_order_key(builder, value, t))
-        else:
-            key = _without_sign(builder, value) if t.is_signed else value
-        return builder.binary("xor", key, builder.constant(key.type, -1)) if self.descending else key
+        value = Lowering(builder, {}, bindings).value(self.left, ())
+        if self.element_type.is_floating and not self.total_order:  # -0 and 0 are equal
+            zero = builder.zero(value.type)
+            value = builder.select(builder.compare("oeq", value, zero), zero, value)
+        return integer_key(builder, value, self.element_type, descending=self.descending)
+
+
+def integer_key(builder: Builder, value: Value, t: PrimitiveType, *, descending: bool) -> Value:
+    """An integer to be read without sign, in the order of the elements; floats are in the total order."""
+    if t is PRED:
+        key = builder.convert("zext", value, I8)
+    elif t.is_floating:
+        key = _without_sign(builder, total_order_key(builder, value, t))
+    else:
+        key = _without_sign(builder, value) if t.is_signed else value
+    return builder.binary("xor", key, builder.constant(key.type, -1)) if descending else key
 
 
 def _without_sign(builder: Builder, value: Value) -> Value:

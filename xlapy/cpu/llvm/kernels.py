@@ -451,29 +451,36 @@ class Emitter:
     def running_loop(self, loop: For) -> None:
         """One vector after the other, each with the last lane of the one before in all lanes of its carries."""
         assert isinstance(loop.extent, int), "the extent of a scan is known"
-        whole = loop.extent - loop.extent % loop.width
+        rounds, tail = divmod(loop.extent, loop.width)
         carried = [self.splat(c.initial.type, self.scalar(c.initial)) for c in loop.carries]
-        if whole:
-            head, after, before = self.writer.new_label("scan"), self.writer.new_label("endscan"), self.writer.label
-            self.writer.jump(head)
-            self.writer.begin(head)
-            base, base_line = self.writer.phi("i64", "0", before)
-            phis = [
-                self.writer.phi(llvm_type(c.variable.type, self.lanes), start, before)
-                for c, start in zip(loop.carries, carried, strict=True)
-            ]
-            results = self.iteration(loop, base, [name for name, _ in phis])
-            carried = [self.last_lane(c, r) for c, r in zip(loop.carries, results, strict=True)]
-            following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
-            ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
-            for line, register in ends:
-                self.writer.close_phi(line, register, self.writer.label)
-            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
-            self.writer.begin(after)
-        if loop.extent > whole:
-            self.mask = _tail_mask(loop.width, loop.extent - whole)
-            self.iteration(loop, str(whole), carried)
-            self.mask = None
+        if rounds:
+            carried = self.running_rounds(loop, rounds, carried)
+        if tail:
+            self.mask, self.tail = _tail_mask(loop.width, tail), tail
+            self.iteration(loop, str(rounds * loop.width), carried)
+            self.mask = self.tail = None
+
+    def running_rounds(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
+        head, after, before = self.writer.new_label("scan"), self.writer.new_label("endscan"), self.writer.label
+        self.writer.jump(head)
+        self.writer.begin(head)
+        base, base_line = self.writer.phi("i64", "0", before)
+        phis = [
+            self.writer.phi(llvm_type(c.variable.type, self.lanes), start, before)
+            for c, start in zip(loop.carries, carried, strict=True)
+        ]
+        carried = self.running_iteration(loop, base, [name for name, _ in phis])
+        following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+        ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
+        for line, register in ends:
+            self.writer.close_phi(line, register, self.writer.label)
+        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * loop.width}"), head, after)
+        self.writer.begin(after)
+        return carried
+
+    def running_iteration(self, loop: For, base: str, carried: list[str]) -> list[str]:
+        results = self.iteration(loop, base, carried)
+        return [self.last_lane(c, r) for c, r in zip(loop.carries, results, strict=True)]
 
     def last_lane(self, carry: Carry, register: str) -> str:
         vector = llvm_type(carry.variable.type, self.lanes)

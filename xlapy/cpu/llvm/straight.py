@@ -54,6 +54,11 @@ class _StraightEmitter(Emitter):
                 state[number] = self.iteration(loop, str(base), registers)
         return state
 
+    def running_rounds(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
+        for round in range(rounds):
+            carried = self.running_iteration(loop, str(round * loop.width), carried)
+        return carried
+
     def iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
         self.known[loop.axis] = tuple(range(int(base), int(base) + self.lanes))
         return super().iteration(loop, base, registers)
