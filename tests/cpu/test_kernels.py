@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Callable
 
 import numpy as np
@@ -255,3 +257,23 @@ def test_scratch_memory_is_bounded():
     b = Builder("large")
     with pytest.raises(AssertionError, match="large"):
         b.scratch("s", F64, 1 << 20)
+
+
+@pytest.mark.parametrize("type", [I8, F32, F64])
+@pytest.mark.parametrize("apart", [-3, -1, 1, 2, 3, 7, 16, 17])
+def test_elements_some_places_apart_are_loaded_without_a_look_behind_the_last(type: ScalarType, apart: int):
+    lanes = 16
+    size = (3 * lanes - 1) * abs(apart) + 1
+    builder = Builder("apart")
+    source = builder.buffer("in", type, size)
+    target = builder.buffer("out", type, 3 * lanes, written=True)
+    with builder.loop(3 * lanes, AxisKind.VECTOR, width=lanes) as position:
+        builder.store(target, position, builder.load(source, position * apart + (size - 1 if apart < 0 else 0)))
+    memory = np.frombuffer(mmap.mmap(-1, 5 * mmap.PAGESIZE), np.uint8)
+    end = 4 * mmap.PAGESIZE
+    assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory.ctypes.data + end), mmap.PAGESIZE, 0)
+    x = memory[end - size * type.byte_size : end].view(type.dtype)
+    x[:] = np.arange(size) % 100
+    out = np.zeros(3 * lanes, type.dtype)
+    run_kernel(builder.kernel, [x, out])
+    np.testing.assert_array_equal(out, x[::apart])

@@ -209,12 +209,29 @@ class Emitter:
             if lanes is None:
                 return self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             return self.masked_load(value.type, address, lanes, otherwise)
+        if lanes is None and stride is not None and 1 < stride <= _MOST_APART:
+            return self.load_apart(value.type, place, stride)
         if stride == -1 and lanes is None:
             address = self.address(place, self.last_of(place.offset))
             return self.backwards(
                 vector, self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             )
         return self.gather(value.type, place, lanes, otherwise)
+
+    def load_apart(self, type: ScalarType, place: Place, stride: int) -> str:
+        """Elements some places apart, out of as many vectors of neighbours; the last vector ends with the last of them,
+        so that nothing behind it is read."""
+        vector, first, register = llvm_type(type, self.lanes), self.first_lane(place.offset), ""
+        for number in range(stride):
+            offset = number * self.lanes if number < stride - 1 else (self.lanes - 1) * (stride - 1)
+            address = self.address(place, self.writer.let(f"add i64 {first}, {offset}") if offset else first)
+            loaded = self.writer.let(f"load {vector}, ptr {address}, align {type.byte_size}")
+            places = [lane * stride - offset for lane in range(self.lanes)]
+            chosen = [f"i32 {self.lanes + p if 0 <= p < self.lanes else lane}" for lane, p in enumerate(places)]
+            before = register or "poison"
+            mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
+            register = self.writer.let(f"shufflevector {vector} {before}, {vector} {loaded}, {mask}")
+        return register
 
     def last_of(self, offset: Affine) -> str:
         """The position of the last lane, of an offset that falls along the vector axis."""
@@ -622,6 +639,10 @@ class Emitter:
         return results
 
     base: str
+
+
+_MOST_APART = 16
+"""How far apart elements may lie that are loaded with their neighbours rather than one by one."""
 
 
 def _identity(carry: Carry) -> Value:
