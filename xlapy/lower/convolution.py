@@ -9,7 +9,7 @@ from xlapy.lower.contraction import sum_of_products, sum_type, zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.elementwise import convert_element, select_element
 from xlapy.lower.movement import masked_element
-from xlapy.lower.reduction import window_place
+from xlapy.lower.windows import window_place
 from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
 
 

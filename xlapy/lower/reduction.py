@@ -17,8 +17,9 @@ from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.elementwise import select_element
-from xlapy.lower.movement import both, element_where, undilated
+from xlapy.lower.movement import element_where
 from xlapy.lower.selections import is_selection
+from xlapy.lower.windows import places_in_spans, window_span
 from xlapy.ops import elementwise
 from xlapy.ops import reduction as ops
 from xlapy.ops.dimensions import Window
@@ -26,6 +27,9 @@ from xlapy.ops.registry import OpDef
 
 ACCUMULATORS = 4
 """Vectors that a reduction in lanes keeps: enough to hide the latency of an addition."""
+
+MOST_WRITTEN_OUT = 8
+"""Elements of a window's row that are combined without a loop."""
 
 Carried = Sequence[Value]
 
@@ -221,38 +225,32 @@ def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) ->
         return results if instruction.shape.is_tuple else results[0]
     initial = [lowering.element(init, ()) for init in inits]
 
+    spans = [
+        window_span(lowering, position, dimension, size)
+        for position, dimension, size in zip(index, window.dimensions, operands[0].shape.dimensions, strict=True)
+    ]
+    innermost = max((d for d, size in enumerate(window.sizes) if size > 1), default=-1)
+
     def step(offsets: Index, carried: Carried) -> Carried:
-        source, condition = window_place(lowering, index, offsets, window, operands[0].shape.dimensions)
+        places, condition = places_in_spans(lowering, spans, offsets)
         before = unflat(carried, initial)
-        values = [element_where(lowering, operand, source, condition) for operand in operands]
+        values = [element_where(lowering, operand, places, condition) for operand in operands]
         after = combine_elements(lowering, instruction.to_apply, before, values)
         if condition is not None:
             after = [select_element(builder, condition, new, old) for new, old in zip(after, before, strict=True)]
         return flat(after)
 
     def nest(offsets: Index, carried: Carried) -> list[Value]:
-        if len(offsets) == len(window.dimensions):
+        depth = len(offsets)
+        if depth == len(spans):
             return list(step(offsets, carried))
-        size = window.dimensions[len(offsets)].size
-        if size == 1:
+        count = spans[depth].count
+        if count == 1:
             return nest((*offsets, Affine()), carried)
-        return builder.reduce(size, carried, lambda p, c: nest((*offsets, p), c))
+        written_out = depth == innermost and isinstance(count, int) and count <= MOST_WRITTEN_OUT
+        kind = AxisKind.UNROLL if written_out else AxisKind.SERIAL
+        return builder.reduce(count, carried, lambda p, c: nest((*offsets, p), c), kind=kind)
 
     empty = not operands[0].shape.size
     results = initial if empty else unflat(nest((), flat(initial)), initial)
     return results if instruction.shape.is_tuple else results[0]
-
-
-def window_place(
-    lowering: Lowering, index: Index, offsets: Index, window: Window, sizes: Sequence[int]
-) -> tuple[Index, Value | None]:
-    """Which element of the base area a window position meets at an offset, and whether it meets one (None: always)."""
-    places: list[Affine] = []
-    condition: Value | None = None
-    for position, offset, d, size in zip(index, offsets, window.dimensions, sizes, strict=True):
-        at = position * d.stride + offset * d.window_dilation - d.padding_low
-        place, holes = undilated(lowering.builder, at, d.base_dilation)
-        places.append(place)
-        condition = both(lowering.builder, condition, holes)
-        condition = both(lowering.builder, condition, lowering.inside((place,), [(0, size)]))
-    return tuple(places), condition

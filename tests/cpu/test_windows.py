@@ -1,0 +1,59 @@
+"""Windows at the edges of their base area, with and without vectors along them, as on the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.testing.comparison import assert_close
+
+SHAPE = (2, 6, 9, 40)
+
+
+def module(window: str, body: str, t: str) -> xla.Module:
+    dimensions = ",".join(map(str, SHAPE))
+    return xla.parse_hlo(
+        f"HloModule m\nf {{ a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n ROOT r = {t}[] {body} }}\n"
+        f"ENTRY e {{ x = {t}[{dimensions}] parameter(0)\n init = {t}[] constant(2)\n"
+        f" ROOT r = {t}[{result_of(window)}] reduce-window(x, init), window={{{window}}}, to_apply=f }}"
+    )
+
+
+def result_of(window: str) -> str:
+    fields = dict(part.split("=") for part in window.split())
+
+    def numbers(name: str, default: str) -> list[str]:
+        return fields.get(name, "x".join([default] * 4)).split("x")
+
+    sizes = []
+    for size, n, stride, pad, base, dilation in zip(
+        SHAPE, numbers("size", "1"), numbers("stride", "1"), numbers("pad", "0_0"), numbers("lhs_dilate", "1"),
+        numbers("rhs_dilate", "1"), strict=True,
+    ):  # fmt: skip
+        padded = (size - 1) * int(base) + 1 + sum(map(int, pad.split("_")))
+        sizes.append(max(0, (padded - (int(n) - 1) * int(dilation) - 1) // int(stride) + 1))
+    return ",".join(map(str, sizes))
+
+
+@pytest.mark.parametrize(("t", "body"), [("f32", "maximum(a, b)"), ("s32", "subtract(a, b)"), ("bf16", "add(a, b)")])
+@pytest.mark.parametrize(
+    "window",
+    [
+        "size=1x3x3x1 pad=0_0x1_1x1_1x0_0",
+        "size=1x3x2x1 stride=1x2x3x1 pad=0_0x0_1x1_0x0_0",
+        "size=1x1x3x3 pad=0_0x0_0x1_1x1_1",
+        "size=1x1x2x2 stride=1x1x2x2",
+        "size=1x2x2x1 pad=0_0x4_5x3_2x0_0",  # windows that meet nothing
+        "size=2x3x3x1 pad=0_0x-1_-1x-1_2x0_0",
+        "size=1x3x2x1 pad=0_0x2_2x1_1x0_0 rhs_dilate=1x2x3x1",
+        "size=1x3x2x1 pad=0_0x2_2x1_1x0_0 lhs_dilate=1x2x3x1",
+        "size=1x1x1x11 pad=0_0x0_0x0_0x5_5",
+        "size=1x6x9x1",
+    ],
+)
+def test_windows(window: str, t: str, body: str):
+    given = module(window, body, t)
+    x = np.random.default_rng(0).integers(-4, 5, SHAPE).astype(given.entry_computation.parameters[0].shape.dtype)
+    ours, theirs = (np.asarray(xla.Client(name).compile(given)(x)) for name in ("cpu", "interpreter"))
+    assert_close(ours, theirs, rule="exact", where=window)

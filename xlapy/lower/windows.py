@@ -1,0 +1,85 @@
+"""Where windows meet their base area: the place of a window's element, whether there is one.
+
+Owns: the arithmetic of strides, paddings and dilations. Must not know: what is done with the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.loops import Affine, Value
+from xlapy.lower.core import Index, Lowering
+from xlapy.lower.movement import both, undilated
+from xlapy.ops.dimensions import Window, WindowDimension
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The offsets at which a window, at a position of it, may meet elements of one dimension: `count` from `first` on.
+
+    is_exact: each of them meets an element of a base area without holes.
+    """
+
+    position: Affine
+    dimension: WindowDimension
+    size: int
+    first: Affine
+    count: int | Value
+    is_exact: bool = False
+
+
+def window_span(lowering: Lowering, position: Affine, dimension: WindowDimension, size: int) -> Span:
+    """The whole window; where its position is the same for all lanes, just the part of it inside the base area."""
+    start, builder = position * dimension.stride - dimension.padding_low, lowering.builder
+    whole = Span(position, dimension, size, Affine(), dimension.size)
+    if dimension.dilated_size == 1 or dimension.dilated_size > dimension.size or dimension.base_dilation > 1:
+        return whole
+    limits = start.bounds()
+    if limits is not None and limits[0] >= 0 and limits[1] + dimension.size <= size:
+        return Span(position, dimension, size, Affine(), dimension.size, is_exact=True)
+    if any(value.block.in_vector for value, _ in position.terms):
+        return whole
+    first = builder.clamped(builder.value_of(start * -1), dimension.size)
+    end = builder.clamped(builder.value_of(start * -1 + size), dimension.size)
+    return Span(position, dimension, size, first, builder.value_of(end - first), is_exact=True)
+
+
+def places_in_spans(lowering: Lowering, spans: Sequence[Span], offsets: Index) -> tuple[Index, Value | None]:
+    """Which element a window meets at offsets into the spans, and whether it meets one (None: always)."""
+    places: list[Affine] = []
+    condition: Value | None = None
+    for span, offset in zip(spans, offsets, strict=True):
+        if span.is_exact:
+            places.append(_on_base(span.position, span.first + offset, span.dimension))
+            continue
+        place, met = _place(lowering, span.position, span.first + offset, span.dimension, span.size)
+        places.append(place)
+        condition = both(lowering.builder, condition, met)
+    return tuple(places), condition
+
+
+def window_place(
+    lowering: Lowering, index: Index, offsets: Index, window: Window, sizes: Sequence[int]
+) -> tuple[Index, Value | None]:
+    """Which element of the base area a window position meets at an offset, and whether it meets one (None: always)."""
+    places: list[Affine] = []
+    condition: Value | None = None
+    for position, offset, dimension, size in zip(index, offsets, window.dimensions, sizes, strict=True):
+        place, met = _place(lowering, position, offset, dimension, size)
+        places.append(place)
+        condition = both(lowering.builder, condition, met)
+    return tuple(places), condition
+
+
+def _place(
+    lowering: Lowering, position: Affine, offset: Affine, dimension: WindowDimension, size: int
+) -> tuple[Affine, Value | None]:
+    at = _on_base(position, offset, dimension)
+    place, holes = undilated(lowering.builder, at, dimension.base_dilation)
+    return place, both(lowering.builder, holes, lowering.inside((place,), [(0, size)]))
+
+
+def _on_base(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:
+    """A place of the base area, its holes counted."""
+    return position * dimension.stride + offset * dimension.window_dilation - dimension.padding_low
