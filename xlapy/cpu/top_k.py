@@ -33,7 +33,7 @@ VECTORS = 4
 
 @dataclass(frozen=True)
 class SortTopK:
-    """Makes a sort of topk where k is large, for its length or at all."""
+    """Makes a sort of topk where k is large, for its length or at all, or the length is dynamic."""
 
     name: ClassVar[str] = "sort-top-k"
 
@@ -48,8 +48,8 @@ class SortTopK:
 
 
 def _is_small(instruction: Instruction) -> bool:
-    length = instruction.operands[0].shape.dimensions[-1]
-    return instruction.k <= MOST_KEPT and instruction.k <= max(8, length // 8)
+    shape = instruction.operands[0].shape
+    return not shape.is_dynamic and instruction.k <= min(MOST_KEPT, max(8, shape.dimensions[-1] // 8))
 
 
 def top_k_kernel(instruction: Instruction) -> Kernel:
