@@ -40,7 +40,7 @@ def test_modules_are_numbered_by_pass_and_only_those_that_changed(files: dict[st
 
 
 def test_llvm_stands_there_before_and_behind_its_passes(files: dict[str, str]):
-    assert "define void @xlapy_run" in files["ll"] and "define void @xlapy_run" in files["optimized.ll"]
+    assert "define i32 @xlapy_run" in files["ll"] and "define i32 @xlapy_run" in files["optimized.ll"]
     assert files["ll"] != files["optimized.ll"]
     assert "xlapy_run:" in files["s"]
 

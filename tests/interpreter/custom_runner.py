@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import xlapy as xla
+from tests.interpreter.replica_runner import make_client
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def entry(lines: str, computations: str = "") -> str:
 
 
 def run(text: str, *arguments: Any) -> Any:
-    return plain(xla.Client("interpreter").compile(text)(*arguments))
+    return plain(make_client().compile(text)(*arguments))
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Runs HLO text on as many interpreter devices as its header says."""
+"""Runs HLO text on as many devices as its header says: of the interpreter, or of the platform that a test sets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 import xlapy as xla
 from xlapy.runtime import Client, Executable
+
+platform = "interpreter"
 
 REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -23,9 +25,13 @@ def module(entry: str, replicas: int = 1, partitions: int = 1, computations: str
     return header + computations + f"ENTRY e {{ {entry.replace(' MANUAL', manual)} }}\n"
 
 
+def make_client(devices: int = 1) -> Client:
+    return Client(platform, devices=devices)
+
+
 def compile_on_devices(text: str) -> Executable:
     config = xla.parse_hlo(text).config
-    return Client("interpreter", devices=config.replica_count * config.num_partitions).compile(text)
+    return make_client(config.replica_count * config.num_partitions).compile(text)
 
 
 def run_on_devices(text: str, arguments: Sequence[Sequence[Any]] = ()) -> list[Any]:

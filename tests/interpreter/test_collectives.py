@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.replica_runner import REDUCERS, floats, lists, module, run_on_devices
+from tests.interpreter.replica_runner import REDUCERS, floats, lists, make_client, module, run_on_devices
 from tests.peer_devices import Case
 from tests.peer_devices import run_on_devices as run_on_peer
 from xlapy.base.errors import ExecutionError, ShapeError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.ops.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants
-from xlapy.runtime import Client
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 from xlapy.text import parse_hlo
@@ -381,7 +380,7 @@ def test_slices_that_do_not_fit_are_refused(before: str, after: str, message: st
     if "f32[] negate" in after:
         entry = entry.replace("from = (s32[]", "from = (f32[]")
     with pytest.raises(VerificationError, match=r"r \(collective-permute\): .*" + message):
-        Client("interpreter", devices=3).compile(module(entry, 3))
+        make_client(3).compile(module(entry, 3))
 
 
 def test_collective_broadcast() -> None:
@@ -480,7 +479,7 @@ def test_what_does_not_fit_the_number_of_devices_is_refused(
 ) -> None:
     text = module(f"p = f32[4] parameter(0) {entry}", replicas, partitions)
     with pytest.raises(VerificationError, match=message):
-        Client("interpreter", devices=8).compile(text)
+        make_client(8).compile(text)
 
 
 # -- against XLA:CPU: the same bits, sums apart

@@ -13,6 +13,7 @@ from jax._src.lib import xla_client
 import xlapy as xla
 from tests import peer
 from tests.interpreter.custom_runner import entry, plain, registered, run
+from tests.interpreter.replica_runner import make_client
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import samples_of
@@ -172,7 +173,7 @@ def test_native_code_is_called_as_xla_calls_it(lines: str) -> None:
 def test_layouts_beyond_an_order_are_refused_to_native_code(layout: str) -> None:
     text = entry(f'ROOT r = s4[2,2]{layout} custom-call(), custom_call_target="target"')
     with registered(copy_six), pytest.raises(UnsupportedError, match=r"r \(custom-call\): native code cannot be given"):
-        xla.Client("interpreter").compile(text)
+        make_client().compile(text)
 
 
 @ORIGINAL
@@ -282,7 +283,7 @@ def test_calls_with_effects_run_once_each_in_order() -> None:
         return x if shape.is_array else None
 
     with registered(note):
-        executable = xla.Client("interpreter").compile(text)
+        executable = make_client().compile(text)
         assert executable(np.float32(2)).array == 2
         assert met == ["first", "second", "third"]
 
@@ -336,7 +337,7 @@ def test_every_sample_runs_with_a_target(sample: Any) -> None:
         return expected
 
     with registered(target, name=call.custom_call_target):
-        result = plain(xla.Client("interpreter").compile(module)(*arguments))
+        result = plain(make_client().compile(module)(*arguments))
     assert len(seen) == 1 and len(seen[0][0]) == len(call.operands) and seen[0][1] == call.shape
     assert_same(result, expected)
 
@@ -366,7 +367,7 @@ def test_marks_that_split_an_array_need_partitions() -> None:
         r"^r \(custom-call\): SPMDFullToShardShape of \(f32\[4\]\) to f32\[2\] needs a program that is partitioned"
     )
     with pytest.raises(UnsupportedError, match=message):
-        xla.Client("interpreter").compile(text)
+        make_client().compile(text)
 
 
 COMPARATOR = """
@@ -398,4 +399,4 @@ def test_top_k_gives_what_xla_gives() -> None:
 @pytest.mark.parametrize("result", ["(f32[3,10], s32[3,10])", "(f32[3,2], s64[3,2])", "(f32[3,2], s32[3,3])", "f32[3]"])
 def test_top_k_of_other_shapes_is_refused(result: str) -> None:
     with pytest.raises(UnsupportedError, match=r"^top \(custom-call\): TopK takes t\[..., n\] and gives"):
-        xla.Client("interpreter").compile(top_k(result))
+        make_client().compile(top_k(result))

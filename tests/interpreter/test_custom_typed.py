@@ -434,7 +434,8 @@ def test_stages_before_a_run_are_not_repeated_in_its_loop() -> None:
         """below { p = s32[] parameter(0) n = s32[] constant(3) ROOT r = pred[] compare(p, n), direction=LT }
         step { p = s32[] parameter(0) o = s32[] constant(1)
           x = f32[2,3] constant({{1,1,1},{1,1,1}})
-          c = f32[2,3] custom-call(x), custom_call_target="target", api_version=API_VERSION_TYPED_FFI
+          c = f32[2,3] custom-call(x), custom_call_target="target", api_version=API_VERSION_TYPED_FFI,
+            custom_call_has_side_effect=true
           ROOT r = s32[] add(p, o) }""",
     )
     with registered(staged(met)):

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.replica_runner import compile_on_devices, floats, lists, module, run_on_devices
+from tests.interpreter.replica_runner import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.interpreter.transfer import read_pairs
-from xlapy.runtime import Client
 from xlapy.text import parse_hlo
 
 COPY = """
@@ -139,7 +138,7 @@ def test_each_device_has_its_own_feeds() -> None:
 
 
 def test_transfer_from_outfeed_checks_the_shape_and_the_time() -> None:
-    device = Client("interpreter").devices[0]
+    device = make_client().devices[0]
     with pytest.raises(ExecutionError, match=r"outfeed of device 0: nothing came within 0\.01 seconds"):
         device.transfer_from_outfeed(timeout=0.01)
     text = module("p = f32[2] parameter(0) k = token[] after-all() ROOT o = token[] outfeed(p, k)")

@@ -142,7 +142,7 @@ def _attribute(kind: int, address: int) -> Any:
         return _span(address)
     if kind == c.AttributeKind.ARRAY:
         array = c.DenseArray.from_address(address)
-        return _array(array.data, PrimitiveType.from_number(array.dtype), (array.size,))
+        return _array(array.data, PrimitiveType.from_number(array.dtype), (array.size,)).copy()
     scalar = c.Scalar.from_address(address)
     return _array(scalar.value, PrimitiveType.from_number(scalar.dtype), ())[()]
 

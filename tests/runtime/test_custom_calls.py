@@ -10,6 +10,7 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.custom_runner import entry, registered, run
+from tests.interpreter.replica_runner import make_client
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 
 CALL = 'x = f32[2,3] parameter(0)\nROOT r = {result} custom-call(x), custom_call_target="target"'
@@ -26,7 +27,7 @@ def call(result: str = "f32[2,3]", more: str = "") -> str:
 def test_an_unknown_target_is_refused_when_the_program_is_compiled() -> None:
     text = entry('ROOT r = f32[] custom-call(), custom_call_target="normalise"')
     message = (
-        r"^r \(custom-call\): no custom-call target 'normalise' is registered for interpreter "
+        r"^r \(custom-call\): no custom-call target 'normalise' is registered for \w+ "
         r"\(did you mean 'normalize'\?\); registered: 'normalize', 'other'; built in: Sharding, .*TopK, .*; "
     )
     with (
@@ -34,27 +35,27 @@ def test_an_unknown_target_is_refused_when_the_program_is_compiled() -> None:
         registered(np.cos, name="normalize"),
         pytest.raises(UnsupportedError, match=message),
     ):
-        xla.Client("interpreter").compile(text)
+        make_client().compile(text)
 
 
 def test_without_any_targets_the_message_says_so() -> None:
     with pytest.raises(
         UnsupportedError,
-        match=r"'topk' is registered for interpreter \(did you mean 'TopK'\?\); registered: none; built in",
+        match=r"'topk' is registered for \w+ \(did you mean 'TopK'\?\); registered: none; built in",
     ):
         run(entry('ROOT r = f32[] custom-call(), custom_call_target="topk"'))
 
 
 def test_a_target_that_is_gone_is_missed_when_the_program_runs() -> None:
     with registered(np.sin):
-        executable = xla.Client("interpreter").compile(call())
+        executable = make_client().compile(call())
     with pytest.raises(UnsupportedError, match=r"^r \(custom-call\): no custom-call target 'target'"):
         executable(X)
 
 
 def test_the_last_registration_counts() -> None:
     with registered(np.sin):
-        executable = xla.Client("interpreter").compile(call())
+        executable = make_client().compile(call())
         xla.register_custom_call_target("target", np.negative)
         assert executable(X).array.tolist() == (-X).tolist()
 
@@ -69,7 +70,7 @@ def test_the_last_registration_counts() -> None:
         (("f", True), "given bool"),
         (("f", 0), "target 'f' has the address 0, where no code can be"),
         (("", np.sin), "a custom-call target needs a name, given ''"),
-        (("f", np.sin, "gpu"), "unknown platform 'gpu'; platforms with custom-call targets: interpreter"),
+        (("f", np.sin, "gpu"), "unknown platform 'gpu'; platforms with custom-call targets: interpreter, cpu"),
         (
             ("f", np.sin, "interpreter", xla.CustomCallApiVersion.UNSPECIFIED),
             "target 'f': api_version must not be API_VERSION_UNSPECIFIED",
@@ -82,7 +83,9 @@ def test_what_cannot_be_registered(arguments: tuple[Any, ...], message: str) -> 
 
 
 def test_only_what_is_registered_can_be_unregistered() -> None:
-    with pytest.raises(InvalidArgumentError, match="no custom-call target 'nobody' is registered for interpreter"):
+    with pytest.raises(
+        InvalidArgumentError, match="no custom-call target 'nobody' is registered for interpreter or cpu"
+    ):
         xla.unregister_custom_call_target("nobody")
 
 
@@ -180,7 +183,7 @@ def test_each_device_calls() -> None:
         return np.int32(10 + replica_id)
 
     with registered(number):
-        executable = xla.Client("interpreter", devices=2).compile(text)
+        executable = make_client(2).compile(text)
         assert [int(np.asarray(value)) for value in executable.execute_sharded([[], []])] == [10, 11]
 
 
@@ -248,5 +251,5 @@ def test_a_program_of_the_builder() -> None:
 
     given = np.array([-1, 0, 1], np.float32)
     with registered(softplus, name="softplus"):
-        result = np.asarray(xla.Client("interpreter").compile(b.build())(given))
+        result = np.asarray(make_client().compile(b.build())(given))
     assert np.allclose(result, np.log1p(np.exp(2 * given)) + 3, rtol=1e-6)

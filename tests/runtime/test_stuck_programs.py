@@ -11,10 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.interpreter import replica_runner
+from tests.interpreter.replica_runner import make_client
 from xlapy.base import flags
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
-from xlapy.runtime import Client
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 P = "p = f32[2] parameter(0) "
@@ -120,7 +121,7 @@ SAID = {
 def outcome(seed: int) -> str:
     text, replicas = program(seed)
     try:
-        executable = Client("interpreter", devices=replicas).compile(text)
+        executable = make_client(replicas).compile(text)
         results = executable.execute_sharded([[np.ones(2, np.float32)]] * replicas)
     except XlaError as error:
         (said,) = [name for name, pattern in SAID.items() if re.search(pattern, str(error))][:1] or [str(error)]
@@ -133,7 +134,8 @@ def test_programs_end_or_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     values = Flags({"collective_timeout": 20})
     monkeypatch.setattr(flags, "current", lambda: values)
     threads = threading.active_count()
-    met = Counter(outcome(seed) for seed in range(400))
+    count = 400 if replica_runner.platform == "interpreter" else 100
+    met = Counter(outcome(seed) for seed in range(count))
     assert set(met) <= {"ends", *SAID}  # none waited for the time-out
-    assert met["ends"] > 40 and met["never finishes"] > 40 and met["two senders"] and met["not received"]
+    assert min(met["ends"], met["never finishes"]) > count // 10 and met["two senders"] and met["not received"]
     assert threading.active_count() == threads

@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu import callbacks as callbacks  # these two have steps of their own
+from xlapy.cpu import collectives as collectives
 from xlapy.cpu.buffers import assign_buffers, print_buffers
 from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.llvm.engine import Code, compile_text, listings
 from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
+from xlapy.cpu.order_effects import OrderEffects
 from xlapy.cpu.order_selections import OrderSelections
 from xlapy.cpu.parts import cut
-from xlapy.cpu.program import make_program, runs
+from xlapy.cpu.program import make_program
+from xlapy.cpu.program import runs as runs
 from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
 from xlapy.cpu.top_k import SortTopK
@@ -51,6 +55,8 @@ MOST_SHARED = 64
 def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
     """What happens to a module before it becomes steps; `explain` is told the decisions of fusion."""
     return [
+        RemoveDeadCode(),
+        OrderEffects(),
         Unfuse(),
         RemoveDeadCode(),
         SortTopK(),
@@ -118,7 +124,7 @@ class Compiled:
 
     @property
     def entry(self) -> int:
-        """The address of `void xlapy_run(ptr table)`."""
+        """The address of `i32 xlapy_run(ptr table)`, which returns 0 or, after a failure, 1."""
         return self.code.addresses["xlapy_run"]
 
     def stages(self) -> dict[str, str]:
@@ -143,7 +149,9 @@ class Compiled:
         return "\n".join(print_kernel(kernel) for kernel in kernels)
 
 
-def compile_module(module: Module, donated: Collection[int] = ()) -> Compiled:
+def compile_module(
+    module: Module, donated: Collection[int] = (), replica_count: int = 1, partition_count: int = 1
+) -> Compiled:
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
 
     donated: the leaves of the parameters, by number, whose memory the program may overwrite.
@@ -156,7 +164,7 @@ def compile_module(module: Module, donated: Collection[int] = ()) -> Compiled:
         with trace.span("passes", "stage"):
             Pipeline(passes(record.decisions.append), on_pass=record.note).run(optimised)
         with trace.span("steps and kernels", "stage"):
-            program = make_program(optimised, donated)
+            program = make_program(optimised, donated, replica_count, partition_count)
             cut(program)
         with trace.span("buffers", "stage"):
             assign_buffers(program)

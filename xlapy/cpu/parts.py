@@ -132,7 +132,7 @@ def _hold(program: NativeProgram) -> None:
     for part in parts:
         inside, outside = _used(part)
         for slot in inside:
-            if slot not in outside and 0 < slot.size <= HELD:
+            if slot not in outside and slot.kind is not SlotKind.SHARED and 0 < slot.size <= HELD:
                 owners.setdefault(slot, []).append(part)
     for slot, holders in owners.items():
         for part in holders:

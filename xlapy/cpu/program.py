@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,8 +23,19 @@ from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.library import library_kernel
+from xlapy.cpu.order_effects import acts
 from xlapy.cpu.schedule import Region, make_kernel, region_of
-from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, Slot, SlotKind, Step, WhileStep
+from xlapy.cpu.steps import (
+    BranchStep,
+    CallbackStep,
+    CopyStep,
+    KernelStep,
+    NativeProgram,
+    Slot,
+    SlotKind,
+    Step,
+    WhileStep,
+)
 from xlapy.cpu.transposition import transposing_kernel
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -34,9 +45,14 @@ from xlapy.loops import Buffer, Kernel
 from xlapy.lower import LOWERINGS
 from xlapy.ops.registry import OpDef, Rules
 
+_CALLERS = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
+"""Operations whose computations run as steps."""
+
 _NOTHING = frozenset({ops.AFTER_ALL, ops.PARAMETER})
 
-StepRule = Callable[["_Scope", Instruction], None]
+_Kept = TypeVar("_Kept")
+
+StepRule = Callable[["Scope", Instruction], None]
 
 STEPS: Rules[StepRule] = Rules("cpu")
 """Operations with steps of their own; those in `LOWERINGS` are one kernel each."""
@@ -46,7 +62,9 @@ MOST_INSTRUCTIONS = 200_000
 """In a program whose calls are followed where they stand: calls of calls of calls may make a small text a huge one."""
 
 
-def make_program(module: Module, donated: Collection[int] = ()) -> NativeProgram:
+def make_program(
+    module: Module, donated: Collection[int] = (), replica_count: int = 1, partition_count: int = 1
+) -> NativeProgram:
     """The steps of a module; `UnsupportedError` names what has no native form.
 
     donated: the numbers of the arguments, the leaves of the parameters, whose memory the program may overwrite.
@@ -56,7 +74,7 @@ def make_program(module: Module, donated: Collection[int] = ()) -> NativeProgram
         raise UnsupportedError(
             f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MOST_INSTRUCTIONS}"
         )
-    return _Maker(module, donated).program
+    return _Maker(module, donated, replica_count, partition_count).program
 
 
 def _size_followed(module: Module) -> int:
@@ -73,10 +91,12 @@ def runs() -> frozenset[OpDef]:
 
 
 class _Maker:
-    def __init__(self, module: Module, donated: Collection[int]) -> None:
-        self.program = NativeProgram(module.name)
+    def __init__(self, module: Module, donated: Collection[int], replica_count: int, partition_count: int) -> None:
+        self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
         self.kernels: dict[Instruction, list[tuple[Kernel, int]]] = {}
         self._flows: dict[Computation, Flow] = {}
+        self._module = module
+        self._kept: dict[Any, Any] = {}
         entry = module.entry_computation
         arguments: list[list[Slot]] = []
         for parameter in entry.parameters:
@@ -85,6 +105,13 @@ class _Maker:
         given = [self.program.arguments[number] for number in sorted(donated)]
         results = self.computation(entry, arguments, self.program.steps, owned=given)
         self._finish(results, entry.root_instruction.shape, given)
+
+    def kept(self, make: Callable[[Module, NativeProgram], _Kept]) -> _Kept:
+        """What rules make of the whole module, once."""
+        if make not in self._kept:
+            self._kept[make] = make(self._module, self.program)
+        found: _Kept = self._kept[make]
+        return found
 
     def flow(self, computation: Computation) -> Flow:
         found = self._flows.get(computation)
@@ -104,7 +131,7 @@ class _Maker:
         owned: the arguments that it may overwrite.
         """
         flow = self.flow(computation)
-        scope = _Scope(self, flow, steps, set(owned))
+        scope = Scope(self, flow, steps, set(owned))
         for parameter in computation.parameters:
             for (path, _), slot in zip(
                 array_leaves(parameter.shape), arguments[parameter.attributes.number], strict=True
@@ -167,7 +194,7 @@ class _Maker:
         return next((argument for argument in alike if updates.make_in(self.program.steps, slot, argument)), None)
 
 
-class _Scope:
+class Scope:
     """One evaluation of a computation: the slot of each array in it."""
 
     def __init__(self, maker: _Maker, flow: Flow, steps: list[Step], owned: set[Slot]) -> None:
@@ -188,12 +215,22 @@ class _Scope:
 
     def add(self, instruction: Instruction) -> None:
         """Appends the steps that compute an instruction."""
-        if instruction.op in STEPS:
+        inner = (i for computation in instruction.computations for i in computation)
+        if instruction.op not in _CALLERS and any(map(acts, inner)):
+            self.callback(instruction)
+        elif instruction.op in STEPS:
             STEPS.find(instruction.op)(self, instruction)
         elif instruction.op in LOWERINGS or instruction.op is ops.FUSION:
             self.kernel(instruction)
         else:
             raise UnsupportedError(f"{instruction.name} ({instruction.op.name}) does not run on cpu yet")
+
+    def callback(self, instruction: Instruction) -> None:
+        """The host carries out the instruction."""
+        operands = [slot for operand in instruction.operands for slot in self.slots_of(operand)]
+        callbacks = self.maker.program.callbacks
+        callbacks.append(CallbackStep(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name))
+        self.steps.append(callbacks[-1])
 
     def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
         """Notes where the arrays of an instruction lie; temporaries are ours, but for what other arrays lie in as well.
@@ -289,7 +326,7 @@ def _kernels(region: Region) -> list[tuple[Kernel, int]]:
 
 
 @STEPS.rule(ops.CONSTANT)
-def _constant(scope: _Scope, instruction: Instruction) -> None:
+def _constant(scope: Scope, instruction: Instruction) -> None:
     slots = [
         scope.maker.constant(np.asarray(_literal_leaf(instruction.literal, path)), leaf, instruction.name)
         for path, leaf in array_leaves(instruction.shape)
@@ -304,7 +341,7 @@ def _literal_leaf(literal: Any, path: Path) -> Any:
 
 
 @STEPS.rule(ops.CALL)
-def _call(scope: _Scope, instruction: Instruction) -> None:
+def _call(scope: Scope, instruction: Instruction) -> None:
     arguments = [scope.slots_of(operand) for operand in instruction.operands]
     given = [made for operand in instruction.operands for made in scope.flow.arrays(operand)]
     owned = {slot for made in given if given.count(made) == 1 and (slot := scope.taken(made, instruction)) is not None}
@@ -314,7 +351,7 @@ def _call(scope: _Scope, instruction: Instruction) -> None:
 
 
 @STEPS.rule(ops.CONDITIONAL)
-def _conditional(scope: _Scope, instruction: Instruction) -> None:
+def _conditional(scope: Scope, instruction: Instruction) -> None:
     """Every branch leaves its results in the same slots."""
     index, *operands = instruction.operands
     results = scope.fresh(instruction)
@@ -328,7 +365,7 @@ def _conditional(scope: _Scope, instruction: Instruction) -> None:
 
 
 @STEPS.rule(ops.WHILE)
-def _while(scope: _Scope, instruction: Instruction) -> None:
+def _while(scope: Scope, instruction: Instruction) -> None:
     (operand,) = instruction.operands
     initial = scope.flow.arrays(operand)
     kept = _unchanged(scope.maker.flow(instruction.computation("body")))
@@ -386,7 +423,7 @@ def _saved(steps: list[Step], slot: Slot) -> Slot:
 
 
 @STEPS.rule(ops.DYNAMIC_UPDATE_SLICE)
-def _update(scope: _Scope, instruction: Instruction) -> None:
+def _update(scope: Scope, instruction: Instruction) -> None:
     operand, update, *_ = instruction.operands
     target = scope.own_copy(instruction, operand)
     scope.define(instruction, [target])
@@ -397,7 +434,7 @@ def _update(scope: _Scope, instruction: Instruction) -> None:
 
 
 @STEPS.rule(ops.SCATTER)
-def _scatter(scope: _Scope, instruction: Instruction) -> None:
+def _scatter(scope: Scope, instruction: Instruction) -> None:
     count = len(instruction.operands) // 2
     targets = [scope.own_copy(instruction, operand) for operand in instruction.operands[:count]]
     scope.define(instruction, targets)
@@ -408,7 +445,7 @@ def _scatter(scope: _Scope, instruction: Instruction) -> None:
 
 
 @STEPS.rule(ops.SORT)
-def _sort(scope: _Scope, instruction: Instruction) -> None:
+def _sort(scope: Scope, instruction: Instruction) -> None:
     """Sorts the operands where they lie, or copies of them, with as much memory again to merge into."""
     results = [scope.own_copy(instruction, operand) for operand in instruction.operands]
     scope.define(instruction, results)
@@ -421,7 +458,7 @@ def _sort(scope: _Scope, instruction: Instruction) -> None:
 
 
 @STEPS.rule(ops.TOPK)
-def _topk(scope: _Scope, instruction: Instruction) -> None:
+def _topk(scope: Scope, instruction: Instruction) -> None:
     results = scope.fresh(instruction)
     if results[0].shape.size:
         kernel = top_k.top_k_kernel(instruction)
@@ -430,5 +467,5 @@ def _topk(scope: _Scope, instruction: Instruction) -> None:
 
 
 @STEPS.rule(ops.PARTITION_ID, ops.REPLICA_ID)
-def _device_id(scope: _Scope, instruction: Instruction) -> None:
+def _device_id(scope: Scope, instruction: Instruction) -> None:
     scope.define(instruction, [scope.maker.device_id(instruction)])

@@ -26,6 +26,8 @@ class SlotKind(Enum):
     TEMPORARY = "temporary"
     HELD = "held"
     """A temporary that one part alone uses: it lies on that function's stack, or in registers."""
+    SHARED = "shared"
+    """What the members of a meeting brought: each meeting says anew where it lies."""
 
 
 @dataclass(eq=False, slots=True)
@@ -106,7 +108,65 @@ class PartStep:
     stored: list[Slot] = field(default_factory=list[Slot])
 
 
-Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep
+@dataclass(eq=False, slots=True)
+class CallbackStep:
+    """Asks the host for what an instruction gives; the host may fail, which ends the program."""
+
+    number: int
+    """Its place among the program's callbacks."""
+    instruction: Any
+    """What the host is asked for: opaque here."""
+    operands: list[Slot]
+    results: list[Slot]
+    origin: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class MeetStep:
+    """Copies operands to memory that the members of a group share, and waits until all have done so.
+
+    `shared` are then the places in that memory from which this device reads; they hold until it meets there twice more.
+    """
+
+    number: int
+    """Its place among the program's callbacks: the host looks after those who wait."""
+    instruction: Any
+    operands: list[Slot]
+    shared: list[Slot]
+    rows: list[MeetRow]
+    """What each device does."""
+    stage_size: int
+    """Bytes of the memory for one meeting; there are two of them, used in turn."""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeetRow:
+    """A device in a meeting. Offsets are bytes: of the door in what is shared, of all else in the door's memory."""
+
+    door: int
+    """-1 if the device is in no group and must be."""
+    members: tuple[int, ...]
+    """Numbers of devices."""
+    place: int
+    """Of this device among the members."""
+    brings: tuple[int, ...] = ()
+    takes: tuple[int, ...] = ()
+
+
+MEET_HEADER = 128
+"""Bytes of a door before the numbers of the members' last meetings: the meetings so far, who has come, who sleeps."""
+
+WAIT_RECORD = 64
+"""Bytes that say what a device waits for. They lie behind as many for the cancellation, one record a device."""
+
+
+def door_header(members: int) -> int:
+    """Bytes of a door before the memory for what is brought."""
+    return MEET_HEADER + -(-4 * members // 64) * 64
+
+
+Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep | CallbackStep | MeetStep
 
 
 def inner_steps(step: Step) -> list[list[Step]]:
@@ -126,6 +186,10 @@ def slots_of(step: Step) -> list[Slot]:
         return [step.source, step.target]
     if isinstance(step, PartStep):
         return []
+    if isinstance(step, CallbackStep):
+        return [*step.operands, *step.results]
+    if isinstance(step, MeetStep):
+        return [*step.operands, *step.shared]
     return [step.decides] if isinstance(step, WhileStep) else [step.index]
 
 
@@ -133,6 +197,8 @@ def written_slots(step: Step) -> list[Slot]:
     """Those of them that the step writes."""
     if isinstance(step, KernelStep):
         return [slot for buffer, slot in zip(step.kernel.buffers, step.slots, strict=True) if buffer.written]
+    if isinstance(step, CallbackStep | MeetStep):
+        return step.results if isinstance(step, CallbackStep) else step.shared
     return [step.target] if isinstance(step, CopyStep) else []
 
 
@@ -160,7 +226,46 @@ class NativeProgram:
     """Results that lie in the memory of a donated argument: the numbers of both."""
     constants: list[Slot] = field(default_factory=list[Slot])
     steps: list[Step] = field(default_factory=list[Step])
+    callbacks: list[CallbackStep | MeetStep] = field(default_factory=list["CallbackStep | MeetStep"])
+    replica_count: int = 1
+    partition_count: int = 1
+    shared: int = 0
+    """Places in shared memory that the table has."""
+    shared_size: int = 0
+    """Bytes that the devices of a run share."""
     arena_size: int = 0
+
+    def table_index(self, slot: Slot) -> int:
+        """Where the table of addresses has the memory that a slot lies in: arena, arguments, results, constants."""
+        if slot.kind is SlotKind.TEMPORARY:
+            return 0
+        if slot.kind is SlotKind.ARGUMENT:
+            return 1 + slot.number
+        if slot.kind is SlotKind.RESULT:
+            return 1 + len(self.arguments) + slot.number
+        if slot.kind is SlotKind.SHARED:
+            return self.device_index + 1 + slot.number
+        return 1 + len(self.arguments) + len(self.results) + slot.number
+
+    @property
+    def callback_index(self) -> int:
+        """Where the table has the address of the function that carries out callbacks: behind all memory."""
+        return 1 + len(self.arguments) + len(self.results) + len(self.constants)
+
+    @property
+    def shared_index(self) -> int:
+        """Where it has the address of what the devices of a run share."""
+        return self.callback_index + 1
+
+    @property
+    def device_index(self) -> int:
+        """Where it has the number of the device; behind it the places in shared memory."""
+        return self.shared_index + 1
+
+    @property
+    def table_size(self) -> int:
+        """How many addresses the table holds."""
+        return self.device_index + 1 + self.shared
 
 
 def print_program(program: NativeProgram) -> str:
@@ -191,6 +296,12 @@ def _title(step: Step) -> str:
         return f"kernel {step.origin}({', '.join(map(str, step.slots))}){extent}"
     if isinstance(step, CopyStep):
         return f"copy {step.source} to {step.target}"
+    if isinstance(step, CallbackStep):
+        operands, results = (", ".join(map(str, slots)) for slots in (step.operands, step.results))
+        return f"callback {step.number} {step.origin}({operands}) to ({results})"
+    if isinstance(step, MeetStep):
+        operands, shared = (", ".join(map(str, slots)) for slots in (step.operands, step.shared))
+        return f"meet {step.number} {step.origin}({operands}), then read ({shared})"
     if isinstance(step, WhileStep):
         return f"while {step.decides} ({step.origin})"
     if isinstance(step, PartStep):

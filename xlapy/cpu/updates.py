@@ -6,7 +6,19 @@ Owns: when a kernel may write where it reads, and the kernel of dynamic-update-s
 from __future__ import annotations
 
 from xlapy.cpu.schedule import Region, choose_axes, kernel_builder, loops, output, source
-from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, Slot, SlotKind, Step, WhileStep, all_steps, slots_of
+from xlapy.cpu.steps import (
+    BranchStep,
+    CallbackStep,
+    CopyStep,
+    KernelStep,
+    MeetStep,
+    Slot,
+    SlotKind,
+    Step,
+    WhileStep,
+    all_steps,
+    slots_of,
+)
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Kernel, Store, Transpose, Value
 from xlapy.lower import Lowering, store_element
@@ -99,6 +111,11 @@ def _replace(step: Step, old: Slot, new: Slot) -> None:
         step.slots = [new if slot is old else slot for slot in step.slots]
     elif isinstance(step, CopyStep):
         step.source, step.target = (new if slot is old else slot for slot in (step.source, step.target))
+    elif isinstance(step, CallbackStep):
+        step.operands = [new if slot is old else slot for slot in step.operands]
+        step.results = [new if slot is old else slot for slot in step.results]
+    elif isinstance(step, MeetStep):
+        step.operands = [new if slot is old else slot for slot in step.operands]
     elif isinstance(step, WhileStep):
         step.decides = new if step.decides is old else step.decides
     elif isinstance(step, BranchStep):

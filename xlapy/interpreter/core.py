@@ -97,6 +97,8 @@ class Context:
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
     instances_at_once: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
     """On how many instances a scalar computation can be evaluated at once (kept by `interpreter/batched.py`)."""
+    platform: str = "interpreter"
+    """On which platform's behalf rules run: its custom-call targets count."""
     run_id: int = 0
     """The same on all devices of a run, another one in every run."""
     kept: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])

@@ -49,16 +49,16 @@ from xlapy.ops.requirements import agrees
 @RULES.rule(ops.CUSTOM_CALL)
 def custom_call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the target returns, called once."""
-    return resolve(instruction)(context, instruction, values)
+    return resolve(instruction, context.platform)(context, instruction, values)
 
 
-def resolve(instruction: Instruction) -> InterpreterRule:
+def resolve(instruction: Instruction, platform: str = "interpreter") -> InterpreterRule:
     """What evaluates a custom call; `UnsupportedError` if nothing does: a program's calls can be asked beforehand."""
     name = instruction.custom_call_target
-    target = find_target(name)
+    target = find_target(name, platform)
     if target is None:
         if name not in _BUILT_IN:
-            raise UnsupportedError(f"{describe(instruction)}: {unknown_target(name, tuple(_BUILT_IN))}")
+            raise UnsupportedError(f"{describe(instruction)}: {unknown_target(name, tuple(_BUILT_IN), platform)}")
         check, rule = _BUILT_IN[name]
         check(instruction)
         return rule
@@ -74,10 +74,10 @@ def resolve(instruction: Instruction) -> InterpreterRule:
     return partial(_typed, target) if isinstance(target, TypedTarget) else partial(_native, target)
 
 
-def make_ready(instruction: Instruction, kept: dict[Any, Any]) -> None:
+def make_ready(instruction: Instruction, kept: dict[Any, Any], platform: str = "interpreter") -> None:
     """Does what a custom call needs before its program runs; errors as of `resolve` and of its target."""
-    resolve(instruction)
-    target = find_target(instruction.custom_call_target)
+    resolve(instruction, platform)
+    target = find_target(instruction.custom_call_target, platform)
     if isinstance(target, TypedTarget):
         instantiate(instruction, target, kept)
     elif isinstance(target, PythonTarget) and _reads_attributes(target, instruction):

@@ -19,7 +19,7 @@ from xlapy.interpreter.ffi.structures import Stage, TypeInfo
 from xlapy.interpreter.native_code import address_of
 from xlapy.ops.custom import CustomCallApiVersion
 
-PLATFORMS = ("interpreter",)
+PLATFORMS = ("interpreter", "cpu")
 
 _NUMBERED = dict(enumerate(CustomCallApiVersion))
 """As the proto numbers them."""
@@ -61,10 +61,12 @@ _TARGETS: dict[tuple[str, str], Target] = {}
 def register_custom_call_target(
     name: str,
     target: Any,
-    platform: str = "interpreter",
+    platform: str | None = None,
     api_version: CustomCallApiVersion | int | None = None,
 ) -> None:
     """Lets custom calls named `name` run `target`; a later registration of the same name takes its place.
+
+    `platform` is "interpreter" or "cpu", None for both.
 
     A Python function is called as `target(*operands)` with a read-only NumPy array an operand (a tuple for a tuple,
     None for a token) and returns an array of exactly the declared shape and element type, or a tuple of them. If it
@@ -89,17 +91,24 @@ def register_custom_call_target(
     _check_name(name, platform)
     version = _version(name, api_version)
     address = address_of(f"target {name!r}", target)
+    made: Target
     if address is not None:
-        _TARGETS[platform, name] = _native(name, address, target, version)
+        made = _native(name, address, target, version)
     elif isinstance(target, Mapping):
-        _TARGETS[platform, name] = _bundle(name, target, version)
+        made = _bundle(name, target, version)
     elif callable(target):
-        _TARGETS[platform, name] = PythonTarget(target, _keywords(target), version)
+        made = PythonTarget(target, _keywords(target), version)
     else:
         raise InvalidArgumentError(
             f"target {name!r} must be a Python function, a ctypes function, an address, a PyCapsule or a dictionary "
             f"of handlers by stage, given {type(target).__name__}"
         )
+    for where in _chosen(platform):
+        _TARGETS[where, name] = made
+
+
+def _chosen(platform: str | None) -> tuple[str, ...]:
+    return PLATFORMS if platform is None else (platform,)
 
 
 def _version(name: str, given: object) -> CustomCallApiVersion | None:
@@ -115,11 +124,13 @@ def _version(name: str, given: object) -> CustomCallApiVersion | None:
     return version
 
 
-def unregister_custom_call_target(name: str, platform: str = "interpreter") -> None:
-    """Forgets a target; `InvalidArgumentError` if there is none of that name."""
+def unregister_custom_call_target(name: str, platform: str | None = None) -> None:
+    """Forgets a target, on every platform unless one is given; `InvalidArgumentError` if there is none of that name."""
     _check_name(name, platform)
-    if _TARGETS.pop((platform, name), None) is None:
-        raise InvalidArgumentError(f"no custom-call target {name!r} is registered for {platform}")
+    chosen = _chosen(platform)
+    found = [_TARGETS.pop((where, name), None) for where in chosen]
+    if not any(found):
+        raise InvalidArgumentError(f"no custom-call target {name!r} is registered for {' or '.join(chosen)}")
 
 
 def find_target(name: str, platform: str = "interpreter") -> Target | None:
@@ -140,8 +151,8 @@ def unknown_target(name: str, built_in: tuple[str, ...], platform: str = "interp
     )
 
 
-def _check_name(name: object, platform: str) -> None:
-    if platform not in PLATFORMS:
+def _check_name(name: object, platform: str | None) -> None:
+    if platform is not None and platform not in PLATFORMS:
         known = ", ".join(PLATFORMS)
         raise InvalidArgumentError(f"unknown platform {platform!r}; platforms with custom-call targets: {known}")
     if not isinstance(name, str) or not name:

@@ -6,17 +6,28 @@ Must not know: how programs are compiled.
 
 from __future__ import annotations
 
+import itertools
 import platform
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from xlapy import ops
+from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
+from xlapy.cpu.callbacks import Host, Judge
 from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.waits import Wait, cancel, shared_memory
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.interpreter import Context, Plan
+from xlapy.interpreter.custom import make_ready, resolve
+from xlapy.interpreter.exchange import describe
 from xlapy.runtime import allocator
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
@@ -24,13 +35,18 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.dispatch import Dispatch, leaf_number, located
 from xlapy.runtime.donation import Donated
 from xlapy.runtime.dynamic_leaves import joined, static_leaves
+from xlapy.runtime.exchange import DeviceExchange
 from xlapy.runtime.limits import check_limits
 from xlapy.runtime.memory import MemoryStats
 from xlapy.runtime.native_call import NativeCall, array_address
 from xlapy.runtime.partitioning import check_partitioning
+from xlapy.runtime.rendezvous import Outside, Rendezvous
+from xlapy.runtime.replicas import run_on_devices
 
 MAX_CALL_DEPTH = 100
 """How deep computations may call each other: what loops over loops become is nested as deep."""
+
+_run_ids = itertools.count(1)
 
 
 class CpuProgram:
@@ -43,10 +59,17 @@ class CpuProgram:
     ) -> None:
         self.compiled = compiled
         self.call = NativeCall(compiled)
-        self.direct = None if is_dynamic(shape) else Dispatch(self.call, compiled.program, shape, donated)
+        program = compiled.program
+        direct = not program.callbacks and not is_dynamic(shape)
+        self.direct = Dispatch(self.call, program, shape, donated) if direct else None
         self._partition_count = partition_count
         self._shape = shape
         self._donated = [leaf_number(shape, leaf) for leaf in donated]
+        self._plans: dict[Computation, Plan] = {}
+        self._kept: dict[Instruction, Any] = {}
+        for step in program.callbacks:
+            if step.instruction.op is ops.CUSTOM_CALL:
+                make_ready(step.instruction, self._kept, "cpu")
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -54,9 +77,15 @@ class CpuProgram:
         """Runs the program on new memory for its results."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
-        return self._execute(arguments, {"replica-id": 0, "partition-id": 0})
+        if not self.compiled.program.callbacks:
+            return self._execute(arguments, {"replica-id": 0, "partition-id": 0})
+        if device is not None:
+            return self.execute_sharded([arguments], [device])[0]
+        program = self.compiled.program
+        host = Host(program, self._context(Context()), 0, shared_memory(program))
+        return self._execute(arguments, {"replica-id": 0, "partition-id": 0}, host)
 
-    def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int]) -> Value:
+    def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int], host: Host | None = None) -> Value:
         program = self.compiled.program
         values = zip(arguments, self._shape.parameters, strict=True)
         arrays, addresses = located([leaf for value, shape in values for leaf in static_leaves(value, shape)])
@@ -65,7 +94,7 @@ class CpuProgram:
             addresses[number] = array_address(arrays[number])
         numbers = [np.array(ids[name], np.uint32) for name in program.ids]
         memories, places = self.call.results()
-        self.call(*addresses, *map(array_address, numbers), *places)
+        self.call(*addresses, *map(array_address, numbers), *places, host=host)
         results = [
             arrays[program.aliases[slot.number]]
             if slot.number in program.aliases
@@ -74,17 +103,44 @@ class CpuProgram:
         ]
         return joined(self._shape.result, iter(results))
 
+    def _context(self, context: Context) -> Context:
+        """What callbacks know of their run."""
+        context.platform, context.seed = "cpu", int(flags.get("rng_seed"))
+        context.plans, context.kept = self._plans, self._kept
+        context.run_id = context.run_id or next(_run_ids)
+        return context
+
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        """Runs the program once a device: one without collectives or transfers needs no others."""
+        """Runs the program on every device at once, or one after the other if it asks for nothing outside of itself."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+        if self.compiled.program.callbacks:
+            return self._execute_together(arguments, devices)
         results: list[Value] = []
         for number, given in enumerate(arguments):
             replica, partition = divmod(number, self._partition_count)
             results.append(self._execute(given, {"replica-id": replica, "partition-id": partition}))
         return results
+
+    def _execute_together(self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device]) -> list[Value]:
+        """A thread for each device, which may wait for the others; errors as of `run_on_devices`."""
+        run_id = next(_run_ids)
+        program = self.compiled.program
+        shared = shared_memory(program)
+
+        def body(exchange: DeviceExchange) -> Value:
+            replica, partition = divmod(exchange.number, self._partition_count)
+            cancelled = exchange.rendezvous.cancelled
+            context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
+            ids = {"replica-id": replica, "partition-id": partition}
+            judge = _judge_by(exchange.rendezvous)
+            host = Host(program, self._context(context), exchange.number, shared, judge)
+            return self._execute(arguments[exchange.number], ids, host)
+
+        replicas = len(devices) // self._partition_count
+        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(shared))
 
     @property
     def optimised(self) -> Module:
@@ -112,6 +168,21 @@ def is_dynamic(shape: ProgramShape) -> bool:
     return shape.result.is_dynamic or any(parameter.is_dynamic for parameter in shape.parameters)
 
 
+def _judge_by(rendezvous: Rendezvous) -> Judge:
+    """Whether there is hope for devices that wait in native code is for the run's rendezvous to say."""
+
+    def judge(device: int, look: Callable[[], Mapping[int, Wait]]) -> None:
+        rendezvous.judge(
+            device,
+            lambda: {
+                number: Outside(describe(wait.step.instruction), wait.missing, wait.times)
+                for number, wait in look().items()
+            },
+        )
+
+    return judge
+
+
 class CpuBackend:
     """Compiles programs to native code."""
 
@@ -129,9 +200,12 @@ class CpuBackend:
         """`UnsupportedError` for what does not run on cpu yet."""
         check_partitioning(module, replica_count, partition_count)
         check_limits(module, "cpu", MAX_CALL_DEPTH)
+        for instruction in module.instructions():
+            if instruction.op is ops.CUSTOM_CALL:
+                resolve(instruction, "cpu")
         entry = module.entry_computation.program_shape
         lent = () if is_dynamic(entry) else donated  # memory of values that are copied anyway
-        compiled = compile_module(module, [leaf_number(entry, leaf) for leaf in lent])
+        compiled = compile_module(module, [leaf_number(entry, leaf) for leaf in lent], replica_count, partition_count)
         program = CpuProgram(compiled, entry, lent, partition_count)
         self._programs.add(program)
         return program

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.errors import ExecutionError
+from xlapy.cpu.callbacks import Host
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.program import table_size
 from xlapy.cpu.steps import NativeProgram, Slot, SlotKind, all_steps, slots_of
@@ -52,7 +53,7 @@ class NativeCall:
         program = compiled.program
         self._program = program
         self._code = compiled.code  # keeps the machine code
-        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.entry)
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiled.entry)
         self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
         self._places: list[_Place] = []
@@ -74,15 +75,22 @@ class NativeCall:
         self._block = ctypes.c_char * (size + ALIGNMENT)
         self._is_one_small = len(self._offsets) == 1 and not self._large
 
-    def __call__(self, *addresses: int) -> None:
-        """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results."""
+    def __call__(self, *addresses: int, host: Host | None = None) -> None:
+        """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results.
+
+        A program with callbacks needs its host, whose errors are raised.
+        """
         try:
             place = self._places.pop()
         except IndexError:
             place = self._new_place()
         try:
             self._pack(place.table, _POINTER, *addresses)
-            self._run(place.address)
+            kept = None if host is None else host.serve(place.table)
+            if self._run(place.address):
+                assert host is not None, "only what the host carries out fails"
+                raise host.failure()
+            del kept  # what native code calls must live until here
         finally:
             self._places.append(place)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,19 @@ class _Wait:
     def can_end(self, going: set[int]) -> bool:
         needed = self.needs()
         return any(d in going for d in needed) if self.any_of else all(d in going for d in needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A device waits in `what`, of which others know nothing, for those that are missing. times: tells waits apart."""
+
+    what: str
+    missing: tuple[int, ...]
+    times: int
+
+
+def _given(devices: Sequence[int]) -> Callable[[], Sequence[int]]:
+    return lambda: devices
 
 
 @dataclass(slots=True)
@@ -67,6 +80,7 @@ class Rendezvous:
         self._waits: list[_Wait | None] = [None] * len(names)
         self._outside: dict[int, str] = {}
         """What devices wait in that are no business of other devices."""
+        self._since: dict[int, tuple[Outside, float]] = {}
         self._finished: set[int] = set()
         self._uses: Counter[Hashable] = Counter()
         self._meetings: dict[Place, _Meeting] = {}
@@ -160,6 +174,32 @@ class Rendezvous:
                 self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._situation([device])}"))
             else:
                 self._changed[device].wait(left)
+
+    def judge(self, device: int, look: Callable[[], Mapping[int, Outside]]) -> None:
+        """Ends the run if devices that wait elsewhere, as `look` finds them, wait in vain.
+
+        `ExecutionError` if it has ended.
+
+        To be called now and then by a device that waits so.
+        """
+        with self._lock:
+            waits = look()
+            for waiter, wait in waits.items():
+                self._waits[waiter] = _Wait(wait.what, _given(wait.missing))
+            self._fail_if_stuck()
+            own = waits.get(device)
+            if own is not None and self._too_long(device, own):
+                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._situation([device])}"))
+            for waiter in waits:
+                self._waits[waiter] = None
+            if self.cancelled.is_set():
+                raise ExecutionError("cancelled")
+
+    def _too_long(self, device: int, wait: Outside) -> bool:
+        known = self._since.get(device)
+        if known is None or known[0] != wait:
+            known = self._since[device] = wait, time.monotonic()
+        return time.monotonic() - known[1] > self._timeout
 
     @contextmanager
     def waiting_outside(self, device: int, what: str) -> Iterator[None]:

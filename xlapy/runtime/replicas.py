@@ -19,8 +19,16 @@ Body = Callable[[DeviceExchange], Value]
 """What one device does; its number and the way to the others are in the exchange."""
 
 
-def run_on_devices(devices: Sequence[Device], replica_count: int, partition_count: int, body: Body) -> list[Value]:
+def run_on_devices(
+    devices: Sequence[Device],
+    replica_count: int,
+    partition_count: int,
+    body: Body,
+    cancel: Callable[[], None] = lambda: None,
+) -> list[Value]:
     """The values that `body` returns for each device; device number i runs as replica i // partition_count.
+
+    `cancel` is called when the run has failed: native code that runs must end.
 
     The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are
     several. A single device runs in the calling thread.
@@ -29,6 +37,7 @@ def run_on_devices(devices: Sequence[Device], replica_count: int, partition_coun
     names = [device_name(number, replica_count, partition_count) for number in range(len(devices))]
 
     def wake() -> None:
+        cancel()
         for device in devices:
             device.wake()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlapy.cpu.program import runs
+from xlapy.cpu.compiler import runs
 from xlapy.interpreter import RULES
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS

@@ -1,11 +1,17 @@
 """The steps of a native program as LLVM text.
 
-    void @xlapy_run(ptr %table)
+    i32 @xlapy_run(ptr %table)
 
-runs the whole program. The table holds the addresses of the arena, the arguments, the results and the constants, in
-this order; every slot is one of them and an offset, or held on the stack of its part's function.
+runs the whole program; it returns 0, or 1 if a step failed, after which no other ran. The table holds the addresses of
+the arena, the arguments, the results and the constants, in this order; every slot is one of them and an offset, or held
+on the stack of its part's function. Behind them it has `i32 callback(i64 number)`, the host's function for callbacks,
+which returns 0 or fails, and the address of what the devices of a run share: an i32 that is not 0 once the run is
+cancelled.
 
-Owns: control flow between kernels, calls of kernels on one thread or many. Must not know: HLO, the insides of kernels.
+Long lists of steps are cut into functions, so that the time to compile them stays linear.
+
+Owns: control flow between kernels, the way out of failures, calls of kernels on one thread or many. Must not know:
+HLO, the insides of kernels.
 """
 
 from __future__ import annotations
@@ -14,15 +20,46 @@ from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.cpu.llvm.meetings import DECLARATIONS, meet_text, rows_text, write_meeting
 from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, NativeProgram, PartStep, Slot, SlotKind, Step, WhileStep
+from xlapy.cpu.steps import (
+    BranchStep,
+    CallbackStep,
+    CopyStep,
+    KernelStep,
+    MeetStep,
+    NativeProgram,
+    PartStep,
+    Slot,
+    SlotKind,
+    Step,
+    WhileStep,
+)
 from xlapy.loops import Kernel
 
 PARALLEL_WORK = 1 << 16
 """Operations from which on a loop is worth more than one thread."""
 
 FLUSH_DENORMALS = 0x8040
+
+_MODE = {"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"}
+
+_CALL_BACK = """define internal i32 @call_back(ptr %table, i64 %number) #0 {{
+entry:
+  %old = alloca i32
+  %new = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %old)
+  %mode = load i32, ptr %old
+  %plain = and i32 %mode, {flush}
+  store i32 %plain, ptr %new
+  call void @llvm.x86.sse.ldmxcsr(ptr %new)
+  %place = getelementptr inbounds ptr, ptr %table, i64 {index}
+  %host = load ptr, ptr %place
+  %status = call i32 %host(i64 %number)
+  call void @llvm.x86.sse.ldmxcsr(ptr %old)
+  ret i32 %status
+}}"""
 
 
 @dataclass(slots=True)
@@ -44,7 +81,8 @@ def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTe
 
 
 def table_size(program: NativeProgram) -> int:
-    return 1 + len(program.arguments) + len(program.results) + len(program.constants)
+    """How many addresses the table of a program holds."""
+    return program.table_size
 
 
 @dataclass
@@ -56,6 +94,8 @@ class _Function:
     pointers: dict[Slot, str] = field(default_factory=dict[Slot, str])
     head: list[str] = field(default_factory=list[str])
     """What comes before all else."""
+    fails: bool = False
+    """Whether it may return 1."""
 
 
 class _ProgramWriter:
@@ -70,15 +110,15 @@ class _ProgramWriter:
         self._tasks: dict[str, str] = {}
         self._constants: dict[Slot, str] = {}
         self._parts = 0
+        self._failing: set[str] = set()
+        self._calls_back = False
+        self._meets = False
 
     def run_function(self, flush_denormals: bool) -> None:
         main = self.part(PartStep(self.program.steps))
-        lines = ["define void @xlapy_run(ptr %table) #0 {", "entry:"]
+        lines = ["define i32 @xlapy_run(ptr %table) #0 {", "entry:"]
         if flush_denormals:
-            self.declarations |= {
-                "declare void @llvm.x86.sse.stmxcsr(ptr)",
-                "declare void @llvm.x86.sse.ldmxcsr(ptr)",
-            }
+            self.declarations |= _MODE
             lines += [
                 "  %old = alloca i32",
                 "  %new = alloca i32",
@@ -88,10 +128,10 @@ class _ProgramWriter:
                 "  store i32 %flush, ptr %new",
                 "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
             ]
-        lines.append(f"  call void @{main}(ptr %table)")
+        lines.append(f"  %status = call i32 @{main}(ptr %table)")
         if flush_denormals:
             lines.append("  call void @llvm.x86.sse.ldmxcsr(ptr %old)")
-        self.functions.append("\n".join([*lines, "  ret void", "}"]))
+        self.functions.append("\n".join([*lines, "  ret i32 %status", "}"]))
 
     def part(self, part: PartStep) -> str:
         """A function that runs the steps of a part; returns its name."""
@@ -107,14 +147,30 @@ class _ProgramWriter:
             function.writer.do(self.copy_of(self.memory(function, slot), function.pointers[slot], slot.size))
         name = f"part{self._parts}"
         self._parts += 1
-        lines = [f"define internal void @{name}(ptr %table) #0 {{", "entry:", *function.head]
-        self.functions.append("\n".join([*lines, *function.writer.lines, "  ret void", "}"]))
+        lines = [f"define internal i32 @{name}(ptr %table) #0 {{", "entry:", *function.head]
+        end = ["  ret i32 0", *(["failed:", "  ret i32 1"] if function.fails else []), "}"]
+        if function.fails:
+            self._failing.add(name)
+        self.functions.append("\n".join([*lines, *function.writer.lines, *end]))
         self.declarations |= function.writer.declarations
         return name
 
     def steps(self, function: _Function, steps: list[Step]) -> None:
         for step in steps:
             self.step(function, step)
+
+    def call_part(self, function: _Function, part: PartStep) -> None:
+        name = self.part(part)
+        status = function.writer.let(f"call i32 @{name}(ptr %table)")
+        if name in self._failing:
+            self.require(function, status)
+
+    def require(self, function: _Function, status: str) -> None:
+        """Goes on if a status is 0, else leaves the function."""
+        writer, good = function.writer, function.writer.new_label("good")
+        function.fails = True
+        writer.branch(writer.let(f"icmp eq i32 {status}, 0"), good, "failed")
+        writer.begin(good)
 
     def step(self, function: _Function, step: Step) -> None:
         if isinstance(step, KernelStep):
@@ -124,14 +180,21 @@ class _ProgramWriter:
         elif isinstance(step, WhileStep):
             self.loop(function, step)
         elif isinstance(step, PartStep):
-            function.writer.do(f"call void @{self.part(step)}(ptr %table)")
+            self.call_part(function, step)
+        elif isinstance(step, MeetStep):
+            self.require(function, self.meeting(function, step))
+        elif isinstance(step, CallbackStep):
+            self.require(function, self.call_back(function, step.number))
         else:
             self.branches(function, step)
 
     # -- memory
 
     def pointer(self, function: _Function, slot: Slot) -> str:
-        """A register with the slot's address, made at the head of the function."""
+        """A register with the slot's address, made at the head of the function; of what is shared, at the moment."""
+        if slot.kind is SlotKind.SHARED:
+            place = function.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.program.table_index(slot)}")
+            return function.writer.let(f"load ptr, ptr {place}")
         if slot not in function.pointers:
             if slot.kind is SlotKind.HELD:
                 self.hold(function, slot)
@@ -160,7 +223,7 @@ class _ProgramWriter:
 
     def memory(self, function: _Function, slot: Slot) -> str:
         """A register with the address that a slot has by the table."""
-        base = self.base(function, self.table_index(slot))
+        base = self.base(function, self.program.table_index(slot))
         if slot.kind is not SlotKind.TEMPORARY or not slot.offset:
             return base
         name = function.writer.name("s")
@@ -176,16 +239,6 @@ class _ProgramWriter:
             function.bases[index] = found
         return found
 
-    def table_index(self, slot: Slot) -> int:
-        program = self.program
-        if slot.kind is SlotKind.TEMPORARY:
-            return 0
-        if slot.kind is SlotKind.ARGUMENT:
-            return 1 + slot.number
-        if slot.kind is SlotKind.RESULT:
-            return 1 + len(program.arguments) + slot.number
-        return 1 + len(program.arguments) + len(program.results) + slot.number
-
     def copy(self, function: _Function, step: CopyStep) -> None:
         if step.source.size:
             target, source = self.pointer(function, step.target), self.pointer(function, step.source)
@@ -194,6 +247,35 @@ class _ProgramWriter:
     def copy_of(self, target: str, source: str, size: int) -> str:
         self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
         return f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)"
+
+    # -- the host
+
+    def call_back(self, function: _Function, number: int) -> str:
+        """The status of a callback, which runs in the host's own mode of floating-point numbers."""
+        self.need_callbacks()
+        return function.writer.let(f"call i32 @call_back(ptr %table, i64 {number})")
+
+    def need_callbacks(self) -> None:
+        if not self._calls_back:
+            self._calls_back = True
+            self.functions.append(_CALL_BACK.format(index=self.program.callback_index, flush=~FLUSH_DENORMALS))
+            self.declarations |= _MODE
+
+    def meeting(self, function: _Function, step: MeetStep) -> str:
+        """The status of a meeting."""
+        self.need_callbacks()
+        if not self._meets:
+            self._meets = True
+            self.functions.append(meet_text())
+            self.declarations |= DECLARATIONS
+        self.functions.append(rows_text(step))
+        operands = [(slot, self.pointer(function, slot)) for slot in step.operands]
+        return write_meeting(function.writer, step, self.program, self.copy_of, operands)
+
+    def unless_cancelled(self, function: _Function) -> None:
+        """Leaves the function if another device has failed."""
+        shared = self.base(function, self.program.shared_index)
+        self.require(function, function.writer.let(f"load atomic i32, ptr {shared} monotonic, align 4"))
 
     # -- kernels
 
@@ -263,6 +345,8 @@ class _ProgramWriter:
         decides = self.pointer(function, step.decides)
         writer.jump(head)
         writer.begin(head)
+        if self.program.callbacks:
+            self.unless_cancelled(function)
         self.steps(function, step.condition)
         value = writer.let(f"load i8, ptr {decides}")
         writer.branch(writer.let(f"icmp ne i8 {value}, 0"), body, after)

@@ -1,0 +1,13 @@
+"""Makes the tests of a module run on cpu that run on the interpreter elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interpreter import replica_runner
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To be imported by the module."""
+    monkeypatch.setattr(replica_runner, "platform", "cpu")

@@ -1,0 +1,138 @@
+"""Operations that the host carries out for a native program: custom calls in Python, transfers to and from the host.
+
+A callback reads the arrays of its operands, lets the interpreter's rule of the instruction make its value, and writes
+that to the arrays of its result. So what it does is what the interpreter does.
+
+Owns: the steps of these operations, what happens at a callback. Must not know: LLVM, how values reach other devices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.errors import ExecutionError
+from xlapy.base.shape import Shape
+from xlapy.cpu.flow import array_leaves
+from xlapy.cpu.program import STEPS, Scope
+from xlapy.cpu.steps import CallbackStep, MeetStep, NativeProgram, Slot
+from xlapy.cpu.waits import Memory, Wait, waiting
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import TOKEN, Context
+from xlapy.interpreter.core import Value, rule_of
+
+Array = np.ndarray[Any, Any]
+Table: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
+
+Judge = Callable[[int, Callable[[], Mapping[int, Wait]]], None]
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
+
+
+@STEPS.rule(
+    ops.COLLECTIVE_REDUCE,
+    ops.CUSTOM_CALL,
+    ops.INFEED,
+    ops.OUTFEED,
+    ops.RAGGED_ALL_TO_ALL,
+    ops.RECV,
+    ops.RECV_DONE,
+    ops.SEND,
+    ops.SEND_DONE,
+)
+def callback(scope: Scope, instruction: Instruction) -> None:
+    """The instruction as a callback."""
+    scope.callback(instruction)
+
+
+class Host:
+    """The host's side of one run on one device: it carries out callbacks, and keeps the error of one that failed.
+
+    number: of the device. shared: what the devices of the run share. judge: told who waits in native code whenever this
+    device has waited for long; raises an error when there is no hope.
+    """
+
+    def __init__(
+        self, program: NativeProgram, context: Context, number: int, shared: Memory, judge: Judge = lambda _, __: None
+    ) -> None:
+        self._program = program
+        self._context = context
+        self._number = number
+        self._shared = shared
+        self._judge = judge
+        self._error: BaseException | None = None
+
+    def serve(self, table: Table) -> object:
+        """Puts what native code needs of the host into the table of addresses that it will run with.
+
+        The returned object must live as long as it runs.
+        """
+        self._table = table
+        function = _CALLBACK(self._call)
+        table[self._program.callback_index] = ctypes.cast(function, ctypes.c_void_p).value
+        table[self._program.shared_index] = self._shared.ctypes.data
+        table[self._program.device_index] = self._number
+        return function
+
+    def failure(self) -> BaseException:
+        """The error that ended native code; none if the run was cancelled while it computed."""
+        error, self._error = self._error, None
+        return error or ExecutionError("the run is cancelled")
+
+    def _call(self, number: int) -> int:
+        """Carries out a callback; 0, or 1 if it failed."""
+        try:
+            step = self._program.callbacks[number]
+            if isinstance(step, CallbackStep):
+                self._carry_out(step)
+            elif step.rows[self._number].door < 0:
+                self._evaluate(step)
+            else:
+                self._judge(self._number, lambda: waiting(self._program, self._shared))
+        except BaseException as error:  # nothing may pass through native code
+            self._error = error
+            return 1
+        return 0
+
+    def _carry_out(self, step: CallbackStep) -> None:
+        value = self._evaluate(step)
+        for slot, (path, _) in zip(step.results, array_leaves(step.instruction.shape), strict=True):
+            self._array(slot)[...] = _leaf(value, path)
+
+    def _evaluate(self, step: CallbackStep | MeetStep) -> Value:
+        """What the interpreter makes of the operands."""
+        instruction: Instruction = step.instruction
+        given = iter([self._array(slot) for slot in step.operands])
+        values = [_value(shape, given) for shape in instruction.operand_shapes]
+        try:
+            with np.errstate(all="ignore"):
+                return rule_of(instruction)(self._context, instruction, values)
+        except MemoryError as error:
+            raise ExecutionError(
+                f"{instruction.name} ({instruction.op.name}): out of memory for a value of shape "
+                f"{instruction.shape.brief}"
+            ) from error
+
+    def _array(self, slot: Slot) -> Array:
+        """A slot's memory as an array."""
+        address = int(self._table[self._program.table_index(slot)] or 0) + max(0, slot.offset)
+        memory: Any = (ctypes.c_char * slot.size).from_address(address)
+        return np.ndarray(slot.shape.dimensions, slot.shape.dtype, memory)
+
+
+def _value(shape: Shape, arrays: Iterator[Array]) -> Value:
+    """A value of a shape; its arrays are copies, as whoever gets them may keep them."""
+    if shape.is_tuple:
+        return tuple(_value(element, arrays) for element in shape.tuple_shapes)
+    return next(arrays).copy() if shape.is_array else TOKEN
+
+
+def _leaf(value: Value, path: Sequence[int]) -> Array:
+    for position in path:
+        value = value[position]
+    array: Array = value
+    return array

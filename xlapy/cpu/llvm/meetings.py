@@ -1,0 +1,194 @@
+"""Meetings of devices in LLVM text: what each brings goes to shared memory, and each waits there for the others.
+
+A door has, in an i32 each, the number of meetings so far, how many have come to the next one, and how many sleep; the
+last to come opens it. Who waits spins a little, gives way a few times, then sleeps on the number by futex, at most for
+a slice of time, after which the host is asked whether there is hope: it knows who is missing and why. Memory for
+what is brought is there twice, used in turn: who comes to a meeting has read all of the one before, so nobody waits to
+leave.
+
+Owns: doors, records of who waits. Must not know: what is exchanged, the host's judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.steps import WAIT_RECORD, MeetRow, MeetStep, NativeProgram, Slot, door_header
+
+_SPINS, _TURNS = 40, 3
+"""Short, as devices may be more than processors."""
+
+_SLICE = 50_000_000
+"""Nanoseconds of sleep after which the host is asked."""
+
+
+def rows_text(step: MeetStep) -> str:
+    """The constant with what each device does."""
+    rows = ", ".join(f"[{_width(step)} x i64] [{', '.join(f'i64 {n}' for n in _numbers(step, r))}]" for r in step.rows)
+    return f"@rows{step.number} = internal constant {_type(step)} [{rows}]"
+
+
+def _numbers(step: MeetStep, row: MeetRow) -> list[int]:
+    stage = row.door + door_header(len(row.members))
+    given = [*row.brings, *row.takes] or [0] * (len(step.operands) + len(step.shared))
+    return [row.door, stage, row.place, len(row.members), *given]
+
+
+def _width(step: MeetStep) -> int:
+    return 4 + len(step.operands) + len(step.shared)
+
+
+def _type(step: MeetStep) -> str:
+    return f"[{len(step.rows)} x [{_width(step)} x i64]]"
+
+
+def write_meeting(
+    writer: Writer,
+    step: MeetStep,
+    program: NativeProgram,
+    copy: Callable[[str, str, int], str],
+    operands: Sequence[tuple[Slot, str]],
+) -> str:
+    """Copies what the device brings, meets, and notes where the rest lies; returns the status."""
+    record = _Row(writer, step, program)
+    outside, inside, after = [writer.new_label(p) for p in ("outside", "inside", "met")]
+    writer.branch(writer.let(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
+    writer.begin(outside)
+    refused = writer.let(f"call i32 @call_back(ptr %table, i64 {step.number})")
+    writer.jump(after)
+    writer.begin(inside)
+    door = record.address(record.shared, record.number(0))
+    meetings = writer.let(f"load atomic i32, ptr {door} monotonic, align 4")
+    turn = writer.let(f"zext i32 {writer.let(f'and i32 {meetings}, 1')} to i64")
+    first = record.address(record.shared, record.number(1))
+    stage = record.address(first, writer.let(f"mul i64 {turn}, {step.stage_size}"))
+    for position, (slot, pointer) in enumerate(operands):
+        if slot.size:
+            writer.do(copy(record.address(stage, record.number(4 + position)), pointer, slot.size))
+    place, count = [writer.let(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
+    met = writer.let(
+        f"call i32 @meet(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {step.number}, ptr {door}, "
+        f"i32 {meetings}, i32 {place}, i32 {count})"
+    )
+    for position, slot in enumerate(step.shared):
+        taken = record.address(stage, record.number(4 + len(operands) + position))
+        writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slot))}")
+    writer.jump(after)
+    writer.begin(after)
+    return writer.let(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
+
+
+class _Row:
+    """Registers with what the device does in a meeting."""
+
+    def __init__(self, writer: Writer, step: MeetStep, program: NativeProgram) -> None:
+        self.writer = writer
+        self.step = step
+        self.shared = writer.let(f"load ptr, ptr {self.entry(program.shared_index)}")
+        self.device = writer.let(f"load i64, ptr {self.entry(program.device_index)}")
+
+    def entry(self, index: int) -> str:
+        return self.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
+
+    def number(self, position: int) -> str:
+        place = f"ptr @rows{self.step.number}, i64 0, i64 {self.device}, i64 {position}"
+        return self.writer.let(f"load i64, ptr {self.writer.let(f'getelementptr {_type(self.step)}, {place}')}")
+
+    def address(self, base: str, offset: str) -> str:
+        return self.writer.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+
+def meet_text() -> str:
+    """The function that waits for all members; 0, or 1 if the run has failed. Needs `call_back`."""
+    return _TEXT.format(spins=_SPINS, turns=_TURNS, nanoseconds=_SLICE, record=WAIT_RECORD)
+
+
+DECLARATIONS = {
+    "declare i64 @syscall(i64, ...)",
+    "declare i32 @sched_yield()",
+    "declare void @llvm.x86.sse2.pause()",
+}
+
+_TEXT = """@slice = internal constant [2 x i64] [i64 0, i64 {nanoseconds}]
+
+define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings, i32 %place,
+  i32 %count) noinline #0 {{
+entry:
+  %following = add i32 %meetings, 1
+  %members = getelementptr inbounds i8, ptr %door, i64 128
+  %own = getelementptr inbounds i32, ptr %members, i32 %place
+  store atomic i32 %following, ptr %own monotonic, align 4
+  %come = getelementptr inbounds i8, ptr %door, i64 64
+  %asleep = getelementptr inbounds i8, ptr %door, i64 68
+  %before = atomicrmw add ptr %come, i32 1 acq_rel, align 4
+  %now = add i32 %before, 1
+  %last = icmp eq i32 %now, %count
+  br i1 %last, label %open, label %wait
+open:
+  store atomic i32 0, ptr %come monotonic, align 4
+  store atomic i32 %following, ptr %door seq_cst, align 4
+  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
+  %some = icmp ne i32 %sleepers, 0
+  br i1 %some, label %wake, label %met
+wake:
+  %woken = call i64 (i64, ...) @syscall(i64 202, ptr %door, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  br label %met
+wait:
+  %spins = phi i32 [ 0, %entry ], [ %more, %pause ]
+  %seen = load atomic i32, ptr %door acquire, align 4
+  %closed = icmp eq i32 %seen, %meetings
+  br i1 %closed, label %spin, label %met
+spin:
+  %more = add i32 %spins, 1
+  %long = icmp ugt i32 %more, {spins}
+  br i1 %long, label %turn, label %pause
+pause:
+  call void @llvm.x86.sse2.pause()
+  br label %wait
+turn:
+  %turns = phi i32 [ 0, %spin ], [ %next, %yield ]
+  %looked = load atomic i32, ptr %door acquire, align 4
+  %shut = icmp eq i32 %looked, %meetings
+  br i1 %shut, label %yield, label %met
+yield:
+  %yielded = call i32 @sched_yield()
+  %next = add i32 %turns, 1
+  %enough = icmp ugt i32 %next, {turns}
+  br i1 %enough, label %lie, label %turn
+lie:
+  %records = getelementptr inbounds i8, ptr %shared, i64 {record}
+  %behind = mul i64 %device, {record}
+  %record = getelementptr inbounds i8, ptr %records, i64 %behind
+  %for = getelementptr inbounds i64, ptr %record, i64 1
+  %times = getelementptr inbounds i64, ptr %record, i64 2
+  %passed = zext i32 %meetings to i64
+  store atomic i64 %passed, ptr %for monotonic, align 8
+  %earlier = load atomic i64, ptr %times monotonic, align 8
+  %again = add i64 %earlier, 1
+  store atomic i64 %again, ptr %times monotonic, align 8
+  %named = add i64 %number, 1
+  store atomic i64 %named, ptr %record seq_cst, align 8
+  %fewer = atomicrmw add ptr %asleep, i32 1 seq_cst, align 4
+  br label %sleep
+sleep:
+  %slept = call i64 (i64, ...) @syscall(i64 202, ptr %door, i32 128, i32 %meetings, ptr @slice, ptr null, i32 0)
+  %awake = load atomic i32, ptr %door seq_cst, align 4
+  %still = icmp eq i32 %awake, %meetings
+  br i1 %still, label %ask, label %rise
+ask:
+  %cancelled = load atomic i32, ptr %shared monotonic, align 4
+  %ended = icmp ne i32 %cancelled, 0
+  br i1 %ended, label %rise, label %judge
+judge:
+  %judged = call i32 @call_back(ptr %table, i64 %number)
+  %hopeless = icmp ne i32 %judged, 0
+  br i1 %hopeless, label %rise, label %sleep
+rise:
+  %status = phi i32 [ 0, %sleep ], [ 1, %ask ], [ 1, %judge ]
+  store atomic i64 0, ptr %record seq_cst, align 8
+  %more_awake = atomicrmw sub ptr %asleep, i32 1 seq_cst, align 4
+  ret i32 %status
+met:
+  ret i32 0
+}}"""

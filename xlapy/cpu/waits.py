@@ -1,0 +1,73 @@
+"""What is known of devices that wait in native code: read from the memory that they share.
+
+Owns: the snapshot of who waits for whom. Must not know: what becomes of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlapy.cpu.steps import MEET_HEADER, WAIT_RECORD, MeetRow, MeetStep, NativeProgram
+
+_RECORD, _NUMBER = struct.Struct("3q"), struct.Struct("I")
+
+Memory = Any
+"""Bytes, as an array of NumPy, which types do not show to be a buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A device that waits in a meeting. times: how often it has waited before, so that waits differ."""
+
+    step: MeetStep
+    missing: tuple[int, ...]
+    """The devices that have not come."""
+    times: int
+
+
+def shared_memory(program: NativeProgram) -> Memory:
+    """Memory for the devices of a run: nobody waits, nothing is cancelled."""
+    memory = np.zeros(max(program.shared_size, WAIT_RECORD) + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start:]
+
+
+def cancel(shared: Memory) -> None:
+    """Makes native code end where it looks whether it should go on."""
+    shared[:4].view(np.int32)[0] = 1
+
+
+def waiting(program: NativeProgram, shared: Memory) -> Mapping[int, Wait]:
+    """The devices that wait, by number: all of them at one moment, for two looks in a row found the same."""
+    first = _look(program, shared)
+    return first if _look(program, shared) == first else {}
+
+
+def _look(program: NativeProgram, shared: Memory) -> dict[int, Wait]:
+    devices = range(program.replica_count * program.partition_count)
+    found = {device: _wait(program, shared, device) for device in devices}
+    return {device: wait for device, wait in found.items() if wait is not None}
+
+
+def _wait(program: NativeProgram, shared: Memory, device: int) -> Wait | None:
+    begin = WAIT_RECORD * (1 + device)
+    number, passed, times = _RECORD.unpack_from(shared, begin)
+    if not number:
+        return None
+    step = program.callbacks[number - 1]
+    assert isinstance(step, MeetStep)
+    row = step.rows[device]
+    (meetings,) = _NUMBER.unpack_from(shared, row.door)
+    if meetings != passed:
+        return None
+    return Wait(step, _missing(row, shared, meetings), times)
+
+
+def _missing(row: MeetRow, shared: Memory, meetings: int) -> tuple[int, ...]:
+    last = struct.unpack_from(f"{len(row.members)}I", shared, row.door + MEET_HEADER)
+    return tuple(member for member, met in zip(row.members, last, strict=True) if met == meetings)
