@@ -38,7 +38,8 @@ def compiled(rows: int, columns: int) -> tuple[xla.Executable, np.ndarray, np.nd
 
 
 def test_several_programs_in_several_threads():
-    programs = [compiled(rows, columns) for rows in (3, 64, 500) for columns in (17, 256, 1000, 4097)]
+    sizes = (5, 17, 100, 256, 777, 1000, 2048, 4097)
+    programs = [compiled(rows, columns) for rows in (3, 64, 500) for columns in sizes]
     wrong: list[str] = []
 
     def work(number: int) -> None:
