@@ -5,179 +5,37 @@ results follow by copies and by kernels whose sources begin at the place that co
 first member to the last, so they have the same bits as the interpreter's. Large operands, and forms that are seldom
 met, are left to the host.
 
-Owns: which instructions meet at one door, where doors lie, what each device reads. Must not know: how devices wait.
+Owns: what each device brings and reads. Must not know: where devices meet (`doors`), how they wait.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xlapy import ops
-from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
+from xlapy.cpu.doors import Door, Doors, byte_size, rounded
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
 from xlapy.cpu.schedule import Axes, kernel_builder, loops, output
 from xlapy.cpu.steps import (
-    WAIT_RECORD,
     CopyStep,
     KernelStep,
     MeetRow,
     MeetStep,
-    NativeProgram,
     Slot,
     SlotKind,
     door_header,
 )
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import computation_post_order
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value
-from xlapy.lower import LOWERINGS, Lowering, components, storage_type, store_element
+from xlapy.lower import Lowering, components, storage_type, store_element
 from xlapy.lower.core import Element, Index, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.reduction import combine_elements, flat, unflat
-from xlapy.ops.replica_groups import ALL_REPLICAS, group_mode, participants
-
-MOST_BYTES = 1 << 20
-"""Of the operands of all members: copies of larger ones cost more than the host's part."""
-
-MOST_SHARED = 1 << 27
-"""Bytes of all doors of a program."""
-
-MOST_MEMBERS = 128
-
-_GROUPED = frozenset({
-    ops.ALL_GATHER, ops.ALL_GATHER_START, ops.ALL_REDUCE, ops.ALL_REDUCE_START, ops.ALL_TO_ALL,
-    ops.COLLECTIVE_BROADCAST, ops.REDUCE_SCATTER,
-})  # fmt: skip
-_PERMUTES = frozenset({ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START})
-
-
-@dataclass(slots=True)
-class _Door:
-    """Where the devices of each group meet for some instructions; all of these bring operands of the same sizes."""
-
-    groups: dict[int, tuple[int, ...]]
-    """The members, by device; none for who is in no group."""
-    sizes: tuple[int, ...]
-    """Bytes of each operand."""
-    places: dict[tuple[int, ...], int] = field(default_factory=dict[tuple[int, ...], int])
-    """Where the door of each group lies in shared memory."""
-
-    @property
-    def count(self) -> int:
-        return max(map(len, self.groups.values()))
-
-    @property
-    def stage_size(self) -> int:
-        """The operands of all members, and zeros behind them for who receives nothing."""
-        return sum(_rounded(self.count * size) for size in self.sizes) + _rounded(sum(self.sizes))
-
-    def region(self, operand: int) -> int:
-        """Where the arrays of an operand begin; behind the last operand, where the zeros do."""
-        return sum(_rounded(self.count * size) for size in self.sizes[:operand])
-
-
-class Doors:
-    """The doors of a program, laid out in the memory that its devices share."""
-
-    def __init__(self, module: Module, program: NativeProgram) -> None:
-        self._program = program
-        self._devices = program.replica_count * program.partition_count
-        self._found: dict[Instruction, _Door] = {}
-        self._top = _rounded(WAIT_RECORD * (1 + self._devices))
-        program.shared_size = self._top
-        together: dict[Hashable, list[Instruction]] = {}
-        for computation in computation_post_order(module):
-            for instruction in computation:
-                if instruction.op.family == "collectives" and hasattr(instruction.attributes, "channel_id"):
-                    channel = instruction.channel_id
-                    together.setdefault(instruction if channel is None else channel, []).append(instruction)
-        for instructions in together.values():
-            self._place(instructions)
-
-    def of(self, instruction: Instruction) -> _Door | None:
-        """None for an instruction that the host carries out."""
-        return self._found.get(instruction)
-
-    def _place(self, instructions: Sequence[Instruction]) -> None:
-        """One door for all, if all can meet there."""
-        doors = [self._door(instruction) for instruction in instructions]
-        kinds = {(i.op.name, *(shape.brief for shape in i.operand_shapes)) for i in instructions}
-        first = doors[0]
-        if first is None or len(kinds) > 1 or any(d is None or d.groups != first.groups for d in doors):
-            return
-        size = door_header(first.count) + 2 * first.stage_size
-        for group in dict.fromkeys(first.groups.values()):
-            first.places[group] = self._top
-            self._top += _rounded(size)
-        lonely = sum(not group for group in first.groups.values())
-        self._top += lonely * _rounded(size)
-        if self._top <= MOST_SHARED:
-            self._program.shared_size = self._top
-            self._found |= dict.fromkeys(instructions, first)
-
-    def _door(self, instruction: Instruction) -> _Door | None:
-        """The groups of an instruction that is of a form for meetings; None for any other, and for wrong groups."""
-        if not _can_meet(instruction):
-            return None
-        groups = ALL_REPLICAS if instruction.op in _PERMUTES else instruction.replica_groups
-        attributes = instruction.attributes
-        counts = self._program.replica_count, self._program.partition_count
-        try:
-            mode = group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
-            rows = {device: participants(groups, mode, *counts, device) for device in range(self._devices)}
-        except ShapeError:
-            return None
-        lengths = {len(row) for row in rows.values() if row}
-        sizes = tuple(_bytes(shape) for shape in instruction.operand_shapes)
-        if len(lengths) != 1 or max(lengths) > MOST_MEMBERS or max(lengths) * sum(sizes) > MOST_BYTES:
-            return None
-        if instruction.op in _PERMUTES and max(map(max, instruction.source_target_pairs), default=0) >= max(lengths):
-            return None
-        return _Door(rows, sizes)
-
-
-def _can_meet(instruction: Instruction) -> bool:
-    if instruction.op in _PERMUTES:
-        return not instruction.slice_sizes
-    if instruction.op not in _GROUPED or getattr(instruction.attributes, "has_dynamic_root", False):
-        return False
-    return not instruction.computations or _reduces(instruction)
-
-
-def _reduces(instruction: Instruction) -> bool:
-    """Whether the reducer is scalars through and through, and takes real parts of nothing."""
-    reducer = instruction.to_apply
-    if any(i.op not in LOWERINGS or not i.op.elementwise for i in reducer if i not in _ends(instruction)):
-        return False
-    types = [parameter.shape.element_type for parameter in reducer.parameters]
-    operands = [shape.element_type for shape in instruction.operand_shapes]
-    if len(types) > 2:
-        given = {shape.dimensions for shape in instruction.operand_shapes}
-        return len(given) == 1 and len(types) == 2 * len(operands)
-    return all(types[0].is_complex or not t.is_complex for t in operands)
-
-
-def _ends(instruction: Instruction) -> set[Instruction]:
-    """What an elementwise reducer has besides: parameters, constants, the tuple of its results."""
-    reducer = instruction.to_apply
-    constants = {i for i in reducer if i.op is ops.CONSTANT and i.shape.is_array and not i.shape.rank}
-    root = reducer.root_instruction
-    return {*reducer.parameters, *constants, *([root] if root.op is ops.TUPLE else [])}
-
-
-def _bytes(shape: Shape) -> int:
-    return shape.size * shape.element_type.byte_size
-
-
-def _rounded(size: int) -> int:
-    return -(-size // 64) * 64
-
 
 # -- meeting
 
@@ -206,14 +64,14 @@ def meet(scope: Scope, instruction: Instruction, taken: Sequence[_Taken]) -> lis
     return shared
 
 
-def _row(instruction: Instruction, door: _Door, device: int, taken: Sequence[_Taken]) -> MeetRow:
+def _row(instruction: Instruction, door: Door, device: int, taken: Sequence[_Taken]) -> MeetRow:
     group = door.groups[device]
     zeros = door.region(len(door.sizes))
     if not group and instruction.op is not ops.COLLECTIVE_BROADCAST:
         return MeetRow(-1, (), 0)
     if not group:  # a meeting of its own
         lonely = [d for d in sorted(door.groups) if not door.groups[d]].index(device)
-        place = max(door.places.values()) + (1 + lonely) * _rounded(door_header(door.count) + 2 * door.stage_size)
+        place = max(door.places.values()) + (1 + lonely) * rounded(door_header(door.count) + 2 * door.stage_size)
         brings = tuple(door.region(n) for n in range(len(door.sizes)))
         return MeetRow(place, (device,), 0, brings, tuple(zeros for _ in taken))
     place = group.index(device)
@@ -406,9 +264,9 @@ def _all_to_all(scope: Scope, instruction: Instruction) -> None:
     if not count or (dimension is None and not (alike and len(instruction.operands) == count)):
         scope.callback(instruction)
         return
-    size = _bytes(shape)
+    size = byte_size(shape)
     if dimension is None:
-        each = _rounded(count * size)
+        each = rounded(count * size)
         taken = [_Taken(0, _multiples_from(each, member * size), shape) for member in range(count)]
         shared = meet(scope, instruction, taken)
         scope.steps.extend(CopyStep(s, r) for s, r in zip(shared, scope.fresh(instruction), strict=True))
@@ -474,7 +332,7 @@ def _hand_on(
         return at
 
     shapes = instruction.operand_shapes
-    taken = [_Taken(n, offset(_bytes(shape)), shape) for n, shape in enumerate(shapes)]
+    taken = [_Taken(n, offset(byte_size(shape)), shape) for n, shape in enumerate(shapes)]
     scope.steps.extend(CopyStep(s, r) for s, r in zip(meet(scope, instruction, taken), results, strict=True))
 
 
