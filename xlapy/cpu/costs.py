@@ -26,6 +26,7 @@ _MOVES = frozenset({
     ops.TRANSPOSE,
 })  # fmt: skip
 _DIVISIONS = frozenset({ops.DIVIDE, ops.SQRT, ops.RSQRT})
+_LONG = frozenset({ops.POWER, ops.ATAN2})
 
 
 def cost(instruction: Instruction) -> int:
@@ -41,4 +42,4 @@ def cost(instruction: Instruction) -> int:
         return 4
     if op in _DIVISIONS and t.is_floating:
         return rounding + 8
-    return rounding + 16
+    return rounding + (64 if op in _LONG else 16)

@@ -40,8 +40,8 @@ FEW_ROWS = 64
 LITTLE = 1 << 17
 """Elements that one thread goes through as well as several."""
 
-FEW_TIMES = 1 << 10
-"""Elements that may be computed again whatever they cost."""
+LITTLE_WORK = 1 << 10
+"""Operations that may be done again: a kernel of its own takes longer."""
 
 
 @dataclass(eq=False)
@@ -151,7 +151,7 @@ def _repeated(space: Space, root: Instruction, kinds: dict[Instruction, Kind]) -
 
 def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:
     size = max(1, first_leaf(instruction.shape).size)
-    if times <= 1.5 * size or times <= FEW_TIMES or cost(instruction) <= CHEAP:
+    if times <= 1.5 * size or (times - size) * cost(instruction) <= LITTLE_WORK or cost(instruction) <= CHEAP:
         return ""
     return f"{root.name} would compute each element of {instruction.name} {times / size:.0f} times"
 

@@ -33,7 +33,7 @@ from xlapy.loops.ir import Block, Statement, inner_blocks
 PART = 1500
 """Statements in one function: LLVM's time grows faster than the length of a function."""
 
-IN_LOOPS, ONCE = 256, 24
+IN_LOOPS, ONCE = 512, 24
 """Statements of a kernel that is written out: one that runs again and again, and any other."""
 
 HELD = 512
