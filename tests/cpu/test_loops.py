@@ -216,7 +216,9 @@ def test_a_loop_of_small_arrays_has_no_memory_but_its_own(name: str):
     assert compile_module(xla.parse_hlo(PROGRAMS[name])).program.arena_size == 0
 
 
-@pytest.mark.parametrize("name", ["nested", "leaves early", "tuples in tuples"])
+@pytest.mark.parametrize(
+    "name", ["rotates f32[]", "rotates f32[5]", "rotates c64[2]", "nested", "leaves early", "tuples in tuples"]
+)
 def test_a_loop_of_small_arrays_runs_in_registers(name: str):
     compiled = compile_module(xla.parse_hlo(PROGRAMS[name]))
     optimised, _ = listings(compiled.llvm)

@@ -16,6 +16,7 @@ HLO, the insides of kernels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
@@ -23,6 +24,7 @@ from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.meetings import DECLARATIONS, meet_text, rows_text, write_meeting
 from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.parts import HELD
 from xlapy.cpu.steps import (
     BranchStep,
     CallbackStep,
@@ -40,6 +42,9 @@ from xlapy.loops import Kernel
 
 PARALLEL_WORK = 1 << 16
 """Operations from which on a loop is worth more than one thread."""
+
+PIECE = 64
+"""Bytes of a small array that are copied at once."""
 
 FLUSH_DENORMALS = 0x8040
 
@@ -240,9 +245,17 @@ class _ProgramWriter:
         return found
 
     def copy(self, function: _Function, step: CopyStep) -> None:
-        if step.source.size:
-            target, source = self.pointer(function, step.target), self.pointer(function, step.source)
+        if not step.source.size:
+            return
+        target, source = self.pointer(function, step.target), self.pointer(function, step.source)
+        if step.source.size > HELD:
             function.writer.do(self.copy_of(target, source, step.source.size))
+            return
+        for offset, type in _pieces(step.source):
+            begin = function.writer.let(f"getelementptr inbounds i8, ptr {source}, i64 {offset}")
+            piece = function.writer.let(f"load {type}, ptr {begin}, align 1")
+            end = function.writer.let(f"getelementptr inbounds i8, ptr {target}, i64 {offset}")
+            function.writer.do(f"store {type} {piece}, ptr {end}, align 1")
 
     def copy_of(self, target: str, source: str, size: int) -> str:
         self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
@@ -372,3 +385,15 @@ class _ProgramWriter:
             self.steps(function, steps)
             writer.jump(after)
         writer.begin(after)
+
+
+def _pieces(slot: Slot) -> Iterator[tuple[int, str]]:
+    """The vectors in which a small array is copied: their offsets and types.
+
+    LLVM holds in registers what it sees loaded or stored as values; what is only moved by its bytes stays on the stack.
+    """
+    t = slot.shape.element_type
+    width = t.byte_size // (2 if t.is_complex else 1)
+    for offset in range(0, slot.size, PIECE):
+        count = min(PIECE, slot.size - offset) // width
+        yield offset, f"i{8 * width}" if count == 1 else f"<{count} x i{8 * width}>"
