@@ -86,3 +86,12 @@ def test_what_takes_long_stays_a_kernel_when_groups_merge():
     )
     assert [set(n) for n in names] == [{"broadcast", "multiply", "constant", "reduce"}]
     assert "y and s stay two kernels: s would compute each element of y 40 times" in why
+
+
+@pytest.mark.parametrize("op", ["power", "exponential"])
+def test_few_elements_are_computed_again_if_that_is_little_work(op):
+    names, _ = fused(
+        f"v = f64[3] parameter(0)\n y = f64[3] {op}({'v, v' if op == 'power' else 'v'})\n"
+        "b = f64[7,3] broadcast(y), dimensions={1}\n c = f64[7,3] parameter(1)\n ROOT z = f64[7,3] add(c, b)"
+    )
+    assert names == ([["broadcast", "add"]] if op == "power" else [[op, "broadcast", "add"]])
