@@ -277,3 +277,39 @@ def test_elements_some_places_apart_are_loaded_without_a_look_behind_the_last(ty
     out = np.zeros(3 * lanes, type.dtype)
     run_kernel(builder.kernel, [x, out])
     np.testing.assert_array_equal(out, x[::apart])
+
+
+@pytest.mark.parametrize("apart", [2, 3, 4, 6, 16])
+@pytest.mark.parametrize("order", [1, -1])
+def test_elements_between_each_other_are_loaded_and_stored_together(apart: int, order: int):
+    """Vectors and a tail; one kernel puts arrays between each other, another takes them apart."""
+    size = 53
+    for together in (True, False):
+        b = Builder("between")
+        source, target = b.buffer("in", F32, size * apart), b.buffer("out", F32, size * apart, written=True)
+        with b.loop(size, AxisKind.VECTOR, width=16) as i:
+            places = [(i * apart + n, i + n * size) for n in range(apart)]
+            pairs = [(near, far) if together else (far, near) for near, far in places]
+            values = [b.load(source, read) for _, read in pairs]
+            for (written, _), value in list(zip(pairs, values, strict=True))[::order]:
+                b.store(target, written, value)
+        assert_same(b.kernel)
+
+
+def test_stores_of_some_of_the_elements_leave_the_others():
+    b = Builder("some")
+    source, target = b.buffer("in", F32, 64), b.buffer("out", F32, 192, written=True)
+    with b.loop(64, AxisKind.VECTOR, width=16) as i:
+        value = b.load(source, i)
+        b.store(target, i * 3, value)
+        b.store(target, i * 3 + 2, b.add(value, value))
+    assert_same(b.kernel)
+
+
+def test_stores_between_which_memory_is_read_keep_their_order():
+    b = Builder("order")
+    memory = b.buffer("memory", F32, 128, written=True)
+    with b.loop(64, AxisKind.VECTOR, width=16) as i:
+        b.store(memory, i * 2, b.constant(F32, 7.0))
+        b.store(memory, i * 2 + 1, b.add(b.load(memory, i * 2), b.constant(F32, 1.0)))
+    assert_same(b.kernel)

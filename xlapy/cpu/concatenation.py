@@ -9,13 +9,11 @@ Owns: which concatenations, and their loops. Must not know: what elements are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from xlapy import ops
-from xlapy.cpu.schedule import CHUNK, Region, choose_axes, kernel_builder, output, source
+from xlapy.cpu.schedule import CHUNK, Region, choose_axes, kernel_builder, output, row_loops, source
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Builder, Kernel
+from xlapy.loops import Kernel
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import delinear
 
@@ -58,25 +56,7 @@ def _piece(region: Region, operand: Instruction, start: int, lanes: int) -> tupl
     target = output(builder, root.shape, "out0")
     outer, inner = operand.shape.dimensions[:dimension], operand.shape.dimensions[dimension:]
     pitch = math.prod(root.shape.dimensions[dimension:])
-    with _loops(builder, math.prod(outer), math.prod(inner), lanes) as (row, place):
+    with row_loops(builder, math.prod(outer), math.prod(inner), lanes) as (row, place):
         element = lowering.element(operand, (*delinear(builder, row, outer), *delinear(builder, place, inner)))
         store_element(builder, target, row * pitch + place + start, element, root.shape.element_type)
     return builder.kernel, min(CHUNK, math.prod(inner)) * max(1, len(region.inner))
-
-
-@contextmanager
-def _loops(builder: Builder, rows: int, size: int, lanes: int) -> Iterator[tuple[Affine, Affine]]:
-    """Tasks of a chunk of a row each, the last one in a row of what is left."""
-    chunks = -(-size // CHUNK)
-    with builder.loop(rows * chunks, AxisKind.PARALLEL) as task:
-        row, chunk = delinear(builder, task, (rows, chunks))
-        if chunks == 1:
-            with builder.loop(size, AxisKind.VECTOR, width=lanes) as place:
-                yield row, place
-            return
-        left = builder.value_of(Affine((), size) - chunk * CHUNK)
-        extent = builder.binary("smin", left, builder.constant(I64, CHUNK)) if size % CHUNK else CHUNK
-        with builder.loop(extent, AxisKind.VECTOR, width=lanes) as place:
-            for value, _ in place.terms:
-                value.range = (0, CHUNK - 1)
-            yield row, chunk * CHUNK + place

@@ -25,6 +25,7 @@ from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.library import library_kernel
 from xlapy.cpu.order_effects import acts
 from xlapy.cpu.schedule import Region, make_kernel, region_of
+from xlapy.cpu.short_dimensions import short_dimension_kernel
 from xlapy.cpu.steps import (
     BranchStep,
     CallbackStep,
@@ -319,7 +320,8 @@ def _kernels(region: Region) -> list[tuple[Kernel, int]]:
     several = concatenating_kernels(region)
     if several:
         return several
-    return [library_kernel(region) or cumulative_kernel(region) or transposing_kernel(region) or make_kernel(region)]
+    special = library_kernel(region) or cumulative_kernel(region)
+    return [special or short_dimension_kernel(region) or transposing_kernel(region) or make_kernel(region)]
 
 
 # -- operations with steps of their own

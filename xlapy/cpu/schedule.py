@@ -229,3 +229,21 @@ def _nested_loops(builder: Builder, axes: Axes, dimensions: Sequence[int]) -> It
         places = delinear(builder, row, outer)
         with builder.loop(dimensions[inner], AxisKind.VECTOR, width=axes.lanes) as position:
             yield (*places, position, *[Affine()] * (len(dimensions) - inner - 1))
+
+
+@contextmanager
+def row_loops(builder: Builder, rows: int, size: int, lanes: int) -> Iterator[tuple[Affine, Affine]]:
+    """The loops over rows of `size` elements: tasks of a chunk of a row each, the last one in a row of what is left."""
+    chunks = -(-size // CHUNK)
+    with builder.loop(rows * chunks, AxisKind.PARALLEL) as task:
+        row, chunk = delinear(builder, task, (rows, chunks))
+        if chunks == 1:
+            with builder.loop(size, AxisKind.VECTOR, width=lanes) as place:
+                yield row, place
+            return
+        left = builder.value_of(Affine((), size) - chunk * CHUNK)
+        extent = builder.binary("smin", left, builder.constant(I64, CHUNK)) if size % CHUNK else CHUNK
+        with builder.loop(extent, AxisKind.VECTOR, width=lanes) as place:
+            for value, _ in place.terms:
+                value.range = (0, CHUNK - 1)
+            yield row, chunk * CHUNK + place

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xlapy import ops
 from xlapy.base.shape import Shape
+from xlapy.cpu.reads import PERMUTING, SUMS, Groups, Read, columns_of, index_at, reads_by_groups
 from xlapy.cpu.schedule import Region, choose_axes, elements_at, kernel_builder, output, source
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
@@ -51,7 +51,7 @@ def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
 
     Its buffers are those that `schedule.make_kernel` gives a kernel.
     """
-    if not any(i.op in _PERMUTING for i in region.inner) or any(i.op in _SUMS for i in region.inner):
+    if not any(i.op in PERMUTING for i in region.inner) or any(i.op in SUMS for i in region.inner):
         return None
     shapes = [shape for _, shape in region.root.shape.leaves()]
     lanes = choose_axes(region, shapes[0]).lanes
@@ -59,10 +59,6 @@ def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
         return None
     plan = _plan(region, shapes[0].dimensions)
     return None if plan is None else _Maker(region, shapes, plan, lanes).build()
-
-
-_PERMUTING = frozenset({ops.TRANSPOSE, ops.BITCAST})
-_SUMS = frozenset({ops.REDUCE, ops.DOT, ops.CONVOLUTION, ops.REDUCE_WINDOW})
 
 
 # -- which dimensions
@@ -77,7 +73,7 @@ class _Plan:
     element_bytes: of each transposed operand.
     """
 
-    groups: tuple[tuple[int, ...], ...]
+    groups: Groups
     columns: int
     element_bytes: tuple[int, ...]
 
@@ -86,83 +82,21 @@ class _Plan:
         """Of the groups."""
         return [math.prod(group) for group in self.groups]
 
-    def index(self, builder: Builder, positions: Sequence[Affine]) -> Index:
-        """The result's index at positions in the groups."""
-        pairs = zip(self.groups, positions, strict=True)
-        return tuple(place for group, position in pairs for place in delinear(builder, position, group))
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """An element read: of what, and where."""
-
-    source: Source
-    offset: Affine
-
 
 def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     """The dimension along which most operands are contiguous that are not so along the last one."""
-    loads, axes = _loads(region, tuple((size,) for size in dimensions))
-    groups = _grouped(loads, axes, dimensions)
-    if len(groups) < len(dimensions):
-        loads, axes = _loads(region, groups)
-    found: dict[int, list[_Load]] = {}
-    for load in loads:
-        columns = _columns_of(load.offset, axes)
+    groups, axes, everywhere = reads_by_groups(region, dimensions)
+    found: dict[int, list[Read]] = {}
+    for read in everywhere:
+        columns = columns_of(read.offset, axes)
         if columns is not None:
-            found.setdefault(columns, []).append(load)
+            found.setdefault(columns, []).append(read)
     if not found:
         return None
     columns = max(found, key=lambda group: len(found[group]))
     if math.prod(groups[columns]) < LEAST_COLUMNS:
         return None
-    return _Plan(groups, columns, tuple(load.source.shape.element_type.byte_size for load in found[columns]))
-
-
-def _columns_of(offset: Affine, axes: Sequence[Value]) -> int | None:
-    """The axis along which an operand is to be read; None if it is read along the last one, or in no order."""
-    *others, last = axes
-    if offset.coefficient(last) in (0, 1):
-        return None
-    if any(value not in axes and value.block.depth >= axes[0].block.depth for value, _ in offset.terms):
-        return None
-    return next((number for number, axis in enumerate(others) if offset.coefficient(axis) == 1), None)
-
-
-def _grouped(loads: Sequence[_Load], axes: Sequence[Value], dimensions: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The dimensions, those that all operands go through in one go taken together."""
-    groups: list[tuple[int, ...]] = [dimensions[:1]]
-    before = axes[0]
-    for axis, size in zip(axes[1:], dimensions[1:], strict=True):
-        steps = [(load.offset.coefficient(before), load.offset.coefficient(axis)) for load in loads]
-        together = size == 1 or all(outer == size * inner for outer, inner in steps)
-        groups[-1:] = [(*groups[-1], size)] if together else [groups[-1], (size,)]
-        before = before if size == 1 else axis
-    return tuple(groups)
-
-
-def _loads(region: Region, groups: tuple[tuple[int, ...], ...]) -> tuple[list[_Load], list[Value]]:
-    """What the region reads for one element, by an axis for each group of dimensions."""
-    builder = kernel_builder(region.name)
-    lowering = _Probe(builder, {o: source(builder, o, o.name) for o in region.operands})
-    plan = _Plan(groups, 0, ())
-    with ExitStack() as stack:
-        positions = [stack.enter_context(builder.loop(size)) for size in plan.sizes]
-        elements_at(lowering, region, plan.index(builder, positions), linear(tuple(positions), plan.sizes))
-    return list(lowering.loads), [value for position in positions for value, _ in position.terms]
-
-
-class _Probe(Lowering):
-    """Computes elements to see what is read for them."""
-
-    def __init__(self, builder: Builder, sources: Mapping[Instruction, Source]) -> None:
-        super().__init__(builder, sources)
-        self.loads: dict[_Load, None] = {}
-
-    def load(self, source: Source, index: Index) -> Element:
-        if self.mask is None and self.builder.guard is None:
-            self.loads[_Load(source, source.offset(index))] = None
-        return super().load(source, index)
+    return _Plan(groups, columns, tuple(read.source.shape.element_type.byte_size for read in found[columns]))
 
 
 # -- blocks
@@ -262,7 +196,7 @@ class _Maker:
 
     def element(self, lowering: Lowering, positions: Sequence[Affine]) -> None:
         """Stores the elements at positions in the groups of dimensions."""
-        index, position = self.plan.index(self.builder, positions), linear(tuple(positions), self.plan.sizes)
+        index, position = index_at(self.builder, self.plan.groups, positions), linear(tuple(positions), self.plan.sizes)
         parts = elements_at(lowering, self.region, index, position)
         for buffer, part, shape in zip(self.outputs, parts, self.shapes, strict=True):
             store_element(self.builder, buffer, position, part, shape.element_type)

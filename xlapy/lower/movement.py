@@ -146,8 +146,8 @@ def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> E
     start = 0
     for part in instruction.operands:
         size = part.shape.dimensions[d]
-        if size:
-            source = (*index[:d], index[d] - start, *index[d + 1 :])
+        source = (*index[:d], index[d] - start, *index[d + 1 :])
+        if meets(source[d], size):
             condition = lowering.inside((source[d],), [(0, size)])
             element = element_where(lowering, part, source, condition)
             if result is not None and condition is not None:
@@ -156,6 +156,12 @@ def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> E
         start += size
     assert result is not None, "a concatenation without elements has none to compute"
     return result
+
+
+def meets(position: Affine, size: int) -> bool:
+    """Whether a position may lie inside a dimension."""
+    limits = position.bounds()
+    return limits is None or (limits[0] < size and limits[1] >= 0 and size > 0)
 
 
 # -- positions known at run time

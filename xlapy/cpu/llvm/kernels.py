@@ -11,9 +11,10 @@ Owns: control flow, memory accesses, masks, the reduction of lanes. Must not kno
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xlapy.cpu.llvm.engine import vector_bytes
+from xlapy.cpu.llvm.neighbours import interleaved, picked
 from xlapy.cpu.llvm.operations import write_operation
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
@@ -22,6 +23,7 @@ from xlapy.loops import (
     I64,
     Affine,
     AxisKind,
+    Buffer,
     For,
     If,
     Kernel,
@@ -73,6 +75,8 @@ class Emitter:
         self.varying: frozenset[Value] = frozenset()
         self.streams = False
         """Whether it stores past the caches."""
+        self.neighbours: dict[tuple[Buffer, Affine], list[str]] = {}
+        """Contiguous vectors, loaded in this block or around it, that hold elements some places apart."""
 
     # -- operands
 
@@ -99,8 +103,14 @@ class Emitter:
     # -- statements
 
     def block(self, block: Block) -> None:
+        before = dict(self.neighbours)
+        together = self.stored_together(block)
         for statement in block.statements:
-            self.statement(statement)
+            if not isinstance(statement, Store) or statement not in together:
+                self.statement(statement)
+            elif statement is together[statement][-1]:
+                self.store_together(together[statement])
+        self.neighbours = before
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Value):
@@ -219,19 +229,29 @@ class Emitter:
         return self.gather(value.type, place, lanes, otherwise)
 
     def load_apart(self, type: ScalarType, place: Place, stride: int) -> str:
-        """Elements some places apart, out of as many vectors of neighbours; the last vector ends with the last of them,
-        so that nothing behind it is read."""
-        vector, first, register = llvm_type(type, self.lanes), self.first_lane(place.offset), ""
-        for number in range(stride):
-            offset = number * self.lanes if number < stride - 1 else (self.lanes - 1) * (stride - 1)
-            address = self.address(place, self.writer.let(f"add i64 {first}, {offset}") if offset else first)
-            loaded = self.writer.let(f"load {vector}, ptr {address}, align {type.byte_size}")
-            places = [lane * stride - offset for lane in range(self.lanes)]
-            chosen = [f"i32 {self.lanes + p if 0 <= p < self.lanes else lane}" for lane, p in enumerate(places)]
-            before = register or "poison"
-            mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
-            register = self.writer.let(f"shufflevector {vector} {before}, {vector} {loaded}, {mask}")
-        return register
+        """Elements some places apart, out of as many vectors of neighbours."""
+        offset, size = place.offset, place.buffer.size
+        if size % stride or any(factor % stride for _, factor in offset.terms):
+            # the last vector ends with the last of the elements: nothing behind it need be there
+            offsets = [*range(0, (stride - 1) * self.lanes, self.lanes), (self.lanes - 1) * (stride - 1)]
+            vectors = self.load_neighbours(type, place.buffer, offset, offsets)
+            return picked(self.writer, type, vectors, range(0, stride * self.lanes, stride), offsets)
+        # memory is whole groups of `stride` elements: other loads take other elements of the same ones
+        rest = offset.constant % stride
+        first, offsets = offset - rest, list(range(0, stride * self.lanes, self.lanes))
+        key = (place.buffer, first)
+        known = self.neighbours.get(key)
+        if known is None:
+            known = self.load_neighbours(type, place.buffer, first, offsets)
+            if not place.buffer.written:
+                self.neighbours[key] = known
+        return picked(self.writer, type, known, range(rest, rest + stride * self.lanes, stride), offsets)
+
+    def load_neighbours(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
+        """Contiguous vectors that begin so many places behind where lane 0 is."""
+        place, first, vector = Place(buffer, start), self.first_lane(start), llvm_type(type, self.lanes)
+        addresses = [self.address(place, self.writer.let(f"add i64 {first}, {o}") if o else first) for o in offsets]
+        return [self.writer.let(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
 
     def last_of(self, offset: Affine) -> str:
         """The position of the last lane, of an offset that falls along the vector axis."""
@@ -298,6 +318,39 @@ class Emitter:
             name = f"llvm.masked.scatter.{suffix(type, self.lanes)}.v{self.lanes}p0"
             pointer = (f"<{self.lanes} x ptr> align {type.byte_size}", self.addresses(place))
         self.intrinsic("void", name, [(vector, value), pointer, (llvm_type(I1, self.lanes), mask)])
+
+    def stored_together(self, block: Block) -> dict[Store, list[Store]]:
+        """The stores of elements some places apart that, all of them together, fill memory: each with all of them."""
+        found: dict[Store, list[Store]] = {}
+        if self.lanes == 1 or self.mask is not None:
+            return found
+        for stores in _runs_of_stores(block):
+            by_buffer: dict[Buffer, list[Store]] = {}
+            for store in stores:
+                by_buffer.setdefault(store.place.buffer, []).append(store)
+            for group in by_buffer.values():
+                if self.fills(group):
+                    found.update(dict.fromkeys(group, group))
+        return found
+
+    def fills(self, stores: Sequence[Store]) -> bool:
+        """Whether stores, as many as their elements are places apart, write neighbours, none of them twice."""
+        stride = self.stride(stores[0].place)
+        if stride != len(stores) or not 1 < stride <= _MOST_APART:
+            return False
+        places = sorted(store.place.offset.constant for store in stores)
+        alike = all(s.place.offset.terms == stores[0].place.offset.terms and s.mask is None for s in stores)
+        return alike and places == list(range(places[0], places[0] + stride))
+
+    def store_together(self, stores: Sequence[Store]) -> None:
+        """Elements that lie between each other, in contiguous vectors."""
+        ordered = sorted(stores, key=lambda store: store.place.offset.constant)
+        place, type = ordered[0].place, ordered[0].value.type
+        registers = [self.operand(store.value, self.lanes) for store in ordered]
+        first, vector = self.first_lane(place.offset), llvm_type(type, self.lanes)
+        for number, register in enumerate(interleaved(self.writer, type, registers, self.lanes)):
+            position = self.writer.let(f"add i64 {first}, {number * self.lanes}") if number else first
+            self.whole_store(place, f"{vector} {register}, ptr {self.address(place, position)}")
 
     def whole_store(self, place: Place, store: str) -> None:
         """Past the caches only where the vector is a whole line of them."""
@@ -642,7 +695,19 @@ class Emitter:
 
 
 _MOST_APART = 16
-"""How far apart elements may lie that are loaded with their neighbours rather than one by one."""
+"""How far apart elements may lie that are loaded and stored with their neighbours rather than one by one."""
+
+
+def _runs_of_stores(block: Block) -> Iterator[list[Store]]:
+    """Stores between which nothing reads memory or is repeated."""
+    run: list[Store] = []
+    for statement in block.statements:
+        if isinstance(statement, Store):
+            run.append(statement)
+        elif not isinstance(statement, Value) or statement.op == "load":
+            yield run
+            run = []
+    yield run
 
 
 def _identity(carry: Carry) -> Value:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from xlapy.cpu.llvm.kernels import Emitter
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type
 from xlapy.loops import I64, Affine, AxisKind, For, Kernel, ScalarType, Store, Value
-from xlapy.loops.ir import Statement
+from xlapy.loops.ir import Block, Statement
 
 Lanes = tuple[int, ...]
 
@@ -147,6 +147,10 @@ class _StraightEmitter(Emitter):
         if not position:
             return base
         return self.writer.let(f"getelementptr inbounds {llvm_type(type)}, ptr {base}, i64 {position}")
+
+    def stored_together(self, block: Block) -> dict[Store, list[Store]]:
+        """None: what is stored with its neighbours is not loaded alone from a register."""
+        return {}
 
     def store(self, store: Store) -> None:
         place, type = store.place, store.place.buffer.type

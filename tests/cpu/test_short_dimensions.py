@@ -1,0 +1,62 @@
+"""Regions with a dimension too short for vectors: what they compute, and that memory is read and written in vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+from xlapy.testing.random_arguments import random_arguments
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+
+
+def check(*lines: str, written_out: bool = True) -> None:
+    """The same bits as the interpreter's; whether the elements of the short dimension are written out."""
+    module = xla.parse_hlo("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]))
+    loops = compile_module(module).loops()
+    assert (loops.count("store ") > 1) == written_out, loops
+    executable = CPU.compile(module)
+    arguments = random_arguments(executable.program_shape.parameters, 3)
+    ours, theirs = executable(*arguments), INTERPRETER.compile(module)(*arguments)
+    np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+
+
+@pytest.mark.parametrize("t", ["u8", "bf16", "f32", "f64", "c64"])
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_channels_go_in_front_and_back(t: str, channels: int):
+    images, planes = f"{t}[2,40,15,{channels}]", f"{t}[2,{channels},40,15]"
+    check(f"x = {images} parameter(0)", f"ROOT r = {planes} transpose(x), dimensions={{0,3,1,2}}")
+    check(f"x = {planes} parameter(0)", f"ROOT r = {images} transpose(x), dimensions={{0,2,3,1}}")
+
+
+def test_arrays_side_by_side():
+    check(
+        "x = f32[9001] parameter(0)",
+        "y = f32[9001] parameter(1)",
+        "a = f32[9001,1] reshape(x)",
+        "b = f32[9001,1] reshape(y)",
+        "ROOT r = f32[9001,3] concatenate(a, b, a), dimensions={1}",
+    )
+
+
+def test_points_scaled_by_numbers_of_rows_and_columns():
+    check(
+        "x = f32[999,3] parameter(0)",
+        "row = f32[3] parameter(1)",
+        "column = f32[999] parameter(2)",
+        "rows = f32[999,3] broadcast(row), dimensions={1}",
+        "columns = f32[999,3] broadcast(column), dimensions={0}",
+        "s = f32[999,3] multiply(x, rows)",
+        "ROOT r = f32[999,3] subtract(s, columns)",
+    )
+
+
+def test_what_lies_as_its_operands_do_is_gone_through_in_one_go():
+    check(
+        "x = f32[999,3] parameter(0)",
+        "y = f32[999,3] parameter(1)",
+        "ROOT r = f32[999,3] multiply(x, y)",
+        written_out=False,
+    )
