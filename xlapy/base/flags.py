@@ -57,6 +57,10 @@ TABLE: tuple[Flag, ...] = (
         "xla_dump_to",
     ),
     Flag("cache_limit", int, 4096, "MiB of results' memory that cpu keeps to use again."),
+    Flag(
+        "cache_dir", str, "", "Directory of programs that cpu has compiled, for other processes; empty: none is kept."
+    ),
+    Flag("cache_size", int, 1024, "MiB of programs in cache_dir; those not used for longest go."),
     Flag("denormals", str, "flush", "What cpu does with denormal numbers: flush (they are 0, as on XLA) or keep."),
     Flag("num_threads", int, 0, "Threads that cpu computes on; 0: as many as the process has processors."),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),

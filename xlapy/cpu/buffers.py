@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 
 def assign_buffers(program: NativeProgram) -> None:
-    """Gives every temporary its offset, and the program the size of its arena."""
+    """Gives every temporary its offset, and the program the size of its arena and what lies in it."""
     lives = Lives(program.steps)
     arena = _Arena()
     temporaries = [slot for slot in lives.first if slot.kind is SlotKind.TEMPORARY]
@@ -26,6 +26,7 @@ def assign_buffers(program: NativeProgram) -> None:
             due += 1
         arena.place(slot)
     program.arena_size = arena.top
+    program.temporaries = sorted(temporaries, key=lambda slot: -slot.size)
 
 
 class _Arena:

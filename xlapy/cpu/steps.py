@@ -234,6 +234,8 @@ class NativeProgram:
     shared_size: int = 0
     """Bytes that the devices of a run share."""
     arena_size: int = 0
+    temporaries: list[Slot] = field(default_factory=list[Slot])
+    """Those in the arena, the largest first."""
 
     def table_index(self, slot: Slot) -> int:
         """Where the table of addresses has the memory that a slot lies in: arena, arguments, results, constants."""

@@ -72,6 +72,10 @@ class Program(Protocol):
         """The forms that the program had on its way, by how the names of their files end."""
         ...
 
+    def image(self) -> bytes:
+        """The program as `Backend.load` takes it in another process; `UnsupportedError` if it cannot leave this one."""
+        ...
+
 
 class Backend(Protocol):
     """One platform."""
@@ -85,6 +89,13 @@ class Backend(Protocol):
 
         What `execute` is given may not be overwritten, donated or not: whose memory may be, only `direct` knows.
         Raises `UnsupportedError` for what the platform cannot do, and what `check_partitioning` raises.
+        """
+        ...
+
+    def load(self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()) -> Program:
+        """What `Program.image` gave for a program of `module`, compiled for the same devices and donations.
+
+        `InvalidArgumentError` or `UnsupportedError` for bytes that do not run here.
         """
         ...
 

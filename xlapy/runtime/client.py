@@ -20,6 +20,7 @@ from xlapy.runtime.donation import Donated, donated_leaves
 from xlapy.runtime.dump import dump_module, dump_stages
 from xlapy.runtime.executable import Executable
 from xlapy.runtime.replicas import counts
+from xlapy.runtime.serialized import read_executable
 from xlapy.text import parse_hlo
 
 _LAST = "interpreter"
@@ -86,6 +87,25 @@ class Client:
             compiled = load_backend(_LAST).compile(module, replicas, partitions, donated)
             logger.info("%s runs on the %s: %s", module.name, _LAST, error)
             return _LAST, compiled
+
+    def deserialize(self, data: bytes) -> Executable:
+        """The executable that `Executable.serialize` made `data` of, ready to run without compiling.
+
+        Its machine code can do whatever this process can: take it from people whose programs you would run.
+        `InvalidArgumentError` for damaged data, and for what another version of xlapy or another platform compiled;
+        `UnsupportedError` if this processor lacks what the code was compiled for.
+        """
+        found = read_executable(data)
+        module = found.module
+        if found.platform != self.platform:
+            raise InvalidArgumentError(
+                f"{module.name} was compiled for the platform {found.platform}, this client is for {self.platform}"
+            )
+        replicas, partitions = counts(module, found.num_replicas, found.num_partitions, len(self.devices))
+        donated = donated_leaves(module, set(found.donate))
+        program = self._backend.load(found.image, module, partitions, donated)
+        devices = self.devices[: replicas * partitions]
+        return Executable(module, program, self.platform, devices, replicas, partitions, donated)
 
     def device_put(self, value: Any) -> Buffer:
         """A copy of an array as a buffer, which calls take faster than an array, and may take the memory of.

@@ -21,6 +21,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.callbacks import Host, Judge
 from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.image import LoadedProgram, image_of, load_image
 from xlapy.cpu.waits import Wait, cancel, shared_memory
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -31,6 +32,7 @@ from xlapy.interpreter.exchange import describe
 from xlapy.runtime import allocator
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
+from xlapy.runtime.compile_cache import compiled_before
 from xlapy.runtime.device import Device
 from xlapy.runtime.dispatch import Dispatch, leaf_number, located
 from xlapy.runtime.donation import Donated
@@ -55,7 +57,11 @@ class CpuProgram:
     fresh_results = True
 
     def __init__(
-        self, compiled: Compiled, shape: ProgramShape, donated: Sequence[Donated] = (), partition_count: int = 1
+        self,
+        compiled: Compiled | LoadedProgram,
+        shape: ProgramShape,
+        donated: Sequence[Donated] = (),
+        partition_count: int = 1,
     ) -> None:
         self.compiled = compiled
         self.call = NativeCall(compiled)
@@ -162,6 +168,9 @@ class CpuProgram:
     def stages(self) -> Mapping[str, str]:
         return self.compiled.stages()
 
+    def image(self) -> bytes:
+        return image_of(self.compiled)
+
 
 def is_dynamic(shape: ProgramShape) -> bool:
     """Whether values of dynamic dimensions go in or come out."""
@@ -181,6 +190,11 @@ def _judge_by(rendezvous: Rendezvous) -> Judge:
         )
 
     return judge
+
+
+def _lent(module: Module, donated: Sequence[Donated]) -> Sequence[Donated]:
+    """What a program may overwrite of what is donated: not the memory of values that are copied anyway."""
+    return () if is_dynamic(module.entry_computation.program_shape) else donated
 
 
 class CpuBackend:
@@ -203,10 +217,24 @@ class CpuBackend:
         for instruction in module.instructions():
             if instruction.op is ops.CUSTOM_CALL:
                 resolve(instruction, "cpu")
+        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
+        choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
+        compiled = compiled_before(
+            module, choices, lambda: compile_module(module, numbers, replica_count, partition_count)
+        )
+        return self._added(compiled, module, partition_count, donated)
+
+    def load(
+        self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()
+    ) -> CpuProgram:
+        """`InvalidArgumentError` or `UnsupportedError` for what this version or processor cannot run."""
+        return self._added(load_image(image, lambda: module), module, partition_count, donated)
+
+    def _added(
+        self, compiled: Compiled | LoadedProgram, module: Module, partition_count: int, donated: Sequence[Donated]
+    ) -> CpuProgram:
         entry = module.entry_computation.program_shape
-        lent = () if is_dynamic(entry) else donated  # memory of values that are copied anyway
-        compiled = compile_module(module, [leaf_number(entry, leaf) for leaf in lent], replica_count, partition_count)
-        program = CpuProgram(compiled, entry, lent, partition_count)
+        program = CpuProgram(compiled, entry, _lent(module, donated), partition_count)
         self._programs.add(program)
         return program
 

@@ -17,6 +17,7 @@ from xlapy.runtime.backend import Observer, Program
 from xlapy.runtime.device import Device
 from xlapy.runtime.donation import Donated, donated_buffers
 from xlapy.runtime.memory import MemoryStats
+from xlapy.runtime.serialized import write_executable
 
 
 class Executable:
@@ -118,6 +119,16 @@ class Executable:
         all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` says what counts.
         """
         return module_cost(self._program.optimised).named()
+
+    def serialize(self) -> bytes:
+        """The compiled program as bytes, which `Client.deserialize` makes ready to run without compiling.
+
+        They run with this version of xlapy, on processors that have what this one has. `UnsupportedError` for programs
+        that need this process, as those that call its Python functions, and for those of the interpreter.
+        """
+        return write_executable(
+            self.platform, self.module, self.num_replicas, self.num_partitions, self._donated, self._program.image()
+        )
 
     def memory_analysis(self) -> MemoryStats:
         """The bytes that a run takes on one device, under JAX's names."""

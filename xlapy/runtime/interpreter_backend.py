@@ -12,7 +12,7 @@ from typing import Any
 
 from xlapy import ops
 from xlapy.base import flags
-from xlapy.base.errors import ExecutionError
+from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -112,6 +112,12 @@ class InterpreterProgram:
         """None: the interpreter runs the module as it is."""
         return {}
 
+    def image(self) -> bytes:
+        raise UnsupportedError(
+            f"{self.module.name} runs on the interpreter, which compiles nothing: only programs of cpu are serialized; "
+            "keep the module's text"
+        )
+
     def _make_room(self, devices: int) -> None:
         """For values on every device, and for calls."""
         needed = self._demand.size * devices
@@ -144,6 +150,11 @@ class InterpreterBackend:
         program = InterpreterProgram(module, replica_count, partition_count)
         program.make_custom_calls_ready()
         return program
+
+    def load(
+        self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()
+    ) -> InterpreterProgram:
+        raise UnsupportedError(f"{module.name} was compiled for another platform, the interpreter runs modules")
 
     def trim(self) -> int:
         """Nothing is kept."""

@@ -15,8 +15,9 @@ import numpy as np
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.callbacks import Host
 from xlapy.cpu.compiler import Compiled
+from xlapy.cpu.image import LoadedProgram
 from xlapy.cpu.llvm.program import table_size
-from xlapy.cpu.steps import NativeProgram, Slot, SlotKind, all_steps, slots_of
+from xlapy.cpu.steps import NativeProgram, Slot
 from xlapy.runtime import allocator
 from xlapy.runtime.allocator import ALIGNMENT
 from xlapy.runtime.memory import available_bytes, readable
@@ -49,7 +50,7 @@ class _Place:
 class NativeCall:
     """A compiled program ready to be called, by several threads at once and from inside of its own calls."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled | LoadedProgram) -> None:
         program = compiled.program
         self._program = program
         self._code = compiled.code  # keeps the machine code
@@ -144,9 +145,7 @@ class NativeCall:
 
     def _largest(self) -> str:
         """The largest buffers, results and temporaries, with the instructions that they are for."""
-        slots = dict.fromkeys(self._program.results)
-        for step in all_steps(self._program.steps):
-            slots |= dict.fromkeys(slot for slot in slots_of(step) if slot.kind is SlotKind.TEMPORARY)
+        slots = [*self._program.results, *self._program.temporaries]
         largest = sorted(slots, key=lambda slot: -slot.size)[:5]
         return ", ".join(map(_described, largest))
 

@@ -17,7 +17,8 @@ from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
 from xlapy.runtime.device import Device
 from xlapy.runtime.replicas import counts, device_name
-from xlapy.tools.files import read_infeeds
+from xlapy.runtime.serialized import is_serialized, place_of
+from xlapy.tools.files import parse_program, read_bytes, read_infeeds
 
 _FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
 MOST_DEVICES = 1024
@@ -25,11 +26,31 @@ MOST_DEVICES = 1024
 
 
 def compile_for_devices(
-    platform: str | None, module: Module, num_replicas: int | None, num_partitions: int | None
+    platform: str | None,
+    module: Module,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    donate: Sequence[int] = (),
 ) -> Executable:
     """A program on as many devices as it asks for, or as are given; without a platform, on the default one."""
     replicas, partitions = counts(module, num_replicas, num_partitions, MOST_DEVICES)
-    return Client(platform, devices=replicas * partitions).compile(module, replicas, partitions)
+    return Client(platform, devices=replicas * partitions).compile(module, replicas, partitions, donate)
+
+
+def executable_of(platform: str | None, file: str, num_replicas: int | None, num_partitions: int | None) -> Executable:
+    """The program in a file, of HLO text or made by `xlapy compile`, which knows its platform and devices."""
+    data = read_bytes(file)
+    if not is_serialized(data):
+        return compile_for_devices(platform, parse_program(file, data), num_replicas, num_partitions)
+    if num_replicas is not None or num_partitions is not None:
+        raise click.UsageError(f"{file} is compiled: it runs on the replicas and partitions that it was compiled for")
+    try:
+        made_for, devices = place_of(data)
+        if devices > MOST_DEVICES:
+            raise InvalidArgumentError(f"it is for {devices} devices, at most {MOST_DEVICES} are run")
+        return Client(platform or made_for, devices=devices).deserialize(data)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error}") from error
 
 
 def files_of_devices(option: str, values: Sequence[str], count: int) -> list[list[str]]:

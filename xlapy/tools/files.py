@@ -41,10 +41,24 @@ class StandardInput:
 
 def read_program(path: str, *, verify: bool = True) -> Module:
     """Parses a file of HLO text; `-` is standard input."""
-    name = "<stdin>" if path == "-" else path
+    return parse_program(path, read_bytes(path), verify=verify)
+
+
+def read_bytes(path: str) -> bytes:
+    """A whole file that holds a program; `-` is standard input."""
     data = _read_standard_input() if path == "-" else _read_file(path)
     if len(data) > MAX_PROGRAM_BYTES:
-        raise InvalidArgumentError(f"{name} is larger than {MAX_PROGRAM_BYTES} bytes")
+        raise InvalidArgumentError(f"{_shown(path)} is larger than {MAX_PROGRAM_BYTES} bytes")
+    return data
+
+
+def _shown(path: str) -> str:
+    return "<stdin>" if path == "-" else path
+
+
+def parse_program(path: str, data: bytes, *, verify: bool = True) -> Module:
+    """Parses HLO text, what was read from `path`."""
+    name = _shown(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

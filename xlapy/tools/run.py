@@ -1,4 +1,4 @@
-"""`xlapy run`: runs a program of HLO text.
+"""`xlapy run`: runs a program, of HLO text or compiled.
 
 Owns: the command's options and what it prints. Must not know: how programs run.
 """
@@ -24,8 +24,8 @@ from xlapy.runtime.memory import available_bytes, readable, value_bytes
 from xlapy.runtime.observe import both, check_nans, trace
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.comparing import compare_platforms
-from xlapy.tools.devices import compile_for_devices, files_of_devices, infeed_values, name_of, with_feeds
-from xlapy.tools.files import check_writable, read_arguments, read_program, save_arrays
+from xlapy.tools.devices import executable_of, files_of_devices, infeed_values, name_of, with_feeds
+from xlapy.tools.files import check_writable, read_arguments, save_arrays
 
 
 class _TraceTakesItsNameWithEquals(click.Command):
@@ -95,7 +95,7 @@ def run(
     compared: str | None,
     nans: bool,
 ) -> int | None:
-    """Run FILE (HLO text; - for standard input) and show the results."""
+    """Run FILE (HLO text, or what `xlapy compile` made; - for standard input) and show the results."""
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
     if compared is not None:
@@ -105,7 +105,7 @@ def run(
         check_writable(save)
     if platform is None and (observer is not None or compared is not None):
         platform = "interpreter" if compared is None else "cpu"
-    executable = compile_for_devices(platform, read_program(file), num_replicas, num_partitions)
+    executable = executable_of(platform, file, num_replicas, num_partitions)
     count = len(executable.devices)
     arguments = _arguments(executable, inputs, seed)
     if compared is not None:

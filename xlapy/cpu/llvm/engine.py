@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from xlapy.cpu.trace import Trace
@@ -36,6 +37,18 @@ def host_features() -> Mapping[str, bool]:
     """The host CPU's features, by LLVM's names."""
     _initialized()
     return dict(llvm.get_host_cpu_features())
+
+
+@functools.cache
+def host_name() -> str:
+    """The host CPU, by LLVM's name."""
+    _initialized()
+    return str(llvm.get_host_cpu_name())
+
+
+def llvm_version() -> str:
+    """Of LLVM and of llvmlite: "22.1.0, llvmlite 0.50.0"."""
+    return f"{'.'.join(map(str, llvm.llvm_version_info))}, llvmlite {llvmlite.__version__}"
 
 
 @functools.cache
@@ -67,14 +80,21 @@ class Code:
 
     tracker: Any
     addresses: Mapping[str, int]
-    size: int = 0
-    """Bytes of the object file."""
+    image: bytes
+    """The object file."""
+    imports: tuple[str, ...] = ()
+    """The functions of other modules that it calls."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object file."""
+        return len(self.image)
 
 
 def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: Trace | None = None) -> Code:
     """Compiles a module: `exports` are the functions whose addresses are wanted, `imports` where foreign ones are."""
     trace = trace or Trace()
-    machine, jit = _jit()
+    machine, _ = _jit()
     with trace.span("parse", "LLVM"):
         module = llvm.parse_assembly(text)
     with trace.span("optimise", "LLVM"):
@@ -82,13 +102,19 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trac
     with trace.span("generate code", "LLVM"):
         image = machine.emit_object(module)
     with trace.span("link", "LLVM"):
-        builder = llvm.JITLibraryBuilder().add_object_img(image)
-        for name, address in imports.items():
-            builder = builder.import_symbol(name, address)
-        for name in exports:
-            builder = builder.export_symbol(name)
-        tracker = builder.add_current_process().link(jit, f"xlapy{next(_numbers)}")
-        return Code(tracker, {name: tracker[name] for name in exports}, len(image))
+        return link_object(image, exports, imports)
+
+
+def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Code:
+    """Makes an object file that was made for this machine ready to run; `RuntimeError` of LLVM if it is none."""
+    _, jit = _jit()
+    builder = llvm.JITLibraryBuilder().add_object_img(image)
+    for name, address in imports.items():
+        builder = builder.import_symbol(name, address)
+    for name in exports:
+        builder = builder.export_symbol(name)
+    tracker = builder.add_current_process().link(jit, f"xlapy{next(_numbers)}")
+    return Code(tracker, {name: tracker[name] for name in exports}, image, tuple(imports))
 
 
 def listings(text: str) -> tuple[str, str]:

@@ -1,0 +1,71 @@
+"""Containers: what is packed comes back, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+
+import pytest
+
+from xlapy.base.container import FORMAT, MAGIC, is_container, pack, unpack
+from xlapy.base.errors import InvalidArgumentError
+
+SECTIONS = [b"first", b"", bytes(range(256))]
+WHOLE = pack("thing", {"name": "ä", "numbers": [1, 2]}, SECTIONS)
+
+
+def sealed(header: bytes, rest: bytes = b"") -> bytes:
+    """A container with a right checksum, whatever is in it."""
+    checked = struct.pack("<Q", len(header)) + header + rest
+    return MAGIC + hashlib.sha256(checked).digest() + checked
+
+
+def test_header_and_sections_come_back():
+    found = unpack("thing", WHOLE)
+    assert found.header == {"name": "ä", "numbers": [1, 2]}
+    assert [bytes(section) for section in found.sections] == SECTIONS
+    assert is_container(WHOLE) and not is_container(b"HloModule m") and not is_container(b"")
+
+
+def test_no_byte_may_differ_and_none_may_be_missing():
+    for place in range(len(WHOLE)):
+        damaged = bytearray(WHOLE)
+        damaged[place] ^= 0x10
+        for data in (bytes(damaged), WHOLE[:place]):
+            with pytest.raises(InvalidArgumentError, match=r"^the thing (is damaged|does not begin as one)"):
+                unpack("thing", data)
+    with pytest.raises(InvalidArgumentError, match="is damaged"):
+        unpack("thing", WHOLE + b"\0")
+
+
+def test_one_kind_is_not_another():
+    with pytest.raises(InvalidArgumentError, match="expected one other, this is one thing"):
+        unpack("other", WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"", "no sound header"),
+        (b"{", "no sound header"),
+        (b"[]", "no sound header"),
+        (b"[" * 100_000, "no sound header"),
+        (b"\xff", "no sound header"),
+        (json.dumps({"format": FORMAT}).encode(), "no sound header: KeyError"),
+        (json.dumps({"format": 99}).encode(), f"has format 99, this version reads {FORMAT}"),
+        (json.dumps({"format": FORMAT, "kind": "thing", "sections": [9], "header": {}}).encode(), "sections take"),
+        (json.dumps({"format": FORMAT, "kind": "thing", "sections": [-1, 4], "header": {}}).encode(), "sections take"),
+        (json.dumps({"format": FORMAT, "kind": "thing", "sections": ["x"], "header": {}}).encode(), "no sound header"),
+        (json.dumps({"format": FORMAT, "kind": "thing", "sections": [3], "header": 5}).encode(), "no sound header"),
+    ],
+)
+def test_headers_that_pack_never_writes(header, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        unpack("thing", sealed(header, b"abc"))
+
+
+def test_a_header_longer_than_the_data():
+    checked = struct.pack("<Q", 1 << 62) + b"{}"
+    with pytest.raises(InvalidArgumentError, match=r"no sound header|sections take"):
+        unpack("thing", MAGIC + hashlib.sha256(checked).digest() + checked)

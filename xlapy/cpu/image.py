@@ -1,0 +1,197 @@
+"""A compiled program as bytes, and back: machine code, and what a call must know of the program's memory.
+
+A container (`xlapy.base.container`) of the kind "cpu program". Its header:
+
+    name, ids, arena_size       as in `NativeProgram`
+    arguments, results          shapes, as text
+    aliases                     [result, argument] pairs
+    constants, temporaries      [shape, name]; of temporaries the largest few, for messages
+    imports                     the functions of this process that the code calls
+    features                    what the processor must have, under LLVM's names
+    compiler                    who made it: `compiler_identity`; no other loads it, as tables of addresses may differ
+
+Its sections are the object file and the elements of each constant.
+
+Owns: this form. Must not know: where it is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import xlapy
+from xlapy.base.container import Container, pack, unpack
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
+from xlapy.base.shape import Shape
+from xlapy.cpu.compiler import Compiled, passes
+from xlapy.cpu.llvm.engine import Code, host_features, link_object, llvm_version
+from xlapy.cpu.llvm.pool import parallel_function
+from xlapy.cpu.steps import (
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    NativeProgram,
+    PartStep,
+    Slot,
+    SlotKind,
+    WhileStep,
+    all_steps,
+)
+from xlapy.hlo import edit
+from xlapy.hlo.module import Module
+from xlapy.passes.pipeline import Pipeline
+
+KIND = "cpu program"
+
+_KEPT = (BranchStep, CopyStep, KernelStep, PartStep, WhileStep)
+"""Steps that need nothing of the process but its functions by name."""
+
+_NAMED = 5
+"""How many temporaries a message can name."""
+
+_IMPORTS: Mapping[str, Callable[[], int]] = {"xlapy_parallel": parallel_function}
+
+_OTHER_PARTS = ("builder", "pjrt", "stablehlo", "testing", "tools")
+"""Packages that no compiled program depends on."""
+
+
+@dataclass(slots=True)
+class LoadedProgram:
+    """A program that was compiled before: what `Compiled` is, but for the forms it had on the way."""
+
+    program: NativeProgram
+    code: Code
+    image: bytes
+    source: Callable[[], Module]
+    """Gives the module that was compiled, for who asks how it was optimised."""
+    _module: Module | None = field(default=None, init=False)
+
+    @property
+    def entry(self) -> int:
+        """The address of the program's function."""
+        return self.code.addresses["xlapy_run"]
+
+    @property
+    def module(self) -> Module:
+        """The module after the passes, which run when it is first asked for."""
+        if self._module is None:
+            self._module = edit.clone_module(self.source())
+            Pipeline(passes()).run(self._module)
+        return self._module
+
+    def stages(self) -> dict[str, str]:
+        """What is known of the forms that the program had."""
+        return {"after_optimizations.txt": self.module.to_text(print_large_constants=True)}
+
+
+@functools.cache
+def compiler_identity() -> Mapping[str, str]:
+    """What made a program: the versions of what takes part, and a digest of the compiler's own files."""
+    root = Path(xlapy.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root)
+        if place.parts[0] not in _OTHER_PARTS:
+            digest.update(f"{place.as_posix()}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return {
+        "xlapy": xlapy.__version__,
+        "sources": digest.hexdigest(),
+        "llvm": llvm_version(),
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+    }
+
+
+def image_of(compiled: Compiled | LoadedProgram) -> bytes:
+    """The program as bytes; `UnsupportedError` names an instruction that this process alone can carry out."""
+    if isinstance(compiled, LoadedProgram):
+        return compiled.image
+    program, code = compiled.program, compiled.code
+    for step in all_steps(program.steps):
+        if not isinstance(step, _KEPT):
+            raise UnsupportedError(
+                f"{step.origin} needs the process that compiled {program.name}: such programs cannot be serialized"
+            )
+    header = {
+        "name": program.name,
+        "ids": program.ids,
+        "arena_size": program.arena_size,
+        "arguments": [slot.shape.to_text() for slot in program.arguments],
+        "results": [slot.shape.to_text() for slot in program.results],
+        "aliases": sorted(program.aliases.items()),
+        "constants": _named(program.constants),
+        "temporaries": _named(program.temporaries[:_NAMED]),
+        "imports": sorted(code.imports),
+        "features": sorted(name for name, has in host_features().items() if has),
+        "compiler": dict(compiler_identity()),
+    }
+    data = [slot.data.tobytes() for slot in program.constants if slot.data is not None]
+    return pack(KIND, header, [code.image, *data])
+
+
+def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
+    """The program that `image_of` made these bytes of; its machine code can do anything that this process can.
+
+    `InvalidArgumentError` for damaged bytes and those of another compiler, `UnsupportedError` if the processor lacks
+    what the code needs. source: gives the module that was compiled.
+    """
+    container = unpack(KIND, image)
+    try:
+        _check_origin(container.header)
+        program = _program(container)
+        imports = {name: _IMPORTS[name]() for name in container.header["imports"]}
+        code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
+    return LoadedProgram(program, code, image, source)
+
+
+def _check_origin(header: Mapping[str, Any]) -> None:
+    made, here = header["compiler"], compiler_identity()
+    differing = [name for name in here if made.get(name) != here[name]]
+    if differing:
+        name = differing[0]
+        raise InvalidArgumentError(
+            f"{header['name']} was compiled with {name} {made.get(name)}, this is {name} {here[name]}: compile it again"
+        )
+    features = host_features()
+    lacking = [name for name in header["features"] if not features.get(name)]
+    if lacking:
+        raise UnsupportedError(
+            f"{header['name']} was compiled for a processor with {', '.join(lacking)}, which this one lacks: "
+            "compile it again here"
+        )
+
+
+def _program(container: Container) -> NativeProgram:
+    header = container.header
+    program = NativeProgram(header["name"], ids=list(header["ids"]), arena_size=int(header["arena_size"]))
+    program.arguments = _slots(SlotKind.ARGUMENT, [(shape, "") for shape in header["arguments"]])
+    program.results = _slots(SlotKind.RESULT, [(shape, "") for shape in header["results"]])
+    program.constants = _slots(SlotKind.CONSTANT, header["constants"])
+    program.temporaries = _slots(SlotKind.TEMPORARY, header["temporaries"])
+    program.aliases = {int(result): int(argument) for result, argument in header["aliases"]}
+    for slot, data in zip(program.constants, container.sections[1:], strict=True):
+        slot.data = np.ndarray(slot.shape.dimensions, slot.shape.dtype, data)
+    return program
+
+
+def _named(slots: Sequence[Slot]) -> list[tuple[str, str]]:
+    return [(slot.shape.to_text(), slot.name) for slot in slots]
+
+
+def _slots(kind: SlotKind, described: Sequence[tuple[str, str]]) -> list[Slot]:
+    try:
+        rows = [(Shape.parse(shape), name) for shape, name in described]
+    except XlaError as error:
+        raise ValueError(str(error)) from error
+    return [Slot(shape, kind, number, name=name) for number, (shape, name) in enumerate(rows)]

@@ -1,0 +1,57 @@
+"""`xlapy cache`: what is in the directory of compiled programs, and emptying it.
+
+Owns: the command. Must not know: what the files hold.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from xlapy.base import flags
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.runtime.compile_cache import CompileCache, named_cache
+from xlapy.runtime.memory import readable
+
+
+@click.group()
+@click.option("--dir", "folder", type=click.Path(file_okay=False), help="The directory; by default the flag cache_dir.")
+@click.pass_context
+def cache(context: click.Context, folder: str | None) -> None:
+    """Show or empty the directory of compiled programs (XLAPY_FLAGS=--cache_dir=DIR)."""
+    context.obj = folder
+
+
+def _cache(folder: str | None) -> CompileCache:
+    folder = folder or str(flags.get("cache_dir"))
+    if not folder:
+        raise InvalidArgumentError("no cache is in use: set XLAPY_FLAGS=--cache_dir=DIR, or give --dir DIR")
+    return named_cache(folder)
+
+
+@cache.command("list")
+@click.pass_obj
+def list_(folder: str | None) -> None:
+    """List the programs, the last used first."""
+    found = _cache(folder)
+    for entry in found.entries():
+        used = datetime.fromtimestamp(entry.used).isoformat(" ", "seconds")
+        click.echo(f"{entry.key[:12]}  {used}  {readable(entry.size):>10}  {found.name_of(entry)}")
+
+
+@cache.command()
+@click.pass_obj
+def size(folder: str | None) -> None:
+    """Print the number of programs and how much room they take."""
+    found = _cache(folder)
+    entries = found.entries()
+    taken = sum(entry.size for entry in entries)
+    click.echo(f"{len(entries)} programs, {readable(taken)} of {readable(found.limit)}, in {found.folder}")
+
+
+@cache.command()
+@click.pass_obj
+def clear(folder: str | None) -> None:
+    """Remove all programs."""
+    click.echo(f"removed {_cache(folder).clear()} programs")

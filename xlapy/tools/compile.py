@@ -1,0 +1,40 @@
+"""`xlapy compile`: makes a program of HLO text a file of machine code, which `xlapy run` runs.
+
+Owns: the command. Must not know: how programs are compiled, what the file holds.
+"""
+
+from __future__ import annotations
+
+import click
+
+from xlapy.runtime.memory import readable
+from xlapy.tools.devices import compile_for_devices
+from xlapy.tools.files import check_writable, read_program, write_file
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The file to write.")
+@click.option(
+    "--num-replicas",
+    "--num_replicas",
+    type=click.IntRange(min=1),
+    help="Replicas it runs on; by default the program's.",
+)
+@click.option(
+    "--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica, likewise."
+)
+@click.option("--donate", multiple=True, type=int, metavar="NUMBER", help="A parameter whose memory it may overwrite.")
+def compile(
+    file: str, output: str, num_replicas: int | None, num_partitions: int | None, donate: tuple[int, ...]
+) -> None:
+    """Compile FILE (HLO text; - for standard input) for processors like this one.
+
+    The result runs with this version of xlapy. Running it runs its code: take such files from people whose programs you
+    would run.
+    """
+    check_writable(output)
+    executable = compile_for_devices("cpu", read_program(file), num_replicas, num_partitions, donate)
+    data = executable.serialize()
+    write_file(output, lambda sink: sink.write(data))
+    click.echo(f"compiled {executable.name} to {output}, {readable(len(data))}")
