@@ -300,3 +300,15 @@ def test_the_cache_of_no_one(monkeypatch, tmp_path):
         (tmp_path / "open").mkdir()
         (tmp_path / "open").chmod(0o777)
         CompileCache(tmp_path / "open", 1)
+
+
+def test_custom_calls_are_kept_with_the_names_of_their_targets(folder, compiled):
+    call = 'ROOT r = f32[1024] custom-call(x), custom_call_target="t"'
+    text = f"HloModule c\nENTRY e {{ x = f32[1024] parameter(0)  {call} }}"
+    try:
+        for added in (1, 1, 5):
+            xla.register_custom_call_target("t", lambda x, added=added: x + added)
+            np.testing.assert_array_equal(xla.Client("cpu").compile(text)(X), X + added)
+    finally:
+        xla.unregister_custom_call_target("t")
+    assert compiled == ["c"]

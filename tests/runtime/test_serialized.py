@@ -120,7 +120,7 @@ def test_calls_of_this_process_cannot_be_serialized(client):
     try:
         call = 'ROOT my.call = f32[2] custom-call(x), custom_call_target="twice"'
         executable = client.compile(f"HloModule c\nENTRY e {{ x = f32[2] parameter(0)  {call} }}")
-        with pytest.raises(UnsupportedError, match=r"my\.call needs the process that compiled c"):
+        with pytest.raises(UnsupportedError, match=r"my\.call \(custom-call\) calls a function of the process"):
             executable.serialize()
     finally:
         xla.unregister_custom_call_target("twice")
@@ -180,3 +180,43 @@ def test_code_that_is_no_object_file(client, executable):
     image = pack("cpu program", inner.header, [b"no code", *map(bytes, inner.sections[1:])])
     with pytest.raises(InvalidArgumentError, match="the cpu program cannot be loaded"):
         client.deserialize(pack("executable", outer.header, [bytes(outer.sections[0]), image]))
+
+
+# -- what the host and other devices take part in
+
+COLLECTIVES = """HloModule together, replica_count=2
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  sum = f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add
+  swapped = f32[4] collective-permute(x), source_target_pairs={{0,1},{1,0}}
+  all = f32[8] all-gather(x), dimensions={0}, replica_groups={{0,1}}
+  counts = f32[4] collective-broadcast(sum), replica_groups={{1,0}}
+  ROOT t = (f32[4], f32[4], f32[8], f32[4]) tuple(sum, swapped, all, counts)
+}""".replace("  large = f32[300000] broadcast(sum), dimensions={}\n", "")
+
+
+def test_devices_meet_in_loaded_programs():
+    client = xla.Client("cpu", devices=2)
+    executable = client.compile(COLLECTIVES)
+    again = client.deserialize(executable.serialize())
+    given = [[np.arange(4, dtype=np.float32)], [np.full(4, 10, np.float32)]]
+    first, second = executable.execute_sharded(given), again.execute_sharded(given)
+    for one, other in zip(first, second, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(second[0][0], np.arange(10, 14))
+    np.testing.assert_array_equal(second[0][1], np.full(4, 10))
+
+
+def test_infeeds_and_outfeeds_of_loaded_programs(client):
+    text = """HloModule feeds
+ENTRY e { t = token[] after-all()  f = (f32[2], token[]) infeed(t)  x = f32[2] get-tuple-element(f), index=0
+  u = token[] get-tuple-element(f), index=1  y = f32[2] add(x, x)  o = token[] outfeed(y, u), outfeed_shape=f32[2]
+  ROOT r = f32[2] negate(y) }"""
+    again = client.deserialize(client.compile(text).serialize())
+    (device,) = again.devices
+    for number in range(2):  # the second run meets what the first left
+        device.transfer_to_infeed(np.full(2, number, np.float32))
+        np.testing.assert_array_equal(again(), np.full(2, -2 * number))
+        np.testing.assert_array_equal(device.transfer_from_outfeed(), np.full(2, 2 * number))

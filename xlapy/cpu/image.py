@@ -7,10 +7,13 @@ A container (`xlapy.base.container`) of the kind "cpu program". Its header:
     aliases                     [result, argument] pairs
     constants, temporaries      [shape, name]; of temporaries the largest few, for messages
     imports                     the functions of this process that the code calls
+    callbacks                   what the host carries out (`xlapy.cpu.image_callbacks`)
     features                    what the processor must have, under LLVM's names
     compiler                    who made it: `compiler_identity`; no other loads it, as tables of addresses may differ
 
-Its sections are the object file and the elements of each constant.
+Its sections are the object file, the optimised module as HLO text, compressed by zlib and empty if the host carries out
+nothing of it, and the elements of each constant. Custom calls name their targets: the process that loads the program
+must have registered them.
 
 Owns: this form. Must not know: where it is kept.
 """
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,27 +36,16 @@ from xlapy.base.container import Container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, passes
+from xlapy.cpu.image_callbacks import describe_callbacks, restore_callbacks
 from xlapy.cpu.llvm.engine import Code, host_features, link_object, llvm_version
 from xlapy.cpu.llvm.pool import parallel_function
-from xlapy.cpu.steps import (
-    BranchStep,
-    CopyStep,
-    KernelStep,
-    NativeProgram,
-    PartStep,
-    Slot,
-    SlotKind,
-    WhileStep,
-    all_steps,
-)
+from xlapy.cpu.steps import NativeProgram, Slot, SlotKind
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.passes.pipeline import Pipeline
+from xlapy.text import parse_hlo
 
 KIND = "cpu program"
-
-_KEPT = (BranchStep, CopyStep, KernelStep, PartStep, WhileStep)
-"""Steps that need nothing of the process but its functions by name."""
 
 _NAMED = 5
 """How many temporaries a message can name."""
@@ -112,15 +105,10 @@ def compiler_identity() -> Mapping[str, str]:
 
 
 def image_of(compiled: Compiled | LoadedProgram) -> bytes:
-    """The program as bytes; `UnsupportedError` names an instruction that this process alone can carry out."""
+    """The program as bytes."""
     if isinstance(compiled, LoadedProgram):
         return compiled.image
     program, code = compiled.program, compiled.code
-    for step in all_steps(program.steps):
-        if not isinstance(step, _KEPT):
-            raise UnsupportedError(
-                f"{step.origin} needs the process that compiled {program.name}: such programs cannot be serialized"
-            )
     header = {
         "name": program.name,
         "ids": program.ids,
@@ -131,11 +119,13 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
         "constants": _named(program.constants),
         "temporaries": _named(program.temporaries[:_NAMED]),
         "imports": sorted(code.imports),
+        "callbacks": describe_callbacks(program),
         "features": sorted(name for name, has in host_features().items() if has),
         "compiler": dict(compiler_identity()),
     }
     data = [slot.data.tobytes() for slot in program.constants if slot.data is not None]
-    return pack(KIND, header, [code.image, *data])
+    text = compiled.module.to_text(print_large_constants=True) if program.callbacks else ""
+    return pack(KIND, header, [code.image, zlib.compress(text.encode("utf-8", "surrogateescape"), 1), *data])
 
 
 def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
@@ -147,10 +137,13 @@ def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
     container = unpack(KIND, image)
     try:
         _check_origin(container.header)
+        callbacks = container.header["callbacks"]
         program = _program(container)
         imports = {name: _IMPORTS[name]() for name in container.header["imports"]}
+        if callbacks["steps"]:
+            restore_callbacks(program, callbacks, _optimised(container))
         code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, zlib.error) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
     return LoadedProgram(program, code, image, source)
 
@@ -180,9 +173,13 @@ def _program(container: Container) -> NativeProgram:
     program.constants = _slots(SlotKind.CONSTANT, header["constants"])
     program.temporaries = _slots(SlotKind.TEMPORARY, header["temporaries"])
     program.aliases = {int(result): int(argument) for result, argument in header["aliases"]}
-    for slot, data in zip(program.constants, container.sections[1:], strict=True):
+    for slot, data in zip(program.constants, container.sections[2:], strict=True):
         slot.data = np.ndarray(slot.shape.dimensions, slot.shape.dtype, data)
     return program
+
+
+def _optimised(container: Container) -> Module:
+    return parse_hlo(zlib.decompress(container.sections[1]).decode("utf-8", "surrogateescape"), verify=False)
 
 
 def _named(slots: Sequence[Slot]) -> list[tuple[str, str]]:

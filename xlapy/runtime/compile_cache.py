@@ -28,7 +28,7 @@ from typing import Any
 from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.container import pack, unpack
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
@@ -205,7 +205,7 @@ def _loaded(cache: CompileCache, key: str, module: Module) -> LoadedProgram | No
             return None
         compiled = edit.clone_module(module)  # users may change theirs
         loaded = load_image(image, lambda: compiled)
-    except (InvalidArgumentError, UnsupportedError, OSError) as error:
+    except (XlaError, OSError) as error:
         logger.warning("%s is compiled anew, %s cannot be used: %s", module.name, cache.folder / key, error)
         return None
     logger.info("%s was compiled before: %s", module.name, key)
@@ -216,8 +216,6 @@ def _kept(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
     name = compiled.program.name
     try:
         cache.put(key, name, image_of(compiled))
-    except UnsupportedError as error:
-        logger.info("%s is not kept: %s", name, error)
     except OSError as error:
         logger.warning("%s could not be kept in %s: %s", name, cache.folder, error)
     return compiled

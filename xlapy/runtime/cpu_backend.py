@@ -169,6 +169,12 @@ class CpuProgram:
         return self.compiled.stages()
 
     def image(self) -> bytes:
+        for step in self.compiled.program.callbacks:
+            if step.instruction.op is ops.CUSTOM_CALL:
+                raise UnsupportedError(
+                    f"{step.origin} (custom-call) calls a function of the process that compiled "
+                    f"{self.compiled.program.name}: such programs cannot be serialized"
+                )
         return image_of(self.compiled)
 
 

@@ -1,0 +1,71 @@
+"""The callbacks and meetings of a program as JSON, and back.
+
+    {"devices": [replicas, partitions], "shared": [places, bytes], "steps": [...]}
+
+A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
+name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes].
+
+Owns: this form. Must not know: where it is kept, what the host does with these steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlapy.base.shape import Shape
+from xlapy.cpu.steps import CallbackStep, MeetRow, MeetStep, NativeProgram, Slot, SlotKind
+from xlapy.hlo.module import Module
+
+
+def describe_callbacks(program: NativeProgram) -> dict[str, Any]:
+    """What `restore_callbacks` takes."""
+    return {
+        "devices": [program.replica_count, program.partition_count],
+        "shared": [program.shared, program.shared_size],
+        "steps": [_described(step) for step in program.callbacks],
+    }
+
+
+def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
+    header = {"instruction": step.instruction.name, "operands": _slots(step.operands)}
+    if isinstance(step, CallbackStep):
+        return {**header, "results": _slots(step.results)}
+    rows = [[row.door, row.members, row.place, row.brings, row.takes] for row in step.rows]
+    return {**header, "shared": _slots(step.shared), "rows": rows, "stage_size": step.stage_size}
+
+
+def _slots(slots: Sequence[Slot]) -> list[list[Any]]:
+    return [[slot.kind.value, slot.number, slot.offset, slot.shape.to_text(), slot.name] for slot in slots]
+
+
+def restore_callbacks(program: NativeProgram, described: Mapping[str, Any], optimised: Module) -> None:
+    """Gives a program its callbacks again; `optimised` is the module that they are of, behind the passes.
+
+    `KeyError`, `TypeError`, `ValueError` or `XlaError` for what `describe_callbacks` has not made of it.
+    """
+    program.replica_count, program.partition_count = map(int, described["devices"])
+    program.shared, program.shared_size = map(int, described["shared"])
+    instructions = {instruction.name: instruction for instruction in optimised.instructions()}
+    for number, step in enumerate(described["steps"]):
+        name = step["instruction"]
+        program.callbacks.append(_step(number, name, instructions[name], step))
+
+
+def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]) -> CallbackStep | MeetStep:
+    operands = _restored(described["operands"])
+    if "rows" not in described:
+        return CallbackStep(number, instruction, operands, _restored(described["results"]), name)
+    rows = [
+        MeetRow(int(door), tuple(members), int(place), tuple(brings), tuple(takes))
+        for door, members, place, brings, takes in described["rows"]
+    ]
+    shared = _restored(described["shared"])
+    return MeetStep(number, instruction, operands, shared, rows, int(described["stage_size"]), name)
+
+
+def _restored(slots: Sequence[Sequence[Any]]) -> list[Slot]:
+    return [
+        Slot(Shape.parse(shape), SlotKind(kind), int(number), int(offset), name=name)
+        for kind, number, offset, shape, name in slots
+    ]
