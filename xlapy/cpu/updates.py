@@ -5,7 +5,12 @@ Owns: when a kernel may write where it reads, and the kernel of dynamic-update-s
 
 from __future__ import annotations
 
-from xlapy.cpu.schedule import Region, choose_axes, kernel_builder, loops, output, source
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xlapy.base.shape import Shape
+from xlapy.cpu.schedule import CHUNK, Axes, Region, choose_axes, kernel_builder, loops, output, row_loops, source
 from xlapy.cpu.steps import (
     BranchStep,
     CallbackStep,
@@ -20,9 +25,9 @@ from xlapy.cpu.steps import (
     slots_of,
 )
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Buffer, Kernel, Store, Transpose, Value
+from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
 from xlapy.lower import Lowering, store_element
-from xlapy.lower.core import linear
+from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.movement import starts_of
 
 
@@ -35,12 +40,28 @@ def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
     target = output(builder, operand.shape, "out0")
     lowering = Lowering(builder, buffers)
     axes = choose_axes(Region(instruction.name, update, read, ()), update.shape)
-    with loops(builder, axes, update.shape) as index:
+    with _window_loops(builder, axes, update.shape, operand.shape) as (index, work):
         sizes = zip(operand.shape.dimensions, update.shape.dimensions, strict=True)
         begins = starts_of(lowering, starts, [whole - size for whole, size in sizes])
         place = linear(tuple(p + begin for p, begin in zip(index, begins, strict=True)), operand.shape.dimensions)
         store_element(builder, target, place, lowering.element(update, index), update.shape.element_type)
-    return builder.kernel, axes.work
+    return builder.kernel, work
+
+
+@contextmanager
+def _window_loops(builder: Builder, axes: Axes, update: Shape, whole: Shape) -> Iterator[tuple[Index, int]]:
+    """The loops over an update, row by row where its rows are apart in the whole and hold a vector: an index, and the
+    elements of a parallel iteration."""
+    sizes = update.dimensions
+    last = max((d for d in range(1, update.rank) if sizes[d] != whole.dimensions[d]), default=0)
+    outer, inner = sizes[:last], sizes[last:]
+    if math.prod(outer) <= 1 or math.prod(inner) < axes.lanes:
+        with loops(builder, axes, update) as index:
+            yield index, axes.work
+        return
+    with row_loops(builder, math.prod(outer), math.prod(inner), axes.lanes) as (row, place):
+        index = (*delinear(builder, row, outer), *delinear(builder, place, inner))
+        yield index, min(CHUNK, math.prod(inner))
 
 
 # -- writing where one reads

@@ -1,0 +1,42 @@
+"""Updates of windows in place: their values, and which go row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+
+CPU = xla.Client("cpu")
+
+
+@pytest.mark.parametrize(
+    ("whole", "window", "start", "tasks"),
+    [
+        ((40, 50), (30, 33), (3, 5), 30),
+        ((40, 50), (30, 33), (100, -7), 30),
+        ((6, 40, 50), (4, 7, 50), (1, 2, 0), 4),
+        ((3, 20000), (2, 17000), (1, 9), 6),
+        ((40, 50), (30, 5), (3, 5), 0),
+        ((40, 50), (30, 50), (3, 0), 0),
+        ((40, 50), (1, 20), (3, 9), 0),
+    ],
+    ids=str,
+)
+def test_windows(whole: tuple[int, ...], window: tuple[int, ...], start: tuple[int, ...], tasks: int):
+    """`tasks`: pieces of rows, none where rows are together or shorter than a vector."""
+    x, u = (f"f32[{','.join(map(str, sizes))}]" for sizes in (whole, window))
+    starts = [f"start{d}" for d in range(len(start))]
+    lines = [f"{name} = s32[] parameter({d + 2})" for d, name in enumerate(starts)]
+    lines += [f"x = {x} parameter(0)", f"u = {u} parameter(1)"]
+    lines.append(f"ROOT r = {x} dynamic-update-slice(x, u, {', '.join(starts)})")
+    module = xla.parse_hlo("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]))
+    loops = compile_module(module).loops()
+    assert f"in {tasks} parallel" in loops if tasks else "parallel" not in loops
+    rng = np.random.default_rng(0)
+    array, update = (rng.standard_normal(sizes).astype(np.float32) for sizes in (whole, window))
+    found = np.asarray(CPU.compile(module)(array, update, *(np.int32(s) for s in start)))
+    begins = [min(max(s, 0), size - part) for s, size, part in zip(start, whole, window, strict=True)]
+    array[tuple(slice(b, b + part) for b, part in zip(begins, window, strict=True))] = update
+    np.testing.assert_array_equal(found, array)
