@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.runner import assert_same_results, assert_unchanged, program, run_passes
+from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.edit import clone_module
 from xlapy.passes.expand.expand import Expand
@@ -57,5 +58,61 @@ def test_what_has_no_value_stays():
         program("s = u32[4] parameter(0)", "ROOT r = u32[7] rng-bit-generator(s), algorithm=rng_default"),
         "expand{ops=rng-bit-generator}",
     )
-    with pytest.raises(InvalidArgumentError, match="rng has no expansion: its numbers come from a generator that"):
-        Expand(ops=("rng",))
+    assert_unchanged(
+        program(
+            "a = f32[] constant(0)", "b = f32[] constant(1)", "ROOT r = f32[<=4] rng(a, b), distribution=rng_normal"
+        ),
+        "expand{ops=rng}",
+    )
+    with pytest.raises(
+        InvalidArgumentError, match="rng-get-and-update-state has no expansion: the state that it reads"
+    ):
+        Expand(ops=("rng-get-and-update-state",))
+
+
+def drawn(t: str, distribution: str, low: str, high: str) -> list[str]:
+    """Two draws and what the counter is behind them."""
+    draw = f"rng(a, b), distribution=rng_{distribution}"
+    return [
+        f"a = {t}[] constant({low})",
+        f"b = {t}[] constant({high})",
+        f"x = {t}[7,3] {draw}",
+        f"y = {t}[] {draw}, control-predecessors={{x}}",
+        "s = u64[2] rng-get-and-update-state(), delta=1, control-predecessors={y}",
+        f"ROOT r = ({t}[7,3], {t}[], u64[2]) tuple(x, y, s)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        *[f"{t} -1 2" for t in ("f4e2m1fn", "f8e5m2", "f8e4m3b11fnuz", "bf16", "f16", "f32", "f64", "s4", "s8", "s64")],
+        *[
+            "f32 2 1",
+            "f8e3m4 -1 0",
+            "bf16 -2 -1",
+            "f16 1 inf",
+            "f8e8m0fnu 1 4",
+            "s64 -9223372036854775808 5",
+            "s4 3 -3",
+        ],
+        *["u2 0 3", "u32 7 4294967295", "u64 1 18446744073709551615", "u8 9 9", "pred false true", "pred true false"],
+    ],
+)
+def test_uniform_numbers(limits):
+    element_type, low, high = limits.split()
+    assert_expanded(*drawn(element_type, "uniform", low, high))
+
+
+@pytest.mark.parametrize("element_type", ["f8e5m2", "bf16", "f16", "f32", "f64"])
+def test_normal_numbers(element_type):
+    assert_expanded(*drawn(element_type, "normal", "3", "2"))
+
+
+def test_what_is_ordered_against_a_draw_is_ordered_against_its_counter():
+    module = parse_hlo(program(*drawn("f32", "uniform", "0", "1")))
+    assert run_passes(module, "expand{ops=rng}")
+    counters = [i for i in module.entry_computation if i.op is ops.RNG_GET_AND_UPDATE_STATE]
+    first = next(counter for counter in counters if counter.delta == 6)
+    assert [len(counter.control_predecessors) for counter in counters if counter is not first] == [1, 1]
+    assert not first.control_predecessors and len(first.control_successors) == 1

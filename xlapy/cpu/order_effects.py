@@ -21,7 +21,8 @@ from xlapy.hlo.traverse import post_order
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
 _QUIET = frozenset({ops.COPY_DONE, ops.COPY_START, ops.PARTITION_ID, ops.REPLICA_ID})
-_DRAWS = frozenset({ops.RNG, ops.RNG_GET_AND_UPDATE_STATE})
+DRAWS = frozenset({ops.RNG, ops.RNG_GET_AND_UPDATE_STATE})
+"""What moves the counter of the run."""
 
 
 def acts(instruction: Instruction) -> bool:
@@ -29,7 +30,7 @@ def acts(instruction: Instruction) -> bool:
     pending, met = [instruction], set[Computation]()
     while pending:
         current = pending.pop()
-        if current.op in _DRAWS or (current.op.family in _FAMILIES and current.op not in _QUIET):
+        if current.op in DRAWS or (current.op.family in _FAMILIES and current.op not in _QUIET):
             return True
         for called in current.computations:
             if called not in met:

@@ -18,12 +18,12 @@ import numpy as np
 from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.cpu import scatter, sort, top_k, updates
+from xlapy.cpu import random_state, scatter, sort, top_k, updates
 from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
 from xlapy.cpu.library import library_kernel
-from xlapy.cpu.order_effects import acts
+from xlapy.cpu.order_effects import DRAWS, acts
 from xlapy.cpu.schedule import Region, make_kernel, region_of
 from xlapy.cpu.short_dimensions import short_dimension_kernel
 from xlapy.cpu.steps import (
@@ -98,6 +98,7 @@ class _Maker:
         self._flows: dict[Computation, Flow] = {}
         self._module = module
         self._kept: dict[Any, Any] = {}
+        self._random_state: Slot | None = None
         entry = module.entry_computation
         arguments: list[list[Slot]] = []
         for parameter in entry.parameters:
@@ -150,12 +151,20 @@ class _Maker:
         return slot
 
     def device_id(self, instruction: Instruction) -> Slot:
-        """A number of the device: an argument that no parameter stands for."""
+        """What the device or the run gives: an argument that no parameter stands for."""
         name = instruction.op.name
         if name not in self.program.ids:
             self.program.ids.append(name)
             self._argument(instruction.shape)
         return self.program.arguments[self.program.ids.index(name) - len(self.program.ids)]
+
+    def random_state(self, instruction: Instruction) -> Slot:
+        """The counter that draws move on, from the beginning to the end of a run; the run gives the first one."""
+        if self._random_state is None:
+            first = self.device_id(instruction)
+            self._random_state = Slot(first.shape, name="random-state")
+            self.program.steps.insert(0, CopyStep(first, self._random_state))
+        return self._random_state
 
     def _argument(self, shape: Shape) -> Slot:
         slot = Slot(shape, SlotKind.ARGUMENT, len(self.program.arguments))
@@ -218,6 +227,7 @@ class Scope:
         """Appends the steps that compute an instruction."""
         inner = (i for computation in instruction.computations for i in computation)
         if instruction.op not in _CALLERS and any(map(acts, inner)):
+            _check_draws(instruction)
             self.callback(instruction)
         elif instruction.op in STEPS:
             STEPS.find(instruction.op)(self, instruction)
@@ -313,6 +323,16 @@ class Scope:
         copy = Slot(source.shape, name=instruction.name)
         self.steps.append(CopyStep(source, copy))
         return copy
+
+
+def _check_draws(instruction: Instruction) -> None:
+    """The host, which is asked for what such an instruction gives, does not share the counter of native code."""
+    for computation in instruction.computations:
+        if any(i.op in DRAWS for i in computation):
+            raise UnsupportedError(
+                f"{instruction.name} ({instruction.op.name}) applies {computation.name} to elements, which draws "
+                "random numbers: that does not run on cpu yet"
+            )
 
 
 def _kernels(region: Region) -> list[tuple[Kernel, int]]:
@@ -471,3 +491,10 @@ def _topk(scope: Scope, instruction: Instruction) -> None:
 @STEPS.rule(ops.PARTITION_ID, ops.REPLICA_ID)
 def _device_id(scope: Scope, instruction: Instruction) -> None:
     scope.define(instruction, [scope.maker.device_id(instruction)])
+
+
+@STEPS.rule(ops.RNG_GET_AND_UPDATE_STATE)
+def _counter(scope: Scope, instruction: Instruction) -> None:
+    state = scope.maker.random_state(instruction)
+    kernel = random_state.advance_kernel(instruction)
+    scope.steps.append(KernelStep(kernel, [*scope.fresh(instruction), state], 1, instruction.name))

@@ -220,7 +220,7 @@ class NativeProgram:
     arguments: list[Slot] = field(default_factory=list[Slot])
     """The leaves of the parameters, then those of `ids`."""
     ids: list[str] = field(default_factory=list[str])
-    """Which numbers of the device the program asks for: "replica-id", "partition-id"."""
+    """What the program asks of the device and the run: "replica-id", "partition-id", "rng-get-and-update-state"."""
     results: list[Slot] = field(default_factory=list[Slot])
     aliases: dict[int, int] = field(default_factory=dict[int, int])
     """Results that lie in the memory of a donated argument: the numbers of both."""

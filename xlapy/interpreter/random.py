@@ -7,6 +7,7 @@ evaluator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.elementwise_conversion import bitcast_array, dtype_of
-from xlapy.interpreter.random_bits import philox, three_fry
+from xlapy.interpreter.random_bits import philox, philox_block_count, three_fry
 from xlapy.ops import random as ops
 from xlapy.ops.random import RandomAlgorithm, RandomDistribution
 
@@ -30,45 +31,77 @@ from xlapy.ops.random import RandomAlgorithm, RandomDistribution
 def rng(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Numbers of the run's own generator: XLA says how they are distributed, not which ones come.
 
-    Drawn and scaled in float64 and rounded once. UNIFORM is the half-open interval [values[0], values[1]), for integers
-    and PRED too: [false, true) holds only false. An empty interval gives its lower limit.
+    Each is made of a word of Philox, of 64 bits for elements of 64 and else of 32, a normal one of two words. The
+    counter of the run says which: its upper half is the key, and its lower half moves on by the blocks drawn.
+
+    Floats are computed in float64 and rounded once. UNIFORM is the half-open interval [values[0], values[1]), for
+    integers and PRED too: [false, true) holds only false. An empty interval gives its lower limit.
     """
-    generator, element_type = context.random_state().generator, instruction.shape.element_type
-    first, second = values
-    dimensions = instruction.shape.dimensions
+    (first, second), shape = values, instruction.shape
+    bits = 64 if shape.element_type.bits == 64 else 32
     if instruction.attributes.distribution is RandomDistribution.NORMAL:
-        normal = generator.standard_normal(dimensions)
-        return round_to(_wide(first) + _wide(second) * normal, dtype_of(element_type))
-    if element_type.is_floating:
-        return _uniform(first, second, generator.random(dimensions))
-    return _uniform_integers(first, second, dimensions, generator)
+        one, other = _words(context, (2, *shape.dimensions), bits)
+        return round_to(_wide(first) + _wide(second) * _normal(one, other), dtype_of(shape.element_type))
+    words = _words(context, shape.dimensions, bits)
+    uniform = _uniform if shape.element_type.is_floating else _uniform_integers
+    return np.asarray(uniform(first, second, words))
+
+
+def _words(context: Context, dimensions: Sequence[int], bits: int) -> Array:
+    """Random words, uint64 or uint32, and the counter of the run moves on."""
+    blocks = philox_block_count(math.prod(dimensions), bits)
+    counter, key = context.random_state().advance(blocks)
+    _, words = philox(np.array([key, counter]), dimensions, bits)
+    return words
+
+
+def _unit(words: Array) -> Array:
+    """Numbers of [0, 1): words of 32 bits divided by 2^32, the upper 53 of 64 bits by 2^53."""
+    if words.dtype == np.uint64:
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return words.astype(np.float64) * 2.0**-32
+
+
+def _normal(one: Array, other: Array) -> Array:
+    """The transform of Box and Muller: a random distance in a random direction, seen from one side."""
+    return np.sqrt(-2 * np.log(1 - _unit(one))) * np.cos(2 * math.pi * _unit(other))
 
 
 def _wide(number: Array) -> Array:
     return number.astype(np.float64)
 
 
-def _uniform(low: Array, high: Array, unit: Array) -> Array:
+def _uniform(low: Array, high: Array, words: Array) -> Array:
     """Numbers of [0, 1) mapped to [low, high); one that would be rounded to `high` becomes its neighbour."""
-    lower, upper = _wide(low), _wide(high)
+    lower, upper, unit = _wide(low), _wide(high), _unit(words)
     numbers = round_to(np.maximum(lower * (1 - unit) + upper * unit, lower), low.dtype)
     if not lower < upper:
         return np.full(unit.shape, low, low.dtype)
     return np.where(_wide(numbers) < upper, numbers, np.nextafter(high, low))
 
 
-def _uniform_integers(low: Array, high: Array, dimensions: Sequence[int], generator: np.random.Generator) -> Array:
-    first, last = int(low), int(high) - 1
-    wide = np.int64 if first < 0 else np.uint64
-    numbers = generator.integers(first, max(first, last), tuple(dimensions), dtype=wide, endpoint=True)
-    return np.asarray(numbers).astype(low.dtype)
+def _uniform_integers(low: Array, high: Array, words: Array) -> Array:
+    """`low` plus the word times the size of the interval, of which the upper half, that above the word, is taken."""
+    first, size = int(low), max(0, int(high) - int(low))
+    if words.dtype == np.uint64:
+        offsets = _upper_half(words, np.asarray(size, np.uint64))
+    else:
+        offsets = words.astype(np.uint64) * np.uint64(size) >> np.uint64(32)
+    return (np.uint64(first % 2**64) + offsets).astype(np.int64 if first < 0 else np.uint64).astype(low.dtype)
+
+
+def _upper_half(words: Array, factor: Array) -> Array:
+    """The upper 64 of the 128 bits of products of uint64 numbers."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    low, high, factor_low, factor_high = words & mask, words >> half, factor & mask, factor >> half
+    middle = high * factor_low + (low * factor_low >> half)
+    return high * factor_high + (middle >> half) + (low * factor_high + (middle & mask) >> half)
 
 
 @RULES.rule(ops.RNG_GET_AND_UPDATE_STATE)
 def rng_get_and_update_state(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The run's counter, lower half first, before it moves on by `delta`: one counter for all such instructions."""
-    counter = context.random_state().advance(instruction.attributes.delta)
-    return np.array([counter % 2**64, counter >> 64], np.uint64)
+    """The run's counter, lower half first, before it moves on by `delta`: one counter for all that draws."""
+    return context.random_state().advance(instruction.attributes.delta)
 
 
 # rng-bit-generator

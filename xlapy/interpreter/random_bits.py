@@ -97,6 +97,11 @@ _KEY_STEPS = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
 _ROUNDS = 10
 
 
+def philox_block_count(count: int, bits: int) -> int:
+    """The blocks of four words that so many elements take: how far the counter moves on."""
+    return -(-count * (2 if bits == 64 else 1) // 4)
+
+
 def philox(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
     """The next state and an array of random words, as `three_fry` returns them.
 
@@ -106,8 +111,7 @@ def philox(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, A
     leading, size = state.shape[:-1], state.shape[-1]
     key, low, high = state[..., 0], state[..., 1], state[..., 2 if size == 3 else 0]
     count = math.prod(dimensions)
-    words_of_element = 2 if bits == 64 else 1
-    blocks = -(-count * words_of_element // 4)
+    words_of_element, blocks = 2 if bits == 64 else 1, philox_block_count(count, bits)
     rows = _philox_blocks(key[..., np.newaxis], low[..., np.newaxis], high[..., np.newaxis], blocks)
     words = np.stack(rows, axis=-1).reshape(*leading, 4 * blocks)
     words = words[..., : count * words_of_element]

@@ -130,6 +130,11 @@ def inherit(instruction: Instruction, replacement: Instruction) -> None:
     replacement.sharding = instruction.sharding
     replacement.frontend_attributes = instruction.frontend_attributes
     replacement.original_value = instruction.original_value
+    move_control_edges(instruction, replacement)
+
+
+def move_control_edges(instruction: Instruction, replacement: Instruction) -> None:
+    """Orders another instruction as this one was, which is not ordered any more."""
     before, after = instruction.control_predecessors, instruction.control_successors
     edit.remove_control_edges(instruction)
     for predecessor in before:

@@ -13,8 +13,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
@@ -34,7 +32,7 @@ from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
 from xlapy.runtime.compile_cache import compiled_before
 from xlapy.runtime.device import Device
-from xlapy.runtime.dispatch import Dispatch, leaf_number, located
+from xlapy.runtime.dispatch import Dispatch, device_numbers, leaf_number, located
 from xlapy.runtime.donation import Donated
 from xlapy.runtime.dynamic_leaves import joined, static_leaves
 from xlapy.runtime.exchange import DeviceExchange
@@ -84,21 +82,21 @@ class CpuProgram:
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
         if not self.compiled.program.callbacks:
-            return self._execute(arguments, {"replica-id": 0, "partition-id": 0})
+            return self._execute(arguments, (0, 0))
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]
         program = self.compiled.program
         host = Host(program, self._context(Context()), 0, shared_memory(program))
-        return self._execute(arguments, {"replica-id": 0, "partition-id": 0}, host)
+        return self._execute(arguments, (0, 0), host)
 
-    def _execute(self, arguments: Sequence[Value], ids: Mapping[str, int], host: Host | None = None) -> Value:
+    def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
         values = zip(arguments, self._shape.parameters, strict=True)
         arrays, addresses = located([leaf for value, shape in values for leaf in static_leaves(value, shape)])
         for number in self._donated:  # the values are others' still
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
-        numbers = [np.array(ids[name], np.uint32) for name in program.ids]
+        numbers = device_numbers(program.ids, *ids)
         memories, places = self.call.results()
         self.call(*addresses, *map(array_address, numbers), *places, host=host)
         results = [
@@ -127,7 +125,7 @@ class CpuProgram:
         results: list[Value] = []
         for number, given in enumerate(arguments):
             replica, partition = divmod(number, self._partition_count)
-            results.append(self._execute(given, {"replica-id": replica, "partition-id": partition}))
+            results.append(self._execute(given, (replica, partition)))
         return results
 
     def _execute_together(self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device]) -> list[Value]:
@@ -140,10 +138,9 @@ class CpuProgram:
             replica, partition = divmod(exchange.number, self._partition_count)
             cancelled = exchange.rendezvous.cancelled
             context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
-            ids = {"replica-id": replica, "partition-id": partition}
             judge = _judge_by(exchange.rendezvous)
             host = Host(program, self._context(context), exchange.number, shared, judge)
-            return self._execute(arguments[exchange.number], ids, host)
+            return self._execute(arguments[exchange.number], (replica, partition), host)
 
         replicas = len(devices) // self._partition_count
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(shared))

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base import flags
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.cpu.steps import NativeProgram
 from xlapy.interpreter import TOKEN
+from xlapy.interpreter.random_state import RandomState
 from xlapy.runtime import allocator
 from xlapy.runtime.arguments import check_argument, check_arguments, check_count
 from xlapy.runtime.backend import Value
@@ -55,8 +57,9 @@ class Dispatch:
             kept, addresses = located(check_arguments(self._shape, arguments))
         lent = self._lent(arguments, kept, addresses) if self._donated else {}
         if self._ids:
-            kept.append(number := np.zeros((), np.uint32))
-            addresses += [array_address(number)] * len(self._ids)
+            numbers = device_numbers(self._ids, 0, 0)
+            kept += numbers
+            addresses += map(array_address, numbers)
         memories, places = self._call.results()
         self._call(*addresses, *places)
         if lent:
@@ -111,6 +114,17 @@ class Dispatch:
                 lent[number] = memory = _copied(addresses[number], self._expected[number].shape)
                 addresses[number] = _address_of(memory)
         return lent
+
+
+def device_numbers(names: Sequence[str], replica_id: int, partition_id: int) -> list[np.ndarray[Any, Any]]:
+    """What a program asks of its device and of the run, by the names in `NativeProgram.ids`."""
+    seed = int(flags.get("rng_seed"))
+    known = {
+        "replica-id": np.array(replica_id, np.uint32),
+        "partition-id": np.array(partition_id, np.uint32),
+        "rng-get-and-update-state": RandomState.of(seed, replica_id, partition_id).words(),
+    }
+    return [known[name] for name in names]
 
 
 def located(values: Sequence[Value]) -> tuple[list[Any], list[int]]:

@@ -15,6 +15,7 @@ from xlapy.base.element_types import PRED, S32, U8, U16, U32, U64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.random_bits import philox_block_count
 from xlapy.ops.elementwise import ComparisonDirection
 from xlapy.ops.random import RandomAlgorithm
 from xlapy.ops.registry import OpDef
@@ -22,7 +23,6 @@ from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_of
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
 
-EXPANSIONS.refuse("its numbers come from a generator that belongs to the run and that no operation reads", ops.RNG)
 EXPANSIONS.refuse("the state that it reads and moves on belongs to the device", ops.RNG_GET_AND_UPDATE_STATE)
 
 _UNSIGNED = {8: U8, 16: U16, 32: U32, 64: U64}
@@ -185,8 +185,7 @@ def _philox(words: _Words, state: Instruction, dimensions: Sequence[int], bits: 
     key, low = words.entry(state, 0), words.entry(state, 1)
     high = words.entry(state, 2) if size == 3 else key
     count = math.prod(dimensions)
-    needed = count * 2 if bits == 64 else count
-    blocks = -(-needed // 4)
+    blocks = philox_block_count(count, bits)
     rows = _philox_blocks(words, key, low, high, blocks)
     if bits == 64:
         rows = [words.join(rows[0], rows[1]), words.join(rows[2], rows[3])]

@@ -1,0 +1,185 @@
+"""The expansion of rng: bits of Philox from the counter of the run, and arithmetic that makes numbers of them.
+
+Bit for bit what the interpreter makes, but for the rounding of logarithms and cosines in normal numbers.
+
+Must not know: which platform needs it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xlapy import ops
+from xlapy.base.element_types import F64, S64, U4, U8, U16, U32, U64
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.random_bits import philox_block_count
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.movement import DimensionsAttributes
+from xlapy.ops.random import (
+    RandomAlgorithm,
+    RandomDistribution,
+    RngBitGeneratorAttributes,
+    RngGetAndUpdateStateAttributes,
+)
+from xlapy.ops.registry import OpDef
+from xlapy.passes.expand.blocks import compare, slice_of
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.rewrite import Writer, move_control_edges
+
+_STORAGE = {4: U4, 8: U8, 16: U16, 32: U32, 64: U64}
+
+
+@EXPANSIONS.rule(ops.RNG)
+def rng(write: Writer, instruction: Instruction) -> Instruction:
+    """A word of Philox for each element, of 64 bits for elements of 64 and else of 32; two for a normal number."""
+    shape = instruction.shape
+    if shape.is_dynamic:
+        raise UnsupportedError(f"random numbers fill static dimensions, given {shape.brief}")
+    if shape.element_type.is_floating and shape.element_type.bits not in _STORAGE:
+        raise UnsupportedError(f"random numbers are of 4 bits or whole bytes, given {shape.brief}")
+    first, second = instruction.operands
+    numbers = _Numbers(write, instruction)
+    if instruction.attributes.distribution is RandomDistribution.NORMAL:
+        return numbers.normal(first, second)
+    return numbers.uniform(first, second) if shape.element_type.is_floating else numbers.integers(first, second)
+
+
+class _Numbers:
+    def __init__(self, write: Writer, instruction: Instruction) -> None:
+        self.write = write
+        self.instruction = instruction
+        self.dimensions = instruction.shape.dimensions
+        self.element_type = instruction.shape.element_type
+        self.bits = 64 if self.element_type.bits == 64 else 32
+
+    # -- arithmetic, in which a number of rank 0 stands beside each element
+
+    def apply(self, op: OpDef, left: Instruction, right: Instruction | float) -> Instruction:
+        """left: an array, or a number if right is one too."""
+        if not isinstance(right, Instruction):
+            right = self.write.scalar(right, left.shape.element_type)
+        return self.write.add(op, left, self.beside(right, left))
+
+    def beside(self, number: Instruction, array: Instruction) -> Instruction:
+        if number.shape.rank == array.shape.rank:
+            return number
+        return self.write.broadcast(number, array.shape.with_element_type(number.shape.element_type))
+
+    def spread(self, number: Instruction) -> Instruction:
+        """One number for all elements."""
+        return self.write.broadcast(number, Shape.array(number.shape.element_type, self.dimensions))
+
+    # -- what is drawn
+
+    def words(self, *rows: int) -> Instruction:
+        """Random words in so many rows of the result's dimensions; the counter of the run moves on."""
+        dimensions = (*rows, *self.dimensions)
+        delta = philox_block_count(math.prod(dimensions), self.bits)
+        counter = self.write.add(
+            ops.RNG_GET_AND_UPDATE_STATE, attributes=RngGetAndUpdateStateAttributes.make(delta=delta)
+        )
+        move_control_edges(self.instruction, counter)
+        key_first = self.write.add(ops.REVERSE, counter, attributes=DimensionsAttributes.make(dimensions=(0,)))
+        return self.write.add(
+            ops.RNG_BIT_GENERATOR,
+            key_first,
+            attributes=RngBitGeneratorAttributes.make(algorithm=RandomAlgorithm.PHILOX),
+            shape=Shape.array(U64 if self.bits == 64 else U32, dimensions),
+        )
+
+    def unit(self, words: Instruction) -> Instruction:
+        """f64 numbers of [0, 1)."""
+        kept = 32
+        if self.bits == 64:
+            words, kept = self.apply(ops.SHIFT_RIGHT_LOGICAL, words, 11), 53
+        return self.apply(ops.MULTIPLY, self.write.convert(words, F64), 2.0**-kept)
+
+    # -- distributions
+
+    def normal(self, mean: Instruction, deviation: Instruction) -> Instruction:
+        """sqrt(-2 log(1 - u)) cos(2 pi v), scaled."""
+        rows = self.words(2)
+        one, other = (self.unit(self.row(rows, number)) for number in range(2))
+        distance = self.write.add(ops.LOG, self.write.add(ops.SUBTRACT, self.spread(self.write.scalar(1, F64)), one))
+        distance = self.write.add(ops.SQRT, self.apply(ops.MULTIPLY, distance, -2.0))
+        direction = self.write.add(ops.COSINE, self.apply(ops.MULTIPLY, other, 2 * math.pi))
+        scaled = self.apply(
+            ops.MULTIPLY, self.write.add(ops.MULTIPLY, distance, direction), self.write.convert(deviation, F64)
+        )
+        return self.write.convert(self.apply(ops.ADD, scaled, self.write.convert(mean, F64)), self.element_type)
+
+    def row(self, rows: Instruction, number: int) -> Instruction:
+        row = slice_of(self.write, rows, 0, number, number + 1)
+        return self.write.reshape(row, Shape.array(row.shape.element_type, self.dimensions))
+
+    def uniform(self, low: Instruction, high: Instruction) -> Instruction:
+        """low (1 - u) + high u; what would be rounded to `high` becomes its neighbour."""
+        write = self.write
+        unit = self.unit(self.words())
+        lower, upper = write.convert(low, F64), write.convert(high, F64)
+        rest = write.add(ops.SUBTRACT, self.spread(write.scalar(1, F64)), unit)
+        number = write.add(ops.ADD, self.apply(ops.MULTIPLY, rest, lower), self.apply(ops.MULTIPLY, unit, upper))
+        number = write.convert(self.apply(ops.MAXIMUM, number, lower), self.element_type)
+        inside = compare(write, write.convert(number, F64), self.spread(upper), ComparisonDirection.LT)
+        number = write.add(ops.SELECT, inside, number, self.spread(self.neighbour(high)))
+        full = self.spread(compare(write, lower, upper, ComparisonDirection.LT))
+        return write.add(ops.SELECT, full, number, self.spread(low))
+
+    def neighbour(self, number: Instruction) -> Instruction:
+        """The next number below, of rank 0, by its bits: a sign and a magnitude, or a magnitude alone."""
+        t = self.element_type
+        bits = self.write.convert(
+            self.write.add(ops.BITCAST_CONVERT, number, shape=Shape.scalar(_STORAGE[t.bits])), U64
+        )
+        below = self.apply(ops.SUBTRACT, bits, 1)
+        if t is not t.F8E8M0FNU:
+            sign = self.write.scalar(2 ** (t.bits - 1), U64)
+            beyond = compare(self.write, bits, sign, ComparisonDirection.GE)
+            below = self.write.add(ops.SELECT, beyond, self.apply(ops.ADD, bits, 1), below)
+            magnitude = self.apply(ops.AND, bits, 2 ** (t.bits - 1) - 1)
+            is_zero = compare(self.write, magnitude, self.write.scalar(0, U64), ComparisonDirection.EQ)
+            below = self.write.add(ops.SELECT, is_zero, self.apply(ops.ADD, sign, 1), below)
+        stored = self.write.convert(below, _STORAGE[t.bits])
+        return self.write.add(ops.BITCAST_CONVERT, stored, shape=Shape.scalar(t))
+
+    def integers(self, low: Instruction, high: Instruction) -> Instruction:
+        """low plus the upper half of the product of the word and the size of the interval."""
+        write = self.write
+        first = self.modular(low)
+        some = compare(write, low, high, ComparisonDirection.LT)
+        size = write.add(ops.SUBTRACT, self.modular(high), first)
+        size = write.add(ops.SELECT, some, size, write.scalar(0, U64))
+        words = write.convert(self.words(), U64)
+        if self.bits == 64:
+            offsets = self.upper_half(words, size)
+        else:
+            offsets = self.apply(ops.SHIFT_RIGHT_LOGICAL, self.apply(ops.MULTIPLY, words, size), 32)
+        total = self.apply(ops.ADD, offsets, first)
+        if self.element_type.is_signed:
+            total = write.add(ops.BITCAST_CONVERT, total, shape=total.shape.with_element_type(S64))
+        return write.convert(total, self.element_type)
+
+    def modular(self, number: Instruction) -> Instruction:
+        """An integer modulo 2^64."""
+        if not self.element_type.is_signed:
+            return self.write.convert(number, U64)
+        return self.write.add(ops.BITCAST_CONVERT, self.write.convert(number, S64), shape=Shape.scalar(U64))
+
+    def upper_half(self, words: Instruction, factor: Instruction) -> Instruction:
+        """The upper 64 of the 128 bits of products of u64 numbers."""
+        low, high = self.halves(words)
+        factor_low, factor_high = self.halves(factor)
+        lowest = self.apply(ops.MULTIPLY, low, factor_low)
+        middle = self.write.add(
+            ops.ADD, self.apply(ops.MULTIPLY, high, factor_low), self.apply(ops.SHIFT_RIGHT_LOGICAL, lowest, 32)
+        )
+        middle_low, middle_high = self.halves(middle)
+        other = self.write.add(ops.ADD, self.apply(ops.MULTIPLY, low, factor_high), middle_low)
+        total = self.write.add(ops.ADD, self.apply(ops.MULTIPLY, high, factor_high), middle_high)
+        return self.write.add(ops.ADD, total, self.apply(ops.SHIFT_RIGHT_LOGICAL, other, 32))
+
+    def halves(self, numbers: Instruction) -> tuple[Instruction, Instruction]:
+        """The lower and the upper half of u64 numbers, as u64."""
+        return self.apply(ops.AND, numbers, 2**32 - 1), self.apply(ops.SHIFT_RIGHT_LOGICAL, numbers, 32)
