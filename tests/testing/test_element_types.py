@@ -28,7 +28,7 @@ REFUSED_AT_RUN = {
 }
 """What XLA's verifier lets pass and no back end runs: a part of the message, as a pattern."""
 
-SOME_TYPES_ON_CPU = {"ragged-dot", "rng-bit-generator", "scaled-dot", "stochastic-convert"}
+SOME_TYPES_ON_CPU = {"ragged-dot", "rng", "rng-bit-generator", "scaled-dot", "stochastic-convert"}
 """What cpu runs for some of the element types only."""
 
 LEGAL = 4000
