@@ -5,7 +5,7 @@ Owns: their order, the dump of each stage. Must not know: devices, arguments of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from xlapy.base import flags
@@ -27,6 +27,7 @@ from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
 from xlapy.cpu.top_k import SortTopK
 from xlapy.cpu.trace import Trace
 from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
 from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS
@@ -52,8 +53,13 @@ MOST_SHARED = 64
 """Instructions of a computation that is called from several places and yet becomes a part of each."""
 
 
-def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
-    """What happens to a module before it becomes steps; `explain` is told the decisions of fusion."""
+def passes(
+    explain: Callable[[str], None] | None = None, copied: Callable[[Instruction, Instruction], None] | None = None
+) -> list[Pass]:
+    """What happens to a module before it becomes steps.
+
+    explain: told the decisions of fusion. copied: told each instruction that a fusion computes, and its copy inside.
+    """
     return [
         RemoveDeadCode(),
         OrderEffects(),
@@ -70,7 +76,7 @@ def passes(explain: Callable[[str], None] | None = None) -> list[Pass]:
         Expand(runs=runs()),
         OrderSelections(),
         SplitReductions(),
-        Fuse(explain=explain),
+        Fuse(explain=explain, copied=copied),
         RemoveDeadCode(),
     ]
 
@@ -96,8 +102,14 @@ class Record:
     trace: Trace = field(default_factory=Trace)
     decisions: list[str] = field(default_factory=list[str])
     """What fusion decided, and why."""
+    copies: dict[str, str] = field(default_factory=dict[str, str])
+    """The name of each instruction in a fusion, and the name that it had when this was decided."""
     modules: dict[str, str] = field(default_factory=dict[str, str])
     """By the name of the file."""
+
+    def note_copy(self, instruction: Instruction, copy: Instruction) -> None:
+        """A fusion computes an instruction."""
+        self.copies[copy.name] = instruction.name
 
     def note(self, event: PassEvent) -> None:
         """A run of a pass, just over."""
@@ -120,6 +132,8 @@ class Compiled:
     code: Code
     llvm: str
     """LLVM's text, before its passes."""
+    functions: Mapping[KernelStep, str]
+    """The function of that text that holds the code of each kernel."""
     record: Record
 
     @property
@@ -162,7 +176,7 @@ def compile_module(
         with trace.span("copy of the module", "stage"):
             optimised = edit.clone_module(module)
         with trace.span("passes", "stage"):
-            Pipeline(passes(record.decisions.append), on_pass=record.note).run(optimised)
+            Pipeline(passes(record.decisions.append, record.note_copy), on_pass=record.note).run(optimised)
         with trace.span("steps and kernels", "stage"):
             program = make_program(optimised, donated, replica_count, partition_count)
             cut(program)
@@ -173,7 +187,7 @@ def compile_module(
         with trace.span("machine code", "stage"):
             imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}
             code = compile_text(text.text, ["xlapy_run"], imports, trace)
-    return Compiled(optimised, program, code, text.text, record)
+    return Compiled(optimised, program, code, text.text, text.functions, record)
 
 
 def _flushes_denormals() -> bool:

@@ -59,21 +59,24 @@ class Fuse:
     most: int = MOST_INSTRUCTIONS
     explain: Callable[[str], None] | None = None
     """Told each decision and its reason."""
+    copied: Callable[[Instruction, Instruction], None] | None = None
+    """Told each instruction that a fusion computes, and its copy inside."""
 
     def run(self, module: Module) -> bool:
         changed = False
         for computation in module.computations:
             if _runs_on_arrays(computation):
-                changed |= _Fuser(module, computation, self.most, self.explain or _silent).run()
+                changed |= _Fuser(module, computation, self).run()
         return changed
 
 
 class _Fuser:
-    def __init__(self, module: Module, computation: Computation, most: int, explain: Callable[[str], None]) -> None:
-        self.explain = explain
+    def __init__(self, module: Module, computation: Computation, options: Fuse) -> None:
+        self.explain = options.explain or _silent
+        self.copied = options.copied
         self.module = module
         self.computation = computation
-        self.most = most
+        self.most = options.most
         self.groups: dict[Instruction, list[Group]] = {}
         """Those that compute an instruction: several, if it costs less than to keep it in memory."""
         self.order = post_order(computation)
@@ -154,6 +157,8 @@ class _Fuser:
                     made[operand] = edit.create(fused, ops.PARAMETER, (), attributes, shape=operand.shape, name="param")
                     operands.append(operand)
             made[instruction] = edit.clone_instruction(instruction, fused, [made[o] for o in instruction.operands])
+            if self.copied is not None:
+                self.copied(instruction, made[instruction])
         results = [made[result] for result in group.results]
         edit.set_root(fused, results[0] if len(results) == 1 else edit.create(fused, ops.TUPLE, results))
         self.replace(group, operands, fused)

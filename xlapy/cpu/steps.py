@@ -281,7 +281,7 @@ def print_program(program: NativeProgram) -> str:
 
 def _printed(steps: list[Step], indent: str) -> Iterator[str]:
     for step in steps:
-        yield indent + _title(step)
+        yield indent + step_title(step)
         if isinstance(step, PartStep):
             yield from _printed(step.steps, indent + "  ")
             continue
@@ -291,7 +291,8 @@ def _printed(steps: list[Step], indent: str) -> Iterator[str]:
             yield from _printed(inner, indent + "    ")
 
 
-def _title(step: Step) -> str:
+def step_title(step: Step) -> str:
+    """The line of a step: what it does, on which memory, for which instruction."""
     if isinstance(step, KernelStep):
         loop = step.kernel.parallel_loop
         extent = f", {loop.extent} iterations of about {step.work} operations" if loop is not None else ""

@@ -200,6 +200,15 @@ def _lent(module: Module, donated: Sequence[Donated]) -> Sequence[Donated]:
     return () if is_dynamic(module.entry_computation.program_shape) else donated
 
 
+def _check(module: Module, replica_count: int, partition_count: int) -> None:
+    """`UnsupportedError` for what does not run on cpu yet."""
+    check_partitioning(module, replica_count, partition_count)
+    check_limits(module, "cpu", MAX_CALL_DEPTH)
+    for instruction in module.instructions():
+        if instruction.op is ops.CUSTOM_CALL:
+            resolve(instruction, "cpu")
+
+
 class CpuBackend:
     """Compiles programs to native code."""
 
@@ -215,17 +224,21 @@ class CpuBackend:
         self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
     ) -> CpuProgram:
         """`UnsupportedError` for what does not run on cpu yet."""
-        check_partitioning(module, replica_count, partition_count)
-        check_limits(module, "cpu", MAX_CALL_DEPTH)
-        for instruction in module.instructions():
-            if instruction.op is ops.CUSTOM_CALL:
-                resolve(instruction, "cpu")
+        _check(module, replica_count, partition_count)
         numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
         choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
         compiled = compiled_before(
             module, choices, lambda: compile_module(module, numbers, replica_count, partition_count)
         )
         return self._added(compiled, module, partition_count, donated)
+
+    def compile_in_full(
+        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+    ) -> Compiled:
+        """The same, never out of the cache: with all forms that the program had on the way to machine code."""
+        _check(module, replica_count, partition_count)
+        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
+        return compile_module(module, numbers, replica_count, partition_count)
 
     def load(
         self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()

@@ -73,6 +73,8 @@ class ProgramText:
 
     text: str
     uses_threads: bool
+    functions: dict[KernelStep, str]
+    """The function of each kernel: its own, or that of the part in which it is written out."""
 
 
 def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramText:
@@ -82,7 +84,7 @@ def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTe
     functions = "\n".join(writer.functions)
     declarations = "\n".join(sorted(writer.declarations))
     attributes = 'attributes #0 = { nounwind "no-builtins" }'
-    return ProgramText(f"{declarations}\n\n{functions}\n{attributes}\n", writer.uses_threads)
+    return ProgramText(f"{declarations}\n\n{functions}\n{attributes}\n", writer.uses_threads, writer.places)
 
 
 def table_size(program: NativeProgram) -> int:
@@ -101,11 +103,13 @@ class _Function:
     """What comes before all else."""
     fails: bool = False
     """Whether it may return 1."""
+    written_out: list[KernelStep] = field(default_factory=list[KernelStep])
 
 
 class _ProgramWriter:
     def __init__(self, program: NativeProgram) -> None:
         self.program = program
+        self.places: dict[KernelStep, str] = {}
         self.functions: list[str] = []
         self.declarations: set[str] = set()
         self.uses_threads = False
@@ -152,6 +156,7 @@ class _ProgramWriter:
             function.writer.do(self.copy_of(self.memory(function, slot), function.pointers[slot], slot.size))
         name = f"part{self._parts}"
         self._parts += 1
+        self.places.update(dict.fromkeys(function.written_out, name))
         lines = [f"define internal i32 @{name}(ptr %table) #0 {{", "entry:", *function.head]
         end = ["  ret i32 0", *(["failed:", "  ret i32 1"] if function.fails else []), "}"]
         if function.fails:
@@ -297,7 +302,9 @@ class _ProgramWriter:
         pointers = [self.pointer(function, slot) for slot in step.slots]
         if step.written_out:
             write_straight(step.kernel, function.writer, function.head, pointers)
+            function.written_out.append(step)
             return
+        self.places[step] = self.kernel_name(step.kernel)
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
         if loop is None or extent < 2 or extent * step.work < PARALLEL_WORK:
             arguments = [f"ptr {pointer}" for pointer in pointers]

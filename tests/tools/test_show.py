@@ -1,0 +1,178 @@
+"""`xlapy show`: the tree, the page and what it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.tools.pages import Page
+from tests.tools.programs import COUNT_TO_3
+from xlapy.text import parse_hlo
+from xlapy.tools.command_line import invoke
+from xlapy.tools.native_forms import assembly_functions, llvm_functions, native_forms
+from xlapy.tools.show.describe import byte_text
+from xlapy.tools.show.page import module_page
+from xlapy.tools.show.payload import MOST_LINES, clipped, module_payload
+
+ROWS = """HloModule rows
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[64,128] parameter(0)
+  w = f32[128,256] parameter(1)
+  d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+    metadata={op_name="jit(f)/dot" source_file="f.py" source_line=12}
+  e = f32[64,256] exponential(d)
+  zero = f32[] constant(0)
+  ROOT s = f32[64] reduce(e, zero), dimensions={1}, to_apply=add
+}
+"""
+
+HOSTILE = """HloModule hostile
+
+ENTRY main {
+  ROOT x = f32[] parameter(0),
+    metadata={op_name="</script><script>alert(2)</script><!--" source_file="a&b.py" source_line=3}
+}
+"""
+
+FIELDS = [
+    "name", "op", "shape", "line", "operands", "called", "control",
+    "bytes", "source", "framework", "decisions", "steps", "kernels",
+]  # fmt: skip
+
+
+def instruction(payload: Any, name: str) -> dict[str, Any]:
+    return next(dict(zip(FIELDS, row, strict=True)) for row in payload["instructions"] if row[0] == name)
+
+
+@pytest.fixture(scope="module")
+def optimized() -> Page:
+    native = native_forms(parse_hlo(ROWS))
+    return Page(module_page(native.module, native))
+
+
+class TestTree:
+    def test_what_is_called_stands_below_its_caller_once(self, tmp_path, capsys):
+        (tmp_path / "count.hlo").write_text(COUNT_TO_3)
+        assert invoke(["show", str(tmp_path / "count.hlo")]) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "count: 3 computations, 8 instructions",
+            "main: entry, 2 instructions",
+            "  start = s32[] parameter(0)  # 4 B",
+            "  ROOT count = s32[] while(start), condition=condition, body=body  # 4 B",
+            "    condition: condition of while, 3 instructions",
+            "      value = s32[] parameter(0)  # 4 B",
+            "      limit = s32[] constant(3)  # 4 B",
+            "      ROOT below = pred[] compare(value, limit), direction=LT  # 1 B",
+            "    body: body of while, 3 instructions",
+            "      before = s32[] parameter(0)  # 4 B",
+            "      one = s32[] constant(1)  # 4 B",
+            "      ROOT after = s32[] add(before, one)  # 4 B",
+        ]
+
+    def test_deep_calls_need_no_recursion(self, tmp_path, capsys):
+        depth = 1500
+        inner = "c0 { p0 = f32[] parameter(0)\n ROOT r0 = f32[] negate(p0) }\n"
+        calls = "".join(
+            f"c{n} {{ p{n} = f32[] parameter(0)\n ROOT r{n} = f32[] call(p{n}), to_apply=c{n - 1} }}\n"
+            for n in range(1, depth)
+        )
+        entry = f"ENTRY e {{ p = f32[] parameter(0)\n ROOT r = f32[] call(p), to_apply=c{depth - 1} }}\n"
+        (tmp_path / "deep.hlo").write_text(f"HloModule deep\n{inner}{calls}{entry}")
+        assert invoke(["show", str(tmp_path / "deep.hlo")]) == 0
+        assert capsys.readouterr().out.count("call(") == depth
+
+    def test_optimized_tells_why_and_what_became_of_it(self, tmp_path, capsys):
+        (tmp_path / "rows.hlo").write_text(ROWS)
+        assert invoke(["show", str(tmp_path / "rows.hlo"), "--optimized"]) == 0
+        lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert "why: d (dot) gets a kernel: dot would be computed again for every element of s" in lines
+        assert any(line.startswith("step: kernel s.fusion(") for line in lines)
+        assert any(line.startswith("code: function kernel") and line.endswith("of assembly") for line in lines)
+
+    def test_sizes(self):
+        assert [byte_text(n) for n in (0, 1023, 1024, 1536, 1 << 30)] == ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1 GiB"]
+
+
+class TestPage:
+    def test_it_needs_nothing_else(self, optimized: Page):
+        assert [tag for tag, given in optimized.elements if "src" in given or "href" in given or tag == "link"] == []
+
+    def test_the_graph_refers_to_instructions_by_number(self):
+        payload = module_payload(parse_hlo(ROWS), None)
+        names = [row[0] for row in payload["instructions"]]
+        dot = instruction(payload, "d")
+        assert [names[i] for i in dot["operands"]] == ["x", "w"]
+        assert (dot["op"], dot["shape"], dot["bytes"]) == ("dot", "f32[64,256]{1,0}", 65536)
+        assert (dot["source"], dot["framework"]) == ("f.py:12", "jit(f)/dot")
+        assert "metadata" not in dot["line"] and "lhs_contracting_dims={1}" in dot["line"]
+        (called,) = instruction(payload, "s")["called"]
+        name, kind, signature, first, count, root = payload["computations"][called]
+        assert (name, kind, signature) == ("add", "to_apply of reduce", "(a: f32[], b: f32[]) -> f32[]")
+        assert names[first : first + count] == ["a", "b", "r"] and names[root] == "r"
+        assert payload["computations"][0][:2] == ["main", "entry"]
+
+    def test_a_kernel_has_decisions_steps_and_code(self, optimized: Page):
+        payload, native = optimized.json("module"), optimized.json("native")
+        fusion = instruction(payload, "s.fusion")
+        assert fusion["decisions"] == ["s (reduce) gets a kernel: it is a result"]
+        assert [step.startswith("kernel s.fusion(") for step in fusion["steps"]] == [True]
+        title, loops, function = native["kernels"][fusion["kernels"][0]]
+        assert title == fusion["steps"][0]
+        assert loops.startswith("kernel s.fusion(in0: f32[16384], out0: f32[64] written)")
+        llvm, behind, assembly = native["functions"][function]
+        assert llvm.startswith("define ") and behind.startswith("define ") and llvm != behind
+        assert f"@{function}(" in llvm and assembly.startswith(f"{function}:") and "\tret" in assembly
+
+    def test_what_a_fusion_computes_has_the_decision_about_it(self, optimized: Page):
+        payload = optimized.json("module")
+        inside = [row for row in payload["instructions"] if row[1] == "exponential"]
+        assert [row[FIELDS.index("decisions")] for row in inside] == [
+            ["e (exponential) is computed with s, which alone needs it"]
+        ]
+
+    def test_names_cannot_break_out(self):
+        module = parse_hlo(HOSTILE)
+        module.name = "<script>alert(1)</script> é"
+        text = module_page(module)
+        assert text.isascii()
+        page = Page(text)
+        assert [tag for tag, _ in page.elements].count("script") == 3  # the data, the code of kernels, the page's own
+        assert page.title == page.json("module")["name"] == module.name
+        assert instruction(page.json("module"), "x")["framework"] == "</script><script>alert(2)</script><!--"
+        assert "alert(2)</script>" not in text
+
+    def test_kernels_written_out_show_the_function_of_their_part(self):
+        native = native_forms(parse_hlo(COUNT_TO_3))
+        used = {kernel.function for forms in native.kernels.values() for kernel in forms}
+        assert used and all(name.startswith("part") for name in used) and used == set(native.functions)
+
+    def test_long_listings_are_cut(self):
+        lines = clipped("x\n" * (MOST_LINES + 7)).splitlines()
+        assert (len(lines), lines[-1]) == (MOST_LINES + 1, "... 7 more lines; --dump_to writes them all")
+
+    def test_the_page_is_written_to_the_file(self, tmp_path, capsys):
+        (tmp_path / "rows.hlo").write_text(ROWS)
+        assert invoke(["show", str(tmp_path / "rows.hlo"), "-o", str(tmp_path / "page.html")]) == 0
+        assert capsys.readouterr().out == ""
+        page = Page((tmp_path / "page.html").read_text("ascii"))
+        assert page.json("native") == {"kernels": [], "functions": {}}
+        assert page.json("module")["summary"] == "2 computations, 9 instructions"
+
+
+class TestListings:
+    def test_functions_of_llvm(self):
+        k, m = "define internal void @k(ptr %a) #0 {\n  ret void\n}", "define i32 @m() {\n  ret i32 0\n}"
+        assert llvm_functions(f"declare void @f(ptr)\n\n{k}\n\n{m}\n") == {"k": k, "m": m}
+
+    def test_functions_of_assembly_without_directives(self):
+        k = "\t.text\nk:\n\t.cfi_startproc\n\tretq\n.Lfunc_end0:\n"
+        m = "\t.size k\nm:\n.LBB1_1:\n\tjmp .LBB1_1\n.Lfunc_end1:\n"
+        assert assembly_functions(k + m) == {"k": "k:\n\tretq", "m": "m:\n.LBB1_1:\n\tjmp .LBB1_1"}

@@ -1,0 +1,129 @@
+"""What the CPU compiler made of a module, cut into the pieces that belong to single instructions.
+
+Owns: which decisions, steps and functions belong to which instruction. Must not know: how they are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xlapy import ops
+from xlapy.cpu.compiler import Compiled
+from xlapy.cpu.llvm.engine import listings
+from xlapy.cpu.steps import KernelStep, all_steps, step_title
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.loops import print_kernel
+from xlapy.runtime.cpu_backend import CpuBackend
+from xlapy.runtime.donation import donated_leaves
+
+_LLVM_FUNCTION = re.compile(r"^define [^\n]*?@([\w.]+)\(.*?^\}$", re.MULTILINE | re.DOTALL)
+_LABEL = re.compile(r"^([A-Za-z_][\w.]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelForm:
+    """A step of the native program that runs a kernel."""
+
+    title: str
+    """The kernel, the memory it works on, its work."""
+    loops: str
+    """Its loop IR."""
+    function: str
+    """The name of the function that holds its code."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionForm:
+    """A function of the machine code: LLVM's text before and behind its passes, and assembly."""
+
+    llvm: str
+    optimised: str
+    assembly: str
+
+
+@dataclass(frozen=True, slots=True)
+class NativeForms:
+    """A module behind the passes, and what each of its instructions became."""
+
+    module: Module
+    decisions: dict[str, list[str]]
+    """What fusion decided about an instruction, by the name that it had then."""
+    copies: dict[str, str]
+    """The name of each instruction in a fusion, and the name that it had before."""
+    steps: dict[str, list[str]]
+    """The steps that an instruction became, a line each, by its name."""
+    kernels: dict[str, list[KernelForm]]
+    """Those that run kernels."""
+    functions: dict[str, FunctionForm]
+    """By name: those that hold kernels."""
+
+    def decisions_on(self, instruction: Instruction) -> list[str]:
+        """What was decided about an instruction of the module; about the results of a fusion, if it is one."""
+        subjects = [instruction]
+        if instruction.op is ops.FUSION:
+            root = instruction.computations[0].root_instruction
+            subjects = list(root.operands) if root.op is ops.TUPLE else [root]
+        names = [self.copies.get(subject.name, subject.name) for subject in subjects]
+        return list(dict.fromkeys(line for name in names for line in self.decisions.get(name, [])))
+
+
+def native_forms(module: Module) -> NativeForms:
+    """Compiles a verified module for cpu; `UnsupportedError` for what does not run there."""
+    config = module.config
+    donated = donated_leaves(module, ())
+    compiled = CpuBackend().compile_in_full(module, config.replica_count, config.num_partitions, donated)
+    steps: dict[str, list[str]] = {}
+    kernels: dict[str, list[KernelForm]] = {}
+    for step in all_steps(compiled.program.steps):
+        origin = getattr(step, "origin", "")
+        if origin:
+            steps.setdefault(origin, []).append(step_title(step))
+        if isinstance(step, KernelStep):
+            form = KernelForm(step_title(step), print_kernel(step.kernel), compiled.functions[step])
+            kernels.setdefault(origin, []).append(form)
+    record = compiled.record
+    return NativeForms(
+        compiled.module, _by_subject(record.decisions), record.copies, steps, kernels, _functions(compiled)
+    )
+
+
+def _functions(compiled: Compiled) -> dict[str, FunctionForm]:
+    optimised, assembly = listings(compiled.llvm)
+    before, behind, machine = llvm_functions(compiled.llvm), llvm_functions(optimised), assembly_functions(assembly)
+    return {
+        name: FunctionForm(before[name], behind.get(name, ""), machine.get(name, ""))
+        for name in dict.fromkeys(compiled.functions.values())
+    }
+
+
+def llvm_functions(text: str) -> dict[str, str]:
+    """The definitions in LLVM's text, by name."""
+    return {match[1]: match[0] for match in _LLVM_FUNCTION.finditer(text)}
+
+
+def assembly_functions(text: str) -> dict[str, str]:
+    """The functions of a listing, by name: from the label to the end, without the assembler's directives."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        label = _LABEL.match(line)
+        if label is not None:
+            current = found.setdefault(label[1], [])
+        if line.startswith(".Lfunc_end"):
+            current = None
+        elif current is not None and not line.startswith("\t."):
+            current.append(line)
+    return {name: "\n".join(lines) for name, lines in found.items()}
+
+
+def _by_subject(decisions: list[str]) -> dict[str, list[str]]:
+    """Each decision under the names that it begins with: `e (exponential) ...`, `a and b become ...`."""
+    found: dict[str, list[str]] = {}
+    for line in decisions:
+        words = line.split(" ", 3)
+        subjects = [words[0], words[2]] if words[1:2] == ["and"] else [words[0]]
+        for subject in subjects:
+            found.setdefault(subject, []).append(line)
+    return found

@@ -1,0 +1,102 @@
+"""A module as the data of a page: lists of plain values that refer to each other by number.
+
+    {"name", "summary", "source",
+     "computations": [[name, kind, signature, first instruction, count, root]],
+     "instructions": [[name, op, shape, line, operands, called computations, control predecessors,
+                       bytes, source line, framework's name, decisions, steps, kernels]]}
+
+and, for what is looked at rarely, `{"kernels": [[title, loops, function]], "functions": {name: [LLVM, optimised LLVM,
+assembly]}}`.
+
+Owns: what the page is told, in which form. Must not know: HTML.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlapy.analysis.cost import size_of
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order, print_order
+from xlapy.tools.native_forms import NativeForms
+from xlapy.tools.show.describe import framework_name_of, kind_of, line_of, source_of
+
+MOST_LINES = 1500
+"""Of a listing; the rest is left to `--dump_to`."""
+
+
+def module_payload(module: Module, native: NativeForms | None) -> dict[str, Any]:
+    """The module, every instruction a list; computations from the entry on."""
+    computations = print_order(module)[::-1]
+    numbers = {computation: number for number, computation in enumerate(computations)}
+    orders = [post_order(computation) for computation in computations]
+    instructions = [instruction for order in orders for instruction in order]
+    places = {instruction: number for number, instruction in enumerate(instructions)}
+    kernels = _kernel_numbers(native)
+    rows = []
+    for computation, order in zip(computations, orders, strict=True):
+        signature = computation.program_shape.to_text()
+        root = places[computation.root_instruction]
+        rows.append([computation.name, kind_of(computation), signature, places[order[0]], len(order), root])
+    return {
+        "name": module.name,
+        "summary": f"{len(computations)} computations, {len(instructions)} instructions",
+        "computations": rows,
+        "instructions": [
+            [
+                *_described(instruction),
+                [places[operand] for operand in instruction.operands],
+                [numbers[called] for called in instruction.computations],
+                [places[before] for before in instruction.control_predecessors],
+                *_origins(instruction),
+                native.decisions_on(instruction) if native else [],
+                native.steps.get(instruction.name, []) if native else [],
+                kernels.get(instruction.name, []),
+            ]
+            for instruction in instructions
+        ],
+    }
+
+
+def _described(instruction: Instruction) -> list[Any]:
+    return [instruction.name, instruction.op.name, instruction.shape.to_text(), line_of(instruction)]
+
+
+def _origins(instruction: Instruction) -> list[Any]:
+    return [size_of(instruction.shape), source_of(instruction), framework_name_of(instruction)]
+
+
+def _kernel_numbers(native: NativeForms | None) -> dict[str, list[int]]:
+    """The places in the list of kernels, by the name of the instruction."""
+    found: dict[str, list[int]] = {}
+    if native is not None:
+        for origin, forms in native.kernels.items():
+            first = sum(map(len, found.values()))
+            found[origin] = list(range(first, first + len(forms)))
+    return found
+
+
+def native_payload(native: NativeForms | None) -> dict[str, Any]:
+    """The loop IR of all kernels and the code of their functions."""
+    if native is None:
+        return {"kernels": [], "functions": {}}
+    return {
+        "kernels": [
+            [kernel.title, clipped(kernel.loops), kernel.function]
+            for forms in native.kernels.values()
+            for kernel in forms
+        ],
+        "functions": {
+            name: [clipped(form.llvm), clipped(form.optimised), clipped(form.assembly)]
+            for name, form in native.functions.items()
+        },
+    }
+
+
+def clipped(text: str) -> str:
+    """At most so many lines, and how many more there are."""
+    lines = text.splitlines()
+    if len(lines) <= MOST_LINES:
+        return text
+    return "\n".join([*lines[:MOST_LINES], f"... {len(lines) - MOST_LINES} more lines; --dump_to writes them all"])

@@ -1,0 +1,71 @@
+"""A module as a tree of lines: what an instruction calls stands below it, indented.
+
+Owns: the lines. Must not know: colours, pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xlapy.analysis.cost import size_of
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.tools.native_forms import NativeForms
+from xlapy.tools.show.describe import byte_text, kind_of, line_of, source_of
+
+_INDENT = "  "
+
+
+def tree_lines(module: Module, native: NativeForms | None = None) -> Iterator[str]:
+    """The module from its entry on; a computation that is called several times stands below the first call.
+
+    native: what became of the module on cpu, which tells of each instruction why it is where it is.
+    """
+    counts = f"{len(module.computations)} computations, {module.instruction_count} instructions"
+    yield f"{module.name}: {counts}"
+    shown: set[Computation] = set()
+    yield from _computation(module.entry_computation, shown, native)
+    for computation in module.computations:
+        if not computation.callers and computation not in shown:
+            yield from _computation(computation, shown, native)
+
+
+def _computation(root: Computation, shown: set[Computation], native: NativeForms | None) -> Iterator[str]:
+    """Iterative: calls may be nested deeper than Python's stack."""
+    shown.add(root)
+    stack: list[tuple[int, Iterator[Instruction | Computation]]] = [(0, iter([root]))]
+    while stack:
+        depth, remaining = stack[-1]
+        item = next(remaining, None)
+        indent = _INDENT * depth
+        if item is None:
+            stack.pop()
+        elif isinstance(item, Computation):
+            yield f"{indent}{item.name}: {kind_of(item)}, {len(item)} instructions"
+            stack.append((depth + 1, iter(post_order(item))))
+        else:
+            yield from (indent + line for line in _instruction(item, native))
+            new = [called for called in dict.fromkeys(item.computations) if called not in shown]
+            shown.update(new)
+            stack.append((depth + 1, iter(new)))
+
+
+def _instruction(instruction: Instruction, native: NativeForms | None) -> Iterator[str]:
+    root = "ROOT " if instruction.is_root else ""
+    notes = [byte_text(size_of(instruction.shape)), source_of(instruction)]
+    yield f"{root}{line_of(instruction)}  # {', '.join(note for note in notes if note)}"
+    if native is None:
+        return
+    for decision in native.decisions_on(instruction):
+        yield f"{_INDENT}why: {decision}"
+    for title in native.steps.get(instruction.name, []):
+        yield f"{_INDENT}step: {title}"
+    for kernel in native.kernels.get(instruction.name, []):
+        yield f"{_INDENT}code: function {kernel.function}, {_counted(native, kernel.function)}"
+
+
+def _counted(native: NativeForms, function: str) -> str:
+    form = native.functions[function]
+    return f"{form.optimised.count(chr(10))} lines of LLVM, {form.assembly.count(chr(10))} of assembly"
