@@ -1,0 +1,117 @@
+"""`xlapy explain`: an instruction from its source to assembly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.pages import Page
+from xlapy.text import parse_hlo
+from xlapy.tools.command_line import invoke
+from xlapy.tools.explain import Section, explanation, explanation_page, find_instruction
+
+PROGRAM = """HloModule explained
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+
+twice {
+  v = f32[64,256] parameter(0)
+  ROOT w = f32[64,256] sine(v)
+}
+
+ENTRY main {
+  x = f32[64,256] parameter(0)
+  zero = f32[] constant(0)
+  unused = f32[64,256] negate(x)
+  n = f32[64,256] cosine(x)
+  same = f32[64,256] cosine(x)
+  both = f32[64,256] add(n, same)
+  called = f32[64,256] call(both), to_apply=twice
+  e = f32[64,256] exponential(called), metadata={op_name="jit(f)/exp" source_file="f.py" source_line=14}
+  ROOT s = f32[64] reduce(e, zero), dimensions={1}, to_apply=add
+}
+"""
+
+
+def sections(name: str) -> dict[str, list[str]]:
+    module = parse_hlo(PROGRAM)
+    return {section.title: section.lines for section in explanation(module, find_instruction(module, name))}
+
+
+def test_from_the_source_to_assembly():
+    found = sections("e")
+    assert found["instruction"] == [
+        "e = f32[64,256]{1,0} exponential(called)",
+        "source: f.py:14",
+        "framework: jit(f)/exp",
+        "in: main (entry)",
+        "users: s",
+    ]
+    assert any(line.endswith("fuse: is computed in s.fusion") for line in found["passes"])
+    assert found["fusion"] == ["e (exponential) is computed with s, which alone needs it"]
+    (step,) = found["steps"]
+    assert step.startswith("kernel s.fusion(argument0:f32[64,256], result0:f32[64])")
+    (loops,) = [lines for title, lines in found.items() if title.startswith("loop IR of kernel s.fusion")]
+    assert loops[0] == "kernel s.fusion(in0: f32[16384], out0: f32[64] written)"
+    (assembly,) = [lines for title, lines in found.items() if title.startswith("assembly of ")]
+    assert any(line.strip() == "retq" for line in assembly)
+
+
+def test_what_is_merged_with_another_is_followed_there():
+    story = sections("same")["passes"]
+    at = next(n for n, line in enumerate(story) if line.endswith("merge-common-subexpressions: same is replaced by"))
+    assert story[at + 1].strip() == "n = f32[64,256]{1,0} cosine(x)"
+
+
+def test_what_is_inlined_is_followed_to_its_copies():
+    found = sections("w")
+    assert found["passes"][0].endswith("inline-calls: w is copied")
+    assert found["passes"][1].strip() == "w.1 = f32[64,256]{1,0} sine(both)"
+    assert found["steps"][0].startswith("kernel s.fusion(")
+
+
+def test_what_nothing_needs_has_no_steps():
+    found = sections("unused")
+    assert found["passes"][-1].endswith("unused is removed: nothing that is left needs it")
+    assert found["steps"] == ["none: nothing of it is left"] and "fusion" not in found
+
+
+def test_a_reducer_is_part_of_the_kernel_that_runs_it():
+    assert sections("r")["steps"][0].startswith("kernel s.fusion(")
+
+
+def test_parameters_are_memory():
+    assert sections("x")["steps"] == ["none: it is memory, or part of other memory"]
+
+
+class TestCommand:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        (tmp_path / "p.hlo").write_text(PROGRAM)
+        return str(tmp_path / "p.hlo")
+
+    def test_listings_are_cut_unless_asked_for(self, file, capsys):
+        assert invoke(["explain", "%e", file]) == 0
+        short = capsys.readouterr().out
+        assert invoke(["explain", "e", file, "--full"]) == 0
+        full = capsys.readouterr().out
+        assert "more lines (--full)" in short and "more lines" not in full and len(full) > len(short)
+
+    def test_a_name_that_is_nearly_right(self, file, capsys):
+        assert invoke(["explain", "unusd", file]) == 1
+        assert capsys.readouterr().err == "xlapy: explained has no instruction 'unusd'; did you mean unused?\n"
+
+    def test_page(self, file, tmp_path, capsys):
+        assert invoke(["explain", "e", file, "--html", str(tmp_path / "e.html")]) == 0
+        assert capsys.readouterr().out == ""
+        page = Page((tmp_path / "e.html").read_text("ascii"))
+        assert page.title == "e" and [tag for tag, _ in page.elements].count("details") == 8
+
+    def test_texts_cannot_break_out_of_the_page(self):
+        page = Page(explanation_page("<script>", [Section("</pre>", ["<img src=x>"])]))
+        assert {tag for tag, _ in page.elements} & {"script", "img"} == set() and page.title == "<script>"

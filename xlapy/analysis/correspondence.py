@@ -1,0 +1,176 @@
+"""Which instructions of two modules correspond, whatever their names, and how those that do differ.
+
+Instructions that compute the same from the same parameters correspond. From these on, and from the roots, pairs grow
+along operands and users: what has the same op in the same place corresponds too, and differs in its attributes, its
+shape or what it reads.
+
+Owns: the pairs, the differences in words. Must not know: how they are shown, passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from xlapy import ops
+from xlapy.analysis.structure import Structure
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order, post_order
+
+_LONGEST = 60
+"""Characters of an attribute's value in a difference."""
+
+
+@dataclass(slots=True)
+class Correspondence:
+    """What belongs together in a left and a right module."""
+
+    computations: dict[Computation, Computation] = field(default_factory=dict[Computation, Computation])
+    instructions: dict[Instruction, Instruction] = field(default_factory=dict[Instruction, Instruction])
+    only_left: list[Instruction] = field(default_factory=list[Instruction])
+    only_right: list[Instruction] = field(default_factory=list[Instruction])
+
+    def differences(self, left: Instruction) -> list[str]:
+        """How the counterpart of an instruction differs, in words; operands and callees that correspond do not."""
+        right = self.instructions[left]
+        found = [f"shape {left.shape} -> {right.shape}"] if left.shape != right.shape else []
+        found += _attribute_differences(left, right)
+        for kind in ("sharding", "frontend_attributes", "backend_config", "result_accuracy"):
+            before, after = getattr(left, kind), getattr(right, kind)
+            if before != after:
+                found.append(f"{kind} {_short(str(before))} -> {_short(str(after))}")
+        found += self._operand_differences(left, right)
+        for role, before, after in zip(left.roles, left.computations, right.computations, strict=False):
+            if self.computations.get(before) is not after:
+                found.append(f"{role} {before.name} -> {after.name}")
+        if left.is_root != right.is_root:
+            found.append("no longer the root" if left.is_root else "now the root")
+        return found
+
+    def _operand_differences(self, left: Instruction, right: Instruction) -> Iterator[str]:
+        if len(left.operands) != len(right.operands):
+            yield f"{len(left.operands)} operands -> {len(right.operands)}"
+        for number, (before, after) in enumerate(zip(left.operands, right.operands, strict=False)):
+            if self.instructions.get(before) is not after:
+                yield f"operand {number}: {before.name} ({before.op.name}) -> {after.name} ({after.op.name})"
+        before_this = {self.instructions.get(i) for i in left.control_predecessors}
+        if before_this != set(right.control_predecessors):
+            names = [", ".join(i.name for i in side.control_predecessors) for side in (left, right)]
+            yield f"runs after {{{names[0]}}} -> {{{names[1]}}}"
+
+
+def correspond(left: Module, right: Module) -> Correspondence:
+    """Pairs the instructions of two modules, from the entries on; computations by their callers."""
+    found = Correspondence()
+    numbers = _Numbers(left, right)
+    pending = [(left.entry_computation, right.entry_computation)]
+    taken: set[Computation] = set()
+    while pending:
+        one, other = pending.pop()
+        if one in found.computations or other in taken:
+            continue
+        found.computations[one] = other
+        taken.add(other)
+        _Matcher(one, other, numbers, found.instructions).run()
+        for instruction in one:
+            counterpart = found.instructions.get(instruction)
+            if counterpart is not None:
+                pending += zip(instruction.computations, counterpart.computations, strict=False)
+    paired = set(found.instructions.values())
+    found.only_left = [i for c in left.computations for i in post_order(c) if i not in found.instructions]
+    found.only_right = [i for c in right.computations for i in post_order(c) if i not in paired]
+    return found
+
+
+class _Numbers:
+    """A number for every instruction: those that compute the same from the parameters have the same."""
+
+    def __init__(self, left: Module, right: Module) -> None:
+        structure = Structure(left)
+        known: dict[Hashable, int] = {}
+        self.of: dict[Instruction, int] = {}
+        for module in (left, right):
+            for computation in computation_post_order(module):
+                structure.number(computation)
+                for instruction in post_order(computation):
+                    operands = tuple([self.of[operand] for operand in instruction.operands])
+                    key = (*structure.description(instruction), operands)
+                    self.of[instruction] = known.setdefault(key, len(known))
+
+
+class _Matcher:
+    """Pairs the instructions of two computations."""
+
+    def __init__(
+        self, left: Computation, right: Computation, numbers: _Numbers, pairs: dict[Instruction, Instruction]
+    ) -> None:
+        self.left, self.right = left, right
+        self.numbers = numbers.of
+        self.pairs = pairs
+        self.taken: set[Instruction] = set()
+        """Those on the right that have a counterpart."""
+        self.left_numbers = {self.numbers[i] for i in left}
+        self.right_numbers = {self.numbers[i] for i in right}
+
+    def run(self) -> None:
+        for one, other in zip(self.left.parameters, self.right.parameters, strict=False):
+            self.pair(one, other)
+        self.descend(self.left.root_instruction, self.right.root_instruction)
+        self.pair_equal()
+        self.pair_by_operands()
+
+    def pair_equal(self) -> None:
+        """What computes the same; users first, so that their operands come with them."""
+        waiting: dict[int, list[Instruction]] = {}
+        for other in post_order(self.right):
+            if other not in self.taken:
+                waiting.setdefault(self.numbers[other], []).append(other)
+        for one in reversed(post_order(self.left)):
+            others = waiting.get(self.numbers[one], [])
+            while others and one not in self.pairs:
+                self.descend(one, others.pop())
+
+    def pair_by_operands(self) -> None:
+        """What reads a counterpart in the same place with the same op."""
+        users: dict[Hashable, list[Instruction]] = {}
+        for other in reversed(post_order(self.right)):
+            for number, operand in enumerate(other.operands):
+                users.setdefault((operand, number, other.op), []).append(other)
+        for one in post_order(self.left):
+            for number, operand in enumerate(one.operands):
+                others = users.get((self.pairs.get(operand), number, one.op), [])
+                while others and one not in self.pairs:
+                    self.descend(one, others.pop())
+
+    def descend(self, left: Instruction, right: Instruction) -> None:
+        """Pairs two instructions if they may be, and their operands place by place."""
+        stack = [(left, right)]
+        while stack:
+            one, other = stack.pop()
+            if self.may_pair(one, other):
+                self.pair(one, other)
+                stack += zip(one.operands, other.operands, strict=False)
+
+    def may_pair(self, left: Instruction, right: Instruction) -> bool:
+        """The same op, and neither has a better counterpart elsewhere."""
+        if left.op is not right.op or left.op is ops.PARAMETER or left in self.pairs or right in self.taken:
+            return False
+        one, other = self.numbers[left], self.numbers[right]
+        return one == other or (one not in self.right_numbers and other not in self.left_numbers)
+
+    def pair(self, left: Instruction, right: Instruction) -> None:
+        self.pairs[left] = right
+        self.taken.add(right)
+
+
+def _attribute_differences(left: Instruction, right: Instruction) -> Iterator[str]:
+    for kind in left.op.attributes.fields:
+        before, after = getattr(left.attributes, kind.name), getattr(right.attributes, kind.name)
+        if before != after:
+            yield f"{kind.key} {_short(kind.kind.write(before))} -> {_short(kind.kind.write(after))}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

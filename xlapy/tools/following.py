@@ -1,0 +1,103 @@
+"""What becomes of one instruction on the way through the passes.
+
+Owns: the search for what stands in its place after each pass. Must not know: what passes do, how this is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.passes import PassEvent
+from xlapy.tools.show.describe import line_of
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where an instruction stood before a pass: what read it there, whether it was the root."""
+
+    line: str
+    parent: Computation | None
+    was_root: bool
+    reads: list[tuple[Instruction, int]]
+
+    @classmethod
+    def of(cls, instruction: Instruction) -> _Place:
+        reads = [
+            (user, number)
+            for user in instruction.users
+            for number, operand in enumerate(user.operands)
+            if operand is instruction
+        ]
+        return cls(line_of(instruction), instruction.parent, instruction.is_root, reads)
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows an instruction of a module: `note` is told of each pass, `copied` of the copies that fusions make."""
+
+    module: Module
+    now: list[Instruction]
+    """What stands for it: several, if it was copied; nothing, if nothing needs it any more."""
+    story: list[str] = field(default_factory=list[str])
+    """A line for each pass that concerned it, the new form below."""
+    _places: dict[Instruction, _Place] = field(default_factory=dict["Instruction", "_Place"])
+    _known: set[Instruction] = field(default_factory=set["Instruction"])
+    _copies: dict[Instruction, list[Instruction]] = field(default_factory=dict["Instruction", "list[Instruction]"])
+
+    def __post_init__(self) -> None:
+        self._look()
+
+    def copied(self, instruction: Instruction, copy: Instruction) -> None:
+        self._copies.setdefault(instruction, []).append(copy)
+
+    def note(self, event: PassEvent) -> None:
+        if not event.changed:
+            return
+        alive = set(self.module.instructions())
+        following: dict[Instruction, None] = {}
+        for instruction in self.now:
+            what, successors = self._successors(instruction, alive)
+            following.update(dict.fromkeys(successors))
+            if what:
+                self.story.append(f"{event.number:03} {event.pass_.name}: {what}")
+                self.story += [f"      {line_of(successor)}" for successor in successors]
+        self.now = list(following)
+        self._copies.clear()
+        self._look()
+
+    def _look(self) -> None:
+        self._known = set(self.module.instructions())
+        self._places = {instruction: _Place.of(instruction) for instruction in self.now}
+
+    def _successors(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
+        """What stands for an instruction after a pass, and how that came about; no words if nothing happened."""
+        place = self._places[instruction]
+        if instruction in alive:
+            return ("is now", [instruction]) if line_of(instruction) != place.line else ("", [instruction])
+        copies = [copy for copy in self._copies.get(instruction, []) if copy in alive]
+        if copies:
+            inside = ", ".join(caller.name for copy in copies if copy.parent for caller in copy.parent.callers)
+            return f"is computed in {inside}", copies
+        found = [user.operands[n] for user, n in place.reads if user in alive and n < len(user.operands)]
+        if place.was_root and place.parent is not None and place.parent in self.module.computations:
+            found.append(place.parent.root_instruction)
+        if found:
+            return f"{instruction.name} is replaced by", list(dict.fromkeys(found))
+        return self._copies_by_name(instruction, alive)
+
+    def _copies_by_name(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
+        """What a pass that copies whole computations made: new, of the same op, and named after it."""
+        name = _root(instruction.name)
+        new = [i for i in alive - self._known if i.op is instruction.op and _root(i.name) == name]
+        if new:
+            return f"{instruction.name} is copied", sorted(new, key=lambda i: i.name)
+        return f"{instruction.name} is removed: nothing that is left needs it", []
+
+
+def _root(name: str) -> str:
+    """A name without its number: `e` of `e.1`."""
+    root, _, number = name.rpartition(".")
+    return root if root and number.isdigit() else name
