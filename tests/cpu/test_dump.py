@@ -51,7 +51,7 @@ def test_the_map_of_buffers_has_the_largest_first_and_a_total(files: dict[str, s
     sizes = [int(row.split()[0]) for row in rows]
     assert sizes == sorted(sizes, reverse=True) and 64 * 64 * 4 in sizes
     assert head.endswith(f"for {len(sizes)} temporaries of {sum(sizes)} bytes")
-    assert all(row.split()[1].startswith("+") and "-" in row.split()[2] for row in rows)
+    assert all(row.split()[1].startswith(("+", "@result")) and "-" in row.split()[2] for row in rows)
 
 
 def test_the_trace_has_every_pass_and_phase_inside_the_whole(files: dict[str, str]):

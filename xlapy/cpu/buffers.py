@@ -1,4 +1,4 @@
-"""Places in the arena: temporaries that are never needed at the same time share memory.
+"""Places of temporaries: those that are never needed at the same time share memory, that of results lent as well.
 
 Owns: where each temporary lies. Must not know: what steps compute.
 """
@@ -14,47 +14,69 @@ ALIGNMENT = 64
 
 
 def assign_buffers(program: NativeProgram) -> None:
-    """Gives every temporary its offset, and the program the size of its arena and what lies in it."""
+    """Gives every temporary its place, in the arena or a result's memory, and the program the size of its arena."""
     lives = Lives(program.steps)
-    arena = _Arena()
+    arena, results = _Region(), _lent(program, lives)
+    placed: dict[Slot, _Region] = {}
     temporaries = [slot for slot in lives.first if slot.kind is SlotKind.TEMPORARY]
     ending = sorted(temporaries, key=lambda slot: lives.last[slot])
     due = 0
     for slot in sorted(temporaries, key=lambda slot: lives.first[slot]):
         while due < len(ending) and lives.last[ending[due]] < lives.first[slot]:
-            arena.give_back(ending[due])
+            placed[ending[due]].give_back(ending[due])
             due += 1
-        arena.place(slot)
+        results = [region for region in results if region.until > lives.first[slot]]
+        lent = (region for region in results if region.until > lives.last[slot] and region.place(slot))
+        placed[slot] = next(lent, arena)
+        if placed[slot] is arena:
+            arena.place_behind(slot)
     program.arena_size = arena.top
-    program.temporaries = sorted(temporaries, key=lambda slot: -slot.size)
+    program.temporaries = sorted((slot for slot in temporaries if slot.number < 0), key=lambda slot: -slot.size)
 
 
-class _Arena:
-    """Free ranges of the arena, by offset; the smallest that fits is taken."""
+def _lent(program: NativeProgram, lives: Lives) -> list[_Region]:
+    """The memory of results that holds nothing yet when the program begins, the smallest first.
 
-    def __init__(self) -> None:
-        self.top = 0
-        self._free: list[tuple[int, int]] = []  # (offset, size)
+    That of a result which a loop makes is not lent: it holds what the last iteration made.
+    """
+    free = [slot for slot in program.results if slot.number not in program.aliases and lives.begins_outside_loops(slot)]
+    return [_Region(slot.number, slot.size, lives.first[slot]) for slot in sorted(free, key=lambda slot: slot.size)]
 
-    def place(self, slot: Slot) -> None:
+
+class _Region:
+    """The free ranges, by offset, of the arena or of a result's memory; the smallest that fits is taken.
+
+    result: its number, -1 for the arena; until: the step that needs the memory for the result.
+    """
+
+    def __init__(self, result: int = -1, size: int = 0, until: int = 0) -> None:
+        self.result = result
+        self.top = size
+        self.until = until
+        self._free = [(0, size)] if size else []
+
+    def place(self, slot: Slot) -> bool:
+        """Gives a slot its place in a free range, if there is one that is large enough."""
         size = _rounded(slot.size)
         fitting = [(length, offset) for offset, length in self._free if length >= size]
         if not fitting:
-            slot.offset = self._extended(size)
-            return
+            return False
         length, offset = min(fitting)
         self._free.remove((offset, length))
         if length > size:
             insort(self._free, (offset + size, length - size))
-        slot.offset = offset
+        slot.number, slot.offset = self.result, offset
+        return True
 
-    def _extended(self, size: int) -> int:
-        """Behind all others, or from the last free range on if that is where the arena ends."""
+    def place_behind(self, slot: Slot) -> None:
+        """Gives a slot a place, behind all others if need be, or from the last free range on if that ends there."""
+        if self.place(slot):
+            return
         offset = self.top
         if self._free and sum(self._free[-1]) == self.top:
             offset, _ = self._free.pop()
-        self.top = offset + size
-        return offset
+        slot.offset = offset
+        self.top = offset + _rounded(slot.size)
 
     def give_back(self, slot: Slot) -> None:
         """Joins the range with free neighbours."""
@@ -82,13 +104,13 @@ def print_buffers(program: NativeProgram) -> str:
     lives = Lives(program.steps)
     names = _names_of_positions(lives)
     temporaries = [slot for slot in lives.first if slot.kind is SlotKind.TEMPORARY]
-    slots = sorted(temporaries, key=lambda slot: (-slot.size, slot.offset, lives.first[slot]))
+    slots = sorted(temporaries, key=lambda slot: (-slot.size, slot.place, lives.first[slot]))
     total = sum(slot.size for slot in slots)
     lines = [f"arena of {program.arena_size} bytes for {len(slots)} temporaries of {total} bytes"]
     rows = [("bytes", "offset", "in use", "shape", "from", "to")]
     for slot in slots:
         first, last = lives.first[slot], lives.last[slot]
-        cells = (str(slot.size), f"+{slot.offset}", f"{first}-{last}", slot.shape.brief, names[first], names[last])
+        cells = (str(slot.size), slot.place, f"{first}-{last}", slot.shape.brief, names[first], names[last])
         rows.append(cells)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

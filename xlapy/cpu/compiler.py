@@ -22,6 +22,7 @@ from xlapy.cpu.order_selections import OrderSelections
 from xlapy.cpu.parts import cut
 from xlapy.cpu.program import make_program
 from xlapy.cpu.program import runs as runs
+from xlapy.cpu.separate_fills import SeparateFills
 from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
 from xlapy.cpu.top_k import SortTopK
@@ -77,6 +78,7 @@ def passes(
         OrderSelections(),
         SplitReductions(),
         Fuse(explain=explain, copied=copied),
+        SeparateFills(),
         RemoveDeadCode(),
     ]
 

@@ -28,6 +28,10 @@ class Lives:
         begin, end = self.extents[step]
         return begin <= self.first[slot] and self.last[slot] <= end
 
+    def begins_outside_loops(self, slot: Slot) -> bool:
+        """Whether the slot is in use, and no loop is the first to use it."""
+        return self._loops.get(slot) == ()
+
     def _visit(self, steps: list[Step], loops: tuple[WhileStep, ...]) -> None:
         for step in steps:
             self._position += 1

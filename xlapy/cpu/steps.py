@@ -32,7 +32,10 @@ class SlotKind(Enum):
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """The memory of one array, row-major. number: of the argument, result or constant; offset: in the arena."""
+    """The memory of one array, row-major. number: of the argument, result or constant.
+
+    A temporary lies at `offset` in the arena, or in the memory of the result `number` until that is made.
+    """
 
     shape: Shape
     kind: SlotKind = SlotKind.TEMPORARY
@@ -47,10 +50,15 @@ class Slot:
         """Bytes."""
         return self.shape.size * self.shape.element_type.byte_size
 
+    @property
+    def place(self) -> str:
+        """Where a temporary lies: its offset, that of a result before it."""
+        return f"+{self.offset}" if self.number < 0 else f"@result{self.number}+{self.offset}"
+
     def __str__(self) -> str:
         if self.kind is SlotKind.HELD:
             return f"held {self.name}:{self.shape.brief}"
-        place = f"+{self.offset}" if self.kind is SlotKind.TEMPORARY else str(self.number)
+        place = self.place if self.kind is SlotKind.TEMPORARY else str(self.number)
         return f"{self.kind.value}{place}:{self.shape.brief}"
 
 
@@ -240,7 +248,7 @@ class NativeProgram:
     def table_index(self, slot: Slot) -> int:
         """Where the table of addresses has the memory that a slot lies in: arena, arguments, results, constants."""
         if slot.kind is SlotKind.TEMPORARY:
-            return 0
+            return 0 if slot.number < 0 else 1 + len(self.arguments) + slot.number
         if slot.kind is SlotKind.ARGUMENT:
             return 1 + slot.number
         if slot.kind is SlotKind.RESULT:
