@@ -149,6 +149,25 @@ def test_memory_of_small_calls_does_not_grow():
     assert _resident() - before < 4 << 20
 
 
+def test_memory_of_loops_that_hold_their_state_does_not_grow():
+    program = CPU.compile("""HloModule m
+    below { s = (s32[], f32[9]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(20)
+      ROOT r = pred[] compare(i, n), direction=LT }
+    next { s = (s32[], f32[9]) parameter(0)  i = s32[] get-tuple-element(s), index=0  one = s32[] constant(1)
+      j = s32[] add(i, one)  x = f32[9] get-tuple-element(s), index=1  y = f32[9] reverse(x), dimensions={0}
+      z = f32[9] subtract(y, x)  ROOT r = (s32[], f32[9]) tuple(j, z) }
+    ENTRY e { zero = s32[] constant(0)  x = f32[9] parameter(0)  t = (s32[], f32[9]) tuple(zero, x)
+      w = (s32[], f32[9]) while(t), condition=below, body=next  ROOT y = f32[9] get-tuple-element(w), index=1 }""")
+    given = np.arange(9, dtype=np.float32)
+    for _ in range(100):
+        program(given)
+    before = _resident()
+    for _ in range(10_000):
+        result = program(given)
+    assert _resident() - before < 4 << 20
+    assert np.array_equal(np.asarray(result), 2.0**19 * (given - given[::-1]))
+
+
 def _resident() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -24,10 +24,27 @@ ENTRY main {{
 }}
 """
 
+LOOP = """
+HloModule loop
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+below {{ s = (s32[], f32[{rows},{columns}]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)  ROOT r = pred[] compare(i, n), direction=LT }}
+next {{ s = (s32[], f32[{rows},{columns}]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  x = f32[{rows},{columns}] get-tuple-element(s), index=1  one = s32[] constant(1)  j = s32[] add(i, one)
+  zero = f32[] constant(0)  v = f32[{columns}] reduce(x, zero), dimensions={{0}}, to_apply=add
+  w = f32[{columns}] tanh(v)  b = f32[{rows},{columns}] broadcast(w), dimensions={{1}}
+  y = f32[{rows},{columns}] add(x, b)  ROOT r = (s32[], f32[{rows},{columns}]) tuple(j, y) }}
+ENTRY main {{ x = f32[{rows},{columns}] parameter(0)  zero = s32[] constant(0)
+  t = (s32[], f32[{rows},{columns}]) tuple(zero, x)
+  w = (s32[], f32[{rows},{columns}]) while(t), condition=below, body=next
+  ROOT y = f32[{rows},{columns}] get-tuple-element(w), index=1 }}
+"""
+
 HASH = """
 import hashlib, numpy as np, xlapy as xla
 x = np.random.default_rng(0).standard_normal((333, 1001)).astype(np.float32)
-print(hashlib.sha256(np.asarray(xla.Client("cpu").compile({text!r})(x)).tobytes()).hexdigest())
+for text in {texts!r}:
+    print(hashlib.sha256(np.asarray(xla.Client("cpu").compile(text)(x)).tobytes()).hexdigest())
 """
 
 
@@ -57,7 +74,7 @@ def test_several_programs_in_several_threads():
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads():
-    script = HASH.format(text=TEXT.format(rows=333, columns=1001))
+    script = HASH.format(texts=[text.format(rows=333, columns=1001) for text in (TEXT, LOOP)])
     hashes = set()
     for count in (1, 2, 3, 8):
         environment = {**os.environ, "XLAPY_FLAGS": f"--num_threads={count}"}
