@@ -116,25 +116,44 @@ class Group:
         kinds = classify(space, self.results, members)
         if isinstance(kinds, str):
             return kinds
-        return _too_few_rows(space, self.results, kinds) or _repeated(space, self.root, kinds)
+        return _too_few_rows(space, self.results, kinds) or _repeated(
+            self.root, evaluations(space, members, kinds)
+        )
 
-    def merged(self, other: Group, results: list[Instruction], members: list[Instruction]) -> Group | str:
-        """Both groups as one with these results, users before what they use; or why they stay two."""
+    @property
+    def is_heavy(self) -> bool:
+        return not HEAVY.isdisjoint([member.op for member in self.members])
+
+    def reason_against_merging(self, other: Group, results: list[Instruction]) -> str:
+        """Why two groups are not one with these results, if that can be told at a glance."""
         if len(results) > MOST_RESULTS:
             return f"a kernel has at most {MOST_RESULTS} results"
-        if any(m.op in HEAVY or not m.shape.is_array for m in members):
-            return "what is heavy is computed alone"
         if self.has_reductions and other.has_reductions and self.space != other.space:
             return f"{self.root.name} goes along {self.space}, {other.root.name} along {other.space}"
-        space = other.space if other.has_reductions else self.space
-        has_rows = space.length > 1 and (self.has_reductions or other.has_reductions)
-        if not has_rows and len({_sizes(result) for result in results}) > 1:
+        if not self._rows_of_both(other) and len({_sizes(result) for result in results}) > 1:
             return "their results have other dimensions"
+        return ""
+
+    def merged(self, other: Group, results: list[Instruction], members: list[Instruction]) -> Group | str:
+        """Both groups as one with these results, users before what they use; or why they stay two.
+
+        `reason_against_merging` has nothing against it.
+        """
+        if not all(m.shape.is_array for m in members):
+            return "a reduction has several results"
+        space = other.space if other.has_reductions else self.space
         kinds = classify(space, results, members)
         if isinstance(kinds, str):
             return kinds
-        reason = (_too_few_rows(space, results, kinds) if has_rows else "") or _repeated(space, results[0], kinds)
-        return reason or Group(results, space, kinds, evaluations(space, members, kinds))
+        reason = _too_few_rows(space, results, kinds) if self._rows_of_both(other) else ""
+        times = evaluations(space, members, kinds)
+        reason = reason or _repeated(results[0], times)
+        return reason or Group(results, space, kinds, times)
+
+    def _rows_of_both(self, other: Group) -> bool:
+        """Whether they go through rows together."""
+        space = other.space if other.has_reductions else self.space
+        return space.length > 1 and (self.has_reductions or other.has_reductions)
 
 
 def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:
@@ -143,10 +162,9 @@ def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruct
     return f"{space} are too few to be shared by threads" if space.rows < FEW_ROWS and is_large else ""
 
 
-def _repeated(space: Space, root: Instruction, kinds: dict[Instruction, Kind]) -> str:
-    """Why members would be computed again and again; "" if they would not."""
-    times = evaluations(space, list(kinds), kinds)
-    return next(filter(None, (_reason_against_repeating(m, times[m], root) for m in kinds)), "")
+def _repeated(root: Instruction, times: dict[Instruction, float]) -> str:
+    """Why members would be computed again and again, by how often that is; "" if they would not."""
+    return next(filter(None, (_reason_against_repeating(m, times[m], root) for m in times)), "")
 
 
 def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:

@@ -8,13 +8,13 @@ Owns: which groups meet, the order. Must not know: what may be computed together
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from xlapy import ops
 from xlapy.cpu.flow import IN_PLACE
-from xlapy.cpu.groups import FREE, HEAVY, Group
+from xlapy.cpu.groups import FREE, Group
 from xlapy.cpu.rows import Kind, joined, operand_kind
 from xlapy.hlo.instruction import Instruction
 
@@ -81,6 +81,11 @@ class _Merger:
                 self.node_of[own] = self.add(instruction, own)
             elif not groups.get(instruction) or self.runs_alone(instruction):
                 self.add(instruction, instruction)
+        self.successors: dict[Instruction, set[_Node]] = {}
+        """What reads an instruction from memory, or waits for it."""
+        for node in self.nodes.values():
+            for operand in self.predecessors(node):
+                self.successors.setdefault(operand, set()).add(node)
         self.steps = 0
         self.tried: set[tuple[Group, Group]] = set()
 
@@ -115,7 +120,7 @@ class _Merger:
 
     def readers(self, group: Group) -> Iterator[Group]:
         """The groups that need a result of this one, the first to run first."""
-        found = {reader for result in group.results for reader in self.successors(result)}
+        found = {reader for result in group.results for reader in self.successors.get(result, ())}
         found.discard(self.node_of[group])
         for node in sorted(found, key=lambda node: node.place):
             if isinstance(node.content, Group):
@@ -125,10 +130,16 @@ class _Merger:
         """The groups that read what this one reads, if that is much."""
         for operand in self.operands(group):
             if operand.shape.is_array and operand.shape.size * operand.shape.element_type.byte_size >= LEAST_SHARED:
-                found = [node for node in self.successors(operand) if node is not self.node_of[group]]
+                found = [node for node in self.successors[operand] if node is not self.node_of[group]]
                 for node in sorted(found, key=lambda node: node.place):
                     if isinstance(node.content, Group) and self._read_alike(group, node.content, operand):
                         yield node.content
+
+    def predecessors(self, node: _Node) -> Iterable[Instruction]:
+        """What a node reads from memory, or waits for."""
+        if isinstance(node.content, Group):
+            return self.operands(node.content)
+        return (*node.content.operands, *node.content.control_predecessors)
 
     def operands(self, group: Group) -> dict[Instruction, None]:
         """What a group reads from memory."""
@@ -146,47 +157,49 @@ class _Merger:
         """One group made of two, if that may be."""
         self.tried |= {(left, right), (right, left)}
         first, last = sorted((self.node_of[left], self.node_of[right]), key=lambda node: node.place)
-        members = sorted({**left.members, **right.members}, key=lambda i: -self.number[i])
-        if len(members) > self.most or any(m.op in HEAVY for m in members):
+        if self.are_too_many(left, right) or left.is_heavy or right.is_heavy:
             return None
-        results = [r for r in members if (r in left.results or r in right.results) and self.is_needed(r, left, right)]
-        made = left.merged(right, results, members)
+        results = self.results_of_both(first, last)
+        reason = left.reason_against_merging(right, results)
+        behind = None if reason else self.behind(first, last)
+        if not reason and behind is None:
+            reason = "others run between them"
+        made = reason or left.merged(right, results, self.members_of_both(left, right))
+        if not isinstance(made, str) and any(_is_updated(operand) for operand in self.operands(made)):
+            made = "what they read is updated in place"
         if isinstance(made, str):
             self.explain(f"{left.root.name} and {right.root.name} stay two kernels: {made}")
             return None
-        behind = self.behind(first, last)
-        if behind is None or any(_is_updated(operand) for operand in self.operands(made)):
-            reason = "others run between them" if behind is None else "what they read is updated in place"
-            self.explain(f"{left.root.name} and {right.root.name} stay two kernels: {reason}")
-            return None
+        assert behind is not None
         self.explain(f"{left.root.name} and {right.root.name} become one kernel, of {_counted(len(results))}")
         self.replace(first, last, made, behind)
         return made
 
-    def is_needed(self, result: Instruction, *groups: Group) -> bool:
-        """Whether others than these groups need a result in memory."""
-        if result is self.root or not result.has_users:
-            return True
-        mine = {self.node_of[group] for group in groups}
-        return any(node not in mine for node in self.successors(result))
+    def are_too_many(self, left: Group, right: Group) -> bool:
+        """Whether both groups together have more instructions than there may be."""
+        if len(left.members) + len(right.members) <= self.most:
+            return False
+        return len(left.members.keys() | right.members.keys()) > self.most
 
-    def successors(self, instruction: Instruction) -> set[_Node]:
-        """What reads an instruction from memory, or waits for it."""
-        found: set[_Node] = set()
-        for user in (*instruction.users, *instruction.control_successors):
-            for group in self.groups.get(user, []):
-                if instruction not in group.members:
-                    found.add(self.node_of[group])
-            if user in self.nodes and not isinstance(self.nodes[user].content, Group):
-                found.add(self.nodes[user])
-        return found
+    def members_of_both(self, left: Group, right: Group) -> list[Instruction]:
+        """Users before what they use."""
+        return sorted({**left.members, **right.members}, key=lambda i: -self.number[i])
+
+    def results_of_both(self, first: _Node, last: _Node) -> list[Instruction]:
+        """What others than these two need in memory, the last in the order first."""
+        pair = {first, last}
+        results = dict.fromkeys((*first.results, *last.results))
+        needed = [
+            r for r in results if r is self.root or not r.has_users or not self.successors.get(r, set()) <= pair
+        ]
+        return sorted(needed, key=lambda i: -self.number[i])
 
     def behind(self, first: _Node, last: _Node) -> set[_Node] | None:
         """What has to run after `first` and stands before `last`; None if `last` needs any of it."""
         if last.place - first.place > MOST_BETWEEN:
             return None
         found: set[_Node] = set()
-        stack = [n for result in first.results for n in self.successors(result) if n is not last and n is not first]
+        stack = [n for result in first.results for n in self.successors.get(result, ()) if n not in (first, last)]
         while stack:
             node = stack.pop()
             if node.place > last.place or node in found:
@@ -195,7 +208,7 @@ class _Merger:
             if node is last or self.steps > MOST_STEPS:
                 return None
             found.add(node)
-            stack += [n for result in node.results for n in self.successors(result)]
+            stack += [n for result in node.results for n in self.successors.get(result, ())]
         return found
 
     def replace(self, first: _Node, last: _Node, made: Group, behind: set[_Node]) -> None:
@@ -213,6 +226,10 @@ class _Merger:
             if at is not None:
                 at.place = place
         self.node_of[made] = node
+        for operand in (*self.predecessors(first), *self.predecessors(last)):
+            self.successors[operand] -= {first, last}
+        for operand in self.operands(made):
+            self.successors[operand].add(node)
         for result in (*first.results, *last.results):
             self.nodes.pop(result, None)
         for result in made.results:

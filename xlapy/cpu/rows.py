@@ -55,7 +55,7 @@ class Space:
 
 def first_leaf(shape: Shape) -> Shape:
     """The array itself, or the first of a tuple."""
-    return next(leaf for _, leaf in shape.leaves())
+    return shape if shape.is_array else next(leaf for _, leaf in shape.leaves())
 
 
 def space_of_result(shape: Shape) -> Space:
