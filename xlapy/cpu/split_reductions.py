@@ -9,6 +9,7 @@ Must not know: kernels, threads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -88,7 +89,7 @@ def _first_step(sizes: list[int], reduced: list[int]) -> tuple[list[int], list[i
     if len(reduced) > 1:
         if reduced[-1] == rank - 1 and sizes[-1] >= ROWS and sum(sizes[d] > 1 for d in reduced) > 1:
             return sizes, [rank - 1], reduced[:-1]
-        return None
+        return _first_rows(sizes, reduced)
     (d,) = reduced
     is_last = d == rank - 1
     wanted = sizes[d] // PIECES if is_last else ROWS
@@ -100,6 +101,27 @@ def _first_step(sizes: list[int], reduced: list[int]) -> tuple[list[int], list[i
     if not ROWS // 2 <= inner <= sizes[d] // 4:
         return None
     return [*sizes[:d], sizes[d] // inner, inner, *sizes[d + 1 :]], [d + 1], [d]
+
+
+def _first_rows(sizes: list[int], reduced: list[int]) -> tuple[list[int], list[int], list[int]] | None:
+    """As `_first_step`, for columns over several dimensions: the last of them, or a part of it, are about `ROWS`."""
+    is_row = math.prod(sizes[d] for d in reduced) == math.prod(sizes[: reduced[-1] + 1])
+    if not is_row or math.prod(sizes[d] for d in reduced) < 4 * ROWS:
+        return None
+    first = len(reduced)
+    rows = 1
+    while rows < ROWS // 2:
+        first -= 1
+        rows *= sizes[reduced[first]]
+    if rows <= 4 * ROWS:
+        return (sizes, reduced[first:], reduced[:first]) if first else None
+    d = reduced[first]
+    inner = _divisor_near(sizes[d], max(1, ROWS * sizes[d] // rows))
+    whole = rows // sizes[d] * inner
+    if not ROWS // 2 <= whole <= 4 * ROWS or inner == sizes[d]:
+        return None
+    split = [*sizes[:d], sizes[d] // inner, inner, *sizes[d + 1 :]]
+    return split, [d + 1, *(r + 1 for r in reduced[first + 1 :])], reduced[: first + 1]
 
 
 def _divisor_near(number: int, wanted: int) -> int:
