@@ -313,3 +313,24 @@ def test_stores_between_which_memory_is_read_keep_their_order():
         b.store(memory, i * 2, b.constant(F32, 7.0))
         b.store(memory, i * 2 + 1, b.add(b.load(memory, i * 2), b.constant(F32, 1.0)))
     assert_same(b.kernel)
+
+
+@pytest.mark.parametrize("type", [I8, F32, F64])
+@pytest.mark.parametrize("count", [2, 3, 10, 16])
+@pytest.mark.parametrize("size", [32, 37])
+def test_stores_of_neighbours_leave_what_is_around_them(type: ScalarType, count: int, size: int):
+    """Each of `count` stores takes every `count`-th element; one element before and behind all of them stays."""
+    builder = Builder("neighbours")
+    source = builder.buffer("in", type, size)
+    target = builder.buffer("out", type, size * count + 2, written=True)
+    with builder.loop(size, AxisKind.VECTOR, width=16) as position:
+        value = builder.load(source, position)
+        values = [value if n % 2 else builder.add(value, builder.constant(type, n)) for n in range(count)]
+        for n, stored in enumerate(values):
+            builder.store(target, position * count + (n + 1), stored)
+    x = (np.arange(size) % 50).astype(type.dtype)
+    out = np.full(size * count + 2, 77, type.dtype)
+    run_kernel(builder.kernel, [x, out])
+    expected = x[:, None] + np.where(np.arange(count) % 2, 0, np.arange(count)).astype(type.dtype)
+    np.testing.assert_array_equal(out[1:-1].reshape(size, count), expected)
+    assert out[0] == out[-1] == 77

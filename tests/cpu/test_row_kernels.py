@@ -108,6 +108,44 @@ def test_one_kernel_gives_what_the_interpreter_gives(body, t, rows, row):
     assert_same(text)
 
 
+@pytest.mark.parametrize("body", [SOFTMAX, VARIANCE, IN_ORDER], ids=["softmax", "variance", "in order"])
+@pytest.mark.parametrize(
+    ("t", "rows", "row"),
+    [
+        ("f32", (100,), (10,)),
+        ("f32", (4, 5), (2,)),
+        ("f64", (16,), (3, 5)),
+        ("bf16", (37,), (8,)),
+        ("f16", (9, 2), (7,)),
+    ],
+)
+def test_vectors_go_over_short_rows(body, t, rows, row):
+    text = program(body, t, rows, row)
+    (kernel,) = kernels(text)
+    assert not kernel.scratch
+    assert_same(text)
+
+
+def test_tasks_of_short_rows_take_whole_vectors():
+    text = program(SOFTMAX, "f32", (2000,), (10,))
+    (kernel,) = kernels(text)
+    assert kernel.parallel_loop is not None
+    assert kernel.parallel_loop.extent == 3  # of 768 rows at most
+    assert_same(text)
+
+
+def test_few_short_rows_are_not_written_out():
+    assert len(kernels(program(SOFTMAX, "f32", (3,), (10,)))) > 1
+
+
+def test_short_rows_of_many_instructions_stay_several_kernels():
+    chain = "".join(f"  wave{n} = {{t}}[{{s}}] sine({f'wave{n - 1}' if n else 'x'})\n" for n in range(60))
+    body = chain + IN_ORDER.replace("abs(x)", "sine(wave59)")
+    text = program(body, "f32", (20,), (15,))
+    assert len(kernels(text)) > 1
+    assert_same(text)
+
+
 def test_rows_longer_than_the_scratch_are_computed_again():
     text = program(SOFTMAX, "f32", (2,), (20_000,))
     (kernel,) = kernels(text)

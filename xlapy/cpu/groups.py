@@ -43,6 +43,9 @@ LITTLE = 1 << 17
 LITTLE_WORK = 1 << 10
 """Operations that may be done again: a kernel of its own takes longer."""
 
+MOST_WRITTEN_OUT = 512
+"""Elements of a short row and of all instructions together: each has code of its own."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -101,6 +104,8 @@ class Group:
             return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
         if instruction.op is ops.REDUCE:
             return self._reason_against_reduction(instruction)
+        if _is_too_long(self.space, len(self.members) + 1):
+            return f"{self.space} of {len(self.members)} instructions are much code already"
         kind = self._kind(instruction)
         return _reason_against_repeating(
             instruction, times_computed(self.space, instruction, kind, self.times), self.root
@@ -113,12 +118,12 @@ class Group:
         if self.has_reductions and space != self.space:
             return f"{self.root.name} goes along {self.space}, {reduction.name} along {space}"
         members = [*self.members, reduction]
+        if _is_too_long(space, len(members)):
+            return f"{space} of {len(members)} instructions are too much code"
         kinds = classify(space, self.results, members)
         if isinstance(kinds, str):
             return kinds
-        return _too_few_rows(space, self.results, kinds) or _repeated(
-            self.root, evaluations(space, members, kinds)
-        )
+        return _too_few_rows(space, self.results, kinds) or _repeated(self.root, evaluations(space, members, kinds))
 
     @property
     def is_heavy(self) -> bool:
@@ -142,6 +147,8 @@ class Group:
         if not all(m.shape.is_array for m in members):
             return "a reduction has several results"
         space = other.space if other.has_reductions else self.space
+        if self._rows_of_both(other) and _is_too_long(space, len(members)):
+            return f"{space} of {len(members)} instructions are too much code"
         kinds = classify(space, results, members)
         if isinstance(kinds, str):
             return kinds
@@ -154,6 +161,11 @@ class Group:
         """Whether they go through rows together."""
         space = other.space if other.has_reductions else self.space
         return space.length > 1 and (self.has_reductions or other.has_reductions)
+
+
+def _is_too_long(space: Space, members: int) -> bool:
+    """Whether the code of rows would be, each place of which is written out."""
+    return space.is_written_out and space.length * members > MOST_WRITTEN_OUT
 
 
 def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:

@@ -189,9 +189,7 @@ class _Merger:
         """What others than these two need in memory, the last in the order first."""
         pair = {first, last}
         results = dict.fromkeys((*first.results, *last.results))
-        needed = [
-            r for r in results if r is self.root or not r.has_users or not self.successors.get(r, set()) <= pair
-        ]
+        needed = [r for r in results if r is self.root or not r.has_users or not self.successors.get(r, set()) <= pair]
         return sorted(needed, key=lambda i: -self.number[i])
 
     def behind(self, first: _Node, last: _Node) -> set[_Node] | None:

@@ -9,6 +9,8 @@ long to compute and several sweeps need is kept in scratch memory. Example, the 
       for i in 1000: exp(x - greatest) to scratch memory, and their sum
       for i in 1000: out = scratch / sum
 
+Rows shorter than a vector are written out place by place instead, and vectors go over rows.
+
 Owns: the sweeps, and what is kept. Must not know: which instructions should be in a kernel.
 """
 
@@ -19,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xlapy import ops
+from xlapy.base.element_types import PrimitiveType
 from xlapy.cpu.costs import CHEAP, cost
 from xlapy.cpu.rows import Kind, Space, classify, depths, operand_kind, space_of_reduction
 from xlapy.hlo.instruction import Instruction
@@ -123,6 +126,42 @@ def _is_long(plan: RowPlan, instruction: Instruction, written: set[Instruction])
     return total > CHEAP
 
 
+def lanes_of(builder: Builder, instructions: Sequence[Instruction]) -> int:
+    """Of vectors of the widest elements of some arrays."""
+    arrays = [i for i in instructions if i.shape.is_array and i.shape.rank]
+    return builder.vector_bytes // max(register_type(i.shape.element_type).byte_size for i in arrays)
+
+
+def emit_short_rows(
+    builder: Builder,
+    plan: RowPlan,
+    operands: dict[Instruction, Source],
+    row: Affine,
+    results: Sequence[tuple[Instruction, Buffer]],
+) -> None:
+    """A whole row, each place written out; every element is computed once, and stored behind all others."""
+    length = plan.space.length
+    values: dict[Instruction, Element] = {}
+    lowering = Lowering(builder, operands, values)
+
+    def element(instruction: Instruction, place: Affine) -> Element:
+        return lowering.element(instruction, delinear(builder, place, instruction.shape.dimensions))
+
+    for sweep in plan.sweeps:
+        for reduction in sweep.reductions:
+            total = lowering.element(reduction.operands[1], ())
+            for number in range(length):
+                term = element(reduction.operands[0], row * length + number)
+                (total,) = combine_elements(lowering, reduction.to_apply, [total], [term])
+            values[reduction] = total
+    stores: list[tuple[Buffer, Affine, Element, PrimitiveType]] = []
+    for result, buffer in results:
+        places = [row] if plan.kinds[result] is Kind.ROW else [row * length + number for number in range(length)]
+        stores += [(buffer, place, element(result, place), result.shape.element_type) for place in places]
+    for store in stores:
+        store_element(builder, *store)
+
+
 class RowKernel:
     """Emits the loops of a plan into a kernel."""
 
@@ -133,9 +172,7 @@ class RowKernel:
         self.values: dict[Instruction, Element] = {}
         """Of the reductions, for the row."""
         self.lowering = Lowering(builder, self.sources, self.values)
-        arrays = [i for i in (*plan.kinds, *operands) if i.shape.is_array and i.shape.rank]
-        widest = max(register_type(i.shape.element_type).byte_size for i in arrays)
-        self.width = min(builder.vector_bytes // widest, 1 << (plan.space.length.bit_length() - 1))
+        self.width = min(lanes_of(builder, [*plan.kinds, *operands]), 1 << (plan.space.length.bit_length() - 1))
 
     def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:
         """Everything, with the buffer of each result."""

@@ -21,7 +21,7 @@ from xlapy.cpu.flow import is_alias
 from xlapy.hlo.instruction import Instruction
 
 LEAST_LENGTH = 16
-"""Shorter rows are not worth vectors along them."""
+"""Shorter rows are not worth vectors along them: if there are as many of them, vectors go over rows."""
 
 
 class Kind(Enum):
@@ -44,6 +44,11 @@ class Space:
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {self.length}" if self.length > 1 else f"{self.rows} elements"
+
+    @property
+    def is_written_out(self) -> bool:
+        """Whether the places of a row have code of their own, and vectors go over rows."""
+        return 1 < self.length < LEAST_LENGTH
 
     def kind_of_result(self, shape: Shape) -> Kind | None:
         """How an array has to lie to be a result of the kernel; None if it cannot."""
@@ -68,7 +73,7 @@ def space_of_reduction(reduction: Instruction) -> Space:
     """Rows, if the reduction has one result a row that is long enough; else its results."""
     operand, rows = reduction.operands[0].shape, first_leaf(reduction.shape).size
     length = operand.size // max(rows, 1)
-    if length >= LEAST_LENGTH and reduces_rows(reduction, length):
+    if length > 1 and max(rows, length) >= LEAST_LENGTH and reduces_rows(reduction, length):
         return Space(rows, length)
     return Space(rows, 1)
 

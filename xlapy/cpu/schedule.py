@@ -18,8 +18,8 @@ from xlapy import ops
 from xlapy.base.shape import Shape
 from xlapy.cpu.joint_reductions import reduced_together
 from xlapy.cpu.llvm.engine import vector_bytes
-from xlapy.cpu.row_kernels import RowKernel, plan_rows
-from xlapy.cpu.rows import first_leaf
+from xlapy.cpu.row_kernels import RowKernel, RowPlan, emit_short_rows, lanes_of, plan_rows
+from xlapy.cpu.rows import Space, first_leaf
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
@@ -67,6 +67,11 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
     shapes = [shape for _, shape in region.root.shape.leaves()]
     outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
     plan = plan_rows(region.results, region.inner)
+    if plan is not None and plan.space.is_written_out:
+        axes = _axes_over_rows(builder, region, plan)
+        with _flat_loops(builder, axes, plan.space.rows, _rows_of_task(plan.space)) as row:
+            emit_short_rows(builder, plan, sources, row, list(zip(region.results, outputs, strict=True)))
+        return builder.kernel, axes.work
     if plan is not None:
         RowKernel(builder, plan, sources).emit(list(zip(region.results, outputs, strict=True)))
         return builder.kernel, plan.space.length * max(1, len(region.inner))
@@ -136,6 +141,18 @@ def choose_axes(region: Region, shape: Shape) -> Axes:
     return Axes(False, lanes, reduced * last)
 
 
+def _rows_of_task(space: Space) -> int:
+    """Of short rows: whole vectors of any width."""
+    return CHUNK // space.length // 64 * 64
+
+
+def _axes_over_rows(builder: Builder, region: Region, plan: RowPlan) -> Axes:
+    """For short rows: all of them as one dimension."""
+    rows, length = plan.space.rows, plan.space.length
+    lanes = min(lanes_of(builder, [*plan.kinds, *region.operands]), 1 << (rows.bit_length() - 1))
+    return Axes(True, lanes, min(CHUNK, rows * length) * max(1, len(region.inner)))
+
+
 def _lanes(region: Region) -> int:
     """Lanes of a vector of the widest elements; 1 where lanes may have to go different ways."""
     if any(i.op not in LOWERINGS for i in region.inner):
@@ -200,19 +217,19 @@ def loops(builder: Builder, axes: Axes, shape: Shape) -> Iterator[Index]:
 
 
 @contextmanager
-def _flat_loops(builder: Builder, axes: Axes, size: int) -> Iterator[Affine]:
-    """Tasks of a chunk each, the last of what is left; one loop where a chunk holds everything."""
-    if size <= CHUNK:
+def _flat_loops(builder: Builder, axes: Axes, size: int, most: int = CHUNK) -> Iterator[Affine]:
+    """Tasks of a chunk each, the last of what is left; one loop where a chunk, of `most`, holds everything."""
+    if size <= most:
         with builder.loop(size, AxisKind.VECTOR, width=axes.lanes) as position:
             yield position
         return
-    with builder.loop(-(-size // CHUNK), AxisKind.PARALLEL) as chunk:
-        start = chunk * CHUNK
+    with builder.loop(-(-size // most), AxisKind.PARALLEL) as chunk:
+        start = chunk * most
         left = builder.value_of(Affine((), size) - start)
-        end = builder.binary("smin", left, builder.constant(I64, CHUNK))
-        with builder.loop(end if size % CHUNK else CHUNK, AxisKind.VECTOR, width=axes.lanes) as inner:
+        end = builder.binary("smin", left, builder.constant(I64, most))
+        with builder.loop(end if size % most else most, AxisKind.VECTOR, width=axes.lanes) as inner:
             for value, _ in inner.terms:
-                value.range = (0, CHUNK - 1)
+                value.range = (0, most - 1)
             yield start + inner
 
 
