@@ -71,7 +71,7 @@ def _jit() -> tuple[Any, Any]:
         codemodel="small",
         jit=True,
     )
-    return machine, llvm.create_lljit_compiler(machine)
+    return machine, llvm.create_lljit_compiler(machine, use_jit_link=True)
 
 
 @dataclass(frozen=True, slots=True)
