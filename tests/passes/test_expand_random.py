@@ -58,12 +58,6 @@ def test_what_has_no_value_stays():
         program("s = u32[4] parameter(0)", "ROOT r = u32[7] rng-bit-generator(s), algorithm=rng_default"),
         "expand{ops=rng-bit-generator}",
     )
-    assert_unchanged(
-        program(
-            "a = f32[] constant(0)", "b = f32[] constant(1)", "ROOT r = f32[<=4] rng(a, b), distribution=rng_normal"
-        ),
-        "expand{ops=rng}",
-    )
     with pytest.raises(
         InvalidArgumentError, match="rng-get-and-update-state has no expansion: the state that it reads"
     ):

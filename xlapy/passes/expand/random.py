@@ -17,13 +17,27 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.random_bits import philox_block_count
 from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.movement import DimensionAttributes
 from xlapy.ops.random import RandomAlgorithm
 from xlapy.ops.registry import OpDef
 from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_of
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
+from xlapy.passes.expand.random_numbers import random_numbers
 from xlapy.passes.rewrite import Writer
 
 EXPANSIONS.refuse("the state that it reads and moves on belongs to the device", ops.RNG_GET_AND_UPDATE_STATE)
+
+
+@EXPANSIONS.rule(ops.RNG)
+def rng(write: Writer, instruction: Instruction) -> Instruction:
+    """Random bits and arithmetic (`random_numbers`); dynamic dimensions have their bounds for sizes."""
+    result = random_numbers(write, instruction)
+    for dimension, bound in enumerate(instruction.shape.dimensions):
+        if instruction.shape.dynamic_dimensions[dimension]:
+            attributes = DimensionAttributes.make(dimension=dimension)
+            result = write.add(ops.SET_DIMENSION_SIZE, result, write.scalar(bound, S32), attributes=attributes)
+    return result
+
 
 _UNSIGNED = {8: U8, 16: U16, 32: U32, 64: U64}
 _WORD = 32

@@ -1,4 +1,4 @@
-"""The expansion of rng: bits of Philox from the counter of the run, and arithmetic that makes numbers of them.
+"""Numbers of an rng: bits of Philox from the counter of the run, and arithmetic that makes numbers of them.
 
 Bit for bit what the interpreter makes, but for the rounding of logarithms and cosines in normal numbers.
 
@@ -25,25 +25,24 @@ from xlapy.ops.random import (
 )
 from xlapy.ops.registry import OpDef
 from xlapy.passes.expand.blocks import compare, slice_of
-from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer, move_control_edges
 
 _STORAGE = {4: U4, 8: U8, 16: U16, 32: U32, 64: U64}
 
 
-@EXPANSIONS.rule(ops.RNG)
-def rng(write: Writer, instruction: Instruction) -> Instruction:
-    """A word of Philox for each element, of 64 bits for elements of 64 and else of 32; two for a normal number."""
-    shape = instruction.shape
-    if shape.is_dynamic:
-        raise UnsupportedError(f"random numbers fill static dimensions, given {shape.brief}")
-    if shape.element_type.is_floating and shape.element_type.bits not in _STORAGE:
-        raise UnsupportedError(f"random numbers are of 4 bits or whole bytes, given {shape.brief}")
+def random_numbers(write: Writer, instruction: Instruction) -> Instruction:
+    """The numbers of an rng, of static shape.
+
+    A word of Philox makes each element, of 64 bits for elements of 64 and else of 32; two make a normal number.
+    """
+    element_type = instruction.shape.element_type
+    if element_type.is_floating and element_type.bits not in _STORAGE:
+        raise UnsupportedError(f"random numbers are of 4 bits or whole bytes, given {instruction.shape.brief}")
     first, second = instruction.operands
     numbers = _Numbers(write, instruction)
     if instruction.attributes.distribution is RandomDistribution.NORMAL:
         return numbers.normal(first, second)
-    return numbers.uniform(first, second) if shape.element_type.is_floating else numbers.integers(first, second)
+    return numbers.uniform(first, second) if element_type.is_floating else numbers.integers(first, second)
 
 
 class _Numbers:
