@@ -68,6 +68,20 @@ def test_what_is_merged_with_another_is_followed_there():
     assert story[at + 1].strip() == "n = f32[64,256]{1,0} cosine(x)"
 
 
+def test_what_goes_together_with_its_readers_is_followed_to_what_stands_for_them():
+    module = parse_hlo("""HloModule m
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  a = f32[8] negate(x)
+  b = f32[8] negate(a)
+  ROOT s = f32[8] add(b, y)
+}""")
+    found = {section.title: section.lines for section in explanation(module, find_instruction(module, "a"))}
+    assert found["passes"][0].endswith("simplify: a and what read it are replaced by")
+    assert found["passes"][1].strip() == "x = f32[8]{0} parameter(0)"
+
+
 def test_what_is_inlined_is_followed_to_its_copies():
     found = sections("w")
     assert found["passes"][0].endswith("inline-calls: w is copied")

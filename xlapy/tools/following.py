@@ -18,7 +18,6 @@ from xlapy.tools.show.describe import line_of
 class _Place:
     """Where an instruction stood before a pass: what read it there, whether it was the root."""
 
-    line: str
     parent: Computation | None
     was_root: bool
     reads: list[tuple[Instruction, int]]
@@ -31,7 +30,7 @@ class _Place:
             for number, operand in enumerate(user.operands)
             if operand is instruction
         ]
-        return cls(line_of(instruction), instruction.parent, instruction.is_root, reads)
+        return cls(instruction.parent, instruction.is_root, reads)
 
 
 @dataclass(slots=True)
@@ -44,7 +43,8 @@ class Follower:
     story: list[str] = field(default_factory=list[str])
     """A line for each pass that concerned it, the new form below."""
     _places: dict[Instruction, _Place] = field(default_factory=dict["Instruction", "_Place"])
-    _known: set[Instruction] = field(default_factory=set["Instruction"])
+    """Of all instructions, before the pass."""
+    _lines: dict[Instruction, str] = field(default_factory=dict["Instruction", str])
     _copies: dict[Instruction, list[Instruction]] = field(default_factory=dict["Instruction", "list[Instruction]"])
 
     def __post_init__(self) -> None:
@@ -69,32 +69,48 @@ class Follower:
         self._look()
 
     def _look(self) -> None:
-        self._known = set(self.module.instructions())
-        self._places = {instruction: _Place.of(instruction) for instruction in self.now}
+        self._places = {instruction: _Place.of(instruction) for instruction in self.module.instructions()}
+        self._lines = {instruction: line_of(instruction) for instruction in self.now}
 
     def _successors(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
         """What stands for an instruction after a pass, and how that came about; no words if nothing happened."""
-        place = self._places[instruction]
         if instruction in alive:
-            return ("is now", [instruction]) if line_of(instruction) != place.line else ("", [instruction])
+            return ("is now" if line_of(instruction) != self._lines[instruction] else "", [instruction])
         copies = [copy for copy in self._copies.get(instruction, []) if copy in alive]
         if copies:
             inside = ", ".join(caller.name for copy in copies if copy.parent for caller in copy.parent.callers)
             return f"is computed in {inside}", copies
-        found = [user.operands[n] for user, n in place.reads if user in alive and n < len(user.operands)]
-        if place.was_root and place.parent is not None and place.parent in self.module.computations:
-            found.append(place.parent.root_instruction)
+        found = self._replacements(instruction, alive)
         if found:
-            return f"{instruction.name} is replaced by", list(dict.fromkeys(found))
-        return self._copies_by_name(instruction, alive)
+            return f"{instruction.name} is replaced by", found
+        what, copies = self._copies_by_name(instruction, alive)
+        return (what, copies) if copies else self._with_its_readers(instruction, alive)
+
+    def _replacements(self, instruction: Instruction, alive: set[Instruction]) -> list[Instruction]:
+        """What is read now where the instruction was read before."""
+        place = self._places[instruction]
+        found = [user.operands[n] for user, n in place.reads if user in alive and n < len(user.operands)]
+        if place.was_root and place.parent is not None and place.parent.module is self.module:
+            found.append(place.parent.root_instruction)
+        return list(dict.fromkeys(found))
+
+    def _with_its_readers(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
+        """What stands for the nearest readers, if they went in the same pass; else the instruction was not needed."""
+        seen = {instruction}
+        edge = [instruction]
+        while edge:
+            edge = list(dict.fromkeys(user for one in edge for user, _ in self._places[one].reads if user not in seen))
+            seen.update(edge)
+            found = [new for one in edge if one not in alive for new in self._replacements(one, alive)]
+            if found:
+                return f"{instruction.name} and what read it are replaced by", list(dict.fromkeys(found))
+        return f"{instruction.name} is removed: nothing that is left needs it", []
 
     def _copies_by_name(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
         """What a pass that copies whole computations made: new, of the same op, and named after it."""
         name = _root(instruction.name)
-        new = [i for i in alive - self._known if i.op is instruction.op and _root(i.name) == name]
-        if new:
-            return f"{instruction.name} is copied", sorted(new, key=lambda i: i.name)
-        return f"{instruction.name} is removed: nothing that is left needs it", []
+        new = [i for i in alive - self._places.keys() if i.op is instruction.op and _root(i.name) == name]
+        return f"{instruction.name} is copied", sorted(new, key=lambda i: i.name)
 
 
 def _root(name: str) -> str:
