@@ -34,6 +34,7 @@ LAYERS = (
 FORWARDS = {
     ("xlapy.ops", "builder"): "ops.add is the builder function of ops.ADD",
     ("xlapy.hlo.module", "text"): "module.to_text() prints",
+    ("xlapy.hlo.module", "proto"): "module.to_proto() writes, Module.from_proto() reads",
     ("xlapy.hlo.sharding", "text"): "Sharding.parse() reads",
 }
 
@@ -136,7 +137,8 @@ def test_nothing_imports_the_tools_or_the_plugin(imports):
 
 
 @pytest.mark.parametrize(
-    ("package", "allowed"), [("jax", "xlapy.pjrt"), ("jaxlib", "xlapy.pjrt"), ("llvmlite", "xlapy.cpu.llvm")]
+    ("package", "allowed"),
+    [("jax", "xlapy.pjrt"), ("jaxlib", "xlapy.pjrt"), ("llvmlite", "xlapy.cpu.llvm"), ("google", "xlapy.proto")],
 )
 def test_outside_packages_stay_in_their_corner(imports, package, allowed):
     users = {
@@ -146,7 +148,7 @@ def test_outside_packages_stay_in_their_corner(imports, package, allowed):
 
 
 def test_importing_the_package_loads_neither_heavy_parts_nor_the_peer():
-    heavy = ("jax", "jaxlib", "llvmlite", "scipy", "click", "rich")
+    heavy = ("jax", "jaxlib", "llvmlite", "scipy", "click", "rich", "google.protobuf")
     code = f"import sys, xlapy; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -44,6 +44,10 @@ class UnsupportedError(XlaError):
     """A legal request that the chosen backend or format cannot serve."""
 
 
+class ProtoError(XlaError):
+    """Bytes or messages of protocol buffers that hold no module (or what else was asked for)."""
+
+
 class ParseError(XlaError):
     """Text that is not what the grammar asks for.
 

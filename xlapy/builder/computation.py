@@ -33,6 +33,10 @@ class XlaComputation:
         """Parameter shapes and names, and the result shape."""
         return self.module.entry_computation.program_shape
 
+    def as_serialized_hlo_module_proto(self) -> bytes:
+        """The module as a serialized HloModuleProto, which XLA reads; see `xlapy.proto`."""
+        return self.module.to_proto()
+
     def as_hlo_text(self, **options: bool) -> str:
         """The module as HLO text; options as in `xlapy.text.PrintOptions`.
 

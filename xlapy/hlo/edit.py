@@ -285,6 +285,7 @@ def copy_annotations(source: Instruction, target: Instruction) -> None:
     target.original_value = source.original_value
     target.statistics = source.statistics
     target.result_accuracy = source.result_accuracy
+    target.proto_fields = source.proto_fields
 
 
 def clone_computation(

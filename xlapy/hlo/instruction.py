@@ -62,6 +62,7 @@ class Instruction:
         "operands",
         "original_value",
         "parent",
+        "proto_fields",
         "result_accuracy",
         "shape",
         "sharding",
@@ -92,6 +93,7 @@ class Instruction:
         self.original_value: str = ""
         self.statistics: str = ""
         self.result_accuracy: str = ""
+        self.proto_fields: bytes = b""  # of the message it was read from: what has no place here
         self._users: dict[Instruction, None] | None = None
         self._control_predecessors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
         self._control_successors: tuple[Instruction, ...] = _NO_INSTRUCTIONS

@@ -71,7 +71,8 @@ class StackFrames:
 class ModuleConfig:
     """What HLO text gives in the `HloModule` line beside the name.
 
-    `other` keeps, in order, header attributes that only pass through (key -> the value's text).
+    `other` keeps, in order, header attributes that only pass through (key -> the value's text), `proto_fields` those
+    fields of an HloModuleProto that do.
     """
 
     entry_computation_layout: ProgramShape | None = None
@@ -85,6 +86,7 @@ class ModuleConfig:
     buffer_donors: tuple[BufferDonor, ...] = ()
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     other: Mapping[str, str] = field(default_factory=dict[str, str])
+    proto_fields: bytes = b""
 
 
 class Module:
@@ -133,6 +135,19 @@ class Module:
         from xlapy.text import PrintOptions, print_module
 
         return print_module(self, PrintOptions(**options))
+
+    def to_proto(self) -> bytes:
+        """The serialized HloModuleProto, as XLA reads it. Raises `ProtoError` without an entry."""
+        from xlapy.proto import to_proto
+
+        return to_proto(self)
+
+    @staticmethod
+    def from_proto(data: bytes, verify: bool = True) -> Module:
+        """The module of a serialized HloModuleProto; raises as `xlapy.proto.from_proto` does."""
+        from xlapy.proto import from_proto
+
+        return from_proto(data, verify)
 
     def __str__(self) -> str:
         return self.to_text()

@@ -148,7 +148,7 @@ def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
         reader, mesh, [axis for listed in (*(d.axes for d in dimensions), *axes.values()) for axis in listed]
     )
     replicated, unreduced, manual = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
-    form = NamedForm.DIMENSIONS if dimensions else _short_form(mesh, replicated, unreduced, manual)
+    form = NamedForm.DIMENSIONS if dimensions else short_form(mesh, replicated, unreduced, manual)
     if form is not NamedForm.DIMENSIONS:
         return NamedSharding(mesh, form, reduction=reduction, metadata=metadata)
     return NamedSharding(mesh, form, tuple(dimensions), replicated, unreduced, manual, reduction, metadata)
@@ -163,7 +163,7 @@ def _check_disjoint(reader: Reader, mesh: Mesh, axes: list[AxisRef]) -> None:
                 reader.fail(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
 
 
-def _short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
+def short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
     """Without dimensions, no axes at all mean replicated, and all of them say one thing about everything."""
     every = tuple(AxisRef(number) for number in range(len(mesh.axis_names)))
     if not (replicated or unreduced or manual):

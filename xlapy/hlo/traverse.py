@@ -113,6 +113,14 @@ def computation_post_order(module: Module) -> list[Computation]:
     return list(order)
 
 
+def callees_first(module: Module) -> list[Computation]:
+    """The computations in the module's own order, but none before those it calls."""
+    order: dict[Computation, None] = {}
+    for computation in module.computations:
+        _visit_computation(computation, order)
+    return list(order)
+
+
 def _uncalled(module: Module) -> list[Computation]:
     """The computations that no other calls: the entry, and what is not used."""
     called = {callee for computation in module.computations for callee in called_computations(computation)}

@@ -48,17 +48,17 @@ class Client:
 
     def compile(
         self,
-        program: XlaComputation | Module | str,
+        program: XlaComputation | Module | str | bytes,
         num_replicas: int | None = None,
         num_partitions: int | None = None,
         donate: Iterable[int] = (),
     ) -> Executable:
         """Verifies a program and makes it ready to run, on the first `num_replicas` * `num_partitions` devices.
 
-        `program` is what `XlaBuilder.build` returns, a `Module`, or HLO text. Its own replica_count and num_partitions
-        count where none are given. Raises `ParseError`, `VerificationError`, `InvalidArgumentError` if there are too
-        few devices, or `UnsupportedError` for operations that the platform cannot run and for shardings: a program
-        for several partitions is what each of them runs.
+        `program` is what `XlaBuilder.build` returns, a `Module`, HLO text, or a serialized HloModuleProto. Its own
+        replica_count and num_partitions count where none are given. Raises `ParseError`, `ProtoError`,
+        `VerificationError`, `InvalidArgumentError` if there are too few devices, or `UnsupportedError` for operations
+        that the platform cannot run and for shardings: a program for several partitions is what each of them runs.
 
         `donate` are numbers of parameters whose buffers the program may use for its results, as the module's own
         input_output_alias and buffer_donor are: a buffer given for one of them is deleted by the call. Arrays of NumPy
@@ -122,11 +122,16 @@ class Client:
         return f"<Client {self.platform}>"
 
 
-def _module(program: XlaComputation | Module | str) -> Module:
+def _module(program: XlaComputation | Module | str | bytes) -> Module:
     if isinstance(program, XlaComputation):
         return program.module
     if isinstance(program, Module):
         return program
     if isinstance(program, str):
         return parse_hlo(program, verify=False)
-    raise InvalidArgumentError(f"compile takes an XlaComputation, a Module or HLO text, given {type(program).__name__}")
+    if isinstance(program, bytes):
+        return Module.from_proto(program, verify=False)
+    raise InvalidArgumentError(
+        f"compile takes an XlaComputation, a Module, HLO text or the bytes of an HloModuleProto, "
+        f"given {type(program).__name__}"
+    )
