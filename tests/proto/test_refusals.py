@@ -1,0 +1,142 @@
+"""Bytes that hold no module: an error that names the place, never anything else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import xlapy
+from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError
+from xlapy.hlo.module import Module
+from xlapy.proto import Snapshot, from_text_format
+from xlapy.proto.messages import decode, encode
+from xlapy.testing.samples.sample import all_samples
+
+TEXT = """HloModule m
+sum { x = f32[] parameter(0)
+ y = f32[] parameter(1)
+ ROOT a = f32[] add(x, y) }
+ENTRY e { p = f32[4] parameter(0)
+ z = f32[] constant(0)
+ s = f32[4] sine(p), sharding={replicated}
+ ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=sum }
+"""
+
+
+def constant_of(computation: Any) -> Any:
+    return next(i for i in computation.instructions if i.opcode == "constant")
+
+
+Change = Callable[[Any, Any, Any], object]
+CHANGES: list[tuple[str, Change, str]] = [
+    ("operand", lambda m, e, r: r.operand_ids.__setitem__(0, 77), r"instruction 'r' \(reduce\) in .*operand 77 is no"),
+    ("itself", lambda m, e, r: r.operand_ids.__setitem__(0, r.id), r"instruction 'r' .*operand \d+ is no instruction"),
+    ("control", lambda m, e, r: r.control_predecessor_ids.append(9), "control predecessor 9 is no instruction"),
+    ("callee", lambda m, e, r: r.called_computation_ids.__setitem__(0, 1), r"'r'.*calls computation 1, which is not"),
+    ("calls", lambda m, e, r: r.called_computation_ids.append(0), r"calls 2 computations, it needs 1"),
+    ("no call", lambda m, e, r: r.ClearField("called_computation_ids"), r"calls 0 computations, it needs 1"),
+    ("same id", lambda m, e, r: setattr(r, "id", e.instructions[0].id), r"'r' \(reduce\) has the id \d+, and so has"),
+    ("same computation", lambda m, e, r: setattr(e, "id", 0), "computations 'sum' and 'e' have the same id 0"),
+    ("opcode", lambda m, e, r: setattr(r, "opcode", "reduze"), "unknown operation 'reduze'; did you mean reduce"),
+    ("no opcode", lambda m, e, r: setattr(r, "opcode", ""), "without opcode"),
+    ("root", lambda m, e, r: setattr(e, "root_id", 5), "'e': its root is instruction 5, which is not there"),
+    ("entry", lambda m, e, r: setattr(m, "entry_computation_id", 5), "the entry is computation 5, which is not there"),
+    ("no shape", lambda m, e, r: r.ClearField("shape"), "'r'.*no array has elements of type"),
+    ("type", lambda m, e, r: setattr(r.shape, "element_type", 99), "no element type has the number 99"),
+    ("size", lambda m, e, r: r.shape.dimensions.extend([2**62, 2**62]), "instruction 'r'"),
+    ("layout", lambda m, e, r: r.shape.layout.minor_to_major.extend([3]), "minor_to_major must be a permutation"),
+    (
+        "literal",
+        lambda m, e, r: constant_of(e).literal.f32s.append(1),
+        r"a literal of f32\[\] has 1 numbers, given 2",
+    ),
+    ("no literal", lambda m, e, r: constant_of(e).ClearField("literal"), "'literal' is missing"),
+    (
+        "schedule",
+        lambda m, e, r: m.schedule.sequences[1].instruction_ids.append(3),
+        "does not hold each instruction once",
+    ),
+    ("sharding", lambda m, e, r: setattr(r.sharding, "type", 9), "no sharding of type 9"),
+    ("accuracy", lambda m, e, r: setattr(r.result_accuracy, "mode", 9), "no result accuracy of mode 9"),
+    (
+        "text",
+        lambda m, e, r: r.text_attributes.update(dimensions="{a}"),
+        "text attribute 'dimensions'.*list of integers",
+    ),
+    (
+        "original value",
+        lambda m, e, r: [r.original_value.elements.add(shape_index=[n]) for n in (0, 2)],
+        r"leaf \(2,\) follows leaf \(0,\)",
+    ),
+]
+
+
+@pytest.fixture
+def message() -> Any:
+    return decode("HloModuleProto", xlapy.parse_hlo(TEXT).to_proto())
+
+
+@pytest.mark.parametrize(("change", "complaint"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
+def test_what_is_wrong_is_told(message: Any, change: Change, complaint: str):
+    entry = next(c for c in message.computations if c.name == "e")
+    change(message, entry, next(i for i in entry.instructions if i.name == "r"))
+    with pytest.raises(ProtoError, match=complaint):
+        Module.from_proto(encode(message))
+
+
+def test_nesting_has_a_limit(message: Any):
+    shape = message.computations[0].instructions[0].shape
+    for _ in range(70):
+        shape.element_type = 13
+        shape = shape.tuple_shapes.add()
+    with pytest.raises(ProtoError, match=r"nests deeper than 64 levels|no HloModuleProto"):
+        Module.from_proto(encode(message))
+
+
+def test_what_is_no_message():
+    with pytest.raises(ProtoError, match="5 bytes are no HloModuleProto"):
+        Module.from_proto(b"\x0a\xffxyz")
+    with pytest.raises(ProtoError, match="the entry is computation 0, which is not there"):
+        Module.from_proto(b"")
+    with pytest.raises(InvalidArgumentError, match="is bytes, given str"):
+        Module.from_proto("HloModule m")  # type: ignore[arg-type]
+    with pytest.raises(ProtoError, match="the text is no HloModuleProto"):
+        from_text_format("name: 3")
+    with pytest.raises(ProtoError, match="no HloSnapshot"):
+        Snapshot.from_proto(b"\xff")
+
+
+def test_what_cannot_be_written():
+    with pytest.raises(ProtoError, match="module m has no entry computation"):
+        Module("m").to_proto()
+    module = xlapy.parse_hlo(TEXT)
+    module.name = "\udcff"
+    with pytest.raises(ProtoError, match="is not UTF-8"):
+        module.to_proto()
+
+
+def test_mutated_bytes_give_a_module_or_an_error_of_xlapy():
+    rng = random.Random(7)
+    corpus = [xlapy.parse_hlo(sample.text).to_proto() for sample in rng.sample(list(all_samples()), 60)]
+    refused = accepted = 0
+    for _ in range(3000):
+        data = bytearray(rng.choice(corpus))
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            at = rng.randrange(len(data))
+            data[at : at + rng.choice((0, 1, 1, 1, 4))] = bytes(
+                rng.randrange(256) for _ in range(rng.choice((0, 1, 1, 5)))
+            )
+            data = data or bytearray(b"x")
+        try:
+            module = Module.from_proto(bytes(data))
+        except XlaError:
+            refused += 1
+            continue
+        accepted += 1
+        text = module.to_text(print_large_constants=True)
+        assert Module.from_proto(module.to_proto()).to_text(print_large_constants=True) == text
+    assert refused > 1000
+    assert accepted > 50
