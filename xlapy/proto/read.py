@@ -78,7 +78,7 @@ _OF_INSTRUCTION = frozenset(
 
 
 def from_proto(data: bytes, verify: bool = True) -> Module:
-    """The module of a serialized HloModuleProto, or of an HloProto around one.
+    """The module of a serialized HloModuleProto.
 
     Raises `ProtoError`, naming the instruction, for bytes that hold no module, and with `verify` `VerificationError`
     for a module that breaks a rule.
