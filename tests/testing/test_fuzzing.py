@@ -21,7 +21,7 @@ from xlapy.testing.fuzzing.differential import Verdict, _compared, compare
 from xlapy.testing.fuzzing.peers import XLA_CPU, find_peer, run_on_platform
 from xlapy.testing.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
 from xlapy.testing.fuzzing.worker import Worker, WorkerDied, WorkerError
-from xlapy.testing.instruction_by_instruction import flat_module, steps_of
+from xlapy.testing.instruction_by_instruction import Step, flat_module, steps_of
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.random_modules.elementwise import BINARY, UNARY
 from xlapy.testing.random_modules.module import FAMILIES
@@ -272,3 +272,19 @@ def test_a_process_that_does_not_survive_is_a_fault_of_its_seed() -> None:
     with Worker("os:abort") as worker:
         report = _examined(7, worker, SMALL)
     assert [(f.seed, f.verdict) for f in report.faults] == [(7, Verdict.FAILED)]
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "excused"),
+    [
+        ("rsqrt(x)", [np.array([1e-38 + 1j], np.complex64)], True),
+        ("rsqrt(x)", [np.array([0, 1], np.complex64)], False),
+        ("negate(x)", [np.array([1e-38 + 1j], np.complex64)], False),
+    ],
+)
+def test_cpu_is_excused_where_steps_are_denormal(line, values, excused):
+    size = values[0].size
+    text = f"HloModule m\nENTRY e {{\n  x = c64[{size}] parameter(0)\n  ROOT r = c64[{size}] {line}\n}}\n"
+    root = parse_hlo(text).entry_computation.root_instruction
+    reason = find_peer("cpu").excuse(Step(root, tuple(values), values[0]))
+    assert (reason is not None) == excused

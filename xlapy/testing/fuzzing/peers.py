@@ -15,10 +15,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
+from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.program import runs
 from xlapy.hlo.module import Module
+from xlapy.ops.contraction import SCALED_DOT
+from xlapy.ops.elementwise import RSQRT, SQRT
 from xlapy.ops.random import RNG, RandomDistribution
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
@@ -91,34 +93,44 @@ XLA_CPU = Peer(
 
 
 def without_denormals(array: Array) -> Array:
-    """Denormal numbers of the types that machines compute in become 0, which cpu takes them for.
-
-    So do parts of complex numbers that functions make denormal on their way, by factors below 8. f8e8m0fnu has no 0:
-    what makes products with numbers of f8 denormal becomes 2^-95.
-    """
+    """Denormal numbers of the types that machines compute in become 0, which cpu takes them for."""
     if array.dtype.kind == "c":
         part = np.dtype(np.float32 if array.dtype == np.complex64 else np.float64)
         result = np.array(array)
-        result.real, result.imag = (_flushed(half.astype(part), 8) for half in (array.real, array.imag))
+        result.real, result.imag = (without_denormals(half.astype(part)) for half in (array.real, array.imag))
         return result
     t = PrimitiveType.from_dtype(array.dtype)
-    if t is F8E8M0FNU:
-        return np.maximum(array.view(np.uint8), np.uint8(32)).view(array.dtype)
-    return _flushed(array, 1) if t.is_floating and t.bits > 8 else array
-
-
-def _flushed(array: Array, factor: int) -> Array:
-    """Zeros for what is smaller than so many times the smallest normal number."""
-    smallest = factor * float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    if not t.is_floating or t.bits <= 8:
+        return array
+    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
     size = np.abs(array.astype(np.float64))
     return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
 
 
 def cpu_excuse(step: Step) -> str | None:
-    """Normal numbers come from logarithms and cosines, which NumPy rounds otherwise than cpu."""
+    """Where cpu is known to differ, by the op and the operands that it takes."""
     instruction = step.instruction
-    is_normal = instruction.op is RNG and instruction.distribution is RandomDistribution.NORMAL
-    return "normal random numbers" if is_normal else None
+    if instruction.op is RNG and instruction.distribution is RandomDistribution.NORMAL:
+        return "normal random numbers: NumPy rounds logarithms and cosines otherwise"
+    if instruction.op is SCALED_DOT and any(map(_scales_to_denormals, step.operands[2:])):
+        return "scaled numbers that are denormal"
+    if instruction.op in (RSQRT, SQRT) and any(map(_has_tiny_parts, step.operands)):
+        return "complex roots whose steps are denormal"
+    return None
+
+
+def _scales_to_denormals(scales: Value) -> bool:
+    """Whether scales are so small that they make numbers of f8 denormal in f32, the smallest of which is 2^-9."""
+    return bool(np.any(np.abs(np.asarray(scales).astype(np.float64)) < 2.0**-117))
+
+
+def _has_tiny_parts(operand: Value) -> bool:
+    """Whether parts of complex numbers are less than 8 times the smallest normal number, and not 0."""
+    array = np.asarray(operand)
+    if array.dtype.kind != "c":
+        return False
+    parts = np.abs(np.stack([array.real, array.imag]))
+    return bool(np.any((parts < 8 * np.finfo(parts.dtype).smallest_normal) & (parts > 0)))
 
 
 _CPU: Mapping[str, Any] = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy import ops
-from xlapy.base.element_types import PRED, S32
+from xlapy.base.element_types import S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -247,6 +247,3 @@ class SizeWriter(Writer):
 
     def where(self, mask: Instruction, on_true: Instruction, on_false: Instruction) -> Instruction:
         return self.add(ops.SELECT, mask, on_true, on_false)
-
-    def flag(self, value: bool) -> Instruction:
-        return self.scalar(value, PRED)

@@ -87,7 +87,7 @@ def _reduced(
         return [write.like(instruction, [write.where(mask, arrays[0], fill), *initial])]
     with_flags = write.add(
         instruction.op,
-        *[*arrays, mask, *initial, write.flag(True)],
+        *[*arrays, mask, *initial, write.scalar(True, PRED)],
         attributes=instruction.attributes,
         computations=[_of_those_there(write, instruction.to_apply)],
     )
