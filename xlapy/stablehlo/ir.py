@@ -203,7 +203,8 @@ class ElementsAttribute:
 class StructAttribute:
     """An attribute of named fields: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
 
-    Fields left out in the text are absent. `name` has the dialect but neither `#` nor the version: "stablehlo.dot", of text and of bytecode alike.
+    Fields left out in the text are absent. `name` has the dialect but neither `#` nor a version: "stablehlo.dot", of
+    text and of bytecode alike.
     """
 
     name: str
