@@ -8,7 +8,8 @@ Attributes are plain values where Python has one:
 | in MLIR | here |
 |---|---|
 | `true`, a `BoolAttr` | `bool` |
-| `"text"`; the case of an enum: `LT`, `#stablehlo<comparison_direction LT>` | `str` |
+| `"text"`, bytes that are no UTF-8 as `surrogateescape` has them | `str` |
+| the case of an enum: `LT`, `#stablehlo<comparison_direction LT>` | `str` |
 | `[...]` | `tuple` of attributes |
 | `{...}` | `dict` from names to attributes |
 | `unit` | `Unit()` |
@@ -203,8 +204,12 @@ class ElementsAttribute:
 class StructAttribute:
     """An attribute of named fields: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
 
-    Fields left out in the text are absent. `name` has the dialect but neither `#` nor a version: "stablehlo.dot", of
-    text and of bytecode alike.
+    `name` has the dialect but neither `#` nor a version: "stablehlo.dot", of text and of bytecode alike. A whole number
+    is an `int` and a list of them a tuple, in which None is `?`; types, booleans, names of cases and nested structs are
+    what they are elsewhere. Of "dot", "gather", "scatter", "ragged_dot" and "result_accuracy" the fields that are empty
+    or zero are absent, as MLIR prints them. The fields of "conv" are `input_batch_dimension`, `input_feature_dimension`,
+    `input_spatial_dimensions`, the same three of `output_`, `kernel_input_feature_dimension`,
+    `kernel_output_feature_dimension` and `kernel_spatial_dimensions`.
     """
 
     name: str
