@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import xlapy as xla
+from xlapy.cpu.decisions import Decision, DecisionKind, decisions_text
 from xlapy.cpu.fuse import Fuse
 from xlapy.hlo.verify import verify
 
@@ -14,12 +15,33 @@ ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] ad
 def fused(body: str) -> tuple[list[list[str]], str]:
     """The operations of each fusion (parameters left out), and the reasons."""
     module = xla.parse_hlo(f"HloModule m\n{ADD}ENTRY e {{ {body} }}")
-    reasons: list[str] = []
+    reasons: list[Decision] = []
     Fuse(explain=reasons.append).run(module)
     verify(module)
     fusions = [i.computations[0] for i in module.entry_computation if i.op is xla.ops.FUSION]
     names = [[i.op.name for i in computation if i.op is not xla.ops.PARAMETER] for computation in fusions]
-    return names, "\n".join(reasons)
+    return names, decisions_text(reasons)
+
+
+def test_decisions_name_what_they_are_about():
+    module = xla.parse_hlo(
+        "HloModule m\nENTRY e { x = f32[100] parameter(0)\n one = f32[] constant(1)\n"
+        "many = f32[100] broadcast(one), dimensions={}\n y = f32[100] add(x, many)\n a = f32[100] dot(y, y),"
+        "lhs_contracting_dims={}, rhs_contracting_dims={}, lhs_batch_dims={0}, rhs_batch_dims={0}\n"
+        "z = f32[100] sqrt(y)\n b = f32[100] sine(z)\n ROOT r = (f32[100], f32[100]) tuple(a, b) }"
+    )
+    decisions: list[Decision] = []
+    Fuse(explain=decisions.append).run(module)
+    found = {(decision.kind, decision.subjects) for decision in decisions}
+    assert found == {
+        (DecisionKind.KERNEL, ("a",)),
+        (DecisionKind.KERNEL, ("b",)),
+        (DecisionKind.JOINED, ("z",)),
+        (DecisionKind.KERNEL, ("y",)),
+        (DecisionKind.FREE, ("many",)),
+        (DecisionKind.FREE, ("one",)),
+        (DecisionKind.MERGED, ("y", "b")),
+    }
 
 
 def test_what_one_kernel_alone_needs_is_computed_there():

@@ -65,10 +65,16 @@ def test_what_it_tells_of_itself_is_the_same(client, executable):
     assert again.serialize() == executable.serialize()
 
 
+def test_fusions_of_what_was_loaded_have_their_reasons(client, executable):
+    again = client.deserialize(executable.serialize())._program.stages()["fusion.txt"]
+    assert again == executable._program.stages()["fusion.txt"]
+    assert "e (exponential) is computed with s" in again
+
+
 def test_loading_compiles_nothing(client, executable, monkeypatch):
     data = executable.serialize()
     monkeypatch.setattr("xlapy.runtime.cpu_backend.compile_module", lambda *_: pytest.fail("it is compiled"))
-    monkeypatch.setattr(image_module, "passes", lambda: pytest.fail("it is optimised"))
+    monkeypatch.setattr(image_module, "passes", lambda *_: pytest.fail("it is optimised"))
     assert np.asarray(client.deserialize(data)(X, Y)[0]).shape == (64,)
 
 

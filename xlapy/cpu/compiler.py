@@ -13,6 +13,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu import callbacks as callbacks  # these two have steps of their own
 from xlapy.cpu import collectives as collectives
 from xlapy.cpu.buffers import assign_buffers, print_buffers
+from xlapy.cpu.decisions import Decision, Explain, decisions_text
 from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.llvm.engine import Code, compile_text, listings
 from xlapy.cpu.llvm.pool import parallel_function
@@ -55,7 +56,7 @@ MOST_SHARED = 64
 
 
 def passes(
-    explain: Callable[[str], None] | None = None, copied: Callable[[Instruction, Instruction], None] | None = None
+    explain: Explain | None = None, copied: Callable[[Instruction, Instruction], None] | None = None
 ) -> list[Pass]:
     """What happens to a module before it becomes steps.
 
@@ -102,7 +103,7 @@ class Record:
 
     keeps_modules: bool
     trace: Trace = field(default_factory=Trace)
-    decisions: list[str] = field(default_factory=list[str])
+    decisions: list[Decision] = field(default_factory=list[Decision])
     """What fusion decided, and why."""
     copies: dict[str, str] = field(default_factory=dict[str, str])
     """The name of each instruction in a fusion, and the name that it had when this was decided."""
@@ -149,7 +150,7 @@ class Compiled:
         return {
             **self.record.modules,
             "after_optimizations.txt": self.module.to_text(print_large_constants=True),
-            "fusion.txt": "\n".join(self.record.decisions) + "\n",
+            "fusion.txt": decisions_text(self.record.decisions),
             "steps.txt": print_program(self.program),
             "buffers.txt": print_buffers(self.program),
             "loops.txt": self.loops(),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
+from xlapy.cpu.decisions import Decision, DecisionKind, Explain, silent
 from xlapy.cpu.groups import FREE, Group, worth_computing_again
 from xlapy.cpu.merge import merge_groups
 from xlapy.cpu.order_effects import acts
@@ -57,7 +58,7 @@ class Fuse:
 
     name: ClassVar[str] = "fuse"
     most: int = MOST_INSTRUCTIONS
-    explain: Callable[[str], None] | None = None
+    explain: Explain | None = None
     """Told each decision and its reason."""
     copied: Callable[[Instruction, Instruction], None] | None = None
     """Told each instruction that a fusion computes, and its copy inside."""
@@ -72,7 +73,7 @@ class Fuse:
 
 class _Fuser:
     def __init__(self, module: Module, computation: Computation, options: Fuse) -> None:
-        self.explain = options.explain or _silent
+        self.explain = options.explain or silent
         self.copied = options.copied
         self.module = module
         self.computation = computation
@@ -95,10 +96,9 @@ class _Fuser:
 
     def place(self, instruction: Instruction) -> None:
         """Into the groups of its users, or into one of its own."""
-        what = f"{instruction.name} ({instruction.op.name})"
         groups, reason = self.groups_of_users(instruction)
         if not groups and instruction.op not in FREE:
-            self.explain(f"{what} gets a kernel: {reason}")
+            self.decide(instruction, DecisionKind.KERNEL, f"gets a kernel: {reason}")
             group = Group.of(instruction)
             self.groups[instruction] = [group]
             return
@@ -107,11 +107,16 @@ class _Fuser:
         self.groups[instruction] = groups
         names = ", ".join(group.root.name for group in groups)
         if instruction.op in FREE:
-            self.explain(f"{what} is computed by each of its users: it costs nothing")
+            self.decide(instruction, DecisionKind.FREE, "is computed by each of its users: it costs nothing")
         elif len(groups) > 1:
-            self.explain(f"{what} is computed in each of {names}: that takes less memory traffic than to keep it")
+            text = f"is computed in each of {names}: that takes less memory traffic than to keep it"
+            self.decide(instruction, DecisionKind.REPEATED, text)
         else:
-            self.explain(f"{what} is computed with {names}, which alone needs it")
+            self.decide(instruction, DecisionKind.JOINED, f"is computed with {names}, which alone needs it")
+
+    def decide(self, instruction: Instruction, kind: DecisionKind, text: str) -> None:
+        what = f"{instruction.name} ({instruction.op.name})"
+        self.explain(Decision((instruction.name,), kind, f"{what} {text}"))
 
     def groups_of_users(self, instruction: Instruction) -> tuple[list[Group], str]:
         """The groups that may compute the instruction for its users, if that serves all of them; else why not."""
@@ -195,10 +200,6 @@ class _Fuser:
                 metadata=result.metadata,
             )
             edit.replace_uses(result, element)
-
-
-def _silent(_: str) -> None:
-    """For whoever does not ask why."""
 
 
 def _runs_on_arrays(computation: Computation) -> bool:

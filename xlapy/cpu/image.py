@@ -36,6 +36,7 @@ from xlapy.base.container import Container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, passes
+from xlapy.cpu.decisions import Decision, decisions_text
 from xlapy.cpu.image_callbacks import describe_callbacks, restore_callbacks
 from xlapy.cpu.llvm.engine import Code, host_features, link_object, llvm_version
 from xlapy.cpu.llvm.pool import parallel_function
@@ -66,6 +67,7 @@ class LoadedProgram:
     source: Callable[[], Module]
     """Gives the module that was compiled, for who asks how it was optimised."""
     _module: Module | None = field(default=None, init=False)
+    _decisions: list[Decision] = field(default_factory=list[Decision], init=False)
 
     @property
     def entry(self) -> int:
@@ -77,12 +79,13 @@ class LoadedProgram:
         """The module after the passes, which run when it is first asked for."""
         if self._module is None:
             self._module = edit.clone_module(self.source())
-            Pipeline(passes()).run(self._module)
+            Pipeline(passes(self._decisions.append)).run(self._module)
         return self._module
 
     def stages(self) -> dict[str, str]:
         """What is known of the forms that the program had."""
-        return {"after_optimizations.txt": self.module.to_text(print_large_constants=True)}
+        text = self.module.to_text(print_large_constants=True)
+        return {"after_optimizations.txt": text, "fusion.txt": decisions_text(self._decisions)}
 
 
 @functools.cache

@@ -8,11 +8,12 @@ Owns: which groups meet, the order. Must not know: what may be computed together
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from xlapy import ops
+from xlapy.cpu.decisions import Decision, DecisionKind, Explain
 from xlapy.cpu.flow import IN_PLACE
 from xlapy.cpu.groups import FREE, Group
 from xlapy.cpu.rows import Kind, joined, operand_kind
@@ -48,7 +49,7 @@ def merge_groups(
     groups: dict[Instruction, list[Group]],
     root: Instruction,
     most: int,
-    explain: Callable[[str], None],
+    explain: Explain,
 ) -> None:
     """Merges the groups of a computation where that serves; `groups` are those of each instruction.
 
@@ -64,7 +65,7 @@ class _Merger:
         groups: dict[Instruction, list[Group]],
         root: Instruction,
         most: int,
-        explain: Callable[[str], None],
+        explain: Explain,
     ) -> None:
         self.groups = groups
         self.root = root
@@ -168,12 +169,16 @@ class _Merger:
         if not isinstance(made, str) and any(_is_updated(operand) for operand in self.operands(made)):
             made = "what they read is updated in place"
         if isinstance(made, str):
-            self.explain(f"{left.root.name} and {right.root.name} stay two kernels: {made}")
+            self.decide(left, right, DecisionKind.APART, f"stay two kernels: {made}")
             return None
         assert behind is not None
-        self.explain(f"{left.root.name} and {right.root.name} become one kernel, of {_counted(len(results))}")
+        self.decide(left, right, DecisionKind.MERGED, f"become one kernel, of {_counted(len(results))}")
         self.replace(first, last, made, behind)
         return made
+
+    def decide(self, left: Group, right: Group, kind: DecisionKind, text: str) -> None:
+        names = left.root.name, right.root.name
+        self.explain(Decision(names, kind, f"{' and '.join(names)} {text}"))
 
     def are_too_many(self, left: Group, right: Group) -> bool:
         """Whether both groups together have more instructions than there may be."""

@@ -82,9 +82,9 @@ def explanation(module: Module, instruction: Instruction) -> list[Section]:
     Pipeline(passes(copied=follower.copied), on_pass=follower.note).run(copy)
     sections = [Section("instruction", _facts(instruction))]
     sections.append(Section("passes", follower.story or ["no pass changed it"]))
-    decisions = dict.fromkeys(line for one in follower.now for line in native.decisions_on(one))
+    decisions = dict.fromkeys(made for one in follower.now for made in native.decisions_on(one))
     if decisions:
-        sections.append(Section("fusion", list(decisions)))
+        sections.append(Section("fusion", [decision.text for decision in decisions]))
     return [*sections, *_native_sections(follower.now, native)]
 
 

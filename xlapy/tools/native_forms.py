@@ -6,10 +6,12 @@ Owns: which decisions, steps and functions belong to which instruction. Must not
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xlapy import ops
 from xlapy.cpu.compiler import Compiled
+from xlapy.cpu.decisions import Decision
 from xlapy.cpu.llvm.engine import listings
 from xlapy.cpu.steps import KernelStep, all_steps, step_title
 from xlapy.hlo.instruction import Instruction
@@ -48,7 +50,7 @@ class NativeForms:
     """A module behind the passes, and what each of its instructions became."""
 
     module: Module
-    decisions: dict[str, list[str]]
+    decisions: dict[str, list[Decision]]
     """What fusion decided about an instruction, by the name that it had then."""
     copies: dict[str, str]
     """The name of each instruction in a fusion, and the name that it had before."""
@@ -59,14 +61,14 @@ class NativeForms:
     functions: dict[str, FunctionForm]
     """By name: those that hold kernels."""
 
-    def decisions_on(self, instruction: Instruction) -> list[str]:
+    def decisions_on(self, instruction: Instruction) -> list[Decision]:
         """What was decided about an instruction of the module; about the results of a fusion, if it is one."""
         subjects = [instruction]
         if instruction.op is ops.FUSION:
             root = instruction.computations[0].root_instruction
             subjects = list(root.operands) if root.op is ops.TUPLE else [root]
         names = [self.copies.get(subject.name, subject.name) for subject in subjects]
-        return list(dict.fromkeys(line for name in names for line in self.decisions.get(name, [])))
+        return list(dict.fromkeys(one for name in names for one in self.decisions.get(name, [])))
 
 
 def native_forms(module: Module) -> NativeForms:
@@ -118,12 +120,9 @@ def assembly_functions(text: str) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in found.items()}
 
 
-def _by_subject(decisions: list[str]) -> dict[str, list[str]]:
-    """Each decision under the names that it begins with: `e (exponential) ...`, `a and b become ...`."""
-    found: dict[str, list[str]] = {}
-    for line in decisions:
-        words = line.split(" ", 3)
-        subjects = [words[0], words[2]] if words[1:2] == ["and"] else [words[0]]
-        for subject in subjects:
-            found.setdefault(subject, []).append(line)
+def _by_subject(decisions: Iterable[Decision]) -> dict[str, list[Decision]]:
+    found: dict[str, list[Decision]] = {}
+    for decision in decisions:
+        for subject in decision.subjects:
+            found.setdefault(subject, []).append(decision)
     return found

@@ -50,7 +50,7 @@ def module_payload(module: Module, native: NativeForms | None) -> dict[str, Any]
                 [numbers[called] for called in instruction.computations],
                 [places[before] for before in instruction.control_predecessors],
                 *_origins(instruction),
-                native.decisions_on(instruction) if native else [],
+                [one.text for one in native.decisions_on(instruction)] if native else [],
                 native.steps.get(instruction.name, []) if native else [],
                 kernels.get(instruction.name, []),
             ]
