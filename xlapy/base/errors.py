@@ -48,6 +48,10 @@ class ProtoError(XlaError):
     """Bytes or messages of protocol buffers that hold no module (or what else was asked for)."""
 
 
+class BytecodeError(XlaError):
+    """Bytes that are not the MLIR bytecode of a program; the message tells at which byte."""
+
+
 class ParseError(XlaError):
     """Text that is not what the grammar asks for.
 

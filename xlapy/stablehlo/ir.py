@@ -207,9 +207,9 @@ class StructAttribute:
     `name` has the dialect but neither `#` nor a version: "stablehlo.dot", of text and of bytecode alike. A whole number
     is an `int` and a list of them a tuple, in which None is `?`; types, booleans, names of cases and nested structs are
     what they are elsewhere. Of "dot", "gather", "scatter", "ragged_dot" and "result_accuracy" the fields that are empty
-    or zero are absent, as MLIR prints them. The fields of "conv" are `input_batch_dimension`, `input_feature_dimension`,
-    `input_spatial_dimensions`, the same three of `output_`, `kernel_input_feature_dimension`,
-    `kernel_output_feature_dimension` and `kernel_spatial_dimensions`.
+    or zero are absent, as MLIR prints them. The fields of "conv" are `input_batch_dimension`,
+    `input_feature_dimension`, `input_spatial_dimensions`, the same three of `output_`,
+    `kernel_input_feature_dimension`, `kernel_output_feature_dimension` and `kernel_spatial_dimensions`.
     """
 
     name: str
