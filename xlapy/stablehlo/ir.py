@@ -243,12 +243,16 @@ UNKNOWN_LOCATION = FileLocation()
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """A result of an operation or an argument of a block. `name` is the spelling in text, without `%`, or "" ."""
+    """A result of an operation or an argument of a block.
+
+    `name` is the spelling in text, without `%`, or "". `location` is that of an argument; a result has its operation's.
+    """
 
     type: Type
     owner: Operation | Block
     index: int
     name: str = ""
+    location: FileLocation = UNKNOWN_LOCATION
 
 
 @dataclass(slots=True, eq=False)
