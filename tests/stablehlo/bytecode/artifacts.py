@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 
 def artifact(text: str, version: str = "1.17.0") -> bytes:
     """The artifact of a program for readers of StableHLO's `version`."""
     return stablehlo.serialize_portable_artifact_str(text, version)
+
+
+def text_of(data: bytes) -> str:
+    """The program that jaxlib finds in an artifact, with its locations."""
+    with ir.Context() as context:
+        stablehlo.register_dialect(context)
+        module = stablehlo.deserialize_portable_artifact(context, data)
+        assert module.operation.verify()
+        return module.operation.get_asm(enable_debug_info=True)

@@ -224,6 +224,19 @@ def test_locations_keep_names_files_and_callers() -> None:
     assert [(caller.names, caller.file, caller.line) for caller in location.callers] == [(("main",), "b.py", 7)]
 
 
+def test_arguments_have_locations() -> None:
+    module = read_bytecode(artifact('func.func @main(%x: tensor<f32> loc("weights")) { return }'))
+    assert find(module, "func.func").regions[0].blocks[0].arguments[0].location.names == ("weights",)
+
+
+def test_negative_numbers_of_every_width() -> None:
+    attributes = "{a = -1 : i32, b = -128 : i8, c = -9223372036854775808 : i64, d = -2 : i16, e = 255 : ui8}"
+    call = f"stablehlo.custom_call @f() {{backend_config = {attributes}, api_version = 4 : i32}} : () -> tensor<f32>"
+    found = find(one(f"%0 = {call}"), "stablehlo.custom_call")
+    numbers = {name: value.value for name, value in found.attributes["backend_config"].items()}
+    assert numbers == {"a": -1, "b": -128, "c": -(2**63), "d": -2, "e": 255}
+
+
 def test_long_chains_of_callers() -> None:
     chain = '"f0"("a.py":1:1)'
     for number in range(1, 200):

@@ -1,5 +1,6 @@
 """MLIR bytecode, as portable artifacts of StableHLO are written in it: versions 0.9 to 1.20 of VHLO."""
 
 from xlapy.stablehlo.bytecode.reader import MAGIC, read_bytecode
+from xlapy.stablehlo.bytecode.writer import write_bytecode
 
-__all__ = ["MAGIC", "read_bytecode"]
+__all__ = ["MAGIC", "read_bytecode", "write_bytecode"]

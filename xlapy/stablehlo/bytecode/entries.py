@@ -98,11 +98,8 @@ class EntryStream(Stream):
             return self.signed()
         if not isinstance(kind, ir.ScalarType) or not (kind.element.is_integral or kind.element is PrimitiveType.PRED):
             raise self.fail(f"an integer of the type {kind}")
-        bits = kind.element.bits
-        if bits > 8:
-            value = self.signed()
-            return value if kind.element.is_signed else value % (1 << bits)
-        value = self.byte() % (1 << (1 if kind.element is PrimitiveType.PRED else bits))
+        bits = 1 if kind.element is PrimitiveType.PRED else kind.element.bits
+        value = (self.signed() if bits > 8 else self.byte()) % (1 << bits)
         return value - (1 << bits) if kind.element.is_signed and value >> (bits - 1) else value
 
     def float_number(self, kind: Any) -> float:

@@ -20,13 +20,13 @@ from xlapy.stablehlo.bytecode.upgrade import upgraded
 
 __all__ = ["MAGIC", "read_bytecode"]
 
-_HAS_ATTRIBUTES = 1
-_HAS_RESULTS = 2
-_HAS_OPERANDS = 4
-_HAS_SUCCESSORS = 8
-_HAS_REGIONS = 16
-_HAS_USE_LISTS = 32
-_HAS_PROPERTIES = 64
+HAS_ATTRIBUTES = 1
+HAS_RESULTS = 2
+HAS_OPERANDS = 4
+HAS_SUCCESSORS = 8
+HAS_REGIONS = 16
+HAS_USE_LISTS = 32
+HAS_PROPERTIES = 64
 
 
 def read_bytecode(data: bytes) -> ir.Operation:
@@ -140,20 +140,26 @@ class _Reader:
         if not has_arguments:
             return
         for index in range(stream.count()):
-            type_ = self._argument_type(stream)
-            block.arguments.append(ir.Value(type_, block, index))
+            block.arguments.append(self._argument(stream, block, index))
         self._define(stream, block.arguments)
         if self._file.version >= container.USE_LISTS and stream.byte():
             _skip_use_lists(stream, len(block.arguments))
 
-    def _argument_type(self, stream: Stream) -> Any:
+    def _argument(self, stream: Stream, block: ir.Block, index: int) -> ir.Value:
         if self._file.version < container.ELIDED_LOCATIONS:
-            index, has_location = stream.number(), True
+            type_, has_location = stream.number(), True
         else:
-            index, has_location = stream.flagged()
+            type_, has_location = stream.flagged()
+        argument = ir.Value(self._entries.type(type_), block, index)
         if has_location:
-            stream.number()
-        return self._entries.type(index)
+            argument.location = self._location(stream)
+        return argument
+
+    def _location(self, stream: Stream) -> ir.FileLocation:
+        found = self._entries.attribute(stream.number())
+        if not isinstance(found, ir.FileLocation):
+            raise stream.fail(f"a location stands where {found!r} is")
+        return found
 
     def _operation(self, frame: _Frame) -> _Frame | None:
         """Reads an operation into the open block; what is needed to read its regions, if it has some."""
@@ -163,21 +169,19 @@ class _Reader:
             raise stream.fail(f"there is no name {index} of an operation, only {len(self._file.operation_names)}")
         name = self._file.operation_names[index]
         mask = stream.byte()
-        location = self._entries.attribute(stream.number())
+        location = self._location(stream)
         attributes = self._attributes(stream, mask, name)
-        operation = ir.Operation(
-            name.name, location=location if isinstance(location, ir.FileLocation) else ir.UNKNOWN_LOCATION
-        )
-        if mask & _HAS_RESULTS:
+        operation = ir.Operation(name.name, location=location)
+        if mask & HAS_RESULTS:
             types = [self._entries.type(stream.number()) for _ in range(stream.count())]
             operation.results = [ir.Value(type_, operation, number) for number, type_ in enumerate(types)]
-        if mask & _HAS_OPERANDS:
+        if mask & HAS_OPERANDS:
             operation.operands = [self._value(stream) for _ in range(stream.count())]
-        if mask & _HAS_SUCCESSORS:
+        if mask & HAS_SUCCESSORS:
             raise UnsupportedError(f"{name.name}: StableHLO has no branches between blocks")
-        if mask & _HAS_USE_LISTS and self._file.version >= container.USE_LISTS:
+        if mask & HAS_USE_LISTS and self._file.version >= container.USE_LISTS:
             _skip_use_lists(stream, len(operation.results))
-        regions, is_isolated = stream.flagged() if mask & _HAS_REGIONS else (0, False)
+        regions, is_isolated = stream.flagged() if mask & HAS_REGIONS else (0, False)
         if regions > stream.remaining:
             raise stream.fail(f"{regions} regions where {stream.remaining} bytes are left")
         operation.regions = [ir.Region() for _ in range(regions)]
@@ -204,12 +208,12 @@ class _Reader:
 
     def _attributes(self, stream: Stream, mask: int, name: OperationName) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
-        if mask & _HAS_ATTRIBUTES:
+        if mask & HAS_ATTRIBUTES:
             found = self._entries.attribute(stream.number())
             if not isinstance(found, dict):
                 raise stream.fail(f"the attributes of {name.name} are a dictionary, found {found}")
             attributes.update(found)
-        if mask & _HAS_PROPERTIES:
+        if mask & HAS_PROPERTIES:
             attributes.update(self._properties(stream, name))
         return attributes
 

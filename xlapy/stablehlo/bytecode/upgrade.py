@@ -20,7 +20,7 @@ Defaults = dict[str, Callable[[Any], bool]]
 _VERSION = re.compile(r"_v\d+$")
 _FUNCTIONS = {"func": "func.func", "call": "func.call"}
 
-_STRUCTS = {
+STRUCTS = {
     "convolution": (
         "dimension_numbers",
         "stablehlo.conv",
@@ -71,11 +71,11 @@ _STRUCTS = {
         ),
     ),
 }
-_STRUCTS["dynamic_conv"] = _STRUCTS["convolution"]
-_STRUCTS["dynamic_gather"] = _STRUCTS["gather"]
+STRUCTS["dynamic_conv"] = STRUCTS["convolution"]
+STRUCTS["dynamic_gather"] = STRUCTS["gather"]
 """Per operation: the attribute, the struct in it, and the attributes of VHLO that are its fields."""
 
-_ALGORITHM = (
+ALGORITHM = (
     "lhs_precision_type",
     "rhs_precision_type",
     "accumulation_type",
@@ -85,7 +85,7 @@ _ALGORITHM = (
     "allow_imprecise_accumulation",
 )
 
-_FLAGS = ("use_global_device_ids", "has_dynamic_root")
+FLAGS = ("use_global_device_ids", "has_dynamic_root")
 """Units in StableHLO: there, or not."""
 
 
@@ -175,8 +175,8 @@ def upgraded(name: str, attributes: Attributes, is_in_function: bool) -> tuple[s
     """
     plain = _VERSION.sub("", name.removeprefix("vhlo."))
     result = dict(attributes)
-    if plain in _STRUCTS:
-        attribute, struct, fields = _STRUCTS[plain]
+    if plain in STRUCTS:
+        attribute, struct, fields = STRUCTS[plain]
         result[attribute] = _struct(name, struct, fields, result)
     if plain == "dot_general":
         _fold_algorithm(result)
@@ -184,7 +184,7 @@ def upgraded(name: str, attributes: Attributes, is_in_function: bool) -> tuple[s
         result.pop("padding", None)
     _fold_channel(plain, result)
     _name_symbols(plain, result)
-    for flag in _FLAGS:
+    for flag in FLAGS:
         if flag in result and result.pop(flag):
             result[flag] = ir.Unit()
     _drop_defaults(plain, result)
@@ -210,7 +210,7 @@ def _field(operation: str, field: str, value: Any) -> Any:
 
 
 def _fold_algorithm(attributes: Attributes) -> None:
-    fields = {name: attributes.pop(name) for name in _ALGORITHM if name in attributes}
+    fields = {name: attributes.pop(name) for name in ALGORITHM if name in attributes}
     if not fields or any(isinstance(value, ir.NoneType) for value in fields.values()):
         return
     numbers = {name: value.value if isinstance(value, ir.IntegerAttribute) else value for name, value in fields.items()}

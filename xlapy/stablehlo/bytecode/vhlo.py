@@ -39,8 +39,8 @@ def _decode(stream: EntryStream, table: dict[int, Callable[[EntryStream], Any]],
     return decoder(stream)
 
 
-def _enum(*cases: str) -> Callable[[EntryStream], str]:
-    """The case of an enum by its number; cases that do not exist are empty."""
+def _enum(cases: tuple[str, ...]) -> Callable[[EntryStream], str]:
+    """The case of an enum by its number."""
 
     def decode(stream: EntryStream) -> str:
         number = stream.number()
@@ -130,32 +130,37 @@ def _mesh(stream: EntryStream) -> ir.StructAttribute:
     return ir.StructAttribute("stablehlo.mesh", fields)
 
 
+ENUMS: dict[int, tuple[str, ...]] = {
+    3: ("EQ", "NE", "GE", "GT", "LE", "LT"),
+    4: ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
+    7: ("FFT", "IFFT", "RFFT", "IRFFT"),
+    11: ("DEFAULT", "HIGH", "HIGHEST"),
+    12: ("DEFAULT", "THREE_FRY", "PHILOX"),
+    13: ("", "UNIFORM", "NORMAL"),
+    16: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
+    19: ("DEFAULT", "HIGHEST", "TOLERANCE"),
+}
+"""The cases of the enums, by the number of the attribute that holds them. A case that does not exist is empty."""
+
 _ATTRIBUTES: dict[int, Callable[[EntryStream], Any]] = {
     1: EntryStream.attributes,
     2: _boolean,
-    3: _enum("EQ", "NE", "GE", "GT", "LE", "LT"),
-    4: _enum("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
     5: _api_version,
     6: EntryStream.dictionary,
-    7: _enum("FFT", "IFFT", "RFFT", "IRFFT"),
     8: _float,
     9: _integer,
     10: _output_operand_alias,
-    11: _enum("DEFAULT", "HIGH", "HIGHEST"),
-    12: _enum("DEFAULT", "THREE_FRY", "PHILOX"),
-    13: _enum("", "UNIFORM", "NORMAL"),
     14: EntryStream.text,
     15: _tensor_elements,
-    16: _enum("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     17: EntryStream.type,
     18: _bounds,
-    19: _enum("DEFAULT", "HIGHEST", "TOLERANCE"),
     20: _result_accuracy,
     21: _sub_axis,
     22: _axis,
     23: _group_axes,
     24: _mesh_axis,
     25: _mesh,
+    **{code: _enum(cases) for code, cases in ENUMS.items()},
 }
 
 
@@ -209,7 +214,7 @@ def _scalar(name: str) -> Callable[[EntryStream], ir.Type]:
     return lambda stream: scalar
 
 
-_SCALARS = {
+SCALARS = {
     2: "BF16",
     3: "F16",
     4: "F32",
@@ -256,5 +261,5 @@ _TYPES: dict[int, Callable[[EntryStream], Any]] = {
     34: lambda stream: ir.OpaqueType("tf32"),
     41: _buffer,
     42: lambda stream: ir.FutureType(stream.types()),
-    **{code: _scalar(name) for code, name in _SCALARS.items()},
+    **{code: _scalar(name) for code, name in SCALARS.items()},
 }
