@@ -73,10 +73,18 @@ COSTS: Rules[CostRule] = Rules("the cost analysis")
 
 def module_cost(module: Module) -> Cost:
     """What one run of the entry computation costs."""
+    costs = instruction_costs(module)
+    return sum((costs[each] for each in module.entry_computation), Cost())
+
+
+def instruction_costs(module: Module) -> dict[Instruction, Cost]:
+    """What each instruction costs when it runs once, with what it calls."""
     inside: dict[Computation, Cost] = {}
+    found: dict[Instruction, Cost] = {}
     for computation in computation_post_order(module):
-        inside[computation] = sum((_cost(each, inside) for each in computation), Cost())
-    return inside[module.entry_computation]
+        found.update((each, _cost(each, inside)) for each in computation)
+        inside[computation] = sum((found[each] for each in computation), Cost())
+    return found
 
 
 def _cost(instruction: Instruction, inside: Inside) -> Cost:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu import callbacks as callbacks  # these two have steps of their own
 from xlapy.cpu import collectives as collectives
 from xlapy.cpu.buffers import assign_buffers, print_buffers
+from xlapy.cpu.clocks import place_clocks
 from xlapy.cpu.decisions import Decision, Explain, decisions_text
 from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.llvm.engine import Code, compile_text, listings
@@ -166,8 +168,21 @@ class Compiled:
         return "\n".join(print_kernel(kernel) for kernel in kernels)
 
 
+class Instrument(Enum):
+    """What an instrumented program notes of each run."""
+
+    COUNTS = "counts"
+    """How long each step takes, and how often it runs."""
+    EVENTS = "events"
+    """When, and on which thread, too."""
+
+
 def compile_module(
-    module: Module, donated: Collection[int] = (), replica_count: int = 1, partition_count: int = 1
+    module: Module,
+    donated: Collection[int] = (),
+    replica_count: int = 1,
+    partition_count: int = 1,
+    instrument: Instrument | None = None,
 ) -> Compiled:
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
 
@@ -183,6 +198,8 @@ def compile_module(
         with trace.span("steps and kernels", "stage"):
             program = make_program(optimised, donated, replica_count, partition_count)
             cut(program)
+            if instrument is not None:
+                program.clocks = place_clocks(program, has_events=instrument is Instrument.EVENTS)
         with trace.span("buffers", "stage"):
             assign_buffers(program)
         with trace.span("LLVM text", "stage"):

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlapy.base.shape import Shape
 from xlapy.loops import Kernel
+
+if TYPE_CHECKING:
+    from xlapy.cpu.clocks import Clocks
 
 
 class SlotKind(Enum):
@@ -244,6 +247,8 @@ class NativeProgram:
     arena_size: int = 0
     temporaries: list[Slot] = field(default_factory=list[Slot])
     """Those in the arena, the largest first."""
+    clocks: Clocks | None = None
+    """Where the clock is read, if the program is instrumented."""
 
     def table_index(self, slot: Slot) -> int:
         """Where the table of addresses has the memory that a slot lies in: arena, arguments, results, constants."""
@@ -275,6 +280,11 @@ class NativeProgram:
     @property
     def table_size(self) -> int:
         """How many addresses the table holds."""
+        return self.clock_index + (self.clocks is not None)
+
+    @property
+    def clock_index(self) -> int:
+        """Where it has the address of what an instrumented program counts: behind all else."""
         return self.device_index + 1 + self.shared
 
 

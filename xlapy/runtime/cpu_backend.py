@@ -18,7 +18,7 @@ from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.callbacks import Host, Judge
-from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.image import LoadedProgram, image_of, load_image
 from xlapy.cpu.waits import Wait, cancel, shared_memory
 from xlapy.hlo.computation import Computation
@@ -239,6 +239,20 @@ class CpuBackend:
         _check(module, replica_count, partition_count)
         numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
         return compile_module(module, numbers, replica_count, partition_count)
+
+    def compile_instrumented(
+        self,
+        module: Module,
+        instrument: Instrument,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        donated: Sequence[Donated] = (),
+    ) -> CpuProgram:
+        """The same program, which notes how long its steps take: `CpuProgram.call.counts` gives the figures."""
+        _check(module, replica_count, partition_count)
+        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
+        compiled = compile_module(module, numbers, replica_count, partition_count, instrument)
+        return self._added(compiled, module, partition_count, donated)
 
     def load(
         self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()

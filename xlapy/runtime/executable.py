@@ -42,7 +42,7 @@ class Executable:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self._program = program
-        self._donated = donated
+        self.donated = donated
         self._direct = program.direct if len(devices) == 1 else None
 
     @property
@@ -92,7 +92,7 @@ class Executable:
         return [wrap_result(result, everything) for result in results]
 
     def _end_donated(self, arguments: Sequence[Any]) -> None:
-        for leaf, buffer in donated_buffers(self._donated, arguments):
+        for leaf, buffer in donated_buffers(self.donated, arguments):
             buffer.end_by_donation(leaf.fate)
 
     def _values_of(self, device: int, arguments: Sequence[Any]) -> list[Any]:
@@ -127,7 +127,7 @@ class Executable:
         that need this process, as those that call its Python functions, and for those of the interpreter.
         """
         return write_executable(
-            self.platform, self.module, self.num_replicas, self.num_partitions, self._donated, self._program.image()
+            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self._program.image()
         )
 
     def memory_analysis(self) -> MemoryStats:

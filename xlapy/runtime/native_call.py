@@ -20,6 +20,7 @@ from xlapy.cpu.llvm.program import table_size
 from xlapy.cpu.steps import NativeProgram, Slot
 from xlapy.runtime import allocator
 from xlapy.runtime.allocator import ALIGNMENT
+from xlapy.runtime.counts import Counts
 from xlapy.runtime.memory import available_bytes, readable
 
 _SMALL = 1 << 12
@@ -35,7 +36,7 @@ _address_of = ctypes.addressof
 class _Place:
     """What one run has for itself: the arena, and the table of addresses, ready but for arguments and results."""
 
-    __slots__ = ("address", "arena", "table")
+    __slots__ = ("address", "arena", "counts", "table")
 
     def __init__(self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]]) -> None:
         self.arena = allocator.results().allocate(max(1, program.arena_size))
@@ -45,6 +46,9 @@ class _Place:
         first = 1 + len(program.arguments) + len(program.results)
         for number, constant in enumerate(constants):
             self.table[first + number] = array_address(constant)
+        self.counts = None if program.clocks is None else Counts(program.clocks)
+        if self.counts is not None:
+            self.table[program.clock_index] = self.counts.address
 
 
 class NativeCall:
@@ -108,6 +112,10 @@ class NativeCall:
                 memories[number] = memory = allocator.held(found)
                 addresses[number] = _address_of(memory)
         return memories, addresses
+
+    def counts(self) -> list[Counts]:
+        """Where the runs of an instrumented program have counted: a table for each of those at the same time."""
+        return [place.counts for place in self._places if place.counts is not None]
 
     def trim(self) -> None:
         """Forgets the arenas that no call is using."""

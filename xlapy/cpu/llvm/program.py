@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
+from xlapy.cpu.clocks import Clock
+from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.meetings import DECLARATIONS, meet_text, rows_text, write_meeting
 from xlapy.cpu.llvm.straight import write_straight
@@ -80,6 +82,9 @@ class ProgramText:
 def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramText:
     """The text of a program whose slots have their places."""
     writer = _ProgramWriter(program)
+    if program.clocks is not None:
+        writer.declarations |= CLOCK_DECLARATIONS
+        writer.functions.append(NOTE)
     writer.run_function(flush_denormals)
     functions = "\n".join(writer.functions)
     declarations = "\n".join(sorted(writer.declarations))
@@ -104,6 +109,10 @@ class _Function:
     fails: bool = False
     """Whether it may return 1."""
     written_out: list[KernelStep] = field(default_factory=list[KernelStep])
+    now: str = ""
+    """The ticks when the last clock ended, if that was a moment ago."""
+    turns: dict[Clock, str] = field(default_factory=dict[Clock, str])
+    """Where turns of loops are counted."""
 
 
 class _ProgramWriter:
@@ -166,10 +175,49 @@ class _ProgramWriter:
         return name
 
     def steps(self, function: _Function, steps: list[Step]) -> None:
+        clocks = self.program.clocks
+        if clocks is None:
+            for step in steps:
+                self.step(function, step)
+            return
+        begin = ""
         for step in steps:
+            if step in clocks.begins and clocks.begins[step].is_timed:
+                begin = function.now or function.writer.let(READ_CLOCK)
             self.step(function, step)
+            if step in clocks.ends:
+                self.end_clock(function, clocks.ends[step], begin)
+
+    def end_clock(self, function: _Function, clock: Clock, begin: str) -> None:
+        """Counts what a clock has measured; the next one begins where it ends."""
+        if not clock.is_timed:
+            increase(function.writer, function.turns[clock], "1")
+            return
+        table = self.base(function, self.program.clock_index)
+        function.now = stamp(function.writer, clock, table, begin, notes=self.notes_events)
+
+    def begin_turns(self, function: _Function, step: WhileStep) -> Clock | None:
+        """A count of a loop's turns on the stack, and so in a register, if that is all that is counted of its body."""
+        clocks = self.program.clocks
+        clock = clocks.begins.get(step.body[0]) if clocks is not None and step.body else None
+        if clock is None or clock.is_timed:
+            return None
+        place = function.turns[clock] = function.writer.name("n")
+        function.head.append(f"  {place} = alloca i64")
+        function.writer.do(f"store i64 0, ptr {place}")
+        return clock
+
+    def end_turns(self, function: _Function, clock: Clock) -> None:
+        writer, table = function.writer, self.base(function, self.program.clock_index)
+        figure = writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset + 8}")
+        increase(writer, figure, writer.let(f"load i64, ptr {function.turns[clock]}"))
+
+    @property
+    def notes_events(self) -> bool:
+        return self.program.clocks is not None and self.program.clocks.has_events
 
     def call_part(self, function: _Function, part: PartStep) -> None:
+        function.now = ""
         name = self.part(part)
         status = function.writer.let(f"call i32 @{name}(ptr %table)")
         if name in self._failing:
@@ -318,6 +366,11 @@ class _ProgramWriter:
         """Pieces of about the least work that is worth a thread, never by the number of threads."""
         self.uses_threads = True
         self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64)")
+        if self.program.clocks is not None:
+            table = self.base(function, self.program.clock_index)
+            clock = self.program.clocks.begins[step]
+            figures = function.writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset}")
+            pointers = [*pointers, figures, table]
         block = function.writer.name("a")
         function.head.append(f"  {block} = alloca [{len(pointers)} x ptr]")
         for number, pointer in enumerate(pointers):
@@ -353,8 +406,12 @@ class _ProgramWriter:
             lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %block, i64 {number}")
             lines.append(f"  %a{number} = load ptr, ptr %p{number}")
             arguments.append(f"ptr %a{number}")
-        call = ", ".join([*arguments, "i64 %begin", "i64 %end"])
-        self.functions.append("\n".join([*lines, f"  call void @{name}({call})", "  ret void", "}"]))
+        call = f"call void @{name}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})"
+        if self.program.clocks is None:
+            body = [f"  {call}"]
+        else:
+            body = task_lines(call, len(kernel.buffers), notes=self.notes_events)
+        self.functions.append("\n".join([*lines, *body, "  ret void", "}"]))
         return found
 
     # -- control flow
@@ -363,8 +420,10 @@ class _ProgramWriter:
         writer = function.writer
         head, body, after = [writer.new_label(p) for p in ("while", "do", "done")]
         decides = self.pointer(function, step.decides)
+        counted = self.begin_turns(function, step)
         writer.jump(head)
         writer.begin(head)
+        function.now = ""
         if self.program.callbacks:
             self.unless_cancelled(function)
         self.steps(function, step.condition)
@@ -374,6 +433,8 @@ class _ProgramWriter:
         self.steps(function, step.body)
         writer.jump(head)
         writer.begin(after)
+        if counted is not None:
+            self.end_turns(function, counted)
 
     def branches(self, function: _Function, step: BranchStep) -> None:
         writer = function.writer
@@ -389,6 +450,7 @@ class _ProgramWriter:
             writer.do(f"switch i32 {value}, label %{labels[-1]} [ {cases} ]")
         for label, steps in zip(labels, step.branches, strict=True):
             writer.begin(label)
+            function.now = ""
             self.steps(function, steps)
             writer.jump(after)
         writer.begin(after)

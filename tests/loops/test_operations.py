@@ -1,0 +1,44 @@
+"""How much arithmetic kernels do."""
+
+from __future__ import annotations
+
+from xlapy.loops import F32, I1, I64, AxisKind, Builder
+from xlapy.loops.affine import Affine
+from xlapy.loops.operations import kernel_operations
+
+
+def test_operations_count_as_often_as_their_loops_run():
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 800), builder.buffer("b", F32, 800, written=True)
+    with builder.loop(8, AxisKind.PARALLEL) as i, builder.loop(100, AxisKind.VECTOR, width=16) as j:
+        place = i * 100 + j
+        x = builder.load(source, place)
+        builder.store(target, place, builder.fma(x, x, builder.mul(x, builder.constant(F32, 3.0))))
+    found = kernel_operations(builder.kernel)
+    assert found.counts == {"f32": 2400.0} and found.is_known
+
+
+def test_what_depends_on_data_is_not_known():
+    builder = Builder("k")
+    source, target = builder.buffer("n", I64, 1), builder.buffer("out", I64, 1, written=True)
+    limit = builder.load(source, Affine())
+    (last,) = builder.repeat(
+        [builder.constant(I64, 0)],
+        lambda values: builder.compare("slt", values[0], limit),
+        lambda values: [builder.add(values[0], builder.constant(I64, 1))],
+    )
+    builder.store(target, Affine(), last)
+    found = kernel_operations(builder.kernel)
+    assert found.counts == {"i64": 2.0} and not found.is_known
+
+
+def test_what_is_seldom_computed_does_not_count():
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 1), builder.buffer("out", F32, 1, written=True)
+    x = builder.load(source, Affine())
+    is_large = builder.compare("ogt", x, builder.constant(F32, 100.0))
+    (y,) = builder.rarely("large", is_large, [x], lambda: [builder.op("sqrt", F32, builder.op("floor", F32, x))])
+    builder.store(target, Affine(), y)
+    found = kernel_operations(builder.kernel)
+    assert found.counts == {"f32": 1.0} and found.is_known
+    assert I1.name not in found.counts
