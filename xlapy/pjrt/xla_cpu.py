@@ -30,7 +30,7 @@ jaxlib accepts MLIR only. What that road changes, and what it cannot carry (jaxl
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -110,16 +110,32 @@ class CompiledHlo:
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """Executes once; arrays are copied to the device and the results copied back."""
+        try:
+            results = self._executable.execute_sharded(self._put(arguments)).disassemble_into_single_device_arrays()
+            return _rebuild(self.result_shape, (shards[0] for shards in results))
+        except PeerError:
+            raise
+        except Exception as error:
+            raise PeerError(str(error)) from error
+
+    def bound(self, arguments: Sequence[Value]) -> Callable[[], None]:
+        """What runs the program on arguments that are on the device already, and waits for its results."""
+        buffers = self._put(arguments)
+
+        def execute() -> None:
+            results = self._executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+            jax.block_until_ready(results)
+
+        return execute
+
+    def _put(self, arguments: Sequence[Value]) -> list[jax.Array]:
+        """The arguments' arrays on the device, checked against the declared shapes."""
         if len(arguments) != len(self.parameter_shapes):
             raise PeerError(f"{len(arguments)} arguments for {len(self.parameter_shapes)} entry parameters")
         buffers: list[jax.Array] = []
         for number, (shape, value) in enumerate(zip(self.parameter_shapes, arguments, strict=True)):
             buffers += [jax.device_put(leaf) for leaf in _argument_leaves(f"argument {number}", shape, value)]
-        try:
-            results = self._executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
-            return _rebuild(self.result_shape, (shards[0] for shards in results))
-        except Exception as error:
-            raise PeerError(str(error)) from error
+        return buffers
 
     def text(self) -> str:
         """The optimised HLO: scheduled, fused, with layouts."""

@@ -1,0 +1,74 @@
+"""`xlapy bench`: the figures it gives, and what it does with programs that one side refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tools.programs import AXPY
+from xlapy.base import flags
+from xlapy.tools.command_line import invoke
+
+# XLA:CPU refuses a bitcast that relinearises; cpu runs it.
+BITCAST = """HloModule turned
+ENTRY e {
+  x = f32[2,3]{1,0} parameter(0)
+  ROOT r = f32[3,2]{0,1} bitcast(x)
+}"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "axpy.hlo").write_text(AXPY)
+    (tmp_path / "turned.hlo").write_text(BITCAST)
+    return tmp_path
+
+
+def test_times_of_both_and_what_xla_refuses(folder, capsys):
+    assert invoke(["bench", "turned.hlo", "axpy.hlo", "--runs", "1", "--json", "times.json"]) == 0
+    captured = capsys.readouterr()
+    assert "turned.hlo: XLA:CPU does not run it: " in captured.err
+    title, turned, axpy = captured.out.splitlines()
+    assert " ".join(title.split()) == "program compile run GB/s XLA compile XLA run XLA / xlapy"
+    assert turned.split()[-3:] == ["-", "-", "-"]
+    alone, found = json.loads((folder / "times.json").read_text())
+    assert alone["xla_run_seconds"] is None
+    assert alone["xla_refusal"] in captured.err
+    assert (found["file"], found["xla_refusal"]) == ("axpy.hlo", None)
+    assert found["bytes"] >= 3 * 3 * 4
+    for name in ("compile_seconds", "run_seconds", "xla_compile_seconds", "xla_run_seconds"):
+        assert 1e-7 < found[name] < 100
+    assert float(axpy.split()[-1]) == pytest.approx(found["xla_run_seconds"] / found["run_seconds"], abs=0.006)
+
+
+def test_without_xla(folder, capsys):
+    assert invoke(["bench", "turned.hlo", "--runs", "1", "--against", "nothing"]) == 0
+    title, turned = capsys.readouterr().out.splitlines()
+    assert title.split() == ["program", "compile", "run", "GB/s"]
+    assert turned.split()[0] == "turned.hlo"
+
+
+@pytest.mark.slow
+def test_a_process_that_xla_ends_is_not_ours(folder, capfd):
+    optimised = Path(__file__).parents[1] / "programs" / "heat_equation.optimized.hlo"
+    assert invoke(["bench", str(optimised), "axpy.hlo", "--runs", "1"]) == 0
+    captured = capfd.readouterr()
+    assert f"{optimised}: XLA:CPU does not run it: it ended its process" in captured.err
+    first, second = captured.out.splitlines()[-2:]
+    assert first.split()[-3:] == ["-", "-", "-"]
+    assert second.split()[0] == "axpy.hlo"
+
+
+def test_a_program_that_is_wrong(folder, capsys):
+    (folder / "wrong.hlo").write_text("HloModule wrong\nENTRY e { ROOT r = f32[] ad() }")
+    assert invoke(["bench", "wrong.hlo"]) == 1
+    assert "xlapy: wrong.hlo:2:" in capsys.readouterr().err
+
+
+def test_times_of_the_cache_are_none(folder, capsys, monkeypatch):
+    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"cache_dir": str(folder)}))
+    assert invoke(["bench", "axpy.hlo"]) == 1
+    assert capsys.readouterr().err == "xlapy: programs would come from the cache: unset the flag cache_dir\n"

@@ -1,0 +1,227 @@
+"""`xlapy bench`: programs on cpu beside XLA:CPU, both in one process, alternating.
+
+Owns: the command, how it measures and what it prints. Must not know: how programs are compiled or run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from xlapy.base import flags
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.hlo.module import Module
+from xlapy.runtime import Client
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.tools.files import check_writable, parse_program, read_arguments, read_bytes, write_file
+
+SAMPLE_SECONDS = 5e-3
+"""The least that is timed at once: short programs run several times."""
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Medians of one program in seconds; those of XLA are None without it. `bytes` are what the program moves.
+
+    xla_refusal: why XLA does not run it, if it was asked to.
+    """
+
+    file: str
+    compile_seconds: float
+    run_seconds: float
+    xla_compile_seconds: float | None
+    xla_run_seconds: float | None
+    bytes: float
+    xla_refusal: str | None
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False))
+@click.option(
+    "--input", "inputs", multiple=True, metavar="FILE", help="Arguments: .npy (one) or .npz; random ones by default."
+)
+@click.option("--random", "seed", default=0, show_default=True, type=click.IntRange(min=0), help="Their seed.")
+@click.option("--runs", default=5, show_default=True, type=click.IntRange(min=1), help="Medians are of so many.")
+@click.option(
+    "--against",
+    type=click.Choice(["xla", "nothing"]),
+    help="What runs beside it; by default XLA:CPU where jaxlib is installed.",
+)
+@click.option("--json", "output", type=click.Path(dir_okay=False), help="Write the figures, in seconds, to this file.")
+def bench(
+    files: tuple[str, ...], inputs: tuple[str, ...], seed: int, runs: int, against: str | None, output: str | None
+) -> None:
+    """Time FILES (programs; - for standard input) on cpu and on XLA:CPU.
+
+    Both use all processors; arguments are on their devices; no cache of compiled programs is used. A ratio above 1
+    means that xlapy is the faster. Nothing else should run meanwhile.
+    """
+    if flags.get("cache_dir"):
+        raise InvalidArgumentError("programs would come from the cache: unset the flag cache_dir")
+    if output is not None:
+        check_writable(output)
+    with_xla = _has_xla(against)
+    measured = []
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task("")
+        for file in files:
+            progress.update(task, description=file)
+            measured.append(_measure_apart(file, inputs, seed, runs, with_xla))
+    Console().print(_table(measured, with_xla))
+    if output is not None:
+        text = json.dumps([asdict(found) for found in measured], indent=2) + "\n"
+        write_file(output, lambda sink: sink.write(text.encode()))
+
+
+def _has_xla(against: str | None) -> bool:
+    """Whether XLA:CPU runs beside; `UnsupportedError` if it is asked for and not there."""
+    if against == "nothing":
+        return False
+    if importlib.util.find_spec("jaxlib") is not None:
+        return True
+    if against is None:
+        return False
+    raise UnsupportedError("XLA:CPU needs jax and jaxlib: pip install 'xlapy[xla]'")
+
+
+def _measure_apart(file: str, inputs: Sequence[str], seed: int, runs: int, with_xla: bool) -> Measured:
+    """In a process of its own, because XLA ends the process on some programs; then once more without XLA."""
+    job = partial(_measure, file, read_bytes(file), inputs, seed, runs)
+    try:
+        found = _apart(partial(job, with_xla))
+    except BrokenProcessPool:
+        if not with_xla:
+            raise
+        found = replace(_apart(partial(job, False)), xla_refusal="it ended its process")
+    if found.xla_refusal is not None:
+        click.echo(f"{file}: XLA:CPU does not run it: {found.xla_refusal}", err=True)
+    return found
+
+
+def _apart(job: Callable[[], Measured]) -> Measured:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(job).result()
+
+
+def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int, with_xla: bool) -> Measured:
+    module = parse_program(file, data)
+    client = Client("cpu")
+    compile_times, executable = _compiled(lambda: client.compile(module), runs)
+    if len(executable.devices) > 1:
+        raise UnsupportedError(f"{file} runs on {len(executable.devices)} devices; programs on one device are timed")
+    program = executable.program_shape
+    arguments = read_arguments(inputs, program) if inputs else random_arguments(program.parameters, seed)
+    buffers = [_on_device(client, argument) for argument in arguments]
+    contestants: dict[str, Call] = {"xlapy": lambda: executable(*buffers)}
+    xla_times: list[float] = []
+    refusal = None
+    if with_xla:
+        peer = importlib.import_module("xlapy.pjrt.xla_cpu")
+        try:
+            xla_times, compiled = _compiled(lambda: _compile_with(peer, module), runs)
+            contestants["XLA"] = compiled.bound(arguments)
+        except peer.PeerError as error:
+            refusal = str(error).splitlines()[0]
+    times = _alternate(contestants, runs)
+    return Measured(
+        file,
+        statistics.median(compile_times),
+        times["xlapy"],
+        statistics.median(xla_times) if xla_times else None,
+        times.get("XLA"),
+        executable.cost_analysis()["bytes accessed"],
+        refusal,
+    )
+
+
+def _compile_with(peer: Any, module: Module) -> Any:
+    """XLA's program, compiled anew and with the precision that XLA has by default."""
+    return peer.compile_hlo.__wrapped__(module.to_text(), xla_allow_excess_precision=True)
+
+
+def _compiled(make: Callable[[], Any], runs: int) -> tuple[list[float], Any]:
+    """Seconds of up to three compilations, and what the last gave."""
+    times, made = [], None
+    for _ in range(min(runs, 3)):
+        start = time.perf_counter()
+        made = make()
+        times.append(time.perf_counter() - start)
+    return times, made
+
+
+def _on_device(client: Client, argument: Any) -> Any:
+    if isinstance(argument, tuple):
+        return tuple([_on_device(client, part) for part in argument])
+    return client.device_put(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def _alternate(contestants: dict[str, Call], runs: int) -> dict[str, float]:
+    """The median time of each, one after the other in every run."""
+    counts = {}
+    for name, call in contestants.items():
+        call()
+        counts[name] = max(1, round(SAMPLE_SECONDS / max(_timed(call, 1), 1e-7)))
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(runs):
+        for name, call in contestants.items():
+            found[name].append(_timed(call, counts[name]))
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _timed(call: Call, count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def _table(measured: Sequence[Measured], with_xla: bool) -> Table:
+    table = Table(box=None)
+    table.add_column("program")
+    for title in ("compile", "run", "GB/s") + (("XLA compile", "XLA run", "XLA / xlapy") if with_xla else ()):
+        table.add_column(title, justify="right")
+    for found in measured:
+        row = [found.file, _time(found.compile_seconds), _time(found.run_seconds), _rate(found)]
+        if found.xla_run_seconds is not None and found.xla_compile_seconds is not None:
+            ratio = found.xla_run_seconds / found.run_seconds
+            row += [_time(found.xla_compile_seconds), _time(found.xla_run_seconds), f"{ratio:.2f}"]
+        elif with_xla:
+            row += ["-", "-", "-"]
+        table.add_row(*row)
+    return table
+
+
+def _rate(found: Measured) -> str:
+    return f"{found.bytes / found.run_seconds / 1e9:.3g}"
+
+
+def _time(seconds: float) -> str:
+    """Three digits, in the unit that suits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
