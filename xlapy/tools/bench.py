@@ -34,6 +34,9 @@ from xlapy.tools.files import check_writable, parse_program, read_arguments, rea
 SAMPLE_SECONDS = 5e-3
 """The least that is timed at once: short programs run several times."""
 
+_XLA = "xlapy.pjrt.xla_cpu"
+"""The runner of XLA:CPU. It is loaded in processes of its own alone, which XLA may end."""
+
 Call = Callable[[], Any]
 
 
@@ -140,7 +143,7 @@ def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int
     xla_times: list[float] = []
     refusal = None
     if with_xla:
-        peer = importlib.import_module("xlapy.pjrt.xla_cpu")
+        peer = importlib.import_module(_XLA)
         try:
             xla_times, compiled = _compiled(lambda: _compile_with(peer, module), runs)
             contestants["XLA"] = compiled.bound(arguments)
