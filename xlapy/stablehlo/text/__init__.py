@@ -1,0 +1,5 @@
+"""MLIR text, as StableHLO programs are printed in it, read into the objects of `xlapy.stablehlo.ir`."""
+
+from xlapy.stablehlo.text.reader import read_text
+
+__all__ = ["read_text"]

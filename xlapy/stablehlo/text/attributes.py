@@ -1,0 +1,236 @@
+"""Attributes as MLIR spells them.
+
+Owns: builtin attributes, dictionaries, aliases `#name`, the structs and enums of StableHLO, CHLO and MHLO. Must not
+know: operations.
+Source: MLIR's language reference and the definitions of the dialects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.cursor import NAME, Cursor
+from xlapy.stablehlo.text.elements import ElementsReader, number
+from xlapy.stablehlo.text.resources import Resources
+from xlapy.stablehlo.text.structures import StructureReader
+from xlapy.stablehlo.text.types import TypeReader
+
+_KEY = re.compile(r"([A-Za-z_][\w$.\-]*+)|(?=\")")
+_NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]++|\d++\.\d*+(?:[eE][-+]?\d++)?|\d++)")
+_WORD = re.compile(r"[A-Za-z_]\w*+")
+_DIALECT = re.compile(rf"#({NAME})")
+_ENUM = re.compile(r"<\s*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*>|\.[a-z_]+_mode<\s*([A-Za-z_]\w*)\s*>")
+_WRAPPED = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*?)\s*", re.DOTALL)
+_HLO_DIALECTS = ("stablehlo", "chlo", "mhlo")
+_I64 = ir.ScalarType(PrimitiveType.S64)
+_F64 = ir.ScalarType(PrimitiveType.F64)
+
+
+class AttributeReader:
+    """Reads attributes where the cursor stands. `aliases` are those of `#name = ...` read so far."""
+
+    def __init__(self, cursor: Cursor, resources: Resources) -> None:
+        self.cursor = cursor
+        self.types = TypeReader(cursor)
+        self.types.read_attribute = self.read
+        self.elements = ElementsReader(cursor, self.types, resources)
+        self.structures = StructureReader(cursor, self.read)
+        self.aliases: dict[str, Any] = {}
+
+    def read(self) -> Any:
+        """The attribute that comes next, as `xlapy.stablehlo.ir` has it."""
+        cursor = self.cursor
+        start = cursor.skip()
+        first = cursor.text[start : start + 1]
+        kind = self._BY_FIRST.get(first)
+        if kind is not None:
+            return kind(self)
+        word = _WORD.match(cursor.text, start)
+        known = self._BY_WORD.get(word.group()) if word else None
+        if known is not None:
+            return known(self)
+        if not self.types.is_next():
+            cursor.fail(f"expected an attribute, found {cursor.shown()}")
+        return self.types.read()
+
+    def read_dictionary(self) -> dict[str, Any]:
+        """`{name = attribute, name_of_unit}`."""
+        cursor = self.cursor
+        start = cursor.skip()
+        cursor.expect("{", "before attributes")
+        entries: dict[str, Any] = {}
+        for name, value in cursor.separated("}", self._entry):
+            if name in entries:
+                cursor.fail_at(start, f"the attribute {name!r} stands twice in a dictionary")
+            entries[name] = value
+        return entries
+
+    def _entry(self) -> tuple[str, Any]:
+        cursor = self.cursor
+        found = cursor.match(_KEY)
+        if found is None:
+            cursor.fail(f"expected the name of an attribute, found {cursor.shown()}")
+        name = found.group(1) or cursor.string("the name of an attribute")
+        return name, self.read() if cursor.accept("=") else ir.Unit()
+
+    # -- by the first character
+
+    def _string(self) -> str:
+        text = self.cursor.string("an attribute")
+        if self.cursor.accept(":"):
+            self.types.read()
+        return text
+
+    def _number(self) -> Any:
+        cursor = self.cursor
+        start = cursor.skip()
+        found = cursor.match(_NUMBER)
+        if found is None:
+            cursor.fail(f"expected a number, found {cursor.shown()}")
+        spelling = found.group()
+        is_decimal = "." in spelling
+        type_: ir.Type = _F64 if is_decimal else _I64
+        if cursor.accept(":"):
+            type_ = self.types.read()
+        if isinstance(type_, ir.OpaqueType):
+            return ir.OpaqueAttribute("builtin.number", f"{spelling} : {type_.text}")
+        if not isinstance(type_, ir.ScalarType | ir.IndexType):
+            cursor.fail_at(start, "the type of a number has to be a number's")
+        return self._typed(start, spelling, type_)
+
+    def _typed(self, start: int, spelling: str, type_: ir.ScalarType | ir.IndexType) -> Any:
+        element = type_.element if isinstance(type_, ir.ScalarType) else PrimitiveType.S64
+        try:
+            value = number(spelling, element)
+        except ValueError as error:
+            self.cursor.fail_at(start, str(error))
+        if isinstance(value, bool):
+            return value
+        if isinstance(type_, ir.ScalarType) and element.is_floating:
+            return ir.FloatAttribute(float(value), type_)
+        return ir.IntegerAttribute(int(value), type_)
+
+    def _array(self) -> tuple[Any, ...]:
+        cursor = self.cursor
+        cursor.deeper()
+        cursor.expect("[")
+        values = tuple(cursor.separated("]", self.read))
+        cursor.higher()
+        return values
+
+    def _dictionary(self) -> dict[str, Any]:
+        self.cursor.deeper()
+        entries = self.read_dictionary()
+        self.cursor.higher()
+        return entries
+
+    def _symbol(self) -> ir.SymbolReference:
+        cursor = self.cursor
+        root = cursor.symbol("a symbol")
+        nested: list[str] = []
+        while cursor.accept("::"):
+            nested.append(cursor.symbol("a nested symbol"))
+        return ir.SymbolReference(root, tuple(nested))
+
+    def _type(self) -> ir.Type:
+        return self.types.read()
+
+    def _dialect(self) -> Any:
+        cursor = self.cursor
+        start = cursor.skip()
+        found = cursor.match(_DIALECT)
+        if found is None:
+            cursor.fail("expected the name of an attribute after '#'")
+        name = found.group(1)
+        if name in self.aliases:
+            return self.aliases[name]
+        dialect = name.partition(".")[0]
+        is_body = cursor.text.startswith("<", cursor.position)
+        if dialect not in _HLO_DIALECTS or not is_body:
+            return self._opaque(start, name, is_body)
+        cursor.position = start + 1 + len(dialect)
+        enum = _ENUM.match(cursor.text, cursor.position)
+        if enum is not None:
+            cursor.position = enum.end()
+            return enum.group(2) or enum.group(3)
+        return self._structure(dialect, found.end())
+
+    def _structure(self, dialect: str, after_name: int) -> Any:
+        """`#stablehlo.dot<...>`, also spelled `#stablehlo<dot<...>>`."""
+        cursor = self.cursor
+        is_wrapped = cursor.accept("<")
+        if not is_wrapped:
+            cursor.expect(".")
+        cursor.deeper()
+        value = self.structures.read(dialect)
+        cursor.higher()
+        if is_wrapped:
+            cursor.expect(">", f"at the end of an attribute of {dialect}")
+        return value
+
+    def _opaque(self, start: int, name: str, has_body: bool) -> ir.OpaqueAttribute:
+        cursor = self.cursor
+        if "." not in name and not has_body:
+            cursor.fail_at(start, f"the attribute alias {'#' + name!r} is not defined")
+        if not has_body:
+            return ir.OpaqueAttribute(name, None)
+        body = cursor.balanced()
+        wrapped = None if "." in name else _WRAPPED.fullmatch(body)
+        if wrapped is None:
+            return ir.OpaqueAttribute(name, body)
+        inner = wrapped.group(2)
+        return ir.OpaqueAttribute(f"{name}.{wrapped.group(1)}", inner[1:-1] if inner.startswith("<") else inner)
+
+    _BY_FIRST: ClassVar[dict[str, Callable[[AttributeReader], Any]]] = {
+        '"': _string,
+        "[": _array,
+        "{": _dictionary,
+        "@": _symbol,
+        "!": _type,
+        "(": _type,
+        "#": _dialect,
+        **dict.fromkeys("-0123456789", _number),
+    }
+
+    # -- by the first word
+
+    def _boolean(self) -> bool:
+        return self.cursor.keyword("a boolean") == "true"
+
+    def _unit(self) -> ir.Unit:
+        self.cursor.expect_word("unit")
+        return ir.Unit()
+
+    def _dense(self) -> Any:
+        return self.elements.dense()
+
+    def _resource(self) -> ir.ElementsAttribute:
+        return self.elements.resource()
+
+    def _dense_array(self) -> ir.ElementsAttribute:
+        return self.elements.array()
+
+    def _builtin(self) -> ir.OpaqueAttribute:
+        """What StableHLO has no use for: `affine_map<...>`, `strided<...>`, `loc(...)`, `sparse<...> : type`."""
+        cursor = self.cursor
+        name = cursor.keyword("an attribute")
+        start = cursor.skip()
+        while cursor.text[cursor.skip() : cursor.position + 1] in ("<", "(", "["):
+            cursor.balanced()
+        if name == "sparse" and cursor.accept(":"):
+            self.types.read()
+        return ir.OpaqueAttribute(f"builtin.{name}", cursor.text[start : cursor.position])
+
+    _BY_WORD: ClassVar[dict[str, Callable[[AttributeReader], Any]]] = {
+        "true": _boolean,
+        "false": _boolean,
+        "unit": _unit,
+        "dense": _dense,
+        "dense_resource": _resource,
+        "array": _dense_array,
+        **dict.fromkeys(("affine_map", "affine_set", "strided", "sparse", "loc", "distinct"), _builtin),
+    }

@@ -1,0 +1,151 @@
+"""Locations as MLIR spells them: `loc("file":1:2)`, `loc("name"(#loc1))`, `loc(callsite(#loc1 at #loc2))`.
+
+Owns: their grammar, and their aliases, which may be defined behind their uses: what a location is, is found out when
+the whole text is read. Must not know: of operations and values more than their `location`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.cursor import Cursor
+
+_ALIAS = re.compile(r"#([\w$.\-]+)")
+_USE = re.compile(r"loc\(#([\w$.\-]+)\)")
+_PLACE = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?")
+_DEEPEST = 100
+
+
+class LocationReader:
+    """Reads the locations of one text."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self._definitions: dict[str, int] = {}
+        self._by_alias: list[tuple[ir.Operation, str, int]] = []
+        self._spelled_out: list[tuple[ir.Operation | ir.Value, int]] = []
+        self._known: dict[str, ir.FileLocation] = {}
+        self._reading: list[str] = []
+
+    def define(self, alias: str) -> None:
+        """Notes `loc(...)` of `#alias = loc(...)`, where the cursor stands, and moves past it."""
+        self._definitions[alias] = self.cursor.skip()
+        self.skip()
+
+    def attach(self, operation: ir.Operation) -> None:
+        """Notes that the `loc(...)` where the cursor stands is the operation's, and moves past it."""
+        cursor = self.cursor
+        found = cursor.match(_USE)
+        if found is not None:
+            self._by_alias.append((operation, found.group(1), found.start(1)))
+            return
+        self.note(operation, cursor.skip())
+        self.skip()
+
+    def note(self, target: ir.Operation | ir.Value, position: int) -> None:
+        """Notes that the `loc(...)` at a position is that of an operation or of an argument."""
+        self._spelled_out.append((target, position))
+
+    def skip(self) -> None:
+        """Moves past a `loc(...)`, whatever it says."""
+        self.cursor.expect_word("loc")
+        if not self.cursor.peek("("):
+            self.cursor.fail("expected '(' after 'loc'")
+        self.cursor.balanced()
+
+    def resolve(self) -> None:
+        """Gives the operations their locations, now that all aliases are known. The cursor stays where it is."""
+        end = self.cursor.position
+        # In the order of the text those inside others mostly come first, so that long call stacks nest little here.
+        for alias, start in self._definitions.items():
+            self._of_alias(alias, start)
+        for operation, alias, position in self._by_alias:
+            operation.location = self._of_alias(alias, position)
+        for target, position in self._spelled_out:
+            target.location = self._at(position)
+        self.cursor.position = end
+
+    def _of_alias(self, alias: str, position: int) -> ir.FileLocation:
+        known = self._known.get(alias)
+        if known is not None:
+            return known
+        start = self._definitions.get(alias)
+        if start is None:
+            self.cursor.fail_at(position, f"the location {'#' + alias!r} is not defined")
+        if alias in self._reading or len(self._reading) >= _DEEPEST:
+            self.cursor.fail_at(position, f"the location {'#' + alias!r} goes round in a circle or too deep")
+        self._reading.append(alias)
+        after = self.cursor.position
+        known = self._known[alias] = self._at(start)
+        self.cursor.position = after
+        self._reading.pop()
+        return known
+
+    def _at(self, position: int) -> ir.FileLocation:
+        """The location of a whole `loc(...)`."""
+        cursor = self.cursor
+        cursor.position = position
+        cursor.expect_word("loc")
+        cursor.expect("(", "after 'loc'")
+        location = self._read()
+        cursor.expect(")", "at the end of a location")
+        return location
+
+    def _read(self) -> ir.FileLocation:
+        cursor = self.cursor
+        cursor.deeper()
+        position = cursor.skip()
+        alias = cursor.match(_ALIAS)
+        if alias is not None:
+            location = self._of_alias(alias.group(1), position)
+        elif cursor.peek('"'):
+            location = self._file_or_name()
+        elif cursor.accept_word("callsite"):
+            location = self._call_site()
+        elif cursor.accept_word("fused"):
+            location = self._fused()
+        elif cursor.accept_word("unknown"):
+            location = ir.UNKNOWN_LOCATION
+        else:
+            cursor.fail(f"expected a location, found {cursor.shown()}")
+        cursor.higher()
+        return location
+
+    def _file_or_name(self) -> ir.FileLocation:
+        """`"file":line:column`, a range `"file":1:2 to 3:4`, of which the beginning counts, or `"name"(location)`."""
+        cursor = self.cursor
+        name = cursor.string("a location")
+        place = cursor.match(_PLACE)
+        if place is not None:
+            return ir.FileLocation(name, _small(place.group(1)), _small(place.group(2) or "0"))
+        if not cursor.accept("("):
+            return ir.FileLocation(names=(name,))
+        inner = self._read()
+        cursor.expect(")", "after the location behind a name")
+        return ir.FileLocation(inner.file, inner.line, inner.column, (name, *inner.names), inner.callers)
+
+    def _call_site(self) -> ir.FileLocation:
+        cursor = self.cursor
+        cursor.expect("(", "after 'callsite'")
+        callee = self._read()
+        cursor.expect_word("at")
+        caller = self._read()
+        cursor.expect(")", "after a call site")
+        nearest = ir.FileLocation(caller.file, caller.line, caller.column, caller.names)
+        callers = (*callee.callers, nearest, *caller.callers)
+        return ir.FileLocation(callee.file, callee.line, callee.column, callee.names, callers)
+
+    def _fused(self) -> ir.FileLocation:
+        """Of several locations the first that says something."""
+        cursor = self.cursor
+        if cursor.peek("<"):
+            cursor.balanced()
+        cursor.expect("[", "before fused locations")
+        known = [location for location in cursor.separated("]", self._read) if location != ir.UNKNOWN_LOCATION]
+        return known[0] if known else ir.UNKNOWN_LOCATION
+
+
+def _small(digits: str) -> int:
+    """A line or column; more digits than those have are cut."""
+    return int(digits[:18])

@@ -1,0 +1,402 @@
+"""Reads MLIR text into operations: modules, regions, blocks, names of values, the generic form of any operation.
+
+Owns: `%0:2 = "dialect.name"(%a, %b#1) <{...}> ({...}) {...} : (...) -> ... loc(...)`, scopes, aliases. Must not know:
+the shorter forms of particular operations (`forms`), what operations mean.
+Source: MLIR's language reference.
+
+A form of an operation reads everything but the names of its results and its location. The form of an operation with
+regions is a generator: it yields each region where that begins, and is continued where the region has ended. So no
+depth of nesting is a depth of calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn, TypeAlias
+
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.attributes import AttributeReader
+from xlapy.stablehlo.text.cursor import BLANK, NAME, Cursor
+from xlapy.stablehlo.text.locations import LocationReader
+from xlapy.stablehlo.text.resources import Resources
+
+_VALUE = rf"%{NAME}(?:#\d+)?"
+_OPERAND = re.compile(rf"%({NAME}(?:#\d+)?)")
+_OPERANDS = re.compile(rf"%{NAME}(?:#\d+)?(?:,{BLANK}{_VALUE})*+(?!,?{BLANK}%)")
+_NAME_OF_VALUE = re.compile(rf"%({NAME})(?!#)")
+_HEAD = re.compile(rf'(?:(%[%\w$.\-:, ]*?){BLANK}={BLANK})?(?:"([^"\n]+)"|([A-Za-z_][\w$.]*+))')
+_RESULTS = re.compile(rf"{BLANK}%({NAME})(?:{BLANK}:{BLANK}(\d+))?{BLANK}(,|$)")
+_LABEL = re.compile(rf"\^({NAME})")
+_ALIAS = re.compile(rf"([#!])({NAME}){BLANK}={BLANK}")
+_BARE = {
+    "module": "builtin.module",
+    "unrealized_conversion_cast": "builtin.unrealized_conversion_cast",
+    "call": "func.call",
+    "return": "func.return",
+}
+_MOST_RESULTS = 1 << 16
+
+
+class Argument(NamedTuple):
+    """An argument of a region: its name, its type, and where it and its location, if it has one, stand."""
+
+    name: str
+    type: ir.Type
+    position: int
+    location: int | None = None
+
+
+@dataclass(slots=True)
+class Body:
+    """A region that comes next. `arguments`: those of its first block that stand before it.
+
+    `is_isolated`: nothing from around it is seen inside.
+    """
+
+    region: ir.Region
+    arguments: Sequence[Argument] = ()
+    is_isolated: bool = False
+
+
+Bodies: TypeAlias = Generator[Body, None, None]
+Form: TypeAlias = Callable[["OperationReader", ir.Operation], Bodies | None]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An operation whose regions are being read."""
+
+    operation: ir.Operation
+    names: str
+    start: int
+    bodies: Bodies
+    body: Body | None = None
+    block: ir.Block | None = None
+    opened_at: int = 0
+    outer_values: dict[str, ir.Value] = field(default_factory=dict)
+    outer_defined: list[str] = field(default_factory=list)
+
+
+class OperationReader:
+    """Reads one text. `forms` are the shorter forms of operations, by name."""
+
+    def __init__(self, text: str, forms: dict[str, Form]) -> None:
+        self.cursor = Cursor(text)
+        self.resources = Resources(self.cursor)
+        self.attributes = AttributeReader(self.cursor, self.resources)
+        self.types = self.attributes.types
+        self.locations = LocationReader(self.cursor)
+        self.forms = forms
+        self._values: dict[str, ir.Value] = {}
+        self._defined: list[str] = []
+        self._frames: list[_Frame] = []
+
+    def read(self) -> ir.Operation:
+        """The module of the text. Operations that stand in none are put into one."""
+        top = ir.Block()
+        self._read_block(top)
+        self.locations.resolve()
+        if len(top.operations) == 1 and top.operations[0].name == "builtin.module":
+            return top.operations[0]
+        return ir.Operation("builtin.module", regions=[ir.Region([top])], text_line=1, text_column=1)
+
+    # -- the loop over operations
+
+    def _read_block(self, top: ir.Block) -> None:
+        cursor = self.cursor
+        text, end, frames = cursor.text, self.resources.end, self._frames
+        block = top
+        while True:
+            position = cursor.skip()
+            first = text[position : position + 1]
+            if position >= end:
+                break
+            if first == "}" and frames:
+                cursor.position += 1
+                self._close()
+                block = self._continue(top)
+            elif first == "^" and frames:
+                block = self._label(frames[-1])
+            elif first in "#!" and not frames:
+                self._alias()
+            elif self._operation(block):
+                block = self._continue(top)
+        if frames:
+            cursor.fail_at(frames[-1].opened_at, f"a region of {frames[-1].operation.name} has no closing '}}'")
+
+    def _operation(self, block: ir.Block) -> bool:
+        """Reads an operation into the block; whether it has regions, which then come next."""
+        cursor = self.cursor
+        start = cursor.position
+        head = _HEAD.match(cursor.text, start)
+        if head is None:
+            cursor.fail(f"expected an operation, found {cursor.shown()}")
+        names, quoted, bare = head.groups()
+        cursor.position = head.end()
+        line, column = cursor.place(start)
+        operation = ir.Operation(quoted or _BARE.get(bare, bare), text_line=line, text_column=column)
+        block.operations.append(operation)
+        if quoted is not None:
+            bodies = self._generic(operation)
+        else:
+            form = self.forms.get(operation.name)
+            if form is None:
+                cursor.fail_at(head.start(3), f"no form of {bare!r} is known but the generic one, its name in quotes")
+            bodies = form(self, operation)
+        if bodies is None:
+            self._finish(operation, names, start)
+            return False
+        self._frames.append(_Frame(operation, names, start, bodies))
+        return True
+
+    def _finish(self, operation: ir.Operation, names: str | None, start: int) -> None:
+        if self.cursor.text.startswith("loc", self.cursor.skip()):
+            self.locations.attach(operation)
+        if names is not None:
+            self._bind(operation, names, start)
+
+    def _bind(self, operation: ir.Operation, names: str, start: int) -> None:
+        results = operation.results
+        if len(results) == 1 and ":" not in names and "," not in names:
+            results[0].name = names[1:]
+            self._define(results[0], names[1:], start)
+            return
+        position = 0
+        count = 0
+        while position < len(names):
+            found = _RESULTS.match(names, position)
+            if found is None:
+                self.cursor.fail_at(start, f"malformed names of results, {names[:40]!r}")
+            size = min(int(found.group(2)[:6]), _MOST_RESULTS) if found.group(2) else 1
+            pack = results[count : count + size]
+            self._bind_pack(found.group(1), pack, start, found.group(2) is not None)
+            position, count = found.end(), count + size
+        if count != len(results):
+            self.cursor.fail_at(start, f"{operation.name} has {len(results)} results, but there are names for {count}")
+
+    def _bind_pack(self, name: str, pack: list[ir.Value], start: int, is_numbered: bool) -> None:
+        for index, value in enumerate(pack):
+            value.name = f"{name}#{index}" if is_numbered else name
+            if index == 0:
+                self._define(value, name, start)
+            if is_numbered:
+                self._define(value, f"{name}#{index}", start)
+
+    def _define(self, value: ir.Value, name: str, position: int) -> None:
+        if name in self._values:
+            self.cursor.fail_at(position, f"the value {'%' + name!r} is defined twice")
+        self._values[name] = value
+        self._defined.append(name)
+
+    # -- regions
+
+    def _continue(self, top: ir.Block) -> ir.Block:
+        """Goes on with the innermost operation that has regions: opens its next one, or ends it; the block to fill."""
+        while self._frames:
+            frame = self._frames[-1]
+            if frame.body is not None:
+                assert frame.block is not None
+                return frame.block
+            body = next(frame.bodies, None)
+            if body is not None:
+                return self._open(frame, body)
+            self._frames.pop()
+            self._finish(frame.operation, frame.names, frame.start)
+        return top
+
+    def _open(self, frame: _Frame, body: Body) -> ir.Block:
+        cursor = self.cursor
+        frame.opened_at = cursor.skip()
+        cursor.expect("{", f"before a region of {frame.operation.name}")
+        frame.body = body
+        frame.outer_values, frame.outer_defined = self._values, self._defined
+        self._defined = []
+        if body.is_isolated:
+            self._values = {}
+        frame.block = ir.Block()
+        is_empty = not body.arguments and (cursor.peek("}") or cursor.peek("^"))
+        if not is_empty:
+            body.region.blocks.append(frame.block)
+        self._declare(frame.block, body.arguments)
+        return frame.block
+
+    def _close(self) -> None:
+        frame = self._frames[-1]
+        frame.body = None
+        if self._values is frame.outer_values:
+            for name in self._defined:
+                del self._values[name]
+        self._values, self._defined = frame.outer_values, frame.outer_defined
+
+    def _label(self, frame: _Frame) -> ir.Block:
+        """`^bb0(%a: type, %b: type loc(...)):`; the first one may be that of the arguments declared before."""
+        cursor = self.cursor
+        start = cursor.position
+        if cursor.match(_LABEL) is None:
+            cursor.fail("expected the name of a block after '^'")
+        arguments = cursor.separated(")", self.argument) if cursor.accept("(") else []
+        cursor.expect(":", "after the arguments of a block")
+        assert frame.body is not None
+        if frame.body.arguments and frame.block is not None and not frame.block.operations:
+            cursor.fail_at(start, "the first block of this region begins before its brace, with its arguments")
+        frame.block = ir.Block()
+        frame.body.region.blocks.append(frame.block)
+        self._declare(frame.block, arguments)
+        return frame.block
+
+    def _declare(self, block: ir.Block, arguments: Sequence[Argument]) -> None:
+        for argument in arguments:
+            value = ir.Value(argument.type, block, len(block.arguments), argument.name)
+            block.arguments.append(value)
+            self._define(value, argument.name, argument.position)
+            if argument.location is not None:
+                self.locations.note(value, argument.location)
+
+    def _alias(self) -> None:
+        """`#name = attribute`, `!name = type`."""
+        cursor = self.cursor
+        found = cursor.match(_ALIAS)
+        if found is None:
+            cursor.fail("expected '#name = ...' or '!name = ...'")
+        sign, name = found.groups()
+        if sign == "!":
+            self.types.aliases[name] = self.types.read()
+        elif cursor.text.startswith("loc(", cursor.position):
+            self.locations.define(name)
+        else:
+            self.attributes.aliases[name] = self.attributes.read()
+
+    # -- what forms are made of
+
+    def value_name(self) -> Argument:
+        """`%name`, of no type yet, where a form declares an argument."""
+        cursor = self.cursor
+        position = cursor.skip()
+        found = cursor.match(_NAME_OF_VALUE)
+        if found is None:
+            cursor.fail(f"expected the name of a value, found {cursor.shown()}")
+        return Argument(found.group(1), ir.NoneType(), position)
+
+    def argument(self) -> Argument:
+        """`%name: type loc(...)`."""
+        name = self.value_name()
+        self.cursor.expect(":", "before the type of an argument")
+        return Argument(name.name, self.types.read(), name.position, self.location())
+
+    def location(self) -> int | None:
+        """Moves past `loc(...)` if it comes next; where it stands."""
+        position = self.cursor.skip()
+        if not self.cursor.text.startswith("loc(", position):
+            return None
+        self.locations.skip()
+        return position
+
+    def operand(self) -> ir.Value:
+        """A value that is defined."""
+        cursor = self.cursor
+        found = cursor.match(_OPERAND)
+        if found is None:
+            cursor.fail(f"expected a value, found {cursor.shown()}")
+        value = self._values.get(found.group(1))
+        return value if value is not None else self._undefined(found.group(1), found.start())
+
+    def operands(self) -> list[ir.Value]:
+        """Values with commas between them; none if no value comes next."""
+        cursor = self.cursor
+        found = _OPERANDS.match(cursor.text, cursor.skip())
+        if found is None:
+            return []
+        cursor.position = found.end()
+        values = self._values
+        names = [name.strip() for name in found.group().split(",")]
+        try:
+            return [values[name[1:]] for name in names]
+        except KeyError:
+            cursor.position = found.start()
+            return self._operands_with_care()
+
+    def _operands_with_care(self) -> list[ir.Value]:
+        values = [self.operand()]
+        while self.cursor.accept(","):
+            values.append(self.operand())
+        return values
+
+    def _undefined(self, name: str, position: int) -> ir.Value:
+        """`%0#0` of a single result; ParseError for anything else."""
+        root, _, index = name.partition("#")
+        value = self._values.get(root)
+        if value is None or index != "0":
+            self.cursor.fail_at(position, f"the value {'%' + name!r} is not defined here")
+        return value
+
+    def attribute_dictionary(self, operation: ir.Operation) -> None:
+        """`{...}` if it comes next, into the attributes of the operation."""
+        if self.cursor.peek("{"):
+            operation.attributes.update(self.attributes.read_dictionary())
+
+    def attributes_with_keyword(self, operation: ir.Operation) -> None:
+        """`attributes {...}` if it comes next."""
+        if self.cursor.accept_word("attributes"):
+            operation.attributes.update(self.attributes.read_dictionary())
+
+    def function_type(self, operation: ir.Operation) -> None:
+        """`: (...) -> ...`, the types of operands and results."""
+        cursor = self.cursor
+        cursor.expect(":", f"before the types of {operation.name}")
+        position = cursor.skip()
+        type_ = self.types.read_function()
+        self.check(operation, type_.inputs, position)
+        self.results(operation, type_.results)
+
+    def check(self, operation: ir.Operation, types: Sequence[ir.Type], position: int) -> None:
+        """ParseError unless the operands are of these types."""
+        operands = operation.operands
+        if len(operands) != len(types):
+            self.cursor.fail_at(
+                position, f"{operation.name} has {len(operands)} operands, but there are types for {len(types)}"
+            )
+        for value, type_ in zip(operands, types, strict=True):
+            if value.type is not type_ and value.type != type_:
+                self._fail_type(value, position)
+
+    def _fail_type(self, value: ir.Value, position: int) -> NoReturn:
+        self.cursor.fail_at(position, f"the value '%{value.name}' is used as of another type than it was defined with")
+
+    def results(self, operation: ir.Operation, types: Sequence[ir.Type]) -> None:
+        """Makes the results of the operation."""
+        operation.results = [ir.Value(type_, operation, index) for index, type_ in enumerate(types)]
+
+    # -- the generic form
+
+    def _generic(self, operation: ir.Operation) -> Bodies | None:
+        cursor = self.cursor
+        cursor.expect("(", f"before the operands of {operation.name}")
+        operation.operands = self.operands()
+        cursor.expect(")", f"after the operands of {operation.name}")
+        if cursor.peek("["):
+            cursor.fail(f"{operation.name} has blocks that come after it, which no operation of StableHLO has")
+        if cursor.accept("<"):
+            operation.attributes.update(self.attributes.read_dictionary())
+            cursor.expect(">", f"after the properties of {operation.name}")
+        if cursor.accept("("):
+            return self._generic_regions(operation)
+        self._generic_end(operation)
+        return None
+
+    def _generic_regions(self, operation: ir.Operation) -> Bodies:
+        cursor = self.cursor
+        is_isolated = operation.name in ("func.func", "builtin.module")
+        while True:
+            region = ir.Region()
+            operation.regions.append(region)
+            yield Body(region, is_isolated=is_isolated)
+            if not cursor.accept(","):
+                break
+        cursor.expect(")", f"after the regions of {operation.name}")
+        self._generic_end(operation)
+
+    def _generic_end(self, operation: ir.Operation) -> None:
+        self.attribute_dictionary(operation)
+        self.function_type(operation)

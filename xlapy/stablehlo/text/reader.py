@@ -1,0 +1,28 @@
+"""The entrance to reading MLIR text.
+
+Owns: what a caller gives and gets. Must not know: how anything is spelled.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.errors import ParseError
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.forms import FORMS
+from xlapy.stablehlo.text.operations import OperationReader
+
+
+def read_text(text: str, filename: str | None = None) -> ir.Operation:
+    """The `builtin.module` that MLIR text spells; operations outside a module are put into one.
+
+    Operations of builtin, func, StableHLO, CHLO, Shardy and of StableHLO's tests are read in every form that MLIR
+    prints, those of other dialects in the generic one. What operations ask of their operands and attributes is not
+    checked here; that values are defined, and used as of the type they have, is. `filename` is shown in errors.
+
+    Raises `ParseError` (line, column, the line, a caret).
+    """
+    try:
+        return OperationReader(text, FORMS).read()
+    except ParseError as error:
+        if filename is None or error.filename is not None:
+            raise
+        raise ParseError.at(text, error.offset, error.message, filename) from None

@@ -1,0 +1,81 @@
+"""The blobs at the end of an MLIR text: `{-# dialect_resources: { builtin: { name: "0x..." } } #-}`.
+
+Owns: finding and reading them before the operations that use them. Must not know: types, attributes.
+A blob begins with its alignment, four little-endian bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xlapy.stablehlo.text.cursor import Cursor
+
+_OPENING = re.compile(r"\{-#")
+_KEY = re.compile(r"[A-Za-z_$][\w$.\-]*+")
+_DATA = re.compile(r'"0x([0-9a-fA-F]*)"')
+_ALIGNMENT_BYTES = 4
+
+
+class Resources:
+    """The blobs of one text, by name."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self._blobs: dict[str, tuple[int, str]] = {}
+        self.end = len(cursor.text)
+        """Where the blobs begin, and the operations end."""
+        start = cursor.text.rfind("{-#")
+        if start >= 0 and cursor.text.rstrip().endswith("#-}"):
+            self.end = start
+            self._read(start)
+            cursor.position = 0
+
+    def blob(self, name: str, position: int) -> bytes:
+        """The bytes of a resource; `position` is that of its use, for errors."""
+        found = self._blobs.get(name)
+        if found is None:
+            elided = "; it was left out when the text was printed" if name == "__elided__" else ""
+            self.cursor.fail_at(position, f"the text ends without a resource {name!r}{elided}")
+        start, digits = found
+        if len(digits) % 2 or len(digits) < 2 * _ALIGNMENT_BYTES:
+            self.cursor.fail_at(start, f"the resource {name!r} is no string of whole bytes after an alignment of four")
+        return bytes.fromhex(digits[2 * _ALIGNMENT_BYTES :])
+
+    def _read(self, start: int) -> None:
+        cursor = self.cursor
+        cursor.position = start
+        cursor.match(_OPENING)
+        for section in cursor.separated("#-}", self._section):
+            for entries in section:
+                self._blobs.update(entries)
+
+    def _section(self) -> list[dict[str, tuple[int, str]]]:
+        """`dialect_resources: { builtin: {...} }`, and what other tools leave: `external_resources: {...}`."""
+        cursor = self.cursor
+        name = self._key()
+        if name == "dialect_resources":
+            cursor.expect("{", "before the resources of dialects")
+            return cursor.separated("}", self._dialect)
+        cursor.balanced()
+        return []
+
+    def _dialect(self) -> dict[str, tuple[int, str]]:
+        self._key()
+        self.cursor.expect("{", "before the resources of a dialect")
+        return {name: blob for name, blob in self.cursor.separated("}", self._entry) if blob is not None}
+
+    def _entry(self) -> tuple[str, tuple[int, str] | None]:
+        name = self._key()
+        start = self.cursor.skip()
+        found = self.cursor.match(_DATA)
+        if found is not None:
+            return name, (start, found.group(1))
+        if not self.cursor.accept_word("true") and not self.cursor.accept_word("false"):
+            self.cursor.string("the value of a resource")
+        return name, None
+
+    def _key(self) -> str:
+        found = self.cursor.match(_KEY)
+        name = found.group() if found else self.cursor.string("the key of a resource")
+        self.cursor.expect(":", "after the key of a resource")
+        return name

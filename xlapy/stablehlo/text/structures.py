@@ -1,0 +1,200 @@
+"""The structs of StableHLO, CHLO and MHLO as they are spelled: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
+
+Owns: which there are, their fields, and the short form of a convolution's dimensions. Must not know: operations.
+Source: the definitions of the dialects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.cursor import Cursor
+
+_BATCHING = ("lhs_batching_dimensions", "rhs_batching_dimensions")
+_CONTRACTING = ("lhs_contracting_dimensions", "rhs_contracting_dimensions")
+CONVOLUTION = tuple(
+    f"{side}_{dimension}"
+    for side, dimensions in (
+        ("input", ("batch_dimension", "feature_dimension", "spatial_dimensions")),
+        ("kernel", ("input_feature_dimension", "output_feature_dimension", "spatial_dimensions")),
+        ("output", ("batch_dimension", "feature_dimension", "spatial_dimensions")),
+    )
+    for dimension in dimensions
+)
+"""The fields of `conv`, by its three parts."""
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "dot": _BATCHING + _CONTRACTING,
+    "ragged_dot": (*_BATCHING, *_CONTRACTING, "lhs_ragged_dimensions", "rhs_group_dimensions"),
+    "gather": (
+        "offset_dims",
+        "collapsed_slice_dims",
+        "operand_batching_dims",
+        "start_indices_batching_dims",
+        "start_index_map",
+        "index_vector_dim",
+    ),
+    "scatter": (
+        "update_window_dims",
+        "inserted_window_dims",
+        "input_batching_dims",
+        "scatter_indices_batching_dims",
+        "scatter_dims_to_operand_dims",
+        "index_vector_dim",
+    ),
+    "result_accuracy": ("atol", "rtol", "ulps", "mode"),
+    "conv": CONVOLUTION,
+    "dot_algorithm": (
+        "lhs_precision_type",
+        "rhs_precision_type",
+        "accumulation_type",
+        "lhs_component_count",
+        "rhs_component_count",
+        "num_primitive_operations",
+        "allow_imprecise_accumulation",
+    ),
+    "output_operand_alias": ("output_tuple_indices", "operand_index", "operand_tuple_indices"),
+    "channel_handle": ("handle", "type"),
+    "type_extensions": ("bounds",),
+    "axis_ref": ("name", "sub_axis_info"),
+    "mesh_axis": ("name", "size"),
+    "mesh": ("axes", "device_ids"),
+    "replica_group_mesh_axes": ("mesh", "axes"),
+}
+"""By name, the fields that a struct may have."""
+
+_ELIDED = ("dot", "ragged_dot", "gather", "scatter", "result_accuracy")
+_KEYWORD = re.compile(r"[A-Za-z_]\w*+")
+_SUB_AXIS = re.compile(r"\((\d+)\)\s*(\d+)")
+_NONSPATIAL = (
+    {"b": "input_batch_dimension", "f": "input_feature_dimension"},
+    {"i": "kernel_input_feature_dimension", "o": "kernel_output_feature_dimension"},
+    {"b": "output_batch_dimension", "f": "output_feature_dimension"},
+)
+_POSITION = re.compile(r"\d+|[a-z]\b")
+
+
+class StructureReader:
+    """Reads structs where the cursor stands; `read_attribute` reads what a field holds."""
+
+    def __init__(self, cursor: Cursor, read_attribute: Callable[[], Any]) -> None:
+        self.cursor = cursor
+        self.read_attribute = read_attribute
+
+    def read(self, dialect: str) -> Any:
+        """A struct from its name on: `dot<...>`."""
+        cursor = self.cursor
+        start = cursor.skip()
+        found = cursor.match(_KEYWORD)
+        name = found.group() if found else ""
+        if name == "bounds":
+            cursor.expect("<", "after 'bounds'")
+            return ir.StructAttribute(
+                f"{dialect}.type_extensions", {"bounds": tuple(cursor.separated(">", self._size))}
+            )
+        if name not in FIELDS:
+            if cursor.peek("<"):
+                return ir.OpaqueAttribute(f"{dialect}.{name}", cursor.balanced())
+            cursor.fail_at(start, f"no attribute of {dialect} is called {name!r}")
+        return self.body(f"{dialect}.{name}")
+
+    def body(self, name: str) -> ir.StructAttribute:
+        """A struct from its `<` on."""
+        cursor = self.cursor
+        kind = name.partition(".")[2]
+        cursor.expect("<", f"after '{name}'")
+        if kind == "conv" and not cursor.accept_word("raw"):
+            value = self.convolution(name)
+            cursor.expect(">", "after the dimensions of a convolution")
+            return value
+        fields: dict[str, Any] = {}
+        allowed = FIELDS[kind]
+        while not cursor.accept(">"):
+            self._field(name, allowed, fields)
+            if not cursor.accept(","):
+                cursor.expect(">", f"at the end of '{name}'")
+                break
+        if kind in _ELIDED:
+            fields = {field: value for field, value in fields.items() if value not in (0, ())}
+        return ir.StructAttribute(name, fields)
+
+    def _field(self, name: str, allowed: tuple[str, ...], fields: dict[str, Any]) -> None:
+        cursor = self.cursor
+        start = cursor.skip()
+        found = cursor.match(_KEYWORD)
+        field = found.group() if found else cursor.shown()
+        if field not in allowed:
+            cursor.fail_at(start, f"'{name}' has the fields {', '.join(allowed)}; found {field}")
+        if field in fields:
+            cursor.fail_at(start, f"the field {field!r} stands twice")
+        cursor.expect("=", f"after {field!r}")
+        fields[field] = self._value(field)
+
+    def _value(self, field: str) -> Any:
+        cursor = self.cursor
+        if field == "device_ids" or (field == "axes" and cursor.peek("[")) or cursor.peek("("):
+            return self._of_mesh(field)
+        if cursor.accept("["):
+            return tuple(cursor.separated("]", self._size))
+        value = self.read_attribute()
+        return value.value if isinstance(value, ir.IntegerAttribute | ir.FloatAttribute) else value
+
+    def _of_mesh(self, field: str) -> Any:
+        cursor = self.cursor
+        if field == "device_ids":
+            return self.read_attribute()
+        if field == "axes":
+            cursor.expect("[")
+            return tuple(cursor.separated("]", self._axis))
+        found = cursor.match(_SUB_AXIS)
+        if found is None:
+            cursor.fail(f"expected a sub-axis '(pre-size)size', found {cursor.shown()}")
+        return ir.StructAttribute(
+            "stablehlo.sub_axis_info", {"pre_size": int(found.group(1)), "size": int(found.group(2))}
+        )
+
+    def _axis(self) -> Any:
+        """An axis of a mesh, `<name = "x", size = 2>`, or any attribute."""
+        return self.body("stablehlo.mesh_axis") if self.cursor.peek("<") else self.read_attribute()
+
+    def _size(self) -> int | None:
+        if self.cursor.accept("?"):
+            return None
+        return self.cursor.integer("a dimension")
+
+    # -- convolution
+
+    def convolution(self, name: str = "stablehlo.conv") -> ir.StructAttribute:
+        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`: where batch, features and spatial dimensions stand."""
+        cursor = self.cursor
+        fields: dict[str, Any] = {}
+        for letters, separator in zip(_NONSPATIAL, ("x", "->", ""), strict=True):
+            self._part(letters, fields)
+            if separator:
+                cursor.expect(separator, "between the dimensions of a convolution")
+        return ir.StructAttribute(name, {field: fields[field] for field in CONVOLUTION})
+
+    def _part(self, letters: dict[str, str], fields: dict[str, Any]) -> None:
+        cursor = self.cursor
+        start = cursor.skip()
+        cursor.expect("[", "before the dimensions of a convolution")
+        names = cursor.separated("]", self._position)
+        spatial = [name for name in names if name.isdigit()]
+        wanted = [*letters, *(str(index) for index in range(len(spatial)))]
+        if sorted(names) != sorted(wanted):
+            cursor.fail_at(
+                start, f"expected the dimensions {', '.join(wanted)} in some order, found {', '.join(names)}"
+            )
+        for letter, field in letters.items():
+            fields[field] = names.index(letter)
+        side = next(iter(letters.values())).partition("_")[0]
+        fields[f"{side}_spatial_dimensions"] = tuple(names.index(str(index)) for index in range(len(spatial)))
+
+    def _position(self) -> str:
+        found = self.cursor.match(_POSITION)
+        if found is None:
+            self.cursor.fail(f"expected a dimension of a convolution, found {self.cursor.shown()}")
+        return found.group()

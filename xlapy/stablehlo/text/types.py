@@ -1,0 +1,322 @@
+"""Types as MLIR spells them.
+
+Owns: builtin types, StableHLO's tokens and futures, quantized types, aliases `!name`. Must not know: operations.
+Source: MLIR's language reference and the definitions of the dialects.
+
+A type of one spelling is read once: most types of a program are a handful of spellings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.cursor import NAME, Cursor, whole_number
+
+_INTEGERS = {f"{sign}i{bits}": f"{letter}{bits}" for sign, letter in (("", "S"), ("s", "S"), ("u", "U"))
+             for bits in (2, 4, 8, 16, 32, 64)}  # fmt: skip
+_FLOATS = ("F16", "F32", "F64", "F8E5M2", "F8E4M3", "F8E4M3FN", "F8E4M3B11FNUZ", "F8E3M4", "F8E5M2FNUZ",
+           "F8E4M3FNUZ", "F8E8M0FNU", "F6E3M2FN", "F6E2M3FN", "F4E2M1FN")  # fmt: skip
+
+ELEMENTS: dict[str, PrimitiveType] = {
+    "i1": PrimitiveType.PRED,
+    "ui1": PrimitiveType.U1,
+    "si1": PrimitiveType.S1,
+    **{spelling: PrimitiveType.from_name(name) for spelling, name in _INTEGERS.items()},
+    "bf16": PrimitiveType.BF16,
+    **{f"f{name[1:]}": PrimitiveType.from_name(name) for name in _FLOATS},
+}
+"""Numbers' types by MLIR's spelling: `i1` is PRED, `ui8` U8."""
+
+_COMPLEX = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}
+_SIMPLE = r"(?:tensor<[\w?]*+(?:<f\d\d>)?>|(?:[su]?i\d++|b?f\d++|index)(?![\w<])|!stablehlo\.token\b)"
+_SIMPLE_TYPE = re.compile(_SIMPLE)
+_SIMPLE_LIST = rf"(?:{_SIMPLE}(?:, {_SIMPLE})*+)?"
+_SIMPLE_FUNCTION = re.compile(rf"\({_SIMPLE_LIST}\) -> (?:{_SIMPLE}|\({_SIMPLE_LIST}\))")
+_NESTED_TYPE = re.compile(r'(?:tensor|tuple|!quant\.uniform)<[^<>"]*+(?:<[^<>"]*+(?:<[^<>"]*+>[^<>"]*+)*+>[^<>"]*+)*+>')
+_WORD = re.compile(r"[A-Za-z_]\w*+")
+_NUMBER_TYPE = re.compile(r"[su]?i[1-9]\d*|b?f\d+(?:E\d+M\d+\w*)?|tf32")
+_SIZES = re.compile(r"(?:(?:\d+|\?)\s*x\s*)*+")
+_SIZE = re.compile(r"\d+|\?")
+_DIALECT = re.compile(rf"!({NAME})")
+_STARTS = re.compile(r"[!(]|(?:tensor|tuple|memref|vector|complex)<|(?:[su]?i\d+|b?f\d+\w*|tf32|index|none)\b(?!\.)")
+_STORAGE = re.compile(r"(?:(u)|i)(\d+)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
+
+
+class TypeReader:
+    """Reads types where the cursor stands. `read_attribute` is set by the reader of attributes, for encodings."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.aliases: dict[str, ir.Type] = {}
+        self.read_attribute: Callable[[], Any]
+        self._types: dict[str, ir.Type] = {}
+        self._functions: dict[str, ir.FunctionType] = {}
+
+    def is_next(self) -> bool:
+        """Whether a type comes next, of builtin spelling or with a `!`."""
+        return _STARTS.match(self.cursor.text, self.cursor.skip()) is not None
+
+    def read(self) -> ir.Type:
+        """The type that comes next."""
+        cursor = self.cursor
+        start = cursor.skip()
+        found = _SIMPLE_TYPE.match(cursor.text, start) or _NESTED_TYPE.match(cursor.text, start)
+        if found is None:
+            return self._read_new()
+        spelling = found.group()
+        known = self._types.get(spelling)
+        if known is not None:
+            cursor.position = found.end()
+            return known
+        known = self._read_new()
+        if cursor.position == found.end():
+            self._types[spelling] = known
+        return known
+
+    def read_function(self) -> ir.FunctionType:
+        """`(...) -> ...`, with one result or a list of them in parentheses."""
+        cursor = self.cursor
+        start = cursor.skip()
+        found = _SIMPLE_FUNCTION.match(cursor.text, start)
+        if found is None:
+            return self._read_function()
+        spelling = found.group()
+        known = self._functions.get(spelling)
+        if known is None:
+            known = self._functions[spelling] = self._read_function()
+        cursor.position = found.end()
+        return known
+
+    def read_list(self) -> list[ir.Type]:
+        """Types with commas between them, at least one."""
+        types = [self.read()]
+        while self.cursor.accept(","):
+            types.append(self.read())
+        return types
+
+    def _read_function(self) -> ir.FunctionType:
+        cursor = self.cursor
+        cursor.expect("(", "before the types of operands")
+        inputs = cursor.separated(")", self.read)
+        cursor.expect("->", "between the types of operands and of results")
+        results = cursor.separated(")", self.read) if cursor.accept("(") else [self.read()]
+        return ir.FunctionType(tuple(inputs), tuple(results))
+
+    # -- by kind
+
+    def _read_new(self) -> ir.Type:
+        cursor = self.cursor
+        cursor.deeper()
+        start = cursor.skip()
+        if cursor.peek("!"):
+            result = self._dialect_type()
+        elif cursor.peek("("):
+            result = self._read_function()
+        else:
+            word = cursor.match(_WORD)
+            kind = self._KINDS.get(word.group()) if word else None
+            if kind is not None:
+                result = kind(self, start)
+            elif word and _NUMBER_TYPE.fullmatch(word.group()):
+                result = scalar_type(word.group())
+            else:
+                cursor.position = start
+                cursor.fail(f"expected a type, found {cursor.shown()}")
+        cursor.higher()
+        return result
+
+    def _tensor(self, start: int) -> ir.Type:
+        cursor = self.cursor
+        cursor.expect("<", "after 'tensor'")
+        if cursor.accept("*"):
+            cursor.expect("x", "after '*'")
+            return self._unranked(start)
+        sizes = self._sizes()
+        element = element_of(self.read())
+        encoding = self.read_attribute() if cursor.accept(",") else None
+        cursor.expect(">", "at the end of a tensor's type")
+        if element is None:
+            return ir.OpaqueType(cursor.text[start : cursor.position])
+        bounds = _bounds(encoding)
+        if bounds is None:
+            return ir.TensorType(sizes, element, (), encoding)
+        if len(bounds) != len(sizes):
+            cursor.fail_at(start, f"the bounds have {len(bounds)} dimensions, the tensor {len(sizes)}")
+        return ir.TensorType(sizes, element, bounds)
+
+    def _unranked(self, start: int) -> ir.Type:
+        element = element_of(self.read())
+        self.cursor.expect(">", "at the end of a tensor's type")
+        if element is None:
+            return ir.OpaqueType(self.cursor.text[start : self.cursor.position])
+        return ir.UnrankedTensorType(element)
+
+    def _sizes(self) -> tuple[int | None, ...]:
+        start = self.cursor.skip()
+        spelling = self.cursor.match(_SIZES)
+        sizes = tuple(None if size == "?" else whole_number(size) for size in _SIZE.findall(spelling.group()))  # type: ignore[union-attr]
+        if any(size is not None and size >= 2**63 for size in sizes):
+            self.cursor.fail_at(start, "the size of a dimension does not fit in 64 bits")
+        return sizes
+
+    def _tuple(self, start: int) -> ir.Type:
+        self.cursor.expect("<", "after 'tuple'")
+        return ir.TupleType(tuple(self.cursor.separated(">", self.read)))
+
+    def _memref(self, start: int) -> ir.Type:
+        cursor = self.cursor
+        cursor.expect("<", "after 'memref'")
+        if not cursor.peek("*"):
+            sizes = self._sizes()
+            element = element_of(self.read())
+            is_plain = None not in sizes and not isinstance(element, ir.IndexType | None)
+            if is_plain and cursor.accept(">"):
+                return ir.BufferType(sizes, element)  # type: ignore[arg-type]
+        return self._opaque(start)
+
+    def _complex(self, start: int) -> ir.Type:
+        cursor = self.cursor
+        cursor.expect("<", "after 'complex'")
+        part = self.read()
+        cursor.expect(">", "at the end of a complex type")
+        known = _COMPLEX.get(part.element) if isinstance(part, ir.ScalarType) else None
+        return ir.OpaqueType(cursor.text[start : cursor.position]) if known is None else ir.ScalarType(known)
+
+    def _opaque(self, start: int) -> ir.Type:
+        """A type of builtin spelling that StableHLO has no use for, as it stands."""
+        cursor = self.cursor
+        cursor.position = cursor.text.index("<", start)
+        cursor.balanced()
+        return ir.OpaqueType(cursor.text[start : cursor.position])
+
+    _KINDS: ClassVar[dict[str, Callable[[TypeReader, int], ir.Type]]] = {
+        "tensor": _tensor,
+        "tuple": _tuple,
+        "memref": _memref,
+        "complex": _complex,
+        "vector": _opaque,
+        "index": lambda self, start: ir.IndexType(),
+        "none": lambda self, start: ir.NoneType(),
+    }
+
+    # -- of dialects
+
+    def _dialect_type(self) -> ir.Type:
+        cursor = self.cursor
+        start = cursor.position
+        found = cursor.match(_DIALECT)
+        if found is None:
+            cursor.fail("expected the name of a type after '!'")
+        name = found.group(1)
+        if name in self.aliases:
+            return self.aliases[name]
+        if name == "stablehlo.token":
+            return ir.TokenType()
+        if name == "stablehlo.future":
+            cursor.expect("<", "after '!stablehlo.future'")
+            return ir.FutureType(tuple(cursor.separated(">", self.read)))
+        if name == "quant.uniform":
+            return self._quantized()
+        if "." not in name and not cursor.text.startswith("<", cursor.position):
+            cursor.fail_at(start, f"the type alias {'!' + name!r} is not defined")
+        if cursor.text.startswith("<", cursor.position):
+            cursor.balanced()
+        return ir.OpaqueType(cursor.text[start : cursor.position])
+
+    def _quantized(self) -> ir.QuantizedType:
+        """`<i8<-127:127>:f32:1, {0.1:2, 0.5}>`; the storage's limits, the axis and zero points may be missing."""
+        cursor = self.cursor
+        cursor.expect("<", "after '!quant.uniform'")
+        storage, lowest, highest = self._storage()
+        cursor.expect(":", "after the type of what is stored")
+        expressed = element_of(self.read())
+        if not isinstance(expressed, PrimitiveType):
+            cursor.fail("the expressed type of a quantized type has to be a number's")
+        axes: list[int] = []
+        blocks: list[int] = []
+        if cursor.accept(":"):
+            axes, blocks = self._axes()
+        cursor.expect(",", "before the scales of a quantized type")
+        pairs, shape = self._parameters()
+        cursor.expect(">", "at the end of a quantized type")
+        return ir.QuantizedType(
+            storage,
+            expressed,
+            tuple(scale for scale, _ in pairs),
+            tuple(zero for _, zero in pairs),
+            lowest,
+            highest,
+            tuple(axes),
+            tuple(blocks),
+            tuple(shape),
+        )
+
+    def _storage(self) -> tuple[PrimitiveType, int, int]:
+        cursor = self.cursor
+        found = cursor.match(_STORAGE)
+        storage = ELEMENTS.get(("ui" if found.group(1) else "i") + found.group(2)) if found else None
+        if storage is None or not storage.is_integral:
+            cursor.fail("expected the integer type of what a quantized type stores")
+        bits = storage.bits
+        lowest, highest = (0, 2**bits - 1) if storage.is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if cursor.accept("<"):
+            lowest = cursor.integer("the smallest stored number")
+            cursor.expect(":", "between the smallest and the largest stored number")
+            highest = cursor.integer("the largest stored number")
+            cursor.expect(">", "after the limits of what is stored")
+        return storage, lowest, highest
+
+    def _axes(self) -> tuple[list[int], list[int]]:
+        cursor = self.cursor
+        if not cursor.accept("{"):
+            return [cursor.integer("the quantized axis")], []
+        pairs = cursor.separated("}", self._axis_and_block)
+        return [axis for axis, _ in pairs], [block for _, block in pairs]
+
+    def _axis_and_block(self) -> tuple[int, int]:
+        axis = self.cursor.integer("a quantized axis")
+        self.cursor.expect(":", "between an axis and the size of its blocks")
+        return axis, self.cursor.integer("the size of a block")
+
+    def _parameters(self) -> tuple[list[tuple[float, int]], list[int]]:
+        """Pairs of scale and zero point in row-major order, and the sizes of the braces around them."""
+        cursor = self.cursor
+        if not cursor.accept("{"):
+            return [self._parameter()], []
+        cursor.deeper()
+        parts = cursor.separated("}", self._parameters)
+        cursor.higher()
+        inner = parts[0][1] if parts else []
+        if any(shape != inner for _, shape in parts):
+            cursor.fail("the scales of a quantized type are lists of different lengths")
+        return [pair for pairs, _ in parts for pair in pairs], [len(parts), *inner]
+
+    def _parameter(self) -> tuple[float, int]:
+        found = self.cursor.match(_NUMBER)
+        if found is None:
+            self.cursor.fail(f"expected the scale of a quantized type, found {self.cursor.shown()}")
+        return float(found.group()), self.cursor.integer("a zero point") if self.cursor.accept(":") else 0
+
+
+def scalar_type(spelling: str) -> ir.Type:
+    """`i64`, `bf16`, `f8E4M3FN`; a width that HLO does not have is an OpaqueType."""
+    element = ELEMENTS.get(spelling)
+    return ir.OpaqueType(spelling) if element is None else ir.ScalarType(element)
+
+
+def element_of(type_: ir.Type) -> ir.ElementType | ir.IndexType | None:
+    """What a tensor of these has as its element type, or None."""
+    if isinstance(type_, ir.ScalarType):
+        return type_.element
+    return type_ if isinstance(type_, ir.QuantizedType | ir.IndexType) else None
+
+
+def _bounds(encoding: Any) -> tuple[int | None, ...] | None:
+    if isinstance(encoding, ir.StructAttribute) and encoding.name.endswith(".type_extensions"):
+        return tuple(encoding.fields["bounds"])
+    return None
