@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jax._src.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -9,6 +10,13 @@ from jaxlib.mlir.dialects import stablehlo
 def artifact(text: str, version: str = "1.17.0") -> bytes:
     """The artifact of a program for readers of StableHLO's `version`."""
     return stablehlo.serialize_portable_artifact_str(text, version)
+
+
+def mixed_artifact(text: str) -> bytes:
+    """The artifact of a program with operations of Shardy among StableHLO's."""
+    with make_ir_context():
+        module = ir.Module.parse(text)
+        return stablehlo.serialize_portable_artifact(module, "1.17.0", True)
 
 
 def text_of(data: bytes) -> str:

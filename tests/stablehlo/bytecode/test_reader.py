@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.stablehlo.bytecode.artifacts import artifact
+from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
 from xlapy.base.element_types import C64, F32, PRED, S8, S32, S64, U8, PrimitiveType
 from xlapy.base.errors import BytecodeError, UnsupportedError, XlaError
 from xlapy.stablehlo import ir
@@ -245,6 +245,37 @@ def test_long_chains_of_callers() -> None:
     location = find(read_bytecode(artifact(text)), "stablehlo.sine").location
     assert location.line == 199
     assert [caller.line for caller in location.callers] == [*range(198, 0, -1), 1]
+
+
+def test_shardings_over_meshes() -> None:
+    text = """module {
+      sdy.mesh @mesh = <["x"=2, "y"=4], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]>
+      func.func @main(%a: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", ?}, {"y":(1)2}p1]>}) {
+        %0 = stablehlo.sine %a : tensor<8x8xf32>
+        %1 = sdy.sharding_constraint %0 <@mesh, [{}, {?}], replicated={"y"}> : tensor<8x8xf32>
+        %2 = sdy.manual_computation(%1) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>]
+          manual_axes={"x", "y"} (%p: tensor<4x8xf32>) {
+            %3 = stablehlo.negate %p : tensor<4x8xf32>
+            sdy.return %3 : tensor<4x8xf32>
+          } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+        %4 = stablehlo.cosine %2 : tensor<8x8xf32>
+        return } }"""
+    module = read_bytecode(mixed_artifact(text))
+    names = [operation.name for operation in ir.walk(module)]
+    assert "builtin.unrealized_conversion_cast" not in names
+    mesh = find(module, "sdy.mesh").attributes
+    assert (mesh["sym_name"], mesh["mesh"].text) == ("mesh", '["x"=2, "y"=4], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]')
+    (argument,) = find(module, "func.func").attributes["arg_attrs"]
+    assert argument["sdy.sharding"] == ir.OpaqueAttribute("sdy.sharding", '@mesh, [{"x", ?}, {"y":(1)2}p1]')
+    constraint = find(module, "sdy.sharding_constraint")
+    assert constraint.operands == find(module, "stablehlo.sine").results
+    assert constraint.attributes["sharding"].text == '@mesh, [{}, {?}], replicated={"y"}'
+    manual = find(module, "sdy.manual_computation")
+    assert manual.attributes["in_shardings"] == ir.OpaqueAttribute("sdy.sharding_per_value", '[<@mesh, [{"x"}, {}]>]')
+    assert manual.attributes["manual_axes"] == ir.OpaqueAttribute("sdy.manual_axes", '{"x", "y"}')
+    (argument_of_region,) = manual.regions[0].blocks[0].arguments
+    assert find(module, "stablehlo.negate").operands == [argument_of_region]
+    assert find(module, "stablehlo.cosine").operands == manual.results
 
 
 def test_what_is_no_bytecode() -> None:

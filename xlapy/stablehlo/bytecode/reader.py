@@ -11,7 +11,7 @@ from typing import Any
 
 from xlapy.base.errors import BytecodeError, UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode import builtin, container, vhlo
+from xlapy.stablehlo.bytecode import builtin, container, shardy, vhlo
 from xlapy.stablehlo.bytecode.container import MAGIC, Container, OperationName, read_container
 from xlapy.stablehlo.bytecode.entries import Entries, EntryStream
 from xlapy.stablehlo.bytecode.properties import PROPERTIES
@@ -73,7 +73,7 @@ class _Reader:
         self._file = file
         self._entries = Entries(
             file,
-            {"builtin": builtin.read_attribute, "vhlo": vhlo.read_attribute},
+            {"builtin": builtin.read_attribute, "sdy": shardy.read_attribute, "vhlo": vhlo.read_attribute},
             {"builtin": builtin.read_type, "vhlo": vhlo.read_type},
             (_attribute_from_text, _type_from_text),
         )
@@ -185,6 +185,9 @@ class _Reader:
         if regions > stream.remaining:
             raise stream.fail(f"{regions} regions where {stream.remaining} bytes are left")
         operation.regions = [ir.Region() for _ in range(regions)]
+        if _is_cast(operation):
+            self._define(stream, operation.operands)
+            return None
         self._finish(operation, attributes, frame)
         frame.blocks[0].operations.append(operation)
         self._define(stream, operation.results)
@@ -255,6 +258,12 @@ class _Reader:
             raise stream.fail(f"the region announces fewer values than it has: {len(scope.values)}")
         scope.values[number : number + len(values)] = values
         scope.next_numbers[-1] = number + len(values)
+
+
+def _is_cast(operation: ir.Operation) -> bool:
+    """Between a type of VHLO and the same type of another dialect, which are one type here."""
+    given, made = ([value.type for value in values] for values in (operation.operands, operation.results))
+    return operation.name == "builtin.unrealized_conversion_cast" and given == made
 
 
 def _skip_use_lists(stream: Stream, values: int) -> None:
