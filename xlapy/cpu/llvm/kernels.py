@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.llvm.neighbours import interleaved, picked
 from xlapy.cpu.llvm.operations import write_operation
+from xlapy.cpu.llvm.positions import Positions
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
 from xlapy.loops import (
@@ -40,7 +41,7 @@ from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 
 def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
     """The text of the kernel's function, and the declarations that it needs."""
-    emitter = Emitter()
+    emitter = Emitter(Writer())
     parameters = [
         f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
     ]
@@ -63,10 +64,11 @@ def buffer_register(number: int) -> str:
 
 
 class Emitter:
-    def __init__(self) -> None:
-        self.writer = Writer()
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
         self.buffers: dict[object, str] = {}
         self.names: dict[Value, str] = {}
+        self.positions = Positions(self.writer, self.names)
         self.axis: Value | None = None
         self.lanes = 1
         self.mask: str | None = None
@@ -90,19 +92,29 @@ class Emitter:
         """The register of a value, in as many lanes as asked for."""
         if value.op == "const":
             return literal(value.type, value.attribute, lanes)
+        if value is self.axis:
+            return self.lanes_from(Affine.of(value))
         if lanes == 1 or value in self.varying:
             return self.names[value]
         return self.splat(value.type, self.names[value])
 
     def splat(self, type: ScalarType, scalar: str) -> str:
         vector = llvm_type(type, self.lanes)
+        found = self.positions.shared((vector, scalar))
+        if found is not None:
+            return found
         first = self.writer.let(f"insertelement {vector} poison, {llvm_type(type)} {scalar}, i64 0")
         mask = f"<{self.lanes} x i32> zeroinitializer"
-        return self.writer.let(f"shufflevector {vector} {first}, {vector} poison, {mask}")
+        register = self.writer.let(f"shufflevector {vector} {first}, {vector} poison, {mask}")
+        return self.positions.share((vector, scalar), register)
 
     # -- statements
 
     def block(self, block: Block) -> None:
+        with self.positions.code(block):
+            self.statements(block)
+
+    def statements(self, block: Block) -> None:
         before = dict(self.neighbours)
         together = self.stored_together(block)
         for statement in block.statements:
@@ -129,7 +141,7 @@ class Emitter:
             self.counted(statement, "%begin", "%end", always=False)
         elif statement.kind is AxisKind.VECTOR and statement.width > 1:
             self.vector_loop(statement)
-        elif statement.kind is AxisKind.UNROLL:
+        elif statement.kind is AxisKind.UNROLL or statement.extent == 1:
             self.unrolled(statement)
         else:
             extent = statement.extent
@@ -163,23 +175,41 @@ class Emitter:
 
     def position(self, position: Affine, lanes: int = 1) -> str:
         """An affine position in a register."""
-        type = llvm_type(I64, lanes)
-        total = None
-        for value, coefficient in position.terms:
-            part = self.operand(value, lanes)
-            if coefficient != 1:
-                part = self.writer.let(f"mul {type} {part}, {literal(I64, coefficient, lanes)}")
-            total = part if total is None else self.writer.let(f"add {type} {total}, {part}")
-        constant = literal(I64, position.constant, lanes)
-        if total is None:
-            return constant
-        return self.writer.let(f"add {type} {total}, {constant}") if position.constant else total
+        return self.positions.integer(position) if lanes == 1 else self.lanes_from(position)
+
+    def lanes_from(self, position: Affine) -> str:
+        """A position in each lane: what is the same for all of them, and how far apart they are."""
+        apart = self.lanes_apart(position)
+        if not position.terms:
+            return literal(I64, position.constant, self.lanes)
+        first = self.splat(I64, self.positions.integer(self.in_all_lanes(position)))
+        return self.writer.let(f"add {llvm_type(I64, self.lanes)} {first}, {apart}") if apart else first
+
+    def in_all_lanes(self, position: Affine) -> Affine:
+        """The position of the first lane, of terms that differ by more than the axis left out."""
+        kept = tuple((v, c) for v, c in position.terms if v is self.axis or v not in self.varying)
+        return Affine(kept, position.constant)
+
+    def lanes_apart(self, position: Affine) -> str:
+        """How far each lane is from `in_all_lanes`; an empty string if no lane is."""
+        vector, total = llvm_type(I64, self.lanes), ""
+        for value, factor in position.terms:
+            if value is self.axis:
+                part = f"<{', '.join(f'i64 {lane * factor}' for lane in range(self.lanes))}>"
+            elif value in self.varying:
+                part = self.names[value]
+                if factor != 1:
+                    part = self.writer.let(f"mul {vector} {part}, {literal(I64, factor, self.lanes)}")
+            else:
+                continue
+            total = self.writer.let(f"add {vector} {total}, {part}") if total else part
+        return total
 
     # -- memory
 
-    def address(self, place: Place, position: str) -> str:
-        type = llvm_type(place.buffer.type)
-        return self.writer.let(f"getelementptr inbounds {type}, ptr {self.buffers[place.buffer]}, i64 {position}")
+    def address(self, place: Place, further: int = 0) -> str:
+        """The address of an element, of lane 0 in a vector, or so many elements further."""
+        return self.positions.address(self.buffers[place.buffer], place.buffer.type, place.offset + further)
 
     def stride(self, place: Place) -> int | None:
         """How far apart the lanes' elements are; None if that is not the same for all."""
@@ -187,15 +217,6 @@ class Emitter:
             if value in self.varying and value is not self.axis:
                 return None
         return 0 if self.axis is None else place.offset.coefficient(self.axis)
-
-    def first_lane(self, offset: Affine) -> str:
-        """The position of lane 0, of an offset that varies with the vector axis alone."""
-        if self.axis is None or not offset.coefficient(self.axis):
-            return self.position(offset)
-        rest = self.position(offset.without(self.axis))
-        factor = offset.coefficient(self.axis)
-        base = self.base if factor == 1 else self.writer.let(f"mul i64 {self.base}, {factor}")
-        return self.writer.let(f"add i64 {rest}, {base}")
 
     def lane_mask(self, mask: Value | None) -> str | None:
         """The lanes that count: those of the tail and of the statement's own mask."""
@@ -215,14 +236,14 @@ class Emitter:
         if stride == 0:
             return self.gather(value.type, place, lanes, otherwise)
         if stride == 1:
-            address = self.address(place, self.first_lane(place.offset))
+            address = self.address(place)
             if lanes is None:
                 return self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             return self.masked_load(value.type, address, lanes, otherwise)
         if lanes is None and stride is not None and 1 < stride <= _MOST_APART:
             return self.load_apart(value.type, place, stride)
         if stride == -1 and lanes is None:
-            address = self.address(place, self.last_of(place.offset))
+            address = self.address(place, 1 - self.lanes)
             return self.backwards(
                 vector, self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             )
@@ -249,28 +270,24 @@ class Emitter:
 
     def load_neighbours(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
         """Contiguous vectors that begin so many places behind where lane 0 is."""
-        place, first, vector = Place(buffer, start), self.first_lane(start), llvm_type(type, self.lanes)
-        addresses = [self.address(place, self.writer.let(f"add i64 {first}, {o}") if o else first) for o in offsets]
+        place, vector = Place(buffer, start), llvm_type(type, self.lanes)
+        addresses = [self.address(place, offset) for offset in offsets]
         return [self.writer.let(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
-
-    def last_of(self, offset: Affine) -> str:
-        """The position of the last lane, of an offset that falls along the vector axis."""
-        return self.writer.let(f"sub i64 {self.first_lane(offset)}, {self.lanes - 1}")
 
     def backwards(self, vector: str, register: str) -> str:
         lanes = ", ".join(f"i32 {lane}" for lane in reversed(range(self.lanes)))
         return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{lanes}>")
 
     def load_scalar(self, value: Value, place: Place, mask: Value | None) -> str:
-        type = llvm_type(value.type)
+        type, address = llvm_type(value.type), self.address(place)
         if mask is None:
-            return self.writer.let(f"load {type}, ptr {self.address(place, self.position(place.offset))}")
+            return self.writer.let(f"load {type}, ptr {address}")
         taken, after = self.writer.new_label("load"), self.writer.new_label("loaded")
         before = self.writer.label
         otherwise = self.scalar(value.args[-1])
         self.writer.branch(self.scalar(mask), taken, after)
         self.writer.begin(taken)
-        loaded = self.writer.let(f"load {type}, ptr {self.address(place, self.position(place.offset))}")
+        loaded = self.writer.let(f"load {type}, ptr {address}")
         self.writer.jump(after)
         self.writer.begin(after)
         return self.writer.let(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{taken} ]")
@@ -290,9 +307,10 @@ class Emitter:
         return self.intrinsic(vector, name, arguments)
 
     def addresses(self, place: Place) -> str:
-        positions = self.position(place.offset, self.lanes)
-        type, base = llvm_type(place.buffer.type), self.buffers[place.buffer]
-        return self.writer.let(f"getelementptr {type}, ptr {base}, {llvm_type(I64, self.lanes)} {positions}")
+        apart = self.lanes_apart(place.offset) or literal(I64, 0, self.lanes)
+        base = self.address(Place(place.buffer, self.in_all_lanes(place.offset)))
+        type, positions = llvm_type(place.buffer.type), llvm_type(I64, self.lanes)
+        return self.writer.let(f"getelementptr {type}, ptr {base}, {positions} {apart}")
 
     def store(self, store: Store) -> None:
         place, type = store.place, store.place.buffer.type
@@ -303,14 +321,14 @@ class Emitter:
         vector = llvm_type(type, self.lanes)
         value, mask = self.operand(store.value, self.lanes), self.lane_mask(store.mask)
         if self.stride(place) == 1:
-            address = self.address(place, self.first_lane(place.offset))
+            address = self.address(place)
             if mask is None:
                 self.whole_store(place, f"{vector} {value}, ptr {address}")
                 return
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
         elif self.stride(place) == -1 and mask is None:
-            address = self.address(place, self.last_of(place.offset))
+            address = self.address(place, 1 - self.lanes)
             self.writer.do(f"store {vector} {self.backwards(vector, value)}, ptr {address}, align {type.byte_size}")
             return
         else:
@@ -347,10 +365,9 @@ class Emitter:
         ordered = sorted(stores, key=lambda store: store.place.offset.constant)
         place, type = ordered[0].place, ordered[0].value.type
         registers = [self.operand(store.value, self.lanes) for store in ordered]
-        first, vector = self.first_lane(place.offset), llvm_type(type, self.lanes)
+        vector = llvm_type(type, self.lanes)
         for number, register in enumerate(interleaved(self.writer, type, registers, self.lanes)):
-            position = self.writer.let(f"add i64 {first}, {number * self.lanes}") if number else first
-            self.whole_store(place, f"{vector} {register}, ptr {self.address(place, position)}")
+            self.whole_store(place, f"{vector} {register}, ptr {self.address(place, number * self.lanes)}")
 
     def whole_store(self, place: Place, store: str) -> None:
         """Past the caches only where the vector is a whole line of them."""
@@ -363,12 +380,11 @@ class Emitter:
             self.writer.do(f"store {store}, align {size}")
 
     def store_scalar(self, store: Store) -> None:
-        after = ""
+        after, address = "", self.address(store.place)
         if store.mask is not None:
             taken, after = self.writer.new_label("store"), self.writer.new_label("stored")
             self.writer.branch(self.scalar(store.mask), taken, after)
             self.writer.begin(taken)
-        address = self.address(store.place, self.position(store.place.offset))
         self.writer.do(f"store {llvm_type(store.place.buffer.type)} {self.scalar(store.value)}, ptr {address}")
         if after:
             self.writer.jump(after)
@@ -379,7 +395,7 @@ class Emitter:
         bits, parts = statement.source.buffer.type.bits, statement.parts
         text, declarations = write_transpose(bits, parts, vector_bytes())
         self.writer.declarations |= {text, *declarations}
-        source, target = (self.address(p, self.position(p.offset)) for p in (statement.source, statement.target))
+        source, target = self.address(statement.source), self.address(statement.target)
         rows, columns = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns))
         given = f"ptr {source}, i64 {statement.source_pitch}, ptr {target}, i64 {statement.target_pitch}"
         self.writer.do(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
@@ -400,9 +416,10 @@ class Emitter:
         assert statement.condition not in self.varying, "a branch cannot differ between the lanes of a vector"
         taken, after = self.writer.new_label("then"), self.writer.new_label("endif")
         self.writer.branch(self.scalar(statement.condition), taken, after)
-        self.writer.begin(taken)
-        self.block(statement.then)
-        self.writer.jump(after)
+        with self.positions.inside(statement.then):
+            self.writer.begin(taken)
+            self.statements(statement.then)
+            self.writer.jump(after)
         self.writer.begin(after)
 
     def repeat(self, loop: While) -> None:
@@ -411,15 +428,17 @@ class Emitter:
         initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
         before = self.writer.label
         self.writer.jump(head)
-        self.writer.begin(head)
-        lines = self.begin_carries(loop.carries, initial, before)
-        self.block(loop.test)
-        self.writer.branch(self.scalar(loop.condition), body, after)
-        self.writer.begin(body)
-        self.block(loop.body)
-        for line, carry in zip(lines, loop.carries, strict=True):
-            self.writer.close_phi(line, self.next_of(carry), self.writer.label)
-        self.writer.jump(head)
+        with self.positions.inside(loop.test):
+            self.writer.begin(head)
+            lines = self.begin_carries(loop.carries, initial, before)
+            self.statements(loop.test)
+            self.writer.branch(self.scalar(loop.condition), body, after)
+            with self.positions.inside(loop.body):
+                self.writer.begin(body)
+                self.statements(loop.body)
+                for line, carry in zip(lines, loop.carries, strict=True):
+                    self.writer.close_phi(line, self.next_of(carry), self.writer.label)
+                self.writer.jump(head)
         self.writer.begin(after)
         for carry in loop.carries:
             self.set_result(carry, self.names[carry.variable])
@@ -449,16 +468,17 @@ class Emitter:
             self.writer.jump(head)
         else:
             self.writer.branch(self.writer.let(f"icmp slt i64 {begin}, {end}"), head, after)
-        self.writer.begin(head)
-        self.names[loop.axis], line = self.writer.phi("i64", begin, before)
-        lines = self.begin_carries(loop.carries, initial, before)
-        self.block(loop.body)
-        following = self.writer.let(f"add nsw i64 {self.names[loop.axis]}, 1")
-        nexts = [self.next_of(carry) for carry in loop.carries]
-        last = self.writer.label
-        for at, register in zip([line, *lines], [following, *nexts], strict=True):
-            self.writer.close_phi(at, register, last)
-        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {end}"), head, after)
+        with self.positions.inside(loop.body):
+            self.writer.begin(head)
+            self.names[loop.axis], line = self.writer.phi("i64", begin, before)
+            lines = self.begin_carries(loop.carries, initial, before)
+            self.statements(loop.body)
+            following = self.writer.let(f"add nsw i64 {self.names[loop.axis]}, 1")
+            nexts = [self.next_of(carry) for carry in loop.carries]
+            last = self.writer.label
+            for at, register in zip([line, *lines], [following, *nexts], strict=True):
+                self.writer.close_phi(at, register, last)
+            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {end}"), head, after)
         self.writer.begin(after)
         for carry, start, register in zip(loop.carries, initial, nexts, strict=True):
             self.set_result(carry, register if always else self._either(carry, start, before, register, last))
@@ -533,18 +553,16 @@ class Emitter:
     def running_rounds(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
         head, after, before = self.writer.new_label("scan"), self.writer.new_label("endscan"), self.writer.label
         self.writer.jump(head)
-        self.writer.begin(head)
-        base, base_line = self.writer.phi("i64", "0", before)
-        phis = [
-            self.writer.phi(llvm_type(c.variable.type, self.lanes), start, before)
-            for c, start in zip(loop.carries, carried, strict=True)
-        ]
-        carried = self.running_iteration(loop, base, [name for name, _ in phis])
-        following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
-        ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
-        for line, register in ends:
-            self.writer.close_phi(line, register, self.writer.label)
-        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * loop.width}"), head, after)
+        with self.positions.inside():
+            self.writer.begin(head)
+            base, base_line = self.writer.phi("i64", "0", before)
+            phis = self.vector_phis(loop, carried, before)
+            carried = self.running_iteration(loop, base, [name for name, _ in phis])
+            following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+            ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
+            for line, register in ends:
+                self.writer.close_phi(line, register, self.writer.label)
+            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * loop.width}"), head, after)
         self.writer.begin(after)
         return carried
 
@@ -586,60 +604,58 @@ class Emitter:
         before = self.writer.label
         whole = self.writer.let(f"and i64 {end}, {-loop.width}")
         self.writer.branch(self.writer.let(f"icmp sgt i64 {whole}, 0"), head, after)
-        self.writer.begin(head)
-        base, line = self.writer.phi("i64", "0", before)
-        self.iteration(loop, base, [])
-        following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
-        self.writer.close_phi(line, following, self.writer.label)
-        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
+        with self.positions.inside():
+            self.writer.begin(head)
+            base, line = self.writer.phi("i64", "0", before)
+            self.iteration(loop, base, [])
+            following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+            self.writer.close_phi(line, following, self.writer.label)
+            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
         self.writer.begin(after)
         self.writer.branch(self.writer.let(f"icmp slt i64 {whole}, {end}"), tail, done)
-        self.writer.begin(tail)
-        vector, lanes = llvm_type(I64, self.lanes), ", ".join(f"i64 {lane}" for lane in range(self.lanes))
-        left = self.splat(I64, self.writer.let(f"sub i64 {end}, {whole}"))
-        self.mask = self.writer.let(f"icmp slt {vector} <{lanes}>, {left}")
-        self.iteration(loop, whole, [])
-        self.mask = None
-        self.writer.jump(done)
+        with self.positions.inside():
+            self.writer.begin(tail)
+            vector, lanes = llvm_type(I64, self.lanes), ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+            left = self.splat(I64, self.writer.let(f"sub i64 {end}, {whole}"))
+            self.mask = self.writer.let(f"icmp slt {vector} <{lanes}>, {left}")
+            self.iteration(loop, whole, [])
+            self.mask = None
+            self.writer.jump(done)
         self.writer.begin(done)
 
     def vector_rounds(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
         head, after, before = self.writer.new_label("vector"), self.writer.new_label("endvector"), self.writer.label
         step = loop.width * loop.accumulators
         self.writer.jump(head)
-        self.writer.begin(head)
-        base, base_line = self.writer.phi("i64", "0", before)
-        lines: list[list[int]] = []
-        current: list[list[str]] = []
-        for registers in state:
-            phis = [
-                self.writer.phi(llvm_type(c.variable.type, self.lanes), register, before)
-                for c, register in zip(loop.carries, registers, strict=True)
+        with self.positions.inside():
+            self.writer.begin(head)
+            base, base_line = self.writer.phi("i64", "0", before)
+            phis = [self.vector_phis(loop, registers, before) for registers in state]
+            results = [
+                self.iteration(loop, base, [name for name, _ in current], number * loop.width)
+                for number, current in enumerate(phis)
             ]
-            current.append([name for name, _ in phis])
-            lines.append([line for _, line in phis])
-        results: list[list[str]] = []
-        for number, registers in enumerate(current):
-            start = base if not number else self.writer.let(f"add nsw i64 {base}, {number * loop.width}")
-            results.append(self.iteration(loop, start, registers))
-        following = self.writer.let(f"add nsw i64 {base}, {step}")
-        self.writer.close_phi(base_line, following, self.writer.label)
-        for phi_lines, registers in zip(lines, results, strict=True):
-            for line, register in zip(phi_lines, registers, strict=True):
-                self.writer.close_phi(line, register, self.writer.label)
-        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * step}"), head, after)
+            following = self.writer.let(f"add nsw i64 {base}, {step}")
+            self.writer.close_phi(base_line, following, self.writer.label)
+            for current, registers in zip(phis, results, strict=True):
+                for (_, line), register in zip(current, registers, strict=True):
+                    self.writer.close_phi(line, register, self.writer.label)
+            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * step}"), head, after)
         self.writer.begin(after)
         return results
 
-    def iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
-        """The body for one vector of positions from `base` on; returns the carries' next registers."""
-        self.base = base
+    def vector_phis(self, loop: For, registers: list[str], before: str) -> list[tuple[str, int]]:
+        """A phi for each carry, with the line to close it."""
+        return [
+            self.writer.phi(llvm_type(carry.variable.type, self.lanes), register, before)
+            for carry, register in zip(loop.carries, registers, strict=True)
+        ]
+
+    def iteration(self, loop: For, base: str, registers: list[str], offset: int = 0) -> list[str]:
+        """The body for one vector of positions from `base + offset` on; returns the carries' next registers."""
+        self.positions.start(loop.axis, base, offset)
         for carry, register in zip(loop.carries, registers, strict=True):
             self.names[carry.variable] = register
-        lanes = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
-        vector = llvm_type(I64, self.lanes)
-        start = self.splat(I64, base)
-        self.names[loop.axis] = self.writer.let(f"add {vector} {start}, <{lanes}>")
         self.block(loop.body)
         return [self.next_of(carry) for carry in loop.carries]
 
@@ -690,8 +706,6 @@ class Emitter:
         results = [self.operand(result, lanes) for result in region.results]
         self.lanes, self.varying = before
         return results
-
-    base: str
 
 
 _MOST_APART = 16

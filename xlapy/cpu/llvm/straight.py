@@ -20,8 +20,7 @@ Lanes = tuple[int, ...]
 
 def write_straight(kernel: Kernel, writer: Writer, head: list[str], pointers: Sequence[str]) -> None:
     """Appends a kernel to a function: `pointers` are the addresses of its buffers, `head` the function's begin."""
-    emitter = _StraightEmitter()
-    emitter.writer = writer
+    emitter = _StraightEmitter(writer)
     emitter.buffers = dict(zip(kernel.buffers, pointers, strict=True))
     for buffer in kernel.scratch:
         emitter.buffers[buffer] = name = writer.name("x")
@@ -30,8 +29,8 @@ def write_straight(kernel: Kernel, writer: Writer, head: list[str], pointers: Se
 
 
 class _StraightEmitter(Emitter):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer)
         self.known: dict[Value, Lanes] = {}
         """Integers that are known, for each lane."""
 
@@ -59,9 +58,9 @@ class _StraightEmitter(Emitter):
             carried = self.running_iteration(loop, str(round * loop.width), carried)
         return carried
 
-    def iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
-        self.known[loop.axis] = tuple(range(int(base), int(base) + self.lanes))
-        return super().iteration(loop, base, registers)
+    def iteration(self, loop: For, base: str, registers: list[str], offset: int = 0) -> list[str]:
+        self.known[loop.axis] = tuple(range(int(base) + offset, int(base) + offset + self.lanes))
+        return super().iteration(loop, base, registers, offset)
 
     # -- positions
 

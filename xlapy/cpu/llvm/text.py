@@ -57,6 +57,11 @@ class Writer:
     def do(self, code: str) -> None:
         self.lines.append(f"  {code}")
 
+    def insert(self, line: int, code: str) -> None:
+        """Writes an instruction before that of an earlier line, behind those inserted there already."""
+        *before, last = self.lines[line].rsplit("\n", 1)
+        self.lines[line] = "\n".join([*before, f"  {code}", last])
+
     def new_label(self, prefix: str) -> str:
         self._count += 1
         return f"{prefix}{self._count}"
