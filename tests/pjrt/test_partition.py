@@ -1,0 +1,88 @@
+"""Programs cut up among devices: what each runs on its parts gives the parts of the whole program's result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from jax._src.interpreters.mlir import make_ir_context
+from jax._src.lib import _jax
+
+import xlapy as xla
+from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.pjrt.partition import partition
+
+MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>'
+
+
+def run_parts(code: bytes, parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """The result of each of four partitions."""
+    with make_ir_context() as context:
+        module = _jax.mlir.deserialize_portable_artifact(code, context)
+        computation = _jax.mlir.mlir_module_to_xla_computation(str(module), use_tuple_args=False, return_tuple=False)
+    client = xla.Client("cpu", devices=4)
+    executable = client.compile(computation.as_serialized_hlo_module_proto(), 1, 4)
+    return executable.execute_sharded(parts)
+
+
+def quarters(array: Any) -> list[Any]:
+    """The parts of an array that is cut in two along each of two dimensions, by device."""
+    return [part for half in np.split(array, 2, axis=0) for part in np.split(half, 2, axis=1)]
+
+
+def test_a_product_of_sharded_matrices() -> None:
+    text = f"""module {{ {MESH}
+      func.func public @main(%a: tensor<4x6xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{"y"}}]>}},
+          %b: tensor<6x8xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"y"}}, {{}}]>}})
+          -> (tensor<4x8xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}]>}}) {{
+        %0 = stablehlo.sine %a : tensor<4x6xf32>
+        %1 = stablehlo.dot_general %0, %b, contracting_dims = [1] x [0]
+          : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
+        return %1 : tensor<4x8xf32> }} }}"""
+    found = partition(mixed_artifact(text))
+    assert found is not None
+    assert found.meshes == {"mesh": '#sdy.mesh<["x"=2, "y"=2]>'}
+    assert found.parameters == ('#sdy.sharding<@mesh, [{"x"}, {"y"}]>', '#sdy.sharding<@mesh, [{"y"}, {}]>')
+    assert found.results == ('#sdy.sharding<@mesh, [{"x"}, {}]>',)
+    assert b"sdy" not in found.code
+    a, b = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6), np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8)
+    halves = [np.split(b, 2)[device % 2] for device in range(4)]
+    results = run_parts(found.code, list(zip(quarters(a), halves, strict=True)))
+    expected = np.sin(a) @ b
+    for device, result in enumerate(results):
+        np.testing.assert_allclose(np.asarray(result), np.split(expected, 2)[device // 2], rtol=1e-5, atol=1e-6)
+
+
+def test_a_region_by_hand() -> None:
+    text = f"""module {{ {MESH}
+      func.func public @main(%a: tensor<4x4xf32>) -> tensor<2x4xf32> {{
+        %0 = sdy.manual_computation(%a) in_shardings=[<@mesh, [{{"x"}}, {{"y"}}]>]
+          out_shardings=[<@mesh, [{{}}, {{"y"}}]>] manual_axes={{"x", "y"}} (%p: tensor<2x2xf32>) {{
+          %1 = "stablehlo.all_reduce"(%p) <{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+            replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>, use_global_device_ids}}> ({{
+            ^bb0(%l: tensor<f32>, %r: tensor<f32>):
+              %2 = stablehlo.add %l, %r : tensor<f32>
+              stablehlo.return %2 : tensor<f32> }}) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+          sdy.return %1 : tensor<2x2xf32>
+        }} : (tensor<4x4xf32>) -> tensor<2x4xf32>
+        return %0 : tensor<2x4xf32> }} }}"""
+    found = partition(mixed_artifact(text))
+    assert found is not None
+    whole = np.arange(16, dtype=np.float32).reshape(4, 4)
+    results = run_parts(found.code, [[part] for part in quarters(whole)])
+    expected = np.split(whole[:2] + whole[2:], 2, axis=1)
+    for device, result in enumerate(results):
+        np.testing.assert_array_equal(np.asarray(result), expected[device % 2])
+
+
+def test_programs_without_devices() -> None:
+    assert partition(artifact("func.func @main() { return }")) is None
+    assert partition(artifact('func.func @main() { return } loc("sdy")')) is None
+
+
+def test_damaged_programs() -> None:
+    with pytest.raises(InvalidArgumentError, match="the program cannot be read as StableHLO"):
+        partition(b"ML\xefR sdy")
