@@ -192,6 +192,46 @@ FORMS: dict[str, str] = {
         %7 = "chlo.constant_like"(%a) <{value = 1.0 : f32}> : (tensor<4xf32>) -> tensor<4xf32>
         """,
     ),
+    "sdy": """
+        sdy.mesh @mesh = <["x"=2, "y"=2]>
+        sdy.mesh @empty = <[]>
+        sdy.mesh @ids = <["x"=4], device_ids=[3,2,1,0]>
+        func.func @f(%a: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {?}]>}, %p: tensor<i1>)
+            -> tensor<8x8xf32> {
+         %0 = sdy.sharding_constraint %a <@mesh, [{"x"}, {"y"}]> : tensor<8x8xf32>
+         %1 = sdy.reshard %0 <@mesh, [{}, {"y"}]> : tensor<8x8xf32>
+         sdy.sharding_group %1 group_id=3 : tensor<8x8xf32>
+         %2 = sdy.propagation_barrier %1 allowed_direction=NONE : tensor<8x8xf32>
+         %3 = sdy.constant dense<1.0> : tensor<8x8xf32>
+         %4 = sdy.all_gather [{"x"}, {}] %0 out_sharding=<@mesh, [{}, {"y"}]> : tensor<8x8xf32>
+         %5 = sdy.named_computation<"foo">(%a) (%arg1: tensor<8x8xf32>) {
+           sdy.return %arg1 : tensor<8x8xf32>
+         } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+         %6 = sdy.named_computation<"foo">(%a)
+            in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{}, {}]>] (%arg1: tensor<8x8xf32>) {
+           sdy.return %arg1 : tensor<8x8xf32>
+         } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+         %7 = sdy.manual_computation(%a) in_shardings=[<@mesh, [{"x"}, {}]>]
+            out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%arg1: tensor<4x8xf32>) {
+           sdy.return %arg1 : tensor<4x8xf32>
+         } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+         sdy.manual_computation() in_shardings=[] out_shardings=[] manual_axes={} () {
+           sdy.return
+         } : () -> ()
+         %8 = stablehlo.add %a, %a {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>} : tensor<8x8xf32>
+         %9 = sdy.data_flow_edge %8 sharding=<@mesh, [{"x"}, {}]> : tensor<8x8xf32>
+         %80 = stablehlo.add %a, %a : tensor<8x8xf32>
+         %10 = sdy.data_flow_edge %80 : tensor<8x8xf32>
+         %11 = sdy.all_slice [{}, {"x"}] %4 out_sharding=<@mesh, [{}, {"y", "x"}]> : tensor<8x8xf32>
+         %12 = sdy.all_reduce {"x"} %4 out_sharding=<@mesh, [{}, {"y"}]> : tensor<8x8xf32>
+         %13 = sdy.all_to_all [{"x"}: 0->1] %0 out_sharding=<@mesh, [{}, {"y", "x"}]> : tensor<8x8xf32>
+         %14 = sdy.collective_permute %0 out_sharding=<@mesh, [{"y"}, {"x"}]> : tensor<8x8xf32>
+         %15 = sdy.reduce_scatter [{"x"}, {}] %4 out_sharding=<@mesh, [{"x"}, {"y"}]> : tensor<8x8xf32>
+         %16 = sdy.replicated_to_unreduced {"x"} %4 out_sharding=<@mesh, [{}, {"y"}], unreduced={"x"}> : tensor<8x8xf32>
+         %17 = sdy.sharded_to_unreduced [{"x"}, {}] %0 out_sharding=<@mesh, [{}, {"y"}], unreduced={"x"}>
+            : tensor<8x8xf32>
+         return %a : tensor<8x8xf32>
+        }""",
     "dynamic": _function(
         "%c: tensor<?x?xf32, #stablehlo.bounds<?, 4>>, %d: tensor<*xf32>",
         """

@@ -20,6 +20,7 @@ NAME = r"(?:\d++|[A-Za-z_$.\-][\w$.\-]*+)"
 """What follows `%`, `^` and, in an alias, `#` and `!`."""
 
 _BLANKS = re.compile(BLANK)
+_MAY_BE_BLANK = " \n\t\r/"  # first characters; "" at the end of the text too
 _INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
 _KEYWORD = re.compile(r"[A-Za-z_][\w$.]*+")
 _STRING = re.compile(r'"([^"\\\n\r]*+(?:\\.[^"\\\n\r]*+)*+)"')
@@ -49,9 +50,10 @@ class Cursor:
 
     def skip(self) -> int:
         """Moves past blanks and comments; returns the position."""
-        blanks = _BLANKS.match(self.text, self.position)
-        assert blanks is not None
-        self.position = blanks.end()
+        if self.text[self.position : self.position + 1] in _MAY_BE_BLANK:
+            blanks = _BLANKS.match(self.text, self.position)
+            assert blanks is not None
+            self.position = blanks.end()
         return self.position
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:

@@ -6,6 +6,7 @@ from xlapy.stablehlo.text.forms.elementwise import FORMS as _ELEMENTWISE
 from xlapy.stablehlo.text.forms.linalg import FORMS as _LINALG
 from xlapy.stablehlo.text.forms.movement import FORMS as _MOVEMENT
 from xlapy.stablehlo.text.forms.regions import FORMS as _REGIONS
+from xlapy.stablehlo.text.forms.sdy import FORMS as _SDY
 from xlapy.stablehlo.text.forms.sources import FORMS as _SOURCES
 from xlapy.stablehlo.text.forms.testing import FORMS as _TESTING
 from xlapy.stablehlo.text.operations import Form
@@ -18,6 +19,7 @@ FORMS: dict[str, Form] = {
     **_LINALG,
     **_REGIONS,
     **_CHLO,
+    **_SDY,
     **_TESTING,
 }
 """By name of the operation, what reads it from behind its name on."""

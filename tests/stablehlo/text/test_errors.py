@@ -1,0 +1,151 @@
+"""What is no MLIR text is refused with a place, and nothing but `ParseError` ever comes of any text."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from tests.stablehlo.text.programs import FORMS
+from xlapy.base.errors import ParseError
+from xlapy.stablehlo.text import read_text
+
+FUNCTION = "func.func @f(%a: tensor<4xf32>, %i: tensor<i32>) {{\n  {}\n  return\n}}"
+
+
+def refusal(text: str) -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        read_text(text, "f.mlir")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "message"),
+    [
+        ("%0 = stablehlo.abs %b : tensor<4xf32>", 22, "the value '%b' is not defined here"),
+        ("%0 = stablehlo.abs %a#1 : tensor<4xf32>", 22, "the value '%a#1' is not defined here"),
+        ("%a = stablehlo.abs %a : tensor<4xf32>", 3, "the value '%a' is defined twice"),
+        ("%0 = stablehlo.abs %a : tensor<5xf32>", 27, "the value '%a' is used as of another type"),
+        ("%0:2 = stablehlo.abs %a : tensor<4xf32>", 3, "stablehlo.abs has 1 results, but there are names for 2"),
+        ("%0 = stablehlo.add %a : tensor<4xf32>", 25, "stablehlo.add takes two operands, there are 1"),
+        ("%0 = stablehlo.reshape %a : () -> tensor<4xf32>", 31, "has 1 operands, but there are types for 0"),
+        ("%0 = stablehlo.abs %a tensor<4xf32>", 25, "expected ':' before the type of stablehlo.abs, found 'tensor'"),
+        ("%0 = stablehlo.abs %a : tensr<4xf32>", 27, "expected a type, found 'tensr'"),
+        ("%0 = stablehlo.abs %a : !t", 27, "the type alias '!t' is not defined"),
+        ("%0 = stablehlo.absolute %a : tensor<4xf32>", 8, "no form of 'stablehlo.absolute' is known"),
+        ('"x.y"(%a) {b = 1, b = 2} : (tensor<4xf32>) -> ()', 13, "the attribute 'b' stands twice"),
+        ('"x.y"() {b = #c} : () -> ()', 16, "the attribute alias '#c' is not defined"),
+        ('"x.y"() {b = 300 : i8} : () -> ()', 16, "the number 300 is out of the range of s8"),
+        ('"x.y"() {b = 1 : f32} : () -> ()', 16, "'1' is no floating-point number"),
+        ('"x.y"() {b = "\\q"} : () -> ()', 16, "the string has a malformed escape"),
+        ('"x.y"() {b = dense_resource<r> : tensor<i8>} : () -> ()', 30, "the text ends without a resource 'r'"),
+        ('"x.y"() {b = dense_resource<__elided__> : tensor<i8>} : () -> ()', 30, "left out when the text was"),
+        ('"x.y"() {b = #stablehlo.dot<lhs = [1]>} : () -> ()', 31, "'stablehlo.dot' has the fields lhs_batching"),
+        ('"x.y"() [^b] : () -> ()', 11, "x.y has blocks that come after it"),
+        ('"x.y"() : () -> () loc(#l)', 27, "the location '#l' is not defined"),
+        ('"x.y"() : () -> () loc("a" 3)', 30, "expected ')' at the end of a location, found '3'"),
+        ("%c = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", 32, "lists of elements are not those of tensor<3xi32>"),
+        ("%c = stablehlo.constant dense<[[1], 2]> : tensor<2xi32>", 32, "lists of elements are not those of"),
+        ("%c = stablehlo.constant dense<[1 2]> : tensor<2xi32>", 32, "lists of elements are not those of"),
+        ("%c = stablehlo.constant dense<> : tensor<2xi32>", 32, "there are no elements for tensor<2xi32>"),
+        ("%c = stablehlo.constant dense<1> : tensor<?xi32>", 32, "constant elements need a type of known sizes"),
+        ("%c = stablehlo.constant dense<true> : tensor<2xi32>", 32, "'true' is a number of i1 only"),
+        ("%c = stablehlo.constant dense<-1> : tensor<2xui32>", 32, "the number -1 is out of the range of u32"),
+        ('%c = stablehlo.constant dense<"0x0102"> : tensor<3xi32>', 32, "2 bytes are not 3 elements of 4 bytes"),
+        ('%c = stablehlo.constant dense<["a"]> : tensor<1xi32>', 32, "strings cannot be elements of tensor<1xi32>"),
+        ("%s = stablehlo.slice %a [0-4] : (tensor<4xf32>) -> tensor<4xf32>", 29, "expected ':' after the start"),
+        ("%p = stablehlo.reduce_precision %a, format = f32 : tensor<4xf32>", 48, "expected a format such as e5m10"),
+        (
+            "%r = stablehlo.reduce(%a init: %i) applies stablehlo.divide across dimensions = [0] : "
+            "(tensor<4xf32>, tensor<i32>) -> tensor<i32>",
+            38,
+            "stablehlo.reduce applies one of stablehlo.add",
+        ),
+        (
+            "%v = stablehlo.convolution(%a, %a) dim_numbers = [b, 0, f]x[0, i, i]->[b, 0, f], window = {}",
+            62,
+            "expected the dimensions i, o, 0 in some order, found 0, i, i",
+        ),
+    ],
+)  # fmt: skip
+def test_places_and_reasons(line: str, column: int, message: str) -> None:
+    error = refusal(FUNCTION.format(line))
+    assert message in error.message
+    assert (error.filename, error.line) == ("f.mlir", 2)
+    assert error.column == column, str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("module {", "a region of builtin.module has no closing '}'"),
+        ("}", "expected an operation, found '}'"),
+        ("func.func @f(tensor<f32>) { return }", "the arguments of a function with a body need names"),
+        ("func.func @f(%a: i32) { ^b(%b: i32): return }", "the first block of this region begins before its brace"),
+        ('"x.y"() ({ "x.z"() : () -> () ', "a region of x.y has no closing '}'"),
+        ("module attributes {a = [" + "[" * 500 + "} {}", "nested more than 150 levels deep"),
+        ("func.func private @f(" + "tuple<" * 500 + ")", "nested more than 150 levels deep"),
+        ("#l = loc(#m)\n#m = loc(#l)", "goes round in a circle"),
+        ("{-# dialect_resources: { builtin: { a: 3 } } #-}", "expected a string for the value of a resource"),
+        ("module attributes {a = <} {}", "expected an attribute, found '<'"),
+        ("module attributes {a = #b.c<(>} {}", "the bracket '>' closes none"),
+        ("module attributes {a = #b.c<(} {}", "the bracket '}' closes none"),
+    ],
+)
+def test_what_is_wrong_beyond_a_line(text: str, message: str) -> None:
+    assert message in refusal(text).message
+
+
+def test_values_of_a_region_end_with_it() -> None:
+    error = refusal('"x.y"() ({ %0 = "x.z"() : () -> i32 }) : () -> ()\n"x.w"(%0) : (i32) -> ()')
+    assert (error.line, error.message) == (2, "the value '%0' is not defined here")
+
+
+def test_functions_see_nothing_from_outside() -> None:
+    assert "not defined here" in refusal('%0 = "x.z"() : () -> i32\nfunc.func @f() { return %0 : i32 }').message
+
+
+PIECES = [
+    *'<>()[]{}%#!@":,=-*?x0 \n\\',
+    "->",
+    "dense<",
+    "tensor<",
+    "loc(",
+    '"0x',
+    "9" * 30,
+    "^b0",
+    "#loc1",
+    "%0",
+    "{-#",
+]
+
+
+def damaged(text: str, chance: random.Random) -> str:
+    words = re.findall(r"\w+|\s+|.", text)
+    for _ in range(chance.choice((1, 2, 5))):
+        position = chance.randrange(len(words))
+        kind = chance.randrange(4)
+        if kind == 0:
+            words[position] = chance.choice(PIECES)
+        elif kind == 1:
+            words[position:position] = [chance.choice(PIECES)]
+        elif kind == 2:
+            del words[position : position + chance.choice((1, 3, 30))]
+        else:
+            words[position:position] = words[position : position + 20] * chance.choice((1, 40))
+        words = words or ["x"]
+    return "".join(words)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_damaged_texts_raise_and_nothing_else(name: str) -> None:
+    chance = random.Random(name)
+    refused = 0
+    for _ in range(40):
+        try:
+            read_text(damaged(FORMS[name], chance))
+        except ParseError as error:
+            refused += 1
+            assert error.line >= 1 and error.message
+    assert refused > 20
