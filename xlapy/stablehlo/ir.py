@@ -36,8 +36,9 @@ from xlapy.base.element_types import Array, PrimitiveType
 class QuantizedType:
     """The element type of a quantized tensor: `real = (stored - zero_point) * scale`.
 
-    scales and zero_points hold one number for the whole tensor, or an array of them: along `axis` (one axis), or in
-    blocks of `block_sizes` along `axes` (sub-channel quantization, the arrays then have the tensor's rank).
+    scales and zero_points hold one number for the whole tensor, or an array of them: along the one of `axes`, or in
+    blocks of `block_sizes` along `axes` (sub-channel quantization; the arrays are of `scales_shape`, which has the
+    tensor's rank).
     """
 
     storage: PrimitiveType

@@ -13,7 +13,7 @@ FORMS: dict[str, str] = {
           func.func public @main(%a: tensor<2xf32> {mhlo.sharding = "{replicated}", jax.arg_info = "x"},
               %b: tensor<f32>) -> (tensor<2xf32> {jax.result_info = "[0]"}, tensor<f32>) attributes {x.z = 1 : i64} {
             %0:2 = call @swap(%b, %a) : (tensor<f32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<f32>)
-            func.call @nothing() {x.w} : () -> ()
+            func.call @nothing() {x.w = 2 : i8} : () -> ()
             return %0#0, %0#1 : tensor<2xf32>, tensor<f32>
           }
           func.func private @swap(%a: tensor<f32>, %b: tensor<2xf32>) -> (tensor<2xf32>, tensor<f32>) {
@@ -59,7 +59,7 @@ FORMS: dict[str, str] = {
         %6 = stablehlo.after_all %t, %5 : !stablehlo.token
         %7 = stablehlo.after_all : !stablehlo.token
         %8 = stablehlo.replica_id : tensor<ui32>
-        %9 = stablehlo.partition_id {x.y} : tensor<ui32>
+        %9 = stablehlo.partition_id {x.y = "z"} : tensor<ui32>
         %10 = stablehlo.constant dense<0.0> : tensor<f32>
         %11 = stablehlo.rng %10, %10, %n, distribution = NORMAL
             : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<?xf32>
@@ -92,7 +92,7 @@ FORMS: dict[str, str] = {
         %7 = stablehlo.reverse %a, dims = [0] : tensor<4x6xf32>
         %8 = stablehlo.broadcast_in_dim %z, dims = [] : (tensor<f32>) -> tensor<4x6xf32>
         %9 = stablehlo.broadcast %z, sizes = [4] : (tensor<f32>) -> tensor<4xf32>
-        %10 = stablehlo.dynamic_broadcast_in_dim %z, %n, dims = [] {known_expanding_dimensions = array<i64>}
+        %10 = stablehlo.dynamic_broadcast_in_dim %z, %n, dims = []
             : (tensor<f32>, tensor<2xi64>) -> tensor<?x?xf32>
         %11 = stablehlo.reshape %a : (tensor<4x6xf32>) -> tensor<24xf32>
         %12 = stablehlo.dynamic_reshape %a, %n : (tensor<4x6xf32>, tensor<2xi64>) -> tensor<?x?xf32>
@@ -166,7 +166,7 @@ FORMS: dict[str, str] = {
           }, {
             %n = stablehlo.negate %a : tensor<4x6xf32>
             stablehlo.return %n : tensor<4x6xf32>
-          }) {x.y} : (tensor<i1>) -> tensor<4x6xf32>
+          }) {x.y = "z"} : (tensor<i1>) -> tensor<4x6xf32>
         %4 = "stablehlo.sort"(%a) <{dimension = 1 : i64, is_stable = true}> ({
           ^bb0(%x: tensor<f32>, %y: tensor<f32>):
             %c = stablehlo.compare LT, %x, %y, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>

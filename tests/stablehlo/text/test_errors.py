@@ -45,7 +45,7 @@ def refusal(text: str) -> ParseError:
         ('"x.y"() [^b] : () -> ()', 11, "x.y has blocks that come after it"),
         ('"x.y"() : () -> () loc(#l)', 27, "the location '#l' is not defined"),
         ('"x.y"() : () -> () loc("a" 3)', 30, "expected ')' at the end of a location, found '3'"),
-        ("%c = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", 32, "lists of elements are not those of tensor<3xi32>"),
+        ("%c = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", 32, "lists of elements are not those of tensor<3x"),
         ("%c = stablehlo.constant dense<[[1], 2]> : tensor<2xi32>", 32, "lists of elements are not those of"),
         ("%c = stablehlo.constant dense<[1 2]> : tensor<2xi32>", 32, "lists of elements are not those of"),
         ("%c = stablehlo.constant dense<> : tensor<2xi32>", 32, "there are no elements for tensor<2xi32>"),

@@ -9,10 +9,12 @@ import pytest
 from jax._src.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir as mlir
 
+from tests.stablehlo.bytecode.artifacts import artifact
 from tests.stablehlo.text.comparison import same
 from tests.stablehlo.text.programs import FORMS
 from xlapy.base.element_types import BF16, C64, F32, F64, PRED, S4, S8, S32, S64, U8, Array, PrimitiveType
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.bytecode import read_bytecode
 from xlapy.stablehlo.text import read_text
 
 
@@ -47,6 +49,12 @@ def test_short_and_generic_forms_are_the_same_objects(name: str) -> None:
     assert sum(1 for _ in ir.walk(module)) > 2
     for other in [text, *others]:
         assert same(module, read_text(other)) == ""
+
+
+@pytest.mark.parametrize("name", ["functions", "elementwise", "sources", "movement", "regions"])
+def test_text_and_portable_artifacts_are_the_same_objects(name: str) -> None:
+    short, *_ = spellings(FORMS[name])
+    assert same(read_text(short), read_bytecode(artifact(short))) == ""
 
 
 def loss(weights: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
@@ -175,6 +183,7 @@ def test_resources() -> None:
         ("-0x10 : i8", ir.IntegerAttribute(-16, ir.ScalarType(S8))),
         ("4 : index", ir.IntegerAttribute(4, ir.IndexType())),
         ("1.5 : bf16", ir.FloatAttribute(1.5, ir.ScalarType(BF16))),
+        ("0.001 : f32", ir.FloatAttribute(float(np.float32(0.001)), ir.ScalarType(F32))),
         ("0x3FC00000 : f32", ir.FloatAttribute(1.5, ir.ScalarType(F32))),
         ('"a\\22\\E2\\82\\AC\\n"', 'a"\u20ac\n'),
         ('"\\FF"', b"\xff".decode("utf-8", "surrogateescape")),
@@ -225,7 +234,7 @@ def test_attributes(text: str, value: object) -> None:
         ("!quant.uniform<i8:f32, 0.5:3>", ir.QuantizedType(S8, F32, (0.5,), (3,), -128, 127)),
         (
             "!quant.uniform<u8<1:254>:f32:1, {0.5:3, 0.25}>",
-            ir.QuantizedType(U8, F32, (0.5, 0.25), (3, 0), 1, 254, (1,), (), (2,)),
+            ir.QuantizedType(U8, F32, (0.5, 0.25), (3, 0), 1, 254, (1,)),
         ),
         (
             "!quant.uniform<i8:f32:{0:1, 1:2}, {{0.5:3}, {0.25}}>",
@@ -246,7 +255,7 @@ def test_quantized_tensors() -> None:
           return %1 : tensor<4x2xf32> }"""
     )
     add = next(operation for operation in ir.walk(module) if operation.name == "stablehlo.add")
-    element = ir.QuantizedType(S8, F32, (0.5, 0.25), (3, 0), -127, 127, (1,), (), (2,))
+    element = ir.QuantizedType(S8, F32, (0.5, 0.25), (3, 0), -127, 127, (1,))
     assert add.results[0].type == ir.TensorType((4, 2), element)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, Cursor
-from xlapy.stablehlo.text.elements import ElementsReader, number
+from xlapy.stablehlo.text.elements import ElementsReader, number, rounded
 from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.structures import StructureReader
 from xlapy.stablehlo.text.types import TypeReader
@@ -111,7 +111,7 @@ class AttributeReader:
         if isinstance(value, bool):
             return value
         if isinstance(type_, ir.ScalarType) and element.is_floating:
-            return ir.FloatAttribute(float(value), type_)
+            return ir.FloatAttribute(rounded(value, element), type_)
         return ir.IntegerAttribute(int(value), type_)
 
     def _array(self) -> tuple[Any, ...]:

@@ -143,6 +143,12 @@ def number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float 
     return _whole(whole_number(spelling), element)
 
 
+def rounded(value: float, element: PrimitiveType) -> float:
+    """A number as a floating-point type can hold it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(round_to(np.array(value, np.float64), _dtype(element)).astype(np.float64))
+
+
 def _whole(value: int, element: PrimitiveType) -> int | bool:
     """A type without a sign (`i8`) takes what fits in its bits either way, and is signed: 255 is -1."""
     bits = 1 if element is PrimitiveType.PRED else element.bits
@@ -155,7 +161,7 @@ def _whole(value: int, element: PrimitiveType) -> int | bool:
 
 
 def _floating(spelling: str, element: PrimitiveType) -> float:
-    """Decimal digits with a point, or the bits of the type in hexadecimal."""
+    """Decimal digits with a point, or the bits of the type in hexadecimal; not rounded to the type."""
     if _DECIMAL.fullmatch(spelling):
         return float(spelling)
     if not _WHOLE.fullmatch(spelling) or "x" not in spelling or spelling[0] == "-":

@@ -253,7 +253,7 @@ class TypeReader:
             highest,
             tuple(axes),
             tuple(blocks),
-            tuple(shape),
+            tuple(shape) if blocks else (),
         )
 
     def _storage(self) -> tuple[PrimitiveType, int, int]:
