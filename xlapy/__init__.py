@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from xlapy.ops.random import RandomAlgorithm
     from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups
     from xlapy.runtime import Buffer, Client, Executable
+    from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
 
 __version__ = "0.1.0"
@@ -96,6 +97,7 @@ __all__ = [
     "ffi_api",
     "ops",
     "parse_hlo",
+    "parse_stablehlo",
     "register_custom_call_target",
     "register_custom_call_type",
     "unregister_custom_call_target",
@@ -150,6 +152,7 @@ _HOMES = {
     "custom_call_status_functions": "xlapy.interpreter.custom_native",
     "ffi_api": "xlapy.interpreter.ffi.api",
     "parse_hlo": "xlapy.text",
+    "parse_stablehlo": "xlapy.stablehlo.parse",
     "register_custom_call_target": "xlapy.interpreter.custom_targets",
     "register_custom_call_type": "xlapy.interpreter.custom_targets",
     "unregister_custom_call_target": "xlapy.interpreter.custom_targets",

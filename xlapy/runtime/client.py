@@ -21,6 +21,7 @@ from xlapy.runtime.dump import dump_module, dump_stages
 from xlapy.runtime.executable import Executable
 from xlapy.runtime.replicas import counts
 from xlapy.runtime.serialized import read_executable
+from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 from xlapy.text import parse_hlo
 
 _LAST = "interpreter"
@@ -55,10 +56,11 @@ class Client:
     ) -> Executable:
         """Verifies a program and makes it ready to run, on the first `num_replicas` * `num_partitions` devices.
 
-        `program` is what `XlaBuilder.build` returns, a `Module`, HLO text, or a serialized HloModuleProto. Its own
-        replica_count and num_partitions count where none are given. Raises `ParseError`, `ProtoError`,
-        `VerificationError`, `InvalidArgumentError` if there are too few devices, or `UnsupportedError` for operations
-        that the platform cannot run and for shardings: a program for several partitions is what each of them runs.
+        `program` is what `XlaBuilder.build` returns, a `Module`, HLO text, a serialized HloModuleProto, or StableHLO,
+        as text or as the bytecode of a portable artifact. Its own replica_count and num_partitions count where none are
+        given. Raises `ParseError`, `ProtoError`, `BytecodeError`, `VerificationError`, `InvalidArgumentError` if there
+        are too few devices, or `UnsupportedError` for operations that the platform cannot run and for shardings: a
+        program for several partitions is what each of them runs.
 
         `donate` are numbers of parameters whose buffers the program may use for its results, as the module's own
         input_output_alias and buffer_donor are: a buffer given for one of them is deleted by the call. Arrays of NumPy
@@ -128,10 +130,16 @@ def _module(program: XlaComputation | Module | str | bytes) -> Module:
     if isinstance(program, Module):
         return program
     if isinstance(program, str):
-        return parse_hlo(program, verify=False)
+        return _stablehlo(program) if is_stablehlo_text(program) else parse_hlo(program, verify=False)
     if isinstance(program, bytes):
-        return Module.from_proto(program, verify=False)
+        return _stablehlo(program) if is_bytecode(program) else Module.from_proto(program, verify=False)
     raise InvalidArgumentError(
-        f"compile takes an XlaComputation, a Module, HLO text or the bytes of an HloModuleProto, "
-        f"given {type(program).__name__}"
+        f"compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes of an HloModuleProto or of "
+        f"StableHLO's bytecode, given {type(program).__name__}"
     )
+
+
+def _stablehlo(program: str | bytes) -> Module:
+    from xlapy.stablehlo.parse import parse_stablehlo  # many files, for those who need it
+
+    return parse_stablehlo(program)

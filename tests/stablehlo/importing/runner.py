@@ -1,0 +1,78 @@
+"""Runs StableHLO text on both sides: imported by xlapy, and as jaxlib converts it to HLO, on XLA:CPU.
+
+Owns the way from text to results; knows no expected values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib import _jax
+
+import xlapy
+from tests import peer
+from xlapy.base.shape import Shape
+from xlapy.testing.comparison import assert_close
+
+Array = np.ndarray[Any, Any]
+
+
+def function(signature: str, results: str, body: str) -> str:
+    """A program of one function: `signature` and the types of its results, the body with its return."""
+    return f"func.func @main({signature}) -> ({results}) {{\n{body}\n}}"
+
+
+def run(text: str, *arguments: Any, platform: str = "interpreter", **options: Any) -> Any:
+    """The result of a program as arrays, in tuples if there are several."""
+    module = xlapy.parse_stablehlo(text, **options)
+    return _as_arrays(xlapy.Client(platform).compile(module)(*arguments))
+
+
+def _as_arrays(value: Any) -> Any:
+    return tuple(_as_arrays(each) for each in value) if isinstance(value, tuple) else np.asarray(value)
+
+
+def by_xla(text: str, *arguments: Any) -> Any:
+    """What XLA:CPU makes of the same text."""
+    return peer.run_hlo(hlo_of(text), arguments, fast=True)
+
+
+def hlo_of(text: str) -> str:
+    """The HLO text that jaxlib converts StableHLO to."""
+    computation = _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
+    options = peer.print_options(print_large_constants=True)
+    converted: str = computation.get_hlo_module().to_string(options)
+    return converted
+
+
+def arguments_of(module: xlapy.Module, seed: int = 0) -> list[Array]:
+    """Small random arguments for the parameters of a module."""
+    generator = np.random.default_rng(seed)
+    return [_argument(generator, shape) for shape in module.entry_computation.program_shape.parameters]
+
+
+def _argument(generator: np.random.Generator, shape: Shape) -> Array:
+    kind = shape.element_type
+    if kind.is_complex:
+        parts = generator.uniform(0.2, 2, (2, *shape.dimensions))
+        return (parts[0] + 1j * parts[1]).astype(shape.dtype)
+    if kind.is_integral or kind.name == "PRED":
+        return generator.integers(0, 2 if kind.name == "PRED" else 4, shape.dimensions).astype(shape.dtype)
+    return generator.uniform(0.2, 0.9, shape.dimensions).astype(shape.dtype)
+
+
+def both(
+    text: str,
+    arguments: Sequence[Any] | None = None,
+    platforms: Sequence[str] = ("interpreter", "cpu"),
+    rule: str = "program",
+) -> None:
+    """Asserts that xlapy's platforms and XLA:CPU agree on a program."""
+    module = xlapy.parse_stablehlo(text)
+    given = arguments_of(module) if arguments is None else list(arguments)
+    expected = by_xla(text, *given)
+    for platform in platforms:
+        ours = _as_arrays(xlapy.Client(platform).compile(module)(*given))
+        assert_close(ours, expected, rule=rule, flush_denormals=True)

@@ -1,0 +1,77 @@
+"""Import rules: convolutions.
+
+Owns: convolution with its window and dimension numbers (`dynamic_conv` takes its padding from an operand).
+Must not know: how products are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy import ops
+from xlapy.base.element_types import Array
+from xlapy.base.errors import ShapeError
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.convolution import ConvolutionAttributes
+from xlapy.ops.dimensions import ConvDimensions, Window
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.attributes import Fields, fields, flags, integer, integers, matrix, pairs
+from xlapy.stablehlo.importing.contraction import precision
+from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.types import element_type
+
+
+@rule("stablehlo.convolution")
+def convolution(scope: Scope, operation: ir.Operation) -> Instruction:
+    return emit_convolution(scope, operation, scope.operands(operation), matrix(operation, "padding"))
+
+
+def emit_convolution(
+    scope: Scope, operation: ir.Operation, operands: Sequence[Instruction], padding: Array | None
+) -> Instruction:
+    """A convolution of lhs and rhs with the attributes of an operation."""
+    numbers = _dimensions(fields(operation, "dimension_numbers"))
+    rank = operands[1].shape.rank
+    if any(not 0 <= dimension < rank for dimension in numbers.kernel_spatial_dimensions):
+        raise ShapeError(
+            f"kernel spatial dimensions {list(numbers.kernel_spatial_dimensions)} are not all of "
+            f"{operands[1].shape.brief}"
+        )
+    window = Window.make(
+        [operands[1].shape.dimensions[dimension] for dimension in numbers.kernel_spatial_dimensions],
+        integers(operation, "window_strides", ()),
+        pairs(None if padding is None else np.asarray(padding), "padding"),
+        integers(operation, "lhs_dilation", ()),
+        integers(operation, "rhs_dilation", ()),
+        flags(operation, "window_reversal"),
+    )
+    attributes = ConvolutionAttributes.make(
+        window=window,
+        dim_labels=numbers,
+        feature_group_count=integer(operation, "feature_group_count", 1),
+        batch_group_count=integer(operation, "batch_group_count", 1),
+        operand_precision=precision(operation),
+    )
+    inferred = ops.CONVOLUTION.result_shape([operand.shape for operand in operands], attributes)
+    declared = operation.results[0].type
+    if isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
+        kind = declared.element.expressed if isinstance(declared.element, ir.QuantizedType) else None
+        inferred = inferred.with_element_type(kind or element_type(declared.element))
+    return scope.emit(ops.CONVOLUTION, operands, attributes, shape=inferred)
+
+
+def _dimensions(numbers: Fields) -> ConvDimensions:
+    return ConvDimensions(
+        numbers.integer("input_batch_dimension"),
+        numbers.integer("input_feature_dimension"),
+        numbers.integers("input_spatial_dimensions"),
+        numbers.integer("kernel_input_feature_dimension"),
+        numbers.integer("kernel_output_feature_dimension"),
+        numbers.integers("kernel_spatial_dimensions"),
+        numbers.integer("output_batch_dimension"),
+        numbers.integer("output_feature_dimension"),
+        numbers.integers("output_spatial_dimensions"),
+    )

@@ -1,0 +1,157 @@
+"""Import rules: operations on each element.
+
+Owns: the elementwise operations of StableHLO and those of CHLO that HLO has too. Must not know: broadcasting (CHLO's
+broadcasting operations are in `broadcasting.py`).
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
+from xlapy.ops.registry import OpDef
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.attributes import integer, text
+from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.types import element_type, type_text
+
+PLAIN: dict[str, OpDef] = {
+    "stablehlo.abs": ops.ABS,
+    "stablehlo.add": ops.ADD,
+    "stablehlo.and": ops.AND,
+    "stablehlo.atan2": ops.ATAN2,
+    "stablehlo.cbrt": ops.CBRT,
+    "stablehlo.ceil": ops.CEIL,
+    "stablehlo.complex": ops.COMPLEX,
+    "stablehlo.cosine": ops.COSINE,
+    "stablehlo.count_leading_zeros": ops.COUNT_LEADING_ZEROS,
+    "stablehlo.divide": ops.DIVIDE,
+    "stablehlo.exponential": ops.EXPONENTIAL,
+    "stablehlo.exponential_minus_one": ops.EXPONENTIAL_MINUS_ONE,
+    "stablehlo.floor": ops.FLOOR,
+    "stablehlo.imag": ops.IMAG,
+    "stablehlo.is_finite": ops.IS_FINITE,
+    "stablehlo.log": ops.LOG,
+    "stablehlo.log_plus_one": ops.LOG_PLUS_ONE,
+    "stablehlo.logistic": ops.LOGISTIC,
+    "stablehlo.maximum": ops.MAXIMUM,
+    "stablehlo.minimum": ops.MINIMUM,
+    "stablehlo.multiply": ops.MULTIPLY,
+    "stablehlo.negate": ops.NEGATE,
+    "stablehlo.not": ops.NOT,
+    "stablehlo.or": ops.OR,
+    "stablehlo.popcnt": ops.POPCNT,
+    "stablehlo.power": ops.POWER,
+    "stablehlo.real": ops.REAL,
+    "stablehlo.remainder": ops.REMAINDER,
+    "stablehlo.round_nearest_afz": ops.ROUND_NEAREST_AFZ,
+    "stablehlo.round_nearest_even": ops.ROUND_NEAREST_EVEN,
+    "stablehlo.rsqrt": ops.RSQRT,
+    "stablehlo.shift_left": ops.SHIFT_LEFT,
+    "stablehlo.shift_right_arithmetic": ops.SHIFT_RIGHT_ARITHMETIC,
+    "stablehlo.shift_right_logical": ops.SHIFT_RIGHT_LOGICAL,
+    "stablehlo.sign": ops.SIGN,
+    "stablehlo.sine": ops.SINE,
+    "stablehlo.sqrt": ops.SQRT,
+    "stablehlo.subtract": ops.SUBTRACT,
+    "stablehlo.tan": ops.TAN,
+    "stablehlo.tanh": ops.TANH,
+    "stablehlo.xor": ops.XOR,
+    "chlo.acos": ops.ACOS,
+    "chlo.acosh": ops.ACOSH,
+    "chlo.asin": ops.ASIN,
+    "chlo.asinh": ops.ASINH,
+    "chlo.atan": ops.ATAN,
+    "chlo.atanh": ops.ATANH,
+    "chlo.cosh": ops.COSH,
+    "chlo.erf": ops.ERF,
+    "chlo.mulhi": ops.MULHI,
+    "chlo.sinh": ops.SINH,
+    "chlo.tan": ops.TAN,
+}
+"""Operations that HLO has in the same form."""
+
+
+@rule(*PLAIN)
+def plain(scope: Scope, operation: ir.Operation) -> Instruction:
+    return scope.emit(PLAIN[operation.name], scope.operands(operation))
+
+
+@rule("stablehlo.compare")
+def compare(scope: Scope, operation: ir.Operation) -> Instruction:
+    return emit_compare(scope, operation, scope.operands(operation))
+
+
+def emit_compare(scope: Scope, operation: ir.Operation, operands: list[Instruction]) -> Instruction:
+    """A comparison with the direction and the type of an operation's attributes."""
+    direction = text(operation, "comparison_direction")
+    if direction not in ComparisonDirection.__members__:
+        raise ShapeError(f"there is no comparison direction {direction!r}")
+    kind = text(operation, "compare_type", "NOTYPE")
+    if kind == "NOTYPE":
+        chosen = None
+    elif kind in ComparisonType.__members__:
+        chosen = ComparisonType[kind]
+    else:
+        raise ShapeError(f"there is no comparison type {kind!r}")
+    attributes = CompareAttributes.make(direction=ComparisonDirection[direction], type=chosen)
+    return scope.emit(ops.COMPARE, operands, attributes)
+
+
+@rule("stablehlo.select")
+def select(scope: Scope, operation: ir.Operation) -> Instruction:
+    """The predicate may be a scalar."""
+    predicate, on_true, on_false = scope.operands(operation)
+    if predicate.shape.is_scalar:
+        predicate = scope.broadcast(predicate, on_true.shape.with_element_type(predicate.shape.element_type))
+    return scope.emit(ops.SELECT, (predicate, on_true, on_false))
+
+
+@rule("stablehlo.clamp")
+def clamp(scope: Scope, operation: ir.Operation) -> Instruction:
+    """The bounds may be scalars."""
+    low, operand, high = scope.operands(operation)
+    low, high = (scope.broadcast(bound, operand.shape) if bound.shape.is_scalar else bound for bound in (low, high))
+    return scope.emit(ops.CLAMP, (low, operand, high))
+
+
+@rule("stablehlo.convert")
+def convert(scope: Scope, operation: ir.Operation) -> Instruction:
+    """The elements in the result's type; of complex numbers only the real part goes into a type that is not."""
+    (operand,) = scope.operands(operation)
+    declared = operation.results[0].type
+    if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
+        raise ShapeError(f"it gives a tensor, declared is {type_text(declared)}")
+    wanted = element_type(declared.element)
+    if operand.shape.element_type.is_complex and not wanted.is_complex:
+        operand = scope.emit(ops.REAL, (operand,))
+    return scope.convert(operand, wanted)
+
+
+@rule("stablehlo.bitcast_convert")
+def bitcast_convert(scope: Scope, operation: ir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation)
+    shape = scope.declared(operation.results[0], lambda: _recast(operand.shape, operation.results[0].type))
+    return scope.emit(ops.BITCAST_CONVERT, (operand,), shape=shape)
+
+
+def _recast(given: Shape, declared: ir.Type) -> Shape:
+    """The shape of the same bits: a last dimension appears or goes where the width of elements changes."""
+    if not isinstance(declared, ir.TensorType):
+        raise ShapeError(f"it gives a tensor, declared is {type_text(declared)}")
+    wanted = element_type(declared.element)
+    if wanted.bits < given.element_type.bits:
+        return Shape.array(wanted, (*given.dimensions, given.element_type.bits // wanted.bits))
+    sizes = given.dimensions[:-1] if wanted.bits > given.element_type.bits else given.dimensions
+    return Shape.array(wanted, sizes)
+
+
+@rule("stablehlo.reduce_precision")
+def reduce_precision(scope: Scope, operation: ir.Operation) -> Instruction:
+    attributes = ReducePrecisionAttributes.make(
+        exponent_bits=integer(operation, "exponent_bits"), mantissa_bits=integer(operation, "mantissa_bits")
+    )
+    return scope.emit(ops.REDUCE_PRECISION, scope.operands(operation), attributes)

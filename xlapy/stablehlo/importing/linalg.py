@@ -1,0 +1,44 @@
+"""Import rules: linear algebra and Fourier transforms.
+
+Owns: cholesky, triangular_solve, fft. Must not know: how they are computed.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.base.errors import ShapeError
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.attributes import flag, integers, text
+from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.scope import Scope
+
+
+@rule("stablehlo.cholesky")
+def cholesky(scope: Scope, operation: ir.Operation) -> Instruction:
+    attributes = CholeskyAttributes.make(lower=flag(operation, "lower"))
+    return scope.emit(ops.CHOLESKY, scope.operands(operation), attributes)
+
+
+@rule("stablehlo.triangular_solve")
+def triangular_solve(scope: Scope, operation: ir.Operation) -> Instruction:
+    transpose = text(operation, "transpose_a")
+    if transpose not in Transpose.__members__:
+        raise ShapeError(f"there is no transpose_a {transpose!r}")
+    attributes = TriangularSolveAttributes.make(
+        left_side=flag(operation, "left_side"),
+        lower=flag(operation, "lower"),
+        unit_diagonal=flag(operation, "unit_diagonal"),
+        transpose_a=Transpose[transpose],
+    )
+    return scope.emit(ops.TRIANGULAR_SOLVE, scope.operands(operation), attributes)
+
+
+@rule("stablehlo.fft")
+def fft(scope: Scope, operation: ir.Operation) -> Instruction:
+    kind = text(operation, "fft_type")
+    if kind not in FftType.__members__:
+        raise ShapeError(f"there is no fft_type {kind!r}")
+    attributes = FftAttributes.make(fft_type=FftType[kind], fft_length=integers(operation, "fft_length"))
+    return scope.emit(ops.FFT, scope.operands(operation), attributes)

@@ -1,0 +1,57 @@
+"""Import rules: random numbers.
+
+Owns: rng, rng_bit_generator. Must not know: how they are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.random import RandomAlgorithm, RandomDistribution, RngAttributes, RngBitGeneratorAttributes
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.attributes import text
+from xlapy.stablehlo.importing.dynamic import sizes_of
+from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.scope import Scope
+
+_DISTRIBUTIONS = {"UNIFORM": RandomDistribution.UNIFORM, "NORMAL": RandomDistribution.NORMAL}
+_ALGORITHMS = {
+    "DEFAULT": RandomAlgorithm.DEFAULT,
+    "THREE_FRY": RandomAlgorithm.THREE_FRY,
+    "PHILOX": RandomAlgorithm.PHILOX,
+}
+
+
+@rule("stablehlo.rng")
+def rng(scope: Scope, operation: ir.Operation) -> Instruction:
+    """Numbers between a and b, or of mean a and deviation b; the third operand is the shape."""
+    a, b, sizes = scope.operands(operation)
+    name = text(operation, "rng_distribution")
+    if name not in _DISTRIBUTIONS:
+        raise ShapeError(f"there is no distribution {name!r}")
+    shape = scope.declared(
+        operation.results[0], lambda: Shape.array(a.shape.element_type, sizes_of(scope, sizes, "its shape"))
+    )
+    attributes = RngAttributes.make(distribution=_DISTRIBUTIONS[name])
+    return scope.emit(ops.RNG, (a, b), attributes, shape=shape)
+
+
+@rule("stablehlo.rng_bit_generator")
+def rng_bit_generator(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
+    return emit_bits(scope, operation, scope.operands(operation), scope.declared(operation.results[1]))
+
+
+def emit_bits(
+    scope: Scope, operation: ir.Operation, operands: Sequence[Instruction], bits: Shape
+) -> Sequence[Instruction]:
+    """The next state and random bits in a shape."""
+    name = text(operation, "rng_algorithm")
+    if name not in _ALGORITHMS:
+        raise ShapeError(f"there is no algorithm {name!r}")
+    attributes = RngBitGeneratorAttributes.make(algorithm=_ALGORITHMS[name])
+    shape = Shape.tuple([operands[0].shape, bits])
+    return scope.elements(scope.emit(ops.RNG_BIT_GENERATOR, operands, attributes, shape=shape), 2)

@@ -1,0 +1,45 @@
+"""Import rules: sorting.
+
+Owns: sort, and CHLO's top_k. Must not know: what comparators compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.sorting import SortAttributes, TopKAttributes
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.attributes import flag, integer
+from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.scope import Scope
+
+
+@rule("stablehlo.sort", stored=True)
+def sort(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
+    """A negative dimension counts from the end."""
+    operands = scope.operands(operation)
+    scalars = [Shape.scalar(operand.shape.element_type) for operand in operands for _ in range(2)]
+    body = scope.body(operation.regions[0], scalars)
+    dimension = integer(operation, "dimension", -1)
+    rank = operands[0].shape.rank if operands else 0
+    attributes = SortAttributes.make(
+        dimension=dimension + rank if dimension < 0 else dimension, is_stable=flag(operation, "is_stable")
+    )
+    return scope.elements(scope.emit(ops.SORT, operands, attributes, (body,)), len(operands))
+
+
+@rule("chlo.top_k")
+def top_k(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
+    stable = flag(operation, "is_stable", True)
+    return emit_top_k(scope, scope.operands(operation), integer(operation, "k"), True, stable)
+
+
+def emit_top_k(
+    scope: Scope, operands: Sequence[Instruction], k: int, largest: bool, is_stable: bool
+) -> Sequence[Instruction]:
+    """The greatest (or least) elements of the last dimension, and where they stand."""
+    attributes = TopKAttributes.make(k=k, largest=largest, is_stable=is_stable)
+    return scope.elements(scope.emit(ops.TOPK, operands, attributes), 2)

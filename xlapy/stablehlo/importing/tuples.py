@@ -1,0 +1,28 @@
+"""Import rules: tuples.
+
+Owns: tuple, get_tuple_element. Must not know: other families.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.base.errors import ShapeError
+from xlapy.hlo.instruction import Instruction
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.attributes import integer
+from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.scope import Scope
+
+
+@rule("stablehlo.tuple", stored=True)
+def tuple_(scope: Scope, operation: ir.Operation) -> Instruction:
+    return scope.emit(ops.TUPLE, scope.operands(operation))
+
+
+@rule("stablehlo.get_tuple_element", stored=True)
+def get_tuple_element(scope: Scope, operation: ir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation)
+    index = integer(operation, "index")
+    if not 0 <= index < len(operand.shape.tuple_shapes):
+        raise ShapeError(f"{operand.shape.brief} has no element {index}")
+    return scope.element(operand, index)

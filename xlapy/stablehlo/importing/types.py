@@ -1,0 +1,120 @@
+"""Types of StableHLO as shapes of HLO.
+
+Owns: the translation, both of whole types and of those with sizes that are not known. Must not know: operations.
+
+| StableHLO | HLO |
+|---|---|
+| `tensor<2x3xf32>` | `f32[2,3]` |
+| `tensor<?x3xf32, #stablehlo.bounds<4, ?>>` | `f32[<=4,3]` |
+| `tensor<2x!quant.uniform<i8:f32, 0.1>>` | `s8[2]`, the stored integers |
+| `tensor<2xindex>` | `s64[2]` |
+| `tuple<...>`, `!stablehlo.token` | `(...)`, `token[]` |
+| `memref<2xf32>` | `b(f32[2])` |
+"""
+
+from __future__ import annotations
+
+import functools
+
+from xlapy.base.element_types import BF16, PRED, S64, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.stablehlo import ir
+
+
+def element_type(element: ir.ElementType | ir.IndexType) -> PrimitiveType:
+    """The type that elements are stored in."""
+    if isinstance(element, ir.QuantizedType):
+        return element.storage
+    return S64 if isinstance(element, ir.IndexType) else element
+
+
+def known_shape(type_: ir.Type) -> Shape | None:
+    """The shape of a type; None where a size is not known."""
+    return _known_shape(type_)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _known_shape(type_: ir.Type) -> Shape | None:
+    if isinstance(type_, ir.TensorType):
+        return _tensor_shape(type_)
+    if isinstance(type_, ir.TokenType):
+        return Shape.token()
+    if isinstance(type_, ir.TupleType):
+        parts = [_known_shape(part) for part in type_.elements]
+        return None if None in parts else Shape.tuple([part for part in parts if part is not None])
+    if isinstance(type_, ir.BufferType):
+        return Shape.buffer(Shape.array(element_type(type_.element), type_.sizes))
+    if isinstance(type_, ir.UnrankedTensorType):
+        return None
+    raise UnsupportedError(f"type {type_text(type_)} has no form in HLO")
+
+
+def _tensor_shape(type_: ir.TensorType) -> Shape | None:
+    if type_.is_static:
+        return Shape.array(element_type(type_.element), [size for size in type_.sizes if size is not None])
+    bounds = type_.bounds or (None,) * type_.rank
+    sizes = [bound if size is None else size for size, bound in zip(type_.sizes, bounds, strict=True)]
+    if None in sizes:
+        return None
+    dynamic = [size is None for size in type_.sizes]
+    return Shape.array(element_type(type_.element), [size for size in sizes if size is not None], dynamic)
+
+
+def is_quantized(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.TensorType) and isinstance(type_.element, ir.QuantizedType)
+
+
+def quantized(type_: ir.Type) -> ir.QuantizedType:
+    """The element type of a quantized tensor; `UnsupportedError` for any other type."""
+    if isinstance(type_, ir.TensorType) and isinstance(type_.element, ir.QuantizedType):
+        return type_.element
+    raise UnsupportedError(f"type {type_text(type_)} is not quantized")
+
+
+def agrees(shape: Shape, type_: ir.Type) -> bool:
+    """Whether a value of this shape may be declared to be of this type, sizes that are not known aside."""
+    if isinstance(type_, ir.UnrankedTensorType):
+        return shape.is_array and shape.element_type is element_type(type_.element)
+    if isinstance(type_, ir.FutureType):
+        return shape.is_tuple
+    if not isinstance(type_, ir.TensorType):
+        known = _known_shape(type_)
+        return known is not None and shape.compatible(known)
+    if not shape.is_array or shape.element_type is not element_type(type_.element) or shape.rank != type_.rank:
+        return False
+    return all(
+        declared is None or (declared == size and not dynamic)
+        for declared, size, dynamic in zip(type_.sizes, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    )
+
+
+def type_text(type_: ir.Type) -> str:
+    """A type as MLIR writes it, as far as messages need it."""
+    if isinstance(type_, ir.TensorType):
+        sizes = "".join(f"{'?' if size is None else size}x" for size in type_.sizes)
+        bounds = ", ".join("?" if bound is None else str(bound) for bound in type_.bounds)
+        return f"tensor<{sizes}{_element_text(type_.element)}{f', #stablehlo.bounds<{bounds}>' if bounds else ''}>"
+    if isinstance(type_, ir.UnrankedTensorType):
+        return f"tensor<*x{_element_text(type_.element)}>"
+    if isinstance(type_, ir.TokenType):
+        return "!stablehlo.token"
+    if isinstance(type_, ir.TupleType):
+        return f"tuple<{', '.join(map(type_text, type_.elements))}>"
+    if isinstance(type_, ir.ScalarType):
+        return _element_text(type_.element)
+    return type_.text if isinstance(type_, ir.OpaqueType) else str(type_)
+
+
+def _element_text(element: ir.ElementType | ir.IndexType) -> str:
+    if isinstance(element, ir.IndexType):
+        return "index"
+    if isinstance(element, ir.QuantizedType):
+        return f"!quant.uniform<{element.storage}:{element.expressed}>"
+    if element.is_complex:
+        return f"complex<{_element_text(element.component_type)}>"
+    if element.is_integral:
+        return f"{'i' if element.is_signed else 'ui'}{element.bits}"
+    if element is PRED:
+        return "i1"
+    return element.text if element is BF16 else f"f{element.name[1:]}"
