@@ -1,10 +1,26 @@
-"""Reads the pages that the tools write."""
+"""Reads the pages that the tools write, as they are and as a browser makes them."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+
+def rendered(path: Path, address: str = "") -> Page:
+    """The page after its scripts have run, in Chromium without a window; skips the test where there is none."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'browser'}"]
+    command += ["--virtual-time-budget=2000", "--dump-dom", f"{path.as_uri()}{address}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return Page(done.stdout)
 
 
 class Page(HTMLParser):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.tools.pages import Page
+from tests.tools.pages import Page, rendered
 from tests.tools.programs import COUNT_TO_3
+from xlapy.runtime import Client
+from xlapy.runtime.machine import Bandwidth, Limits, Machine
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
+from xlapy.tools.describe import byte_text
 from xlapy.tools.native_forms import assembly_functions, llvm_functions, native_forms
-from xlapy.tools.show.describe import byte_text
+from xlapy.tools.profile import session
+from xlapy.tools.profile.session import profile_of, session_of
 from xlapy.tools.show.page import module_page
 from xlapy.tools.show.payload import MOST_LINES, clipped, module_payload
 
@@ -44,12 +49,19 @@ ENTRY main {
 
 FIELDS = [
     "name", "op", "shape", "line", "operands", "called", "control",
-    "bytes", "source", "framework", "decisions", "steps", "kernels",
+    "bytes", "source", "framework", "decisions", "steps", "kernels", "times",
 ]  # fmt: skip
 
 
 def instruction(payload: Any, name: str) -> dict[str, Any]:
     return next(dict(zip(FIELDS, row, strict=True)) for row in payload["instructions"] if row[0] == name)
+
+
+@pytest.fixture
+def limits(monkeypatch) -> None:
+    """Those of a machine that need no measuring."""
+    one = Limits(1, {"f32": 1e9, "f64": 1e9}, (Bandwidth(1 << 26, 1e9, 1e9),))
+    monkeypatch.setattr(session, "machine_limits", lambda *, anew: Machine("test", one, one))
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +108,28 @@ class TestTree:
         assert "why: d (dot) gets a kernel: dot would be computed again for every element of s" in lines
         assert any(line.startswith("step: kernel s.fusion(") for line in lines)
         assert any(line.startswith("code: function kernel") and line.endswith("of assembly") for line in lines)
+
+    def test_a_profiled_module_has_its_times(self, tmp_path, capsys, limits):
+        (tmp_path / "rows.hlo").write_text(ROWS)
+        assert invoke(["show", str(tmp_path / "rows.hlo"), "--profile"]) == 0
+        lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert lines[1].startswith("# rows on cpu, ")
+        at = next(n for n, line in enumerate(lines) if line.startswith("d = "))
+        assert re.fullmatch(r"time: .* [mu]s, 1 run, .* GB/s, .* GFLOP/s, .*% of the limit \(\w+\)", lines[at + 1])
+        assert lines[at + 2].startswith("why: d (dot) gets a kernel")
+
+    def test_platforms(self, tmp_path, capsys):
+        (tmp_path / "rows.hlo").write_text(ROWS)
+        file = str(tmp_path / "rows.hlo")
+        assert invoke(["show", file, "--platform", "cpu"]) == 0
+        on_cpu = capsys.readouterr().out
+        assert invoke(["show", file, "--optimized"]) == 0
+        assert capsys.readouterr().out == on_cpu and "s.fusion" in on_cpu
+        assert invoke(["show", file, "--platform", "interpreter", "--profile", "--random", "3"]) == 0
+        found = capsys.readouterr().out
+        assert "s.fusion" not in found and found.count("time: ") == 4 and "limit" not in found
+        assert invoke(["show", file, "--platform", "interpreter", "--optimized"]) == 2
+        assert invoke(["show", file, "--random", "3"]) == 2
 
     def test_sizes(self):
         assert [byte_text(n) for n in (0, 1023, 1024, 1536, 1 << 30)] == ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1 GiB"]
@@ -165,6 +199,20 @@ class TestPage:
         page = Page((tmp_path / "page.html").read_text("ascii"))
         assert page.json("native") == {"kernels": [], "functions": {}}
         assert page.json("module")["summary"] == "2 computations, 9 instructions"
+
+    def test_what_takes_longest_is_picked_and_warm(self, tmp_path, limits):
+        module = parse_hlo(ROWS)
+        profile = profile_of(session_of(Client("cpu").compile(ROWS), (), None), 1)
+        native = native_forms(module)
+        for row in profile.rows:
+            row.seconds = 0.75 * profile.wall if row.name == "d" else 0.1 * profile.wall
+        (tmp_path / "page.html").write_text(module_page(native.module, native, profile))
+        page = rendered(tmp_path / "page.html")
+        times = [given["style"] for tag, given in page.elements if (tag, given.get("class")) == ("span", "time")]
+        assert times == ["background: rgba(235, 96, 20, 0.58);", "background: rgba(235, 96, 20, 0.25);"]
+        (picked,) = [given for _, given in page.elements if given.get("class") == "row picked"]
+        names = [row[0] for row in page.json("module")["instructions"]]
+        assert names[int(picked["data-id"] or -1)] == "d"
 
 
 class TestListings:

@@ -15,8 +15,8 @@ from xlapy.cpu.compiler import passes as cpu_passes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.passes import PassEvent, Pipeline, parse_passes, pass_text
+from xlapy.tools.describe import line_of
 from xlapy.tools.files import read_program
-from xlapy.tools.show.describe import line_of
 
 _CONFIGURATION = (
     "entry_computation_layout", "is_scheduled", "replica_count", "num_partitions", "input_output_alias",

@@ -107,7 +107,7 @@ def run(
         platform = "interpreter" if compared is None else "cpu"
     executable = executable_of(platform, file, num_replicas, num_partitions)
     count = len(executable.devices)
-    arguments = _arguments(executable, inputs, seed)
+    arguments = arguments_of(executable, inputs, seed)
     if compared is not None:
         return compare_platforms(executable, arguments[0], in_full=print_values)
     fed = infeed_values(executable.module, files_of_devices("--infeed", infeeds, count))
@@ -162,7 +162,7 @@ def _save(path: str, arrays: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
     click.echo(f"saved {_count(len(named), 'array')} to {path}")
 
 
-def _arguments(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
+def arguments_of(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
     """Those of each device."""
     program, count = executable.program_shape, len(executable.devices)
     files = files_of_devices("--input", inputs, count)

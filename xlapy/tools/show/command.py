@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import click
 
+from xlapy.hlo.module import Module
+from xlapy.tools.devices import compile_for_devices
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.native_forms import native_forms
+from xlapy.tools.profile.report import Profile
+from xlapy.tools.profile.session import profile_of, session_of
 from xlapy.tools.show.page import module_page
 from xlapy.tools.show.tree import tree_lines
 
@@ -20,17 +24,54 @@ from xlapy.tools.show.tree import tree_lines
     is_flag=True,
     help="The module as it runs on cpu, with what fusion decided, and each kernel's loop IR, LLVM and assembly.",
 )
-def show(file: str, output: str | None, optimized: bool) -> None:
+@click.option(
+    "--platform",
+    type=click.Choice(["cpu", "interpreter"]),
+    help="The module as it runs there; cpu is what --optimized shows.",
+)
+@click.option(
+    "--profile",
+    "profiled",
+    is_flag=True,
+    help="Run it (on --platform, by default cpu) as `xlapy profile` does, and show what takes the time.",
+)
+@click.option(
+    "--input", "inputs", multiple=True, metavar="[DEVICE=]FILE", help="Arguments for --profile: .npy (one) or .npz."
+)
+@click.option("--random", "seed", type=click.IntRange(min=0), metavar="SEED", help="Random ones; 0 if no input.")
+def show(
+    file: str,
+    output: str | None,
+    optimized: bool,
+    platform: str | None,
+    profiled: bool,
+    inputs: tuple[str, ...],
+    seed: int | None,
+) -> None:
     """Show FILE (HLO text; - for standard input): a tree of its computations, or with -o a page with its graph."""
+    if inputs and seed is not None:
+        raise click.UsageError("give --input or --random, not both")
+    if (inputs or seed is not None) and not profiled:
+        raise click.UsageError("--input and --random are arguments for --profile")
+    if optimized and platform == "interpreter":
+        raise click.UsageError("--optimized shows what runs on cpu: give --platform interpreter without it")
     if output is not None:
         check_writable(output)
     module = read_program(file)
-    native = native_forms(module) if optimized else None
+    platform = platform or ("cpu" if optimized or profiled else None)
+    native = native_forms(module) if platform == "cpu" else None
+    found = _profile(module, platform, inputs, seed) if profiled and platform is not None else None
     if native is not None:
         module = native.module
     if output is None:
-        for line in tree_lines(module, native):
+        for line in tree_lines(module, native, found):
             click.echo(line)
         return
-    page = module_page(module, native)
+    page = module_page(module, native, found)
     write_file(output, lambda sink: sink.write(page.encode("ascii")))
+
+
+def _profile(module: Module, platform: str, inputs: tuple[str, ...], seed: int | None) -> Profile:
+    """What runs of a module take, where they take place."""
+    executable = compile_for_devices(platform, module, None, None)
+    return profile_of(session_of(executable, inputs, seed), None)

@@ -1,9 +1,11 @@
 """A module as the data of a page: lists of plain values that refer to each other by number.
 
-    {"name", "summary", "source",
+    {"name", "summary", "times": what was measured,
      "computations": [[name, kind, signature, first instruction, count, root]],
      "instructions": [[name, op, shape, line, operands, called computations, control predecessors,
-                       bytes, source line, framework's name, decisions, steps, kernels]]}
+                       bytes, source line, framework's name, decisions, steps, kernels, times]]}
+
+times: null, or [seconds, share of a run, its figures in words].
 
 and, for what is looked at rarely, `{"kernels": [[title, loops, function]], "functions": {name: [LLVM, optimised LLVM,
 assembly]}}`.
@@ -19,15 +21,18 @@ from xlapy.analysis.cost import size_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order, print_order
+from xlapy.tools.describe import framework_name_of, kind_of, line_of, source_of
 from xlapy.tools.native_forms import NativeForms
-from xlapy.tools.show.describe import framework_name_of, kind_of, line_of, source_of
+from xlapy.tools.profile.report import Profile, figures_text
+from xlapy.tools.profile.rows import Row, rows_by_instruction
 
 MOST_LINES = 1500
 """Of a listing; the rest is left to `--dump_to`."""
 
 
-def module_payload(module: Module, native: NativeForms | None) -> dict[str, Any]:
+def module_payload(module: Module, native: NativeForms | None, profile: Profile | None = None) -> dict[str, Any]:
     """The module, every instruction a list; computations from the entry on."""
+    times = rows_by_instruction(profile.rows) if profile is not None else {}
     computations = print_order(module)[::-1]
     numbers = {computation: number for number, computation in enumerate(computations)}
     orders = [post_order(computation) for computation in computations]
@@ -42,6 +47,7 @@ def module_payload(module: Module, native: NativeForms | None) -> dict[str, Any]
     return {
         "name": module.name,
         "summary": f"{len(computations)} computations, {len(instructions)} instructions",
+        "times": profile.summary if profile is not None else [],
         "computations": rows,
         "instructions": [
             [
@@ -53,6 +59,7 @@ def module_payload(module: Module, native: NativeForms | None) -> dict[str, Any]
                 [one.text for one in native.decisions_on(instruction)] if native else [],
                 native.steps.get(instruction.name, []) if native else [],
                 kernels.get(instruction.name, []),
+                _times(times.get(instruction.name), profile),
             ]
             for instruction in instructions
         ],
@@ -65,6 +72,12 @@ def _described(instruction: Instruction) -> list[Any]:
 
 def _origins(instruction: Instruction) -> list[Any]:
     return [size_of(instruction.shape), source_of(instruction), framework_name_of(instruction)]
+
+
+def _times(row: Row | None, profile: Profile | None) -> list[Any] | None:
+    if row is None or profile is None or not row.seconds:
+        return None
+    return [row.seconds, row.seconds / profile.wall, figures_text(row)]
 
 
 def _kernel_numbers(native: NativeForms | None) -> dict[str, list[int]]:

@@ -5,34 +5,42 @@ Owns: the lines. Must not know: colours, pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xlapy.analysis.cost import size_of
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
+from xlapy.tools.describe import byte_text, kind_of, line_of, source_of
 from xlapy.tools.native_forms import NativeForms
-from xlapy.tools.show.describe import byte_text, kind_of, line_of, source_of
+from xlapy.tools.profile.report import Profile, figures_text
+from xlapy.tools.profile.rows import Row, rows_by_instruction
 
 _INDENT = "  "
 
 
-def tree_lines(module: Module, native: NativeForms | None = None) -> Iterator[str]:
+def tree_lines(module: Module, native: NativeForms | None = None, profile: Profile | None = None) -> Iterator[str]:
     """The module from its entry on; a computation that is called several times stands below the first call.
 
-    native: what became of the module on cpu, which tells of each instruction why it is where it is.
+    native: what became of the module on cpu, which tells of each instruction why it is where it is. profile: the times
+    of a module as it runs.
     """
+    rows = rows_by_instruction(profile.rows) if profile is not None else {}
     counts = f"{len(module.computations)} computations, {module.instruction_count} instructions"
     yield f"{module.name}: {counts}"
+    if profile is not None:
+        yield from (f"# {line}" for line in profile.summary)
     shown: set[Computation] = set()
-    yield from _computation(module.entry_computation, shown, native)
+    yield from _computation(module.entry_computation, shown, native, rows)
     for computation in module.computations:
         if not computation.callers and computation not in shown:
-            yield from _computation(computation, shown, native)
+            yield from _computation(computation, shown, native, rows)
 
 
-def _computation(root: Computation, shown: set[Computation], native: NativeForms | None) -> Iterator[str]:
+def _computation(
+    root: Computation, shown: set[Computation], native: NativeForms | None, rows: Mapping[str, Row]
+) -> Iterator[str]:
     """Iterative: calls may be nested deeper than Python's stack."""
     shown.add(root)
     stack: list[tuple[int, Iterator[Instruction | Computation]]] = [(0, iter([root]))]
@@ -46,16 +54,18 @@ def _computation(root: Computation, shown: set[Computation], native: NativeForms
             yield f"{indent}{item.name}: {kind_of(item)}, {len(item)} instructions"
             stack.append((depth + 1, iter(post_order(item))))
         else:
-            yield from (indent + line for line in _instruction(item, native))
+            yield from (indent + line for line in _instruction(item, native, rows.get(item.name)))
             new = [called for called in dict.fromkeys(item.computations) if called not in shown]
             shown.update(new)
             stack.append((depth + 1, iter(new)))
 
 
-def _instruction(instruction: Instruction, native: NativeForms | None) -> Iterator[str]:
+def _instruction(instruction: Instruction, native: NativeForms | None, row: Row | None) -> Iterator[str]:
     root = "ROOT " if instruction.is_root else ""
     notes = [byte_text(size_of(instruction.shape)), source_of(instruction)]
     yield f"{root}{line_of(instruction)}  # {', '.join(note for note in notes if note)}"
+    if row is not None:
+        yield f"{_INDENT}time: {figures_text(row)}"
     if native is None:
         return
     for decision in native.decisions_on(instruction):

@@ -1,0 +1,110 @@
+"""`xlapy profile`: the command. Must not know: how times are measured, the forms of a profile."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.console import Console
+
+from xlapy.runtime import platform_names
+from xlapy.tools.devices import executable_of
+from xlapy.tools.files import check_writable, write_file
+from xlapy.tools.profile.measuring import compiled_form, traced
+from xlapy.tools.profile.page import profile_page
+from xlapy.tools.profile.report import print_rows, print_shares
+from xlapy.tools.profile.session import profile_of, session_of
+from xlapy.tools.profile.timeline import timeline
+
+TOP = 30
+WIDTH = 160
+"""Characters of a line where the output is no terminal."""
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--input", "inputs", multiple=True, metavar="[DEVICE=]FILE", help="Arguments: .npy (one) or .npz, as for run."
+)
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Random arguments from this seed; 0 if no input.",
+)
+@click.option("--infeed", "infeeds", multiple=True, metavar="[DEVICE=]FILE", help="What infeeds take, as for run.")
+@click.option("--num-replicas", "--num_replicas", type=click.IntRange(min=1), help="Replicas to run.")
+@click.option("--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica.")
+@click.option(
+    "--platform",
+    help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, on the interpreter.",
+)
+@click.option("--repeat", type=click.IntRange(min=1), help="Runs that are timed; by default for about two seconds.")
+@click.option(
+    "--by",
+    type=click.Choice(["instruction", "source", "opcode"]),
+    default="instruction",
+    show_default=True,
+    help="A row for each instruction of the optimised program, for each source line, or for each opcode; what is "
+    "computed in one kernel has its time divided by its work.",
+)
+@click.option("--top", default=TOP, show_default=True, type=click.IntRange(min=1), help="Rows that are printed.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of a table.")
+@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write a page: roofline and table.")
+@click.option(
+    "--perfetto",
+    type=click.Path(dir_okay=False),
+    help="Write the timeline of one run, for ui.perfetto.dev or chrome://tracing.",
+)
+@click.option("--remeasure", is_flag=True, help="Measure anew what the machine can do at most.")
+def profile(
+    file: str,
+    inputs: tuple[str, ...],
+    seed: int | None,
+    infeeds: tuple[str, ...],
+    num_replicas: int | None,
+    num_partitions: int | None,
+    platform: str | None,
+    repeat: int | None,
+    by: str,
+    top: int,
+    as_json: bool,
+    page: str | None,
+    perfetto: str | None,
+    remeasure: bool,
+) -> None:
+    """Profile FILE (HLO text, or what `xlapy compile` made; - for standard input): where the time of a run goes.
+
+    The program runs again and again on the same arguments. Each instruction of the optimised program is told with its
+    time, the bytes that it moves and what it computes in a second, and its share of what the machine can do at most.
+    """
+    if inputs and seed is not None:
+        raise click.UsageError("give --input or --random, not both")
+    for path in (page, perfetto):
+        if path is not None:
+            check_writable(path)
+    executable = executable_of(platform, file, num_replicas, num_partitions)
+    if perfetto is not None and executable.platform != "cpu":
+        raise click.UsageError(f"--perfetto shows runs on cpu, {executable.name} runs on the {executable.platform}")
+    session = session_of(executable, inputs, seed, infeeds)
+    found = profile_of(session, repeat, remeasure=remeasure)
+    if page is not None:
+        text = profile_page(found)
+        write_file(page, lambda sink: sink.write(text.encode("ascii")))
+    if perfetto is not None:
+        program, tables, rate = traced(executable, session.run)
+        trace = timeline(compiled_form(program), tables, rate)
+        write_file(perfetto, lambda sink: sink.write(trace.encode()))
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    for line in found.summary:
+        console.print(line, markup=False)
+    if by == "instruction":
+        print_rows(console, found, top)
+    else:
+        print_shares(console, found, by, top)

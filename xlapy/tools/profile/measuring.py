@@ -1,0 +1,133 @@
+"""Runs a program and its instrumented twin in turn, and takes the figures of the steps.
+
+Owns: how often, which runs count, what reading the clock costs. Must not know: instructions, how figures are shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlapy.cpu.compiler import Compiled, Instrument
+from xlapy.runtime import Executable
+from xlapy.runtime.counts import Counts
+from xlapy.runtime.cpu_backend import CpuBackend, CpuProgram
+from xlapy.runtime.machine import ticks
+
+Array = np.ndarray[Any, Any]
+Run = Callable[[Executable], None]
+"""Runs an executable once on the arguments of the user."""
+
+ENOUGH = 1.0
+"""Seconds after which there were enough runs of each program, where nobody says how many."""
+
+LEAST_RUNS, MOST_RUNS = 5, 1000
+
+PART = 10
+"""One of so many runs counts, the best ones: others may be using the processor."""
+
+DEAREST_STAMP = 60e-9
+"""Seconds that reading the clock and counting takes at most: what is slower by more is so for another reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What runs took. Times are in seconds, means over the best of the runs."""
+
+    compiled: Compiled
+    figures: Array
+    """f64[clocks, 3]: seconds of a clock, how often it began, seconds of threads in its loop; on each device."""
+    wall: float
+    """A call of the program as it is."""
+    instrumented_wall: float
+    stamp: float
+    """What reading the clock and counting takes, each time."""
+    runs: int
+
+
+def instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
+    """The instrumented twin of an executable of cpu."""
+    module, donated = executable.module, executable.donated
+    replicas, partitions = executable.num_replicas, executable.num_partitions
+    program = CpuBackend().compile_instrumented(module, instrument, replicas, partitions, donated)
+    twin = Executable(module, program, executable.platform, executable.devices, replicas, partitions, donated)
+    return twin, program
+
+
+def compiled_form(program: CpuProgram) -> Compiled:
+    """What a program was compiled to, with its steps."""
+    assert isinstance(program.compiled, Compiled), "instrumented programs are compiled anew"
+    return program.compiled
+
+
+def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
+    """Runs the program and its twin in turn after a run to warm up, `repeat` times or as often as is worth the time."""
+    clock = _Rate()
+    twin, program = instrumented(executable, Instrument.COUNTS)
+    run(executable)
+    run(twin)
+    begin = time.perf_counter()
+    plain: list[float] = []
+    runs: list[tuple[float, Array]] = []
+    while _is_worth(len(runs), repeat, time.perf_counter() - begin):
+        plain.append(_timed(executable, run))
+        _clear(program.call.counts())
+        seconds = _timed(twin, run)
+        tables = program.call.counts()
+        runs.append((seconds, np.sum([table.figures for table in tables], axis=0).astype(np.float64)))
+    best = sorted(runs, key=lambda one: one[0])[: -(-len(runs) // PART)]
+    figures = np.mean([found for _, found in best], axis=0) / len(executable.devices)
+    figures[:, (0, 2)] /= clock.ticks_a_second()
+    wall = float(np.mean(sorted(plain)[: len(best)]))
+    slower = float(np.mean([seconds for seconds, _ in best]))
+    compiled = compiled_form(program)
+    return Measured(compiled, figures, wall, slower, _stamp(compiled, figures, slower - wall), len(runs))
+
+
+def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
+    """What a reading of the clock costs, where all of them take so many seconds."""
+    clocks = compiled.program.clocks
+    assert clocks is not None, "the program is instrumented"
+    readings = sum(float(figures[clock.number, 1]) for clock in clocks.all if clock.is_timed)
+    return min(max(slower / max(readings, 1.0), 0.0), DEAREST_STAMP)
+
+
+def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[Counts], float]:
+    """One run, after one to warm up, with the events of each device, and the ticks of a second."""
+    clock = _Rate()
+    twin, program = instrumented(executable, Instrument.EVENTS)
+    run(twin)
+    _clear(program.call.counts())
+    run(twin)
+    return program, program.call.counts(), clock.ticks_a_second()
+
+
+class _Rate:
+    """The rate of the processor's clock, from now on: the longer, the more exactly."""
+
+    def __init__(self) -> None:
+        self._ticks, self._begin = ticks(), time.perf_counter()
+
+    def ticks_a_second(self) -> float:
+        return (ticks() - self._ticks) / (time.perf_counter() - self._begin)
+
+
+def _clear(tables: Sequence[Counts]) -> None:
+    for table in tables:
+        table.clear()
+
+
+def _is_worth(runs: int, repeat: int | None, spent: float) -> bool:
+    if repeat is not None:
+        return runs < repeat
+    return runs < MOST_RUNS and (runs < LEAST_RUNS or spent < 2 * ENOUGH) and not (runs and spent > 10 * ENOUGH)
+
+
+def _timed(executable: Executable, run: Run) -> float:
+    begin = time.perf_counter()
+    run(executable)
+    return time.perf_counter() - begin

@@ -1,0 +1,126 @@
+"""From the clocks of a program on cpu to the rows of a profile.
+
+A clock's time is that of its steps: one, or short ones that were timed together, among which it is divided by their
+numbers of statements. What reading the clock takes is left out.
+
+Owns: that way. Must not know: how clocks are read, how rows are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xlapy.analysis.cost import Cost, instruction_costs
+from xlapy.cpu.clocks import Clock, weight
+from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, PartStep, Step, WhileStep
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Kernel
+from xlapy.loops.operations import Operations, kernel_operations
+from xlapy.runtime.machine import Machine
+from xlapy.tools.profile.measuring import Measured
+from xlapy.tools.profile.rows import Row, merged
+
+
+def native_rows(measured: Measured, machine: Machine) -> list[Row]:
+    """The rows of the entry computation, the dearest first; those inside of loops and branches are their children."""
+    clocks = measured.compiled.program.clocks
+    assert clocks is not None, "the program is instrumented"
+    return _Reader(measured, machine).rows(clocks.outer)
+
+
+class _Reader:
+    def __init__(self, measured: Measured, machine: Machine) -> None:
+        module = measured.compiled.module
+        self.measured = measured
+        self.machine = machine
+        self.instructions = {instruction.name: instruction for instruction in module.instructions()}
+        self.costs: Mapping[Instruction, Cost] = instruction_costs(module)
+        self.divided: dict[Clock, float] = {}
+        """The times of what is counted and not timed."""
+        self._operations: dict[Kernel, Operations] = {}
+
+    def rows(self, clocks: Sequence[Clock]) -> list[Row]:
+        rows = [row for clock in clocks for row in self.rows_of(clock)]
+        kernels = _runs_of_kernels([step for clock in clocks for step in clock.steps], rows)
+        found = merged(rows)
+        for row in found:
+            if not row.children:
+                self.count(row, kernels.get(row.name, row.executions))
+        return found
+
+    def rows_of(self, clock: Clock) -> list[Row]:
+        seconds, begun, busy = self.measured.figures[clock.number].tolist()
+        seconds = max(0.0, seconds - self.measured.stamp * self.stamps(clock))
+        seconds = self.divided.get(clock, seconds)
+        total = sum(map(weight, clock.steps))
+        rows = [self.row(step, seconds * weight(step) / total, begun) for step in clock.steps]
+        (first, *_) = rows
+        if busy and seconds:
+            first.threads, first.is_parallel = busy / seconds, True
+        if clock.inner:
+            inside = [inner for part in clock.inner for inner in part]
+            if any(not inner.is_timed for inner in inside):
+                self.divide(clock, seconds)
+            first.children = self.rows(inside)
+            first.take_totals_of_children()
+            if isinstance(clock.steps[0], WhileStep):
+                first.turns = self.measured.figures[clock.inner[1][0].number, 1] if clock.inner[1] else 0.0
+        return rows
+
+    def divide(self, loop: Clock, seconds: float) -> None:
+        """Gives the body of a loop whose turns are short its part of the loop's time; the rest is the condition's."""
+        step, (body,) = loop.steps[0], loop.inner[1]
+        assert isinstance(step, WhileStep)
+        own, inner = (sum(map(weight, steps)) for steps in (step.condition, body.steps))
+        self.divided[body] = seconds * inner / (own + inner)
+
+    def stamps(self, clock: Clock) -> float:
+        """How often the clock was read for this one and what is inside of it."""
+        own = float(self.measured.figures[clock.number, 1]) if clock.is_timed else 0.0
+        return own + sum(self.stamps(one) for part in clock.inner for one in part)
+
+    def row(self, step: Step, seconds: float, executions: float) -> Row:
+        if isinstance(step, CopyStep):
+            name = step.target.name or step.source.name or f"{step.source}"
+            row = Row(f"copy of {name}", "copy", self.instructions.get(name), seconds, executions)
+            row.read = row.written = executions * step.source.size
+            return row
+        assert not isinstance(step, PartStep), "parts have no clocks"
+        instruction = self.instructions.get(step.origin)
+        opcode = instruction.op.name if instruction is not None else "kernel"
+        row = Row(step.origin, opcode, instruction, seconds, executions)
+        if isinstance(step, KernelStep):
+            operations = self.operations(step.kernel)
+            if operations.is_known:
+                row.operations = {name: executions * count for name, count in operations.counts.items()}
+        return row
+
+    def operations(self, kernel: Kernel) -> Operations:
+        found = self._operations.get(kernel)
+        if found is None:
+            found = self._operations[kernel] = kernel_operations(kernel)
+        return found
+
+    def count(self, row: Row, executions: float) -> None:
+        """What an instruction moves and computes, and the least time for it."""
+        row.executions = executions
+        if row.opcode != "copy" and row.instruction is not None:
+            cost = self.costs[row.instruction]
+            row.read, row.written = executions * sum(cost.operands), executions * cost.result
+            row.flops = executions * (cost.flops + cost.transcendentals)
+        limits = self.machine.all if row.is_parallel else self.machine.one
+        footprint = row.moved / executions if executions else 0.0
+        row.memory_seconds = limits.memory_seconds(row.read, row.written, footprint)
+        row.arithmetic_seconds = limits.arithmetic_seconds(row.operations or {"f32": row.flops})
+        row.least_seconds = max(row.memory_seconds, row.arithmetic_seconds)
+
+
+def _runs_of_kernels(steps: Sequence[Step], rows: Sequence[Row]) -> dict[str, float]:
+    """How often each instruction ran: several kernels may compute a part of it each, several steps run the same."""
+    counts: dict[str, dict[Kernel | None, float]] = {}
+    for step, row in zip(steps, rows, strict=True):
+        if not isinstance(step, (WhileStep, BranchStep)):
+            kernel = step.kernel if isinstance(step, KernelStep) else None
+            kernels = counts.setdefault(row.name, {})
+            kernels[kernel] = kernels.get(kernel, 0.0) + row.executions
+    return {name: max(kernels.values()) for name, kernels in counts.items()}

@@ -1,0 +1,229 @@
+"""A profile: the rows of a program, the runs they come from, and the machine; as a record, JSON and a table.
+
+Owns: the record and these forms. Must not know: how times are measured, pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from xlapy.analysis.cost import instruction_costs
+from xlapy.hlo.module import Module
+from xlapy.runtime.machine import Machine
+from xlapy.tools.profile.rows import Row, Share, all_rows, shares_by
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time of a run goes. Times are in seconds, on each device."""
+
+    module: Module
+    """As it runs: behind the passes of its platform."""
+    platform: str
+    rows: list[Row]
+    """Of the entry computation, the dearest first."""
+    wall: float
+    """A call of the program, with what comes before and behind its steps; on cpu without instruments."""
+    instrumented_wall: float
+    """The same while it is measured."""
+    runs: int
+    machine: Machine | None
+    """Its limits; None where rows are not compared with them."""
+    devices: int = 1
+
+    @property
+    def steps(self) -> float:
+        """Seconds of all rows."""
+        return sum(row.seconds for row in self.rows)
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """In which times are told: its name, how many there are in a second."""
+        return ("ms", 1e3) if self.wall >= 1e-3 else ("us", 1e6)
+
+    @property
+    def summary(self) -> list[str]:
+        """What was measured and how it fits together, a line each."""
+        where = f"{self.platform}, {_counted(self.runs, 'run')}"
+        if self.devices > 1:
+            where += f", {self.devices} devices"
+        steps, around = self.steps, max(0.0, self.wall - self.steps)
+        lines = [
+            f"{self.module.name} on {where}: {time_text(self.wall)} a run, {time_text(steps)} of it "
+            f"({steps / self.wall if self.wall else 0:.1%}) in its steps, {time_text(around)} around them"
+        ]
+        if self.instrumented_wall != self.wall:
+            lines[0] += f"; measuring takes {max(0.0, self.instrumented_wall / self.wall - 1):.1%} more"
+        if self.machine is not None:
+            lines += [_limits_text(self.machine)]
+        return lines
+
+    def shares(self, key: str) -> list[Share]:
+        """The time by `source` or `opcode`, the dearest first."""
+        return shares_by(self.rows, key, instruction_costs(self.module))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `rows` are in the order of the table, each with its depth."""
+        return {
+            "module": self.module.name,
+            "platform": self.platform,
+            "summary": self.summary,
+            "runs": self.runs,
+            "devices": self.devices,
+            "seconds": self.wall,
+            "instrumented_seconds": self.instrumented_wall,
+            "steps_seconds": self.steps,
+            "machine": None if self.machine is None else asdict(self.machine),
+            "rows": [_row_json(depth, row, self.wall) for depth, row in all_rows(self.rows)],
+            "by_source": [_share_json(share, self.wall) for share in self.shares("source")],
+            "by_opcode": [_share_json(share, self.wall) for share in self.shares("opcode")],
+        }
+
+
+def _row_json(depth: int, row: Row, wall: float) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "opcode": row.opcode,
+        "inside": row.inside,
+        "source": row.source,
+        "framework": row.framework,
+        "depth": depth,
+        "seconds": row.seconds,
+        "own_seconds": row.own_seconds,
+        "share": row.seconds / wall if wall else 0.0,
+        "executions": row.executions,
+        "iterations": row.turns,
+        "bytes_read": row.read,
+        "bytes_written": row.written,
+        "flops": row.flops,
+        "operations": row.operations,
+        "threads": row.threads,
+        "limit": row.limit,
+        "bound": row.bound,
+    }
+
+
+def _share_json(share: Share, wall: float) -> dict[str, Any]:
+    return {
+        "name": share.name,
+        "seconds": share.seconds,
+        "share": share.seconds / wall if wall else 0.0,
+        "instructions": sorted(share.rows),
+    }
+
+
+# -- the table
+
+
+def print_rows(console: Console, profile: Profile, top: int) -> None:
+    """The dearest rows; those inside of loops and branches stand indented below them."""
+    with_limits = profile.machine is not None
+    unit, factor = profile.unit
+    table = Table(box=None, header_style="bold", pad_edge=False, expand=True)
+    table.add_column("instruction", no_wrap=True, max_width=40)
+    for title in (unit, "share", "runs", "GB/s", "GFLOP/s"):
+        table.add_column(title, justify="right", no_wrap=True)
+    if with_limits:
+        table.add_column("limit", justify="right", no_wrap=True)
+        table.add_column("bound", no_wrap=True)
+    table.add_column("what", no_wrap=True, style="dim", ratio=1)
+    rows = list(all_rows(profile.rows))
+    shown = {id(row) for _, row in sorted(rows, key=lambda pair: -pair[1].seconds)[:top]}
+    for depth, row in rows:
+        if id(row) in shown:
+            table.add_row(*_cells(depth, row, profile, with_limits, factor))
+    console.print(table)
+    if len(rows) > top:
+        console.print(f"{len(rows) - top} more (--top {len(rows)})", style="dim")
+
+
+def _cells(depth: int, row: Row, profile: Profile, with_limits: bool, factor: float) -> list[str | Text]:
+    share = row.seconds / profile.wall if profile.wall else 0.0
+    cells: list[str | Text] = [
+        Text("  " * depth + row.name),
+        f"{row.seconds * factor:.4g}",
+        Text(f"{share:.1%}", style=_heat(share)),
+        _count_text(row.executions) if row.turns is None else f"{_count_text(row.turns)} turns",
+        _rate_text(row.per_second(row.moved)),
+        _rate_text(row.per_second(row.computed)),
+    ]
+    if with_limits:
+        cells += ["", ""] if row.children else [f"{row.limit:.0%}", row.bound]
+    what = row.inside or (row.opcode if row.opcode != row.name.partition(".")[0] else "")
+    cells.append(Text(", ".join(part for part in (what, row.source) if part)))
+    return cells
+
+
+def print_shares(console: Console, profile: Profile, key: str, top: int) -> None:
+    """The time by source line or by opcode."""
+    unit, factor = profile.unit
+    table = Table(box=None, header_style="bold", pad_edge=False, expand=True)
+    table.add_column("source line" if key == "source" else key, no_wrap=True)
+    table.add_column(unit, justify="right", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("instructions", no_wrap=True, style="dim", ratio=1)
+    shares = profile.shares(key)
+    for share in shares[:top]:
+        part = share.seconds / profile.wall if profile.wall else 0.0
+        names = sorted(share.rows)
+        listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        table.add_row(
+            Text(share.name), f"{share.seconds * factor:.4g}", Text(f"{part:.1%}", style=_heat(part)), Text(listed)
+        )
+    console.print(table)
+    if len(shares) > top:
+        console.print(f"{len(shares) - top} more (--top {len(shares)})", style="dim")
+
+
+def _heat(share: float) -> str:
+    return "bold red" if share >= 0.25 else "yellow" if share >= 0.05 else ""
+
+
+def figures_text(row: Row) -> str:
+    """`1.2 ms, 30 runs, 12.3 GB/s, 45.6 GFLOP/s, 37% of the limit (memory)`; limits only where they were compared."""
+    count, noun = (row.executions, "run") if row.turns is None else (row.turns, "turn")
+    runs = f"{_count_text(count)} {noun}{'' if count == 1 else 's'}"
+    parts = [time_text(row.seconds), runs]
+    parts += [f"{rate / 1e9:.3g} {unit}" for rate, unit in rates(row) if rate]
+    if row.least_seconds and not row.children:
+        parts.append(f"{row.limit:.0%} of the limit ({row.bound})")
+    return ", ".join(parts)
+
+
+def rates(row: Row) -> list[tuple[float, str]]:
+    """What is moved and computed in a second, with the names of a billion of each."""
+    return [(row.per_second(row.moved), "GB/s"), (row.per_second(row.computed), "GFLOP/s")]
+
+
+def time_text(seconds: float) -> str:
+    """`1.234 s`, `12.3 ms`, `4.56 us`."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} us"
+
+
+def _rate_text(rate: float) -> str:
+    return f"{rate / 1e9:.3g}" if rate else ""
+
+
+def _count_text(count: float) -> str:
+    return f"{count:,.0f}" if count == round(count) or count >= 100 else f"{count:.3g}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _limits_text(machine: Machine) -> str:
+    limits = machine.all
+    memory = limits.bandwidths[-1]
+    return (
+        f"{machine.processor}, {_counted(limits.threads, 'thread')}: memory {memory.read / 1e9:.3g} GB/s, "
+        f"f32 {limits.operations['f32'] / 1e9:.4g} and f64 {limits.operations['f64'] / 1e9:.4g} GFLOP/s at most"
+    )

@@ -1,0 +1,80 @@
+"""A program with its arguments, ready to be run again and again, and the profile of its runs.
+
+Must not know: the forms of a profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xlapy.runtime import Executable
+from xlapy.runtime.backend import Observer
+from xlapy.runtime.buffer import put
+from xlapy.runtime.machine import machine_limits
+from xlapy.tools.devices import files_of_devices, infeed_values, with_feeds
+from xlapy.tools.profile.interpreted import interpreted
+from xlapy.tools.profile.measuring import measure
+from xlapy.tools.profile.native import native_rows
+from xlapy.tools.profile.report import Profile
+from xlapy.tools.run import arguments_of
+
+_INTERPRETED_RUNS = 3
+
+
+@dataclass
+class Session:
+    """An executable, the arguments of each device, and what its infeeds take in each run."""
+
+    executable: Executable
+    arguments: Sequence[Sequence[Any]]
+    fed: Sequence[Sequence[Any]] = ()
+    _outfed: list[list[Any]] = field(default_factory=list["list[Any]"])
+
+    def __post_init__(self) -> None:
+        """Arguments are buffers, which calls take fastest; not those that calls would use up."""
+        if not self.executable.donated and self.executable.platform == "cpu":
+            self.arguments = [[_as_buffer(value) for value in given] for given in self.arguments]
+        self.fed = self.fed or [[] for _ in self.arguments]
+
+    def run(self, executable: Executable, observer: Observer | None = None) -> None:
+        """Runs a program once on the arguments."""
+
+        def execute() -> Any:
+            if len(self.arguments) == 1:
+                return executable(*self.arguments[0], observer=observer)
+            return executable.execute_sharded(self.arguments, observer=observer)
+
+        with_feeds(executable.devices, self.fed, execute, self._outfed)
+
+
+def _as_buffer(value: Any) -> Any:
+    return put(value) if isinstance(value, np.ndarray) else value
+
+
+def session_of(
+    executable: Executable, inputs: tuple[str, ...], seed: int | None, infeeds: tuple[str, ...] = ()
+) -> Session:
+    """A program with the arguments in files, or random ones, from seed 0 where there is neither."""
+    arguments: list[list[Any]] = arguments_of(executable, inputs, 0 if seed is None and not inputs else seed)
+    fed = infeed_values(executable.module, files_of_devices("--infeed", infeeds, len(executable.devices)))
+    return Session(executable, arguments, fed)
+
+
+def profile_of(session: Session, repeat: int | None, *, remeasure: bool = False) -> Profile:
+    """The profile of a program; on cpu its rows are compared with the limits of the machine, measured anew if asked."""
+    executable = session.executable
+    devices = len(executable.devices)
+    if executable.platform == "cpu":
+        machine = machine_limits(anew=remeasure)
+        measured = measure(executable, session.run, repeat)
+        return Profile(
+            measured.compiled.module, "cpu", native_rows(measured, machine), measured.wall,
+            measured.instrumented_wall, measured.runs, machine, devices,
+        )  # fmt: skip
+    runs = repeat or _INTERPRETED_RUNS
+    rows, wall = interpreted(executable.module, lambda observer: session.run(executable, observer), runs, devices)
+    return Profile(executable.module, executable.platform, rows, wall, wall, runs, None, devices)

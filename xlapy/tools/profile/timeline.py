@@ -1,0 +1,73 @@
+"""One run as a timeline, in the format of Chrome's trace viewer and Perfetto: a row for each thread.
+
+Owns: the events and their form. Must not know: how events are noted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from xlapy.cpu.clocks import MOST_EVENTS, Clock
+from xlapy.cpu.compiler import Compiled
+from xlapy.cpu.steps import CopyStep, PartStep, Step
+from xlapy.hlo.instruction import Instruction
+from xlapy.runtime.counts import Counts
+from xlapy.tools.describe import framework_name_of, line_of, source_of
+
+_NAMES = 4
+"""Instructions that are timed together, of which the name of an event tells."""
+
+
+def timeline(compiled: Compiled, tables: Sequence[Counts], ticks_a_second: float) -> str:
+    """JSON of complete events in microseconds from the first one on. A process is a device, threads are its threads."""
+    clocks = compiled.program.clocks
+    assert clocks is not None, "the program is instrumented"
+    instructions = {instruction.name: instruction for instruction in compiled.module.instructions()}
+    described = [_described(clock, instructions) for clock in clocks.all]
+    noted = [table.events for table in tables]
+    begin = min((int(events[:, 3].min()) for events in noted if len(events)), default=0)
+    found: list[dict[str, Any]] = []
+    for device, events in enumerate(noted, 1):
+        threads = _threads(events.tolist())
+        found += [
+            {"ph": "M", "name": "thread_name", "pid": device, "tid": number, "args": {"name": name}}
+            for number, name in threads.values()
+        ]
+        for clock, is_piece, thread, start, end in events.tolist():
+            name, about = described[clock]
+            found.append({
+                "name": name, "cat": "piece" if is_piece else "step", "ph": "X", "pid": device,
+                "tid": threads[thread][0], "ts": round((start - begin) / ticks_a_second * 1e6, 3),
+                "dur": round((end - start) / ticks_a_second * 1e6, 3), "args": about,
+            })  # fmt: skip
+    notes = {"lost": any(len(events) >= MOST_EVENTS // 2 for events in noted)}
+    return json.dumps({"displayTimeUnit": "ns", "otherData": notes, "traceEvents": found}) + "\n"
+
+
+def _threads(events: Sequence[Sequence[int]]) -> dict[int, tuple[int, str]]:
+    """A number and a name for each thread: the one on which steps begin and end is the first."""
+    order = dict.fromkeys([thread for _, is_piece, thread, *_ in events if not is_piece])
+    order.update(dict.fromkeys(thread for _, _, thread, *_ in events))
+    return {
+        thread: (number, "caller" if number == 1 else f"worker {number - 1}") for number, thread in enumerate(order, 1)
+    }
+
+
+def _described(clock: Clock, instructions: dict[str, Instruction]) -> tuple[str, dict[str, str]]:
+    names = list(dict.fromkeys(map(_name, clock.steps)))
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    instruction = instructions.get(names[0])
+    about: dict[str, str] = {}
+    if instruction is not None:
+        about = {"instruction": line_of(instruction), "source": source_of(instruction)}
+        about["framework"] = framework_name_of(instruction)
+    return ", ".join(names[:_NAMES]) + more, {key: text for key, text in about.items() if text}
+
+
+def _name(step: Step) -> str:
+    if isinstance(step, CopyStep):
+        return f"copy of {step.target.name or step.source.name or step.source}"
+    assert not isinstance(step, PartStep), "parts have no clocks"
+    return step.origin
