@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from xlapy.base import flags
+from xlapy.cpu.llvm.limits import ARITHMETIC, BLOCK, CHAINS, SUM, limit_kernels
 from xlapy.runtime import machine
 from xlapy.runtime.machine import Bandwidth, Limits, machine_limits
 
@@ -42,6 +45,20 @@ def test_limits_are_measured_once(folder, monkeypatch):
     monkeypatch.setattr(machine, "_measured", lambda: pytest.fail("measured again"))
     assert machine_limits() == first
     assert json.loads(file.read_text())["processor"] == first.processor
+
+
+@pytest.mark.parametrize(("name", "type"), ARITHMETIC.items())
+def test_kernels_of_arithmetic_do_every_round_of_every_piece(name, type):
+    block = (ctypes.c_int64 * BLOCK)(7)
+    memory = np.frombuffer(block, np.int64)
+    memory[1:SUM] = np.ones(8, type.dtype).view(np.int64)[0]
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(limit_kernels().addresses[name])
+    run(ctypes.addressof(block), 2, 5)
+    each = 1
+    for _ in range(3 * 7):
+        each = each + 1 if type.is_float else (each + 1) ^ 1
+    expected = np.full(64 // type.byte_size, CHAINS * each).astype(type.dtype)
+    np.testing.assert_array_equal(memory[SUM:].view(type.dtype), expected)
 
 
 def test_several_threads_can_do_what_one_can(folder):

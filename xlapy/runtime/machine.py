@@ -23,7 +23,7 @@ from pathlib import Path
 from xlapy.base import flags
 from xlapy.base.logging import logger
 from xlapy.cpu.llvm.engine import host_features, host_name
-from xlapy.cpu.llvm.limits import ARITHMETIC, OPERATIONS, STREAMS, lanes_of, limit_kernels
+from xlapy.cpu.llvm.limits import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, limit_kernels
 from xlapy.cpu.llvm.pool import parallel_function, thread_count
 from xlapy.runtime import allocator
 
@@ -40,7 +40,7 @@ _LEAST = 0.002
 
 _TRIES = 12
 """The best counts: others may be using the processor."""
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _limits(threads: int) -> Limits:
 
 def _operations(name: str, threads: int) -> float:
     lanes, each = lanes_of(ARITHMETIC[name]), 1 << 14
-    block = (ctypes.c_int64 * 16)(each)
+    block = (ctypes.c_int64 * BLOCK)(each)
     pieces = 4 * threads
     return pieces * each * OPERATIONS * lanes / _best(partial(_run, name, block, pieces, threads))
 

@@ -8,7 +8,7 @@ Owns: the kernels. Must not know: how often they run, what is made of the figure
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from xlapy.cpu.llvm.clocks import READ_CLOCK
 from xlapy.cpu.llvm.engine import Code, compile_text
@@ -16,7 +16,13 @@ from xlapy.cpu.llvm.text import llvm_type, suffix
 from xlapy.loops import F32, F64, I8, I16, I32, I64, ScalarType
 
 ARITHMETIC: Mapping[str, ScalarType] = {f"arithmetic_{t.name}": t for t in (F32, F64, I8, I16, I32, I64)}
-"""Kernels whose pieces do block[0] rounds of `OPERATIONS` operations in each of `lanes_of(type)` lanes."""
+"""Kernels whose pieces do block[0] rounds of `OPERATIONS` operations in each of `lanes_of(type)` lanes.
+
+Chain k begins with the vector at block[2 + k], goes on by the one at block[1], and the sum of all is written to
+block[SUM]."""
+
+SUM, BLOCK = 32, 40
+"""A place in the block, and its length in i64."""
 
 CHAINS = 12
 """Results that do not depend on each other: more than the processor has under way."""
@@ -54,12 +60,15 @@ def _arithmetic(name: str, type: ScalarType) -> str:
         "entry:",
         "  %place = getelementptr i64, ptr %block, i64 1",
         f"  %x = load {vector}, ptr %place, align 8",
-        "  %rounds = load i64, ptr %block",
+        *_beginnings(vector),
+        "  %each = load i64, ptr %block",
+        "  %pieces = sub i64 %end, %begin",
+        "  %rounds = mul i64 %each, %pieces",
         "  br label %loop",
         "loop:",
         "  %n = phi i64 [ 0, %entry ], [ %next, %loop ]",
     ]
-    lines += [f"  %a{k} = phi {vector} [ %x, %entry ], [ %b{k}, %loop ]" for k in range(CHAINS)]
+    lines += [f"  %a{k} = phi {vector} [ %i{k}, %entry ], [ %b{k}, %loop ]" for k in range(CHAINS)]
     for k in range(CHAINS):
         if type.is_float:
             lines.append(f"  %b{k} = call {vector} {fma}({vector} %a{k}, {vector} %x, {vector} %x)")
@@ -75,10 +84,18 @@ def _arithmetic(name: str, type: ScalarType) -> str:
     for k in range(1, CHAINS):
         lines.append(f"  %t{k} = {'fadd' if type.is_float else 'add'} {vector} {total}, %b{k}")
         total = f"%t{k}"
-    lines += [f"  %unused = alloca {vector}", f"  store volatile {vector} {total}, ptr %unused", "  ret void", "}"]
+    lines.append(f"  %sum = getelementptr i64, ptr %block, i64 {SUM}")
+    lines += [f"  store {vector} {total}, ptr %sum, align 8", "  ret void", "}"]
     if type.is_float:
         lines.append(f"declare {vector} {fma}({vector}, {vector}, {vector})")
     return "\n".join(lines)
+
+
+def _beginnings(vector: str) -> Iterator[str]:
+    """Where each chain begins: not alike, or LLVM would make one of several."""
+    for k in range(CHAINS):
+        yield f"  %place{k} = getelementptr i64, ptr %block, i64 {2 + k}"
+        yield f"  %i{k} = load {vector}, ptr %place{k}, align 8"
 
 
 def _stream(name: str) -> str:

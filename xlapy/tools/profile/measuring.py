@@ -1,6 +1,8 @@
 """Runs a program and its instrumented twin in turn, and takes the figures of the steps.
 
-Owns: how often, which runs count, what reading the clock costs. Must not know: instructions, how figures are shown.
+Of the times of a step, and of those of whole runs, the least tenth counts: others may be using the processor.
+
+Owns: how often, which times count, what reading the clock costs. Must not know: instructions, how figures are shown.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ ENOUGH = 1.0
 LEAST_RUNS, MOST_RUNS = 5, 1000
 
 PART = 10
-"""One of so many runs counts, the best ones: others may be using the processor."""
+"""The least one of so many times counts."""
 
 DEAREST_STAMP = 60e-9
 """Seconds that reading the clock and counting takes at most: what is slower by more is so for another reason."""
@@ -36,7 +38,7 @@ DEAREST_STAMP = 60e-9
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What runs took. Times are in seconds, means over the best of the runs."""
+    """What runs took. Times are in seconds, means over the least tenth."""
 
     compiled: Compiled
     figures: Array
@@ -72,20 +74,25 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
     run(twin)
     begin = time.perf_counter()
     plain: list[float] = []
-    runs: list[tuple[float, Array]] = []
-    while _is_worth(len(runs), repeat, time.perf_counter() - begin):
+    slower: list[float] = []
+    figures: list[Array] = []
+    while _is_worth(len(plain), repeat, time.perf_counter() - begin):
         plain.append(_timed(executable, run))
         _clear(program.call.counts())
-        seconds = _timed(twin, run)
-        tables = program.call.counts()
-        runs.append((seconds, np.sum([table.figures for table in tables], axis=0).astype(np.float64)))
-    best = sorted(runs, key=lambda one: one[0])[: -(-len(runs) // PART)]
-    figures = np.mean([found for _, found in best], axis=0) / len(executable.devices)
-    figures[:, (0, 2)] /= clock.ticks_a_second()
-    wall = float(np.mean(sorted(plain)[: len(best)]))
-    slower = float(np.mean([seconds for seconds, _ in best]))
+        slower.append(_timed(twin, run))
+        figures.append(np.sum([table.figures for table in program.call.counts()], axis=0).astype(np.float64))
+    found = _least(figures) / len(executable.devices)
+    found[:, (0, 2)] /= clock.ticks_a_second()
+    wall, instrumented_wall = float(_least(plain)), float(_least(slower))
     compiled = compiled_form(program)
-    return Measured(compiled, figures, wall, slower, _stamp(compiled, figures, slower - wall), len(runs))
+    stamp = _stamp(compiled, found, instrumented_wall - wall)
+    return Measured(compiled, found, wall, instrumented_wall, stamp, len(plain))
+
+
+def _least(values: Sequence[Any]) -> Array:
+    """The mean of the least tenth of each figure."""
+    ordered = np.sort(np.stack(values), axis=0)
+    return np.asarray(ordered[: -(-len(values) // PART)].mean(axis=0))
 
 
 def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
