@@ -121,15 +121,16 @@ def test_the_interpreter_has_nothing_to_serialize():
         xla.Client("interpreter").compile(INCREMENT).serialize()
 
 
-def test_calls_of_this_process_cannot_be_serialized(client):
+def test_targets_of_calls_are_to_be_registered_where_a_program_is_loaded(client):
     xla.register_custom_call_target("twice", lambda x: x * 2)
     try:
         call = 'ROOT my.call = f32[2] custom-call(x), custom_call_target="twice"'
-        executable = client.compile(f"HloModule c\nENTRY e {{ x = f32[2] parameter(0)  {call} }}")
-        with pytest.raises(UnsupportedError, match=r"my\.call \(custom-call\) calls a function of the process"):
-            executable.serialize()
+        data = client.compile(f"HloModule c\nENTRY e {{ x = f32[2] parameter(0)  {call} }}").serialize()
+        np.testing.assert_array_equal(client.deserialize(data)(np.ones(2, np.float32)), [2, 2])
     finally:
         xla.unregister_custom_call_target("twice")
+    with pytest.raises(UnsupportedError, match=r"^my\.call \(custom-call\): no custom-call target 'twice'"):
+        client.deserialize(data)
 
 
 def test_other_platforms(executable):

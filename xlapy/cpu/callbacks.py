@@ -9,6 +9,7 @@ Owns: the steps of these operations, what happens at a callback. Must not know: 
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
 from xlapy.cpu.steps import CallbackStep, MeetStep, NativeProgram, Slot
+from xlapy.cpu.targets import PlaceTargets
 from xlapy.cpu.waits import Memory, Wait, waiting
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import TOKEN, Context
@@ -35,7 +37,6 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 @STEPS.rule(
     ops.COLLECTIVE_REDUCE,
-    ops.CUSTOM_CALL,
     ops.INFEED,
     ops.OUTFEED,
     ops.RAGGED_ALL_TO_ALL,
@@ -47,6 +48,10 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 def callback(scope: Scope, instruction: Instruction) -> None:
     """The instruction as a callback."""
     scope.callback(instruction)
+
+
+run_ids = itertools.count(1)
+"""Numbers of runs, none used twice."""
 
 
 class Host:
@@ -65,13 +70,16 @@ class Host:
         self._shared = shared
         self._judge = judge
         self._error: BaseException | None = None
+        self._targets: PlaceTargets | None = None
 
-    def serve(self, table: Table) -> object:
+    def serve(self, table: Table, targets: PlaceTargets | None = None) -> object:
         """Puts what native code needs of the host into the table of addresses that it will run with.
 
-        The returned object must live as long as it runs.
+        targets: of the custom calls among its callbacks. The returned object must live as long as it runs.
         """
-        self._table = table
+        self._table, self._targets = table, targets
+        if targets is not None:
+            targets.begin(self._context.run_id, self._number, self._context.cancelled)
         function = _CALLBACK(self._call)
         table[self._program.callback_index] = ctypes.cast(function, ctypes.c_void_p).value
         table[self._program.shared_index] = self._shared.ctypes.data
@@ -88,7 +96,8 @@ class Host:
         try:
             step = self._program.callbacks[number]
             if isinstance(step, CallbackStep):
-                self._carry_out(step)
+                if self._targets is None or not self._targets.prepare(number, self._context):
+                    self._carry_out(step)
             elif step.rows[self._number].door < 0:
                 self._evaluate(step)
             else:
@@ -118,17 +127,20 @@ class Host:
             ) from error
 
     def _array(self, slot: Slot) -> Array:
-        """A slot's memory as an array."""
+        """A slot's memory as an array: its elements lie there in the order of the layout."""
         address = int(self._table[self._program.table_index(slot)] or 0) + max(0, slot.offset)
         memory: Any = (ctypes.c_char * slot.size).from_address(address)
-        return np.ndarray(slot.shape.dimensions, slot.shape.dtype, memory)
+        dimensions, layout = slot.shape.dimensions, slot.shape.layout
+        order = range(len(dimensions)) if layout is None else layout.minor_to_major[::-1]
+        lying: Array = np.ndarray([dimensions[d] for d in order], slot.shape.dtype, memory)
+        return lying.transpose(np.argsort(order))
 
 
 def _value(shape: Shape, arrays: Iterator[Array]) -> Value:
     """A value of a shape; its arrays are copies, as whoever gets them may keep them."""
     if shape.is_tuple:
         return tuple(_value(element, arrays) for element in shape.tuple_shapes)
-    return next(arrays).copy() if shape.is_array else TOKEN
+    return next(arrays).copy("K") if shape.is_array else TOKEN
 
 
 def _leaf(value: Value, path: Sequence[int]) -> Array:

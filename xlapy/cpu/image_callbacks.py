@@ -3,7 +3,8 @@
     {"devices": [replicas, partitions], "shared": [places, bytes], "steps": [...]}
 
 A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
-name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes].
+name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes]; any other says
+whether it may be native code.
 
 Owns: this form. Must not know: where it is kept, what the host does with these steps.
 """
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlapy.base.shape import Shape
+from xlapy.cpu.custom_calls import convention_of
 from xlapy.cpu.steps import CallbackStep, MeetRow, MeetStep, NativeProgram, Slot, SlotKind
 from xlapy.hlo.module import Module
 
@@ -30,7 +32,7 @@ def describe_callbacks(program: NativeProgram) -> dict[str, Any]:
 def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
     header = {"instruction": step.instruction.name, "operands": _slots(step.operands)}
     if isinstance(step, CallbackStep):
-        return {**header, "results": _slots(step.results)}
+        return {**header, "results": _slots(step.results), "native": step.convention is not None}
     rows = [[row.door, row.members, row.place, row.brings, row.takes] for row in step.rows]
     return {**header, "shared": _slots(step.shared), "rows": rows, "stage_size": step.stage_size}
 
@@ -55,7 +57,9 @@ def restore_callbacks(program: NativeProgram, described: Mapping[str, Any], opti
 def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]) -> CallbackStep | MeetStep:
     operands = _restored(described["operands"])
     if "rows" not in described:
-        return CallbackStep(number, instruction, operands, _restored(described["results"]), name)
+        results = _restored(described["results"])
+        convention = convention_of(instruction) if described["native"] else None
+        return CallbackStep(number, instruction, operands, results, name, convention)
     rows = [
         MeetRow(int(door), tuple(members), int(place), tuple(brings), tuple(takes))
         for door, members, place, brings, takes in described["rows"]

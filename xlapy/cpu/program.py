@@ -268,7 +268,7 @@ class Scope:
         region = region_of(instruction)
         found = self.maker.kernels.get(instruction)
         if found is None:
-            found = self.maker.kernels[instruction] = _kernels(region)
+            found = self.maker.kernels[instruction] = kernels_of(region)
         operands = instruction.operands if instruction.op is ops.FUSION else region.operands
         slots = [self.slot(operand) for operand in operands]
         # several kernels make a part of the result each, and may read what others have written over
@@ -312,11 +312,11 @@ class Scope:
         del self.slots[made]
         return slot
 
-    def own_copy(self, instruction: Instruction, operand: Instruction) -> Slot:
-        """The operand's memory if the instruction may overwrite it, else a copy."""
-        made = self.flow.made(operand)
+    def own_copy(self, instruction: Instruction, operand: Instruction, path: Path = ()) -> Slot:
+        """The memory of an operand's array if the instruction may overwrite it, else a copy."""
+        made = self.flow.made(operand, path)
         source = self.slots[made]
-        if sum(made in self.flow.arrays(o) for o in instruction.operands) == 1:
+        if sum(self.flow.arrays(o).count(made) for o in instruction.operands) == 1:
             taken = self.taken(made, instruction)
             if taken is not None:
                 return taken
@@ -335,7 +335,7 @@ def _check_draws(instruction: Instruction) -> None:
             )
 
 
-def _kernels(region: Region) -> list[tuple[Kernel, int]]:
+def kernels_of(region: Region) -> list[tuple[Kernel, int]]:
     """The kernels that together compute a region, with the work of one parallel iteration of each."""
     several = concatenating_kernels(region)
     if several:

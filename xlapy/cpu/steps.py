@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,9 +119,27 @@ class PartStep:
     stored: list[Slot] = field(default_factory=list[Slot])
 
 
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """How native code is called instead of the host: by its frame, or by one of C's signatures.
+
+    operands, results: the places of the step's slots among all that the code is told of, which tokens are too.
+    """
+
+    version: int
+    """XLA's number of the signature: 1 to 3, and 4 for frames."""
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    single: bool
+    """Whether the result is no tuple."""
+
+
 @dataclass(eq=False, slots=True)
 class CallbackStep:
-    """Asks the host for what an instruction gives; the host may fail, which ends the program."""
+    """Asks the host for what an instruction gives; the host may fail, which ends the program.
+
+    With a convention, native code is called where the host has put its address, and the host is asked where not.
+    """
 
     number: int
     """Its place among the program's callbacks."""
@@ -130,6 +148,30 @@ class CallbackStep:
     operands: list[Slot]
     results: list[Slot]
     origin: str = ""
+    convention: Convention | None = None
+
+
+class BlockField(IntEnum):
+    """Where a callback's block has what, in bytes: the memory by which native code is called.
+
+    FAILURE: what it returned, 0 for success. READY: 0 if the host is to be asked first; if it is 0 still then, the host
+    has done all. OPERANDS, RESULTS: where the addresses of arrays go. ARGUMENT: of the frame; OPAQUE and LENGTH: text
+    of the program. AWAIT: the function that waits for the end of a call which goes on. STATUS: 64 bytes.
+    """
+
+    CODE = 0
+    FAILURE = 8
+    READY = 16
+    OPERANDS = 24
+    ARGUMENT = 32
+    RESULTS = 40
+    OPAQUE = 48
+    AWAIT = 48
+    LENGTH = 56
+    STATUS = 64
+
+
+BLOCK_BYTES = 128
 
 
 @dataclass(eq=False, slots=True)
@@ -278,6 +320,11 @@ class NativeProgram:
         return self.shared_index + 1
 
     @property
+    def blocks_index(self) -> int:
+        """Where it has the address of the block of each callback that may be native code, by number."""
+        return self.device_index + 1 + self.shared
+
+    @property
     def table_size(self) -> int:
         """How many addresses the table holds."""
         return self.clock_index + (self.clocks is not None)
@@ -285,7 +332,7 @@ class NativeProgram:
     @property
     def clock_index(self) -> int:
         """Where it has the address of what an instrumented program counts: behind all else."""
-        return self.device_index + 1 + self.shared
+        return self.blocks_index + len(self.callbacks)
 
 
 def print_program(program: NativeProgram) -> str:
@@ -319,7 +366,8 @@ def step_title(step: Step) -> str:
         return f"copy {step.source} to {step.target}"
     if isinstance(step, CallbackStep):
         operands, results = (", ".join(map(str, slots)) for slots in (step.operands, step.results))
-        return f"callback {step.number} {step.origin}({operands}) to ({results})"
+        what = "callback" if step.convention is None else "target"
+        return f"{what} {step.number} {step.origin}({operands}) to ({results})"
     if isinstance(step, MeetStep):
         operands, shared = (", ".join(map(str, slots)) for slots in (step.operands, step.shared))
         return f"meet {step.number} {step.origin}({operands}), then read ({shared})"

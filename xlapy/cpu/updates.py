@@ -70,19 +70,24 @@ def _window_loops(builder: Builder, axes: Axes, update: Shape, whole: Shape) -> 
 def make_in(steps: list[Step], source_slot: Slot, target: Slot) -> bool:
     """Makes the kernel that makes the source write to the target instead, where nothing notices; whether it does.
 
-    Nothing may read or write the target from that kernel on; the kernel itself may read it where it writes it.
+    Nothing may read or write the target from that kernel on; the kernel itself may read it where it writes it. What a
+    callback makes, it makes in memory that it does not read.
     """
     if source_slot.kind is not SlotKind.TEMPORARY:
         return False
     naming = [n for n, step in enumerate(steps) if source_slot in _all_slots(step)]
     maker = steps[naming[0]] if naming else None
-    if not isinstance(maker, KernelStep) or not _may_share(maker, source_slot, target):
+    if isinstance(maker, CallbackStep):
+        if source_slot in maker.operands or target in slots_of(maker):
+            return False
+    elif not isinstance(maker, KernelStep) or not _may_share(maker, source_slot, target):
         return False
     if any(target in _all_slots(step) for step in steps[naming[0] + 1 :]):
         return False
-    for buffer, slot in zip(maker.kernel.buffers, maker.slots, strict=True):
-        if slot in (source_slot, target):
-            buffer.exclusive = False
+    if isinstance(maker, KernelStep):
+        for buffer, slot in zip(maker.kernel.buffers, maker.slots, strict=True):
+            if slot in (source_slot, target):
+                buffer.exclusive = False
     for step in all_steps(steps[naming[0] :]):
         _replace(step, source_slot, target)
     return True

@@ -32,7 +32,7 @@ from xlapy.interpreter.exchange import describe
 from xlapy.ops.custom import CustomCallApiVersion
 
 _ALIGNMENT = 64
-_STATUS_BYTES = 64
+STATUS_BYTES = 64
 """More than an XlaCustomCallStatus takes, so that other libraries' functions write into nothing else."""
 
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
@@ -51,12 +51,15 @@ _failures: dict[int, str] = {}
 
 
 def _set_success(status: int | None) -> None:
-    _failures.pop(status or 0, None)
+    if status and _failures.pop(status, None) is not None:
+        ctypes.c_int64.from_address(status).value = 0
 
 
 def _set_failure(status: int | None, message: int | None, length: int) -> None:
-    text = ctypes.string_at(message, length) if message else b""
-    _failures[status or 0] = text.partition(b"\0")[0].decode(errors="replace")
+    if status:
+        text = ctypes.string_at(message, length) if message else b""
+        _failures[status] = text.partition(b"\0")[0].decode(errors="replace")
+        ctypes.c_int64.from_address(status).value = 1
 
 
 _STATUS_FUNCTIONS = {
@@ -75,8 +78,8 @@ def custom_call_status_functions() -> dict[str, int]:
     return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in _STATUS_FUNCTIONS.items()}
 
 
-def _failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
-    """The message of a failure; None for success."""
+def status_failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
+    """The message of a failure; None for success. A status of success is all zeros, one of failure is not."""
     message = _failures.pop(ctypes.addressof(status), None)
     if message is None and any(status.raw):
         return "it wrote its status by functions of another library, whose message cannot be read"
@@ -200,14 +203,21 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
     pointers = results.pointers()
     out = pointers if instruction.shape.is_tuple else pointers[0]
     arguments: list[Any] = [ctypes.cast(out, ctypes.c_void_p), operands.pointers()]
-    status = ctypes.create_string_buffer(_STATUS_BYTES)
+    status = ctypes.create_string_buffer(STATUS_BYTES)
     if target.api_version is CustomCallApiVersion.STATUS_RETURNING_UNIFIED:
         opaque = instruction.backend_config.encode(errors="surrogateescape")
         arguments += [opaque, len(opaque)]
     if target.api_version is not CustomCallApiVersion.ORIGINAL:
         arguments.append(ctypes.addressof(status))
     _SIGNATURES[target.api_version](target.address)(*arguments)
-    message = _failure(status)
+    message = status_failure(status)
     if message is not None:
-        raise ExecutionError(f"{describe(instruction)}: target {instruction.custom_call_target!r} failed: {message}")
+        raise target_error(instruction, message)
     return result_value(instruction.shape, results)
+
+
+def target_error(instruction: Instruction, message: str, where: str = "") -> ExecutionError:
+    """What a run ends with in which a target has failed."""
+    return ExecutionError(
+        f"{describe(instruction)}: target {instruction.custom_call_target!r} failed{where}: {message}"
+    )

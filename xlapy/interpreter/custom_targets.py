@@ -56,6 +56,7 @@ class TypedTarget:
 Target = PythonTarget | NativeTarget | TypedTarget
 
 _TARGETS: dict[tuple[str, str], Target] = {}
+_changes = 0
 
 
 def register_custom_call_target(
@@ -105,6 +106,17 @@ def register_custom_call_target(
         )
     for where in _chosen(platform):
         _TARGETS[where, name] = made
+    _note_change()
+
+
+def _note_change() -> None:
+    global _changes
+    _changes += 1
+
+
+def target_changes() -> int:
+    """How often targets were registered or forgotten: while it stays the same, so does what `find_target` finds."""
+    return _changes
 
 
 def _chosen(platform: str | None) -> tuple[str, ...]:
@@ -129,6 +141,7 @@ def unregister_custom_call_target(name: str, platform: str | None = None) -> Non
     _check_name(name, platform)
     chosen = _chosen(platform)
     found = [_TARGETS.pop((where, name), None) for where in chosen]
+    _note_change()
     if not any(found):
         raise InvalidArgumentError(f"no custom-call target {name!r} is registered for {' or '.join(chosen)}")
 

@@ -18,8 +18,9 @@ from typing import Any
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
 from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.collectives import device_number
 from xlapy.interpreter.core import Context, Value
-from xlapy.interpreter.custom_native import operand_buffers, result_buffers, result_value
+from xlapy.interpreter.custom_native import operand_buffers, result_buffers, result_value, target_error
 from xlapy.interpreter.custom_targets import TypedTarget
 from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.ffi.attributes import Attribute, read_attributes
@@ -31,7 +32,7 @@ _instantiating = threading.Lock()
 
 
 @dataclass(slots=True)
-class _Instance:
+class Instance:
     """A call of a program with its target."""
 
     target: TypedTarget
@@ -40,12 +41,20 @@ class _Instance:
 
 
 @dataclass(slots=True)
-class _Run:
+class InstanceRun:
     """What an instance keeps during a run on one device."""
 
-    instance: _Instance
+    instance: Instance
     prepared: State = field(default_factory=State)
     initialized: State = field(default_factory=State)
+
+    def states(self) -> dict[Stage, State]:
+        """What its calls may read."""
+        return {
+            Stage.INSTANTIATE: self.instance.state,
+            Stage.PREPARE: self.prepared,
+            Stage.INITIALIZE: self.initialized,
+        }
 
 
 def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
@@ -59,13 +68,13 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
         ) from error
 
 
-def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> _Instance:
+def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> Instance:
     """The call's instance in what its program keeps; made, by the stage INSTANTIATE, if the target has none there."""
     with _instantiating:
         instance = kept.get(instruction)
-        if isinstance(instance, _Instance) and instance.target is target:
+        if isinstance(instance, Instance) and instance.target is target:
             return instance
-        made = _Instance(target, call_attributes(instruction))
+        made = Instance(target, call_attributes(instruction))
         _stage(instruction, made, Stage.INSTANTIATE, Frame(made.attributes), Invocation(), made.state)
         kept[instruction] = made
         return made
@@ -79,28 +88,27 @@ def call_typed(context: Context, instruction: Instruction, target: TypedTarget, 
     frame = Frame(instance.attributes, tuple(operands.arrays.values()), tuple(results.arrays.values()))
     run = context.kept_in_run.get(instruction)
     if run is None or run.instance is not instance:
-        run = context.kept_in_run[instruction] = _begin(context, instruction, _Run(instance), frame)
+        run = context.kept_in_run[instruction] = begin_run(context, instruction, InstanceRun(instance), frame)
     invocation = _invocation(context, run)
     _stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
     return result_value(instruction.shape, results)
 
 
-def _begin(context: Context, instruction: Instruction, run: _Run, frame: Frame) -> _Run:
+def begin_run(context: Context, instruction: Instruction, run: InstanceRun, frame: Frame) -> InstanceRun:
+    """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` with their error."""
     for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
         invocation = _invocation(context, run)
         _stage(instruction, run.instance, stage, frame, invocation, state, context.cancelled)
     return run
 
 
-def _invocation(context: Context, run: _Run) -> Invocation:
-    states = {Stage.INSTANTIATE: run.instance.state, Stage.PREPARE: run.prepared, Stage.INITIALIZE: run.initialized}
-    device = context.replica_id * context.exchange.partition_count + context.partition_id
-    return Invocation(context.run_id, device, states)
+def _invocation(context: Context, run: InstanceRun) -> Invocation:
+    return Invocation(context.run_id, device_number(context), run.states())
 
 
 def _stage(
     instruction: Instruction,
-    instance: _Instance,
+    instance: Instance,
     stage: Stage,
     frame: Frame,
     invocation: Invocation,
@@ -117,5 +125,4 @@ def _stage(
         call_handler(handler, stage, frame, invocation, float(flags.get("collective_timeout")), cancelled)
     except ExecutionError as error:
         where = "" if stage is Stage.EXECUTE else f" in its stage {stage.name.lower()}"
-        target = instruction.custom_call_target
-        raise ExecutionError(f"{describe(instruction)}: target {target!r} failed{where}: {error}") from error
+        raise target_error(instruction, str(error), where) from error

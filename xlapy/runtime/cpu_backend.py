@@ -6,7 +6,6 @@ Must not know: how programs are compiled.
 
 from __future__ import annotations
 
-import itertools
 import platform
 import sys
 import weakref
@@ -17,22 +16,23 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.cpu.callbacks import Host, Judge
+from xlapy.cpu.callbacks import Host, Judge, run_ids
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.image import LoadedProgram, image_of, load_image
+from xlapy.cpu.targets import check_targets
 from xlapy.cpu.waits import Wait, cancel, shared_memory
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan
-from xlapy.interpreter.custom import make_ready, resolve
+from xlapy.interpreter.custom import resolve
 from xlapy.interpreter.exchange import describe
 from xlapy.runtime import allocator
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
 from xlapy.runtime.compile_cache import compiled_before
 from xlapy.runtime.device import Device
-from xlapy.runtime.dispatch import Dispatch, device_numbers, leaf_number, located
+from xlapy.runtime.dispatch import Dispatch, align, device_numbers, leaf_number, located, shown_arguments
 from xlapy.runtime.donation import Donated
 from xlapy.runtime.dynamic_leaves import joined, static_leaves
 from xlapy.runtime.exchange import DeviceExchange
@@ -45,8 +45,6 @@ from xlapy.runtime.replicas import run_on_devices
 
 MAX_CALL_DEPTH = 100
 """How deep computations may call each other: what loops over loops become is nested as deep."""
-
-_run_ids = itertools.count(1)
 
 
 class CpuProgram:
@@ -62,18 +60,17 @@ class CpuProgram:
         partition_count: int = 1,
     ) -> None:
         self.compiled = compiled
-        self.call = NativeCall(compiled)
-        program = compiled.program
-        direct = not program.callbacks and not is_dynamic(shape)
-        self.direct = Dispatch(self.call, program, shape, donated) if direct else None
         self._partition_count = partition_count
         self._shape = shape
         self._donated = [leaf_number(shape, leaf) for leaf in donated]
         self._plans: dict[Computation, Plan] = {}
         self._kept: dict[Instruction, Any] = {}
-        for step in program.callbacks:
-            if step.instruction.op is ops.CUSTOM_CALL:
-                make_ready(step.instruction, self._kept, "cpu")
+        program = compiled.program
+        check_targets(program, self._kept)
+        self.call = NativeCall(compiled, self._kept)
+        self._shown = shown_arguments(program)
+        direct = not is_dynamic(shape) and all(step.instruction.op is ops.CUSTOM_CALL for step in program.callbacks)
+        self.direct = Dispatch(self.call, program, shape, donated, self._lone_host) if direct else None
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -85,9 +82,12 @@ class CpuProgram:
             return self._execute(arguments, (0, 0))
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]
+        return self._execute(arguments, (0, 0), self._lone_host())
+
+    def _lone_host(self) -> Host:
+        """The host of a run on one device that has nothing to do with others."""
         program = self.compiled.program
-        host = Host(program, self._context(Context()), 0, shared_memory(program))
-        return self._execute(arguments, (0, 0), host)
+        return Host(program, self._context(Context()), 0, shared_memory(program))
 
     def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
@@ -96,9 +96,11 @@ class CpuProgram:
         for number in self._donated:  # the values are others' still
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
+        self.call.renew_targets()
+        align(arrays, addresses, self._shown)
         numbers = device_numbers(program.ids, *ids)
         memories, places = self.call.results()
-        self.call(*addresses, *map(array_address, numbers), *places, host=host)
+        self.call(*addresses, *map(array_address, numbers), *places, host=host, memory=(arrays, memories))
         results = [
             arrays[program.aliases[slot.number]]
             if slot.number in program.aliases
@@ -111,7 +113,7 @@ class CpuProgram:
         """What callbacks know of their run."""
         context.platform, context.seed = "cpu", int(flags.get("rng_seed"))
         context.plans, context.kept = self._plans, self._kept
-        context.run_id = context.run_id or next(_run_ids)
+        context.run_id = context.run_id or next(run_ids)
         return context
 
     def execute_sharded(
@@ -130,7 +132,7 @@ class CpuProgram:
 
     def _execute_together(self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device]) -> list[Value]:
         """A thread for each device, which may wait for the others; errors as of `run_on_devices`."""
-        run_id = next(_run_ids)
+        run_id = next(run_ids)
         program = self.compiled.program
         shared = shared_memory(program)
 
@@ -166,12 +168,6 @@ class CpuProgram:
         return self.compiled.stages()
 
     def image(self) -> bytes:
-        for step in self.compiled.program.callbacks:
-            if step.instruction.op is ops.CUSTOM_CALL:
-                raise UnsupportedError(
-                    f"{step.origin} (custom-call) calls a function of the process that compiled "
-                    f"{self.compiled.program.name}: such programs cannot be serialized"
-                )
         return image_of(self.compiled)
 
 

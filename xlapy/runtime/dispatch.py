@@ -8,7 +8,7 @@ Owns: which arguments need no conversion, donated memory. Must not know: how pro
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,12 @@ import numpy as np
 from xlapy.base import flags
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.cpu.steps import NativeProgram
+from xlapy.cpu.callbacks import Host
+from xlapy.cpu.steps import CallbackStep, NativeProgram, Slot, SlotKind
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.random_state import RandomState
 from xlapy.runtime import allocator
+from xlapy.runtime.allocator import ALIGNMENT
 from xlapy.runtime.arguments import check_argument, check_arguments, check_count
 from xlapy.runtime.backend import Value
 from xlapy.runtime.buffer import Buffer, array_type, buffer_at
@@ -32,10 +34,18 @@ _Array = np.ndarray
 
 
 class Dispatch:
-    """Calls a native program with what a user gives; results are buffers."""
+    """Calls a native program with what a user gives; results are buffers.
+
+    make_host: gives the host of a run, for programs whose callbacks are all custom calls.
+    """
 
     def __init__(
-        self, call: NativeCall, program: NativeProgram, shape: ProgramShape, donated: Sequence[Donated]
+        self,
+        call: NativeCall,
+        program: NativeProgram,
+        shape: ProgramShape,
+        donated: Sequence[Donated],
+        make_host: Callable[[], Host],
     ) -> None:
         self._call = call
         self._shape = shape
@@ -46,6 +56,9 @@ class Dispatch:
         self._aliases = program.aliases
         self._ids = program.ids
         self._donated = [(leaf, leaf_number(shape, leaf)) for leaf in donated]
+        self._make_host = make_host
+        self._calls_targets = bool(program.callbacks)
+        self._shown = shown_arguments(program)
         self._single = shape.result.is_array
         self._flat = shape.result.is_tuple and all(element.is_array for element in shape.result.tuple_shapes)
 
@@ -61,7 +74,13 @@ class Dispatch:
             kept += numbers
             addresses += map(array_address, numbers)
         memories, places = self._call.results()
-        self._call(*addresses, *places)
+        if self._calls_targets:
+            align(kept, addresses, self._shown)
+            self._call.renew_targets()
+            host = self._make_host() if self._call.needs_host else None
+            self._call(*addresses, *places, host=host, memory=(kept, memories))
+        else:
+            self._call(*addresses, *places)
         if lent:
             for result, argument in self._aliases.items():
                 memories[result], places[result] = lent[argument], addresses[argument]
@@ -145,6 +164,21 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array itself where its elements lie as native code wants them, else a copy."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+
+def shown_arguments(program: NativeProgram) -> list[Slot]:
+    """The arguments that custom calls are given as they lie in memory."""
+    shown = (slot for step in program.callbacks if isinstance(step, CallbackStep) for slot in step.operands)
+    return list(dict.fromkeys(slot for slot in shown if slot.kind is SlotKind.ARGUMENT))
+
+
+def align(kept: list[Any], addresses: list[int], arguments: Sequence[Slot]) -> None:
+    """Puts copies in the place of those arguments that do not lie as targets are promised."""
+    for slot in arguments:
+        if addresses[slot.number] % ALIGNMENT:
+            memory = _copied(addresses[slot.number], slot.shape)
+            kept[slot.number] = np.ndarray(slot.shape.dimensions, slot.shape.dtype, memory)
+            addresses[slot.number] = _address_of(memory)
 
 
 def packed(shape: Shape, results: Iterator[Any]) -> Any:

@@ -123,8 +123,8 @@ class Executable:
     def serialize(self) -> bytes:
         """The compiled program as bytes, which `Client.deserialize` makes ready to run without compiling.
 
-        They run with this version of xlapy, on processors that have what this one has. `UnsupportedError` for programs
-        that need this process, as those that call its Python functions, and for those of the interpreter.
+        They run with this version of xlapy, on processors that have what this one has; targets of custom calls must be
+        registered there under the same names. `UnsupportedError` for programs of the interpreter.
         """
         return write_executable(
             self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self._program.image()

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.errors import ExecutionError
-from xlapy.cpu.callbacks import Host
+from xlapy.cpu.callbacks import Host, run_ids
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.image import LoadedProgram
 from xlapy.cpu.llvm.program import table_size
-from xlapy.cpu.steps import NativeProgram, Slot
+from xlapy.cpu.steps import CallbackStep, NativeProgram, Slot
+from xlapy.cpu.targets import PlaceTargets, Targets
 from xlapy.runtime import allocator
 from xlapy.runtime.allocator import ALIGNMENT
 from xlapy.runtime.counts import Counts
@@ -32,13 +33,21 @@ _UNASKED = 1 << 24
 _POINTER = 8
 _address_of = ctypes.addressof
 
+_UNSHARED = (ctypes.c_int64 * 1)()
+"""What a run shares that has no host: nobody cancels it."""
+
+_abandoned: list[Any] = []
+"""Memory of runs in which a target goes on, though nobody waits for it any more."""
+
 
 class _Place:
     """What one run has for itself: the arena, and the table of addresses, ready but for arguments and results."""
 
-    __slots__ = ("address", "arena", "counts", "table")
+    __slots__ = ("address", "arena", "counts", "made_with", "table", "targets")
 
-    def __init__(self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]]) -> None:
+    def __init__(
+        self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]], targets: Targets | None
+    ) -> None:
         self.arena = allocator.results().allocate(max(1, program.arena_size))
         self.table = (ctypes.c_void_p * table_size(program))()
         self.address = _address_of(self.table)
@@ -49,12 +58,15 @@ class _Place:
         self.counts = None if program.clocks is None else Counts(program.clocks)
         if self.counts is not None:
             self.table[program.clock_index] = self.counts.address
+        self.made_with = targets
+        self.targets = None if targets is None else targets.place(self.table)
 
 
 class NativeCall:
     """A compiled program ready to be called, by several threads at once and from inside of its own calls."""
 
-    def __init__(self, compiled: Compiled | LoadedProgram) -> None:
+    def __init__(self, compiled: Compiled | LoadedProgram, kept: dict[Any, Any] | None = None) -> None:
+        """kept: what targets of custom calls keep from run to run."""
         program = compiled.program
         self._program = program
         self._code = compiled.code  # keeps the machine code
@@ -62,6 +74,9 @@ class NativeCall:
         self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
         self._places: list[_Place] = []
+        self._kept = {} if kept is None else kept
+        calls = any(isinstance(step, CallbackStep) and step.convention for step in program.callbacks)
+        self._targets = Targets(program, self._kept) if calls else None
         self._lay_out(program)
 
     def _lay_out(self, program: NativeProgram) -> None:
@@ -80,10 +95,11 @@ class NativeCall:
         self._block = ctypes.c_char * (size + ALIGNMENT)
         self._is_one_small = len(self._offsets) == 1 and not self._large
 
-    def __call__(self, *addresses: int, host: Host | None = None) -> None:
+    def __call__(self, *addresses: int, host: Host | None = None, memory: Any = None) -> None:
         """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results.
 
-        A program with callbacks needs its host, whose errors are raised.
+        A program that `needs_host` takes one, whose errors are raised. memory: what keeps the addresses valid, for
+        programs with custom calls: a target that goes on after a failed run may write there.
         """
         try:
             place = self._places.pop()
@@ -91,13 +107,45 @@ class NativeCall:
             place = self._new_place()
         try:
             self._pack(place.table, _POINTER, *addresses)
+            if place.targets is not None:
+                self._run_with_targets(place, place.targets, host, memory)
+                return
             kept = None if host is None else host.serve(place.table)
             if self._run(place.address):
                 assert host is not None, "only what the host carries out fails"
                 raise host.failure()
             del kept  # what native code calls must live until here
         finally:
-            self._places.append(place)
+            if place.made_with is self._targets:
+                self._places.append(place)
+
+    def _run_with_targets(self, place: _Place, targets: PlaceTargets, host: Host | None, memory: Any) -> None:
+        kept = None
+        if host is None:
+            place.table[self._program.shared_index] = _address_of(_UNSHARED)
+            targets.begin(next(run_ids), 0)
+        else:
+            kept = host.serve(place.table, targets)
+        try:
+            if self._run(place.address):
+                raise targets.failure() or (ExecutionError("cancelled") if host is None else host.failure())
+        finally:
+            targets.end()
+            if targets.abandoned:
+                place.made_with = None
+                _abandoned.append((place, memory))
+        del kept  # what native code calls must live until here
+
+    def renew_targets(self) -> None:
+        """Has the next runs call custom-call targets as they are registered now."""
+        if self._targets is not None and self._targets.outdated:
+            self._targets = Targets(self._program, self._kept)
+            self._places.clear()
+
+    @property
+    def needs_host(self) -> bool:
+        """Whether a run needs the host."""
+        return bool(self._program.callbacks) and (self._targets is None or self._targets.needs_host)
 
     def results(self) -> tuple[list[Any], list[int]]:
         """Memory for the results, and their addresses. Results in the memory of arguments have none of their own."""
@@ -136,7 +184,7 @@ class NativeCall:
         """Made when it is needed: a program that does not fit into memory compiles."""
         if self._program.arena_size > _UNASKED:
             self._make_room(self._program.arena_size)
-        return _Place(self._program, self._constants)
+        return _Place(self._program, self._constants, self._targets)
 
     def _make_room(self, size: int) -> None:
         """Gives kept memory back where it is needed; `ExecutionError` if that is not enough."""

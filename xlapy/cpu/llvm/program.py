@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.clocks import Clock
+from xlapy.cpu.llvm import target_calls
 from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.meetings import DECLARATIONS, meet_text, rows_text, write_meeting
@@ -55,12 +56,7 @@ _MODE = {"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.
 _CALL_BACK = """define internal i32 @call_back(ptr %table, i64 %number) #0 {{
 entry:
   %old = alloca i32
-  %new = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %old)
-  %mode = load i32, ptr %old
-  %plain = and i32 %mode, {flush}
-  store i32 %plain, ptr %new
-  call void @llvm.x86.sse.ldmxcsr(ptr %new)
+  call void @plain_mode(ptr %old)
   %place = getelementptr inbounds ptr, ptr %table, i64 {index}
   %host = load ptr, ptr %place
   %status = call i32 %host(i64 %number)
@@ -131,6 +127,7 @@ class _ProgramWriter:
         self._failing: set[str] = set()
         self._calls_back = False
         self._meets = False
+        self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
         main = self.part(PartStep(self.program.steps))
@@ -242,7 +239,8 @@ class _ProgramWriter:
         elif isinstance(step, MeetStep):
             self.require(function, self.meeting(function, step))
         elif isinstance(step, CallbackStep):
-            self.require(function, self.call_back(function, step.number))
+            call = self.call_back(function, step.number) if step.convention is None else self.target(function, step)
+            self.require(function, call)
         else:
             self.branches(function, step)
 
@@ -324,8 +322,22 @@ class _ProgramWriter:
     def need_callbacks(self) -> None:
         if not self._calls_back:
             self._calls_back = True
-            self.functions.append(_CALL_BACK.format(index=self.program.callback_index, flush=~FLUSH_DENORMALS))
+            self.functions.append(target_calls.PLAIN_MODE.format(flush=~FLUSH_DENORMALS))
+            self.functions.append(_CALL_BACK.format(index=self.program.callback_index))
             self.declarations |= _MODE
+
+    def target(self, function: _Function, step: CallbackStep) -> str:
+        """The status of the call of a target."""
+        self.need_callbacks()
+        name = target_calls.function_name(step)
+        if name not in self._target_calls:
+            self._target_calls.add(name)
+            self.functions.append(target_calls.function_text(step))
+            self.declarations |= target_calls.DECLARATIONS
+        operands, results = ([self.pointer(function, s) for s in slots] for slots in (step.operands, step.results))
+        return target_calls.write_call(
+            function.writer, step, self.program.blocks_index + step.number, operands, results
+        )
 
     def meeting(self, function: _Function, step: MeetStep) -> str:
         """The status of a meeting."""

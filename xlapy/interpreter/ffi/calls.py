@@ -36,7 +36,8 @@ _abandoned: list[Frame] = []
 class Frame:
     """A call frame with all the memory that it points to.
 
-    `arguments` and `results` are arrays that lie in memory as the target wants them, None for a token.
+    `arguments` and `results` are arrays that lie in memory as the target wants them, None for a token. Their buffers,
+    a `c.Buffer` each, lie one behind the other at the addresses `argument_buffers` and `result_buffers`.
     """
 
     def __init__(
@@ -45,19 +46,25 @@ class Frame:
         arguments: Sequence[Array | None] = (),
         results: Sequence[Array | None] = (),
     ) -> None:
+        self.is_abandoned = False
+        """Whether its call goes on though nobody waits for it any more."""
         self._kept: list[Any] = [attributes, arguments, results]
+        self.argument_buffers, self.result_buffers = self._buffers(arguments), self._buffers(results)
         self.structure = c.CallFrame(
             struct_size=c.CALL_FRAME_SIZE,
             api=ffi_api(),
-            args=self._buffers(arguments),
-            rets=self._buffers(results),
+            args=self._listed(self.argument_buffers, len(arguments)),
+            rets=self._listed(self.result_buffers, len(results)),
             attrs=self._dictionary(attributes),
         )
 
-    def _buffers(self, arrays: Sequence[Array | None]) -> c.Arguments:
-        buffers = self._addresses([self._place(self._buffer(array)) for array in arrays])
-        kinds = self._place((ctypes.c_int * max(1, len(arrays)))(*[c.BUFFER_ARGUMENT] * len(arrays)))
-        return c.Arguments(c.size_up_to(c.Arguments, "args"), None, len(arrays), kinds, buffers)
+    def _buffers(self, arrays: Sequence[Array | None]) -> int:
+        return self._place((c.Buffer * max(1, len(arrays)))(*map(self._buffer, arrays)))
+
+    def _listed(self, buffers: int, count: int) -> c.Arguments:
+        places = self._addresses([buffers + number * ctypes.sizeof(c.Buffer) for number in range(count)])
+        kinds = self._place((ctypes.c_int * max(1, count))(*[c.BUFFER_ARGUMENT] * count))
+        return c.Arguments(c.size_up_to(c.Arguments, "args"), None, count, kinds, places)
 
     def _buffer(self, array: Array | None) -> c.Buffer:
         size = c.size_up_to(c.Buffer, "dims")
@@ -116,17 +123,20 @@ def call_handler(
         if error:
             raise ExecutionError(objects.taken_error(error))
         if structure.future:
-            _wait(structure.future, frame, timeout, cancelled)
+            await_future(frame, timeout, cancelled)
     finally:
         objects.leave(structure.ctx)
 
 
-def _wait(handle: int, frame: Frame, timeout: float, cancelled: threading.Event | None) -> None:
+def await_future(frame: Frame, timeout: float, cancelled: threading.Event | None) -> None:
+    """Waits until a call has ended that goes on after its target has returned; `ExecutionError` with its error."""
+    handle = frame.structure.future
     try:
         future = objects.find_future(handle)
     except objects.FfiError as error:
         raise ExecutionError(f"{error}: it gave one that it did not create") from error
     if not _ends(future, timeout, cancelled):
+        frame.is_abandoned = True
         _abandoned.append(frame)
         raise ExecutionError(f"its future was not completed within {timeout:g} seconds")
     objects.forget_future(handle)

@@ -1,0 +1,154 @@
+"""Calls of native custom-call targets in LLVM text: by a frame of XLA's typed interface, or by C's conventions.
+
+A call reads all that it needs of its target from a block, whose address the table has: the code, and where the
+addresses of arrays go. A block that is not ready leaves the call to the host. What the code returns stays in the block.
+
+Owns: this text. Must not know: which targets there are, what lies behind the addresses in a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import sizeof
+
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.steps import BlockField, CallbackStep
+from xlapy.interpreter.ffi.structures import Buffer, CallFrame
+
+_FRAMES = 4
+
+DECLARATIONS = {"declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)"}
+
+
+def write_call(
+    writer: Writer, step: CallbackStep, block_index: int, operands: Sequence[str], results: Sequence[str]
+) -> str:
+    """Tells the code where its arrays lie, and calls it; returns the status."""
+    assert step.convention is not None
+    place = writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
+    block = writer.let(f"load ptr, ptr {place}")
+    given = [
+        (BlockField.OPERANDS, step.convention.operands, operands),
+        (BlockField.RESULTS, step.convention.results, results),
+    ]
+    stride, first = (sizeof(Buffer), Buffer.data.offset) if step.convention.version == _FRAMES else (8, 0)
+    for where, places, pointers in given:
+        if not places:
+            continue
+        base = writer.let(f"load ptr, ptr {_at(writer, block, where)}")
+        for number, pointer in zip(places, pointers, strict=True):
+            writer.do(f"store ptr {pointer}, ptr {_at(writer, base, number * stride + first)}")
+    return writer.let(f"call i32 @{function_name(step)}(ptr %table, ptr {block}, i64 {step.number})")
+
+
+def _at(writer: Writer, base: str, offset: int) -> str:
+    return writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+
+
+def function_name(step: CallbackStep) -> str:
+    """The function that calls targets of a step's convention."""
+    assert step.convention is not None
+    return f"call_target{step.convention.version}{'s' if step.convention.single else ''}"
+
+
+def function_text(step: CallbackStep) -> str:
+    """That function; it needs `call_back` and `plain_mode`."""
+    assert step.convention is not None
+    version = step.convention.version
+    call = _FRAME_CALL if version == _FRAMES else _conventional_call(version, single=step.convention.single)
+    return _TEXT.format(
+        name=function_name(step), call=call, ready=int(BlockField.READY), failure=int(BlockField.FAILURE)
+    )
+
+
+def _conventional_call(version: int, *, single: bool) -> str:
+    arguments = ["ptr %out", "ptr %in"]
+    if version == 3:
+        arguments += ["ptr %opaque", "i64 %length"]
+    if version > 1:
+        arguments.append("ptr %status")
+    return _CONVENTIONAL_CALL.format(
+        arguments=", ".join(arguments),
+        out="load ptr, ptr %results" if single else "getelementptr i8, ptr %results, i64 0",
+        **{field.name.lower(): int(field) for field in BlockField},
+    )
+
+
+_TEXT = """define internal i32 @{name}(ptr %table, ptr %block, i64 %number) noinline #0 {{
+entry:
+  %old = alloca i32
+  %ready.at = getelementptr inbounds i8, ptr %block, i64 {ready}
+  %ready = load i64, ptr %ready.at
+  %is.ready = icmp ne i64 %ready, 0
+  br i1 %is.ready, label %go, label %ask
+ask:
+  %asked = call i32 @call_back(ptr %table, i64 %number)
+  %refused = icmp ne i32 %asked, 0
+  %left = load i64, ptr %ready.at
+  %all.done = icmp eq i64 %left, 0
+  %over = or i1 %refused, %all.done
+  br i1 %over, label %end, label %go
+end:
+  ret i32 %asked
+go:
+  %code = load ptr, ptr %block
+  call void @plain_mode(ptr %old)
+{call}
+  call void @llvm.x86.sse.ldmxcsr(ptr %old)
+  br i1 %failed, label %fail, label %good
+good:
+  ret i32 0
+fail:
+  %failure.at = getelementptr inbounds i8, ptr %block, i64 {failure}
+  store i64 %failure, ptr %failure.at
+  ret i32 1
+}}"""
+
+_CONVENTIONAL_CALL = """  %in.at = getelementptr inbounds i8, ptr %block, i64 {operands}
+  %in = load ptr, ptr %in.at
+  %results.at = getelementptr inbounds i8, ptr %block, i64 {results}
+  %results = load ptr, ptr %results.at
+  %out = {out}
+  %opaque.at = getelementptr inbounds i8, ptr %block, i64 {opaque}
+  %opaque = load ptr, ptr %opaque.at
+  %length.at = getelementptr inbounds i8, ptr %block, i64 {length}
+  %length = load i64, ptr %length.at
+  %status = getelementptr inbounds i8, ptr %block, i64 {status}
+  store <8 x i64> zeroinitializer, ptr %status, align 64
+  call void %code({arguments})
+  %written = load <8 x i64>, ptr %status, align 64
+  %failure = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> %written)
+  %failed = icmp ne i64 %failure, 0"""
+
+_FRAME_CALL = f"""  %frame.at = getelementptr inbounds i8, ptr %block, i64 {int(BlockField.ARGUMENT)}
+  %frame = load ptr, ptr %frame.at
+  %future.at = getelementptr inbounds i8, ptr %frame, i64 {CallFrame.future.offset}
+  store ptr null, ptr %future.at
+  %error = call ptr %code(ptr %frame)
+  %number.of.error = ptrtoint ptr %error to i64
+  %has.error = icmp ne ptr %error, null
+  %future = load ptr, ptr %future.at
+  %goes.on = icmp ne ptr %future, null
+  %none = xor i1 %has.error, true
+  %to.await = and i1 %none, %goes.on
+  br i1 %to.await, label %await, label %returned
+await:
+  %await.at = getelementptr inbounds i8, ptr %block, i64 {int(BlockField.AWAIT)}
+  %awaiting = load ptr, ptr %await.at
+  %awaited = call i64 %awaiting(i64 %number)
+  br label %returned
+returned:
+  %failure = phi i64 [ %number.of.error, %go ], [ %awaited, %await ]
+  %failed = icmp ne i64 %failure, 0"""
+
+PLAIN_MODE = """define internal void @plain_mode(ptr %old) alwaysinline #0 {{
+entry:
+  %new = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %old)
+  %mode = load i32, ptr %old
+  %plain = and i32 %mode, {flush}
+  store i32 %plain, ptr %new
+  call void @llvm.x86.sse.ldmxcsr(ptr %new)
+  ret void
+}}"""
+"""Lets the caller compute as the host does; the mode of before goes to where `old` points."""
