@@ -82,7 +82,8 @@ def test_wrong_programs(client: xla.Client):
     with pytest.raises(xla.errors.VerificationError, match=r"main: sum \(add\)"):
         client.compile(AXPY.replace("sum = f32[3]", "sum = f32[4]"))
     with pytest.raises(
-        xla.errors.InvalidArgumentError, match="compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes"
+        xla.errors.InvalidArgumentError,
+        match="compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes",
     ):
         client.compile(3)  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.ops.registry import OpDef
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import integers
-from xlapy.stablehlo.importing.elementwise import PLAIN, emit_compare
+from xlapy.stablehlo.importing.elementwise import PLAIN, emit_compare, emit_extremum
 from xlapy.stablehlo.importing.rules import rule
 from xlapy.stablehlo.importing.scope import Scope
 
@@ -70,8 +70,6 @@ _BROADCASTING: dict[str, OpDef] = {
         "stablehlo.atan2",
         "stablehlo.complex",
         "stablehlo.divide",
-        "stablehlo.maximum",
-        "stablehlo.minimum",
         "stablehlo.multiply",
         "stablehlo.or",
         "stablehlo.power",
@@ -88,6 +86,11 @@ _BROADCASTING: dict[str, OpDef] = {
 @rule(*_BROADCASTING)
 def broadcasting(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(_BROADCASTING[operation.name], broadcast_pair(scope, operation))
+
+
+@rule("chlo.broadcast_maximum", "chlo.broadcast_minimum")
+def broadcast_extremum(scope: Scope, operation: ir.Operation) -> Instruction:
+    return emit_extremum(scope, operation.name.removeprefix("chlo.broadcast_"), broadcast_pair(scope, operation))
 
 
 @rule("chlo.broadcast_compare")

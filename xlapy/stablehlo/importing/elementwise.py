@@ -6,6 +6,8 @@ broadcasting operations are in `broadcasting.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlapy import ops
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
@@ -23,7 +25,6 @@ PLAIN: dict[str, OpDef] = {
     "stablehlo.add": ops.ADD,
     "stablehlo.and": ops.AND,
     "stablehlo.atan2": ops.ATAN2,
-    "stablehlo.cbrt": ops.CBRT,
     "stablehlo.ceil": ops.CEIL,
     "stablehlo.complex": ops.COMPLEX,
     "stablehlo.cosine": ops.COSINE,
@@ -37,8 +38,6 @@ PLAIN: dict[str, OpDef] = {
     "stablehlo.log": ops.LOG,
     "stablehlo.log_plus_one": ops.LOG_PLUS_ONE,
     "stablehlo.logistic": ops.LOGISTIC,
-    "stablehlo.maximum": ops.MAXIMUM,
-    "stablehlo.minimum": ops.MINIMUM,
     "stablehlo.multiply": ops.MULTIPLY,
     "stablehlo.negate": ops.NEGATE,
     "stablehlo.not": ops.NOT,
@@ -78,6 +77,37 @@ PLAIN: dict[str, OpDef] = {
 @rule(*PLAIN)
 def plain(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(PLAIN[operation.name], scope.operands(operation))
+
+
+@rule("stablehlo.maximum", "stablehlo.minimum")
+def extremum(scope: Scope, operation: ir.Operation) -> Instruction:
+    return emit_extremum(scope, operation.name.rpartition(".")[2], scope.operands(operation))
+
+
+def emit_extremum(scope: Scope, name: str, operands: Sequence[Instruction]) -> Instruction:
+    """The greater or lesser; of complex numbers, which HLO does not order, by real part first."""
+    lhs, rhs = operands
+    if not lhs.shape.element_type.is_complex:
+        return scope.emit(ops.MAXIMUM if name == "maximum" else ops.MINIMUM, operands)
+    direction = ComparisonDirection.GT if name == "maximum" else ComparisonDirection.LT
+    real, imaginary = ([scope.emit(part, (each,)) for each in operands] for part in (ops.REAL, ops.IMAG))
+    before = _compared(scope, direction, real)
+    equal = _compared(scope, ComparisonDirection.EQ, real)
+    behind = scope.emit(ops.AND, (equal, _compared(scope, direction, imaginary)))
+    return scope.emit(ops.SELECT, (scope.emit(ops.OR, (before, behind)), lhs, rhs))
+
+
+def _compared(scope: Scope, direction: ComparisonDirection, operands: Sequence[Instruction]) -> Instruction:
+    return scope.emit(ops.COMPARE, operands, CompareAttributes.make(direction=direction, type=None))
+
+
+@rule("stablehlo.cbrt")
+def cbrt(scope: Scope, operation: ir.Operation) -> Instruction:
+    """The cube root; of complex numbers, which HLO has none of, the power 1/3."""
+    (operand,) = scope.operands(operation)
+    if not operand.shape.element_type.is_complex:
+        return scope.emit(ops.CBRT, (operand,))
+    return scope.emit(ops.POWER, (operand, scope.full(1 / 3, operand.shape)))
 
 
 @rule("stablehlo.compare")
@@ -131,7 +161,7 @@ def convert(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.convert(operand, wanted)
 
 
-@rule("stablehlo.bitcast_convert")
+@rule("stablehlo.bitcast_convert", stored=True)
 def bitcast_convert(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     shape = scope.declared(operation.results[0], lambda: _recast(operand.shape, operation.results[0].type))

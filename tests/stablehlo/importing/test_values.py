@@ -1,0 +1,181 @@
+"""What XLA has no form for, or does not run: values by the specification of StableHLO."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy
+from tests.stablehlo.importing.runner import function, run
+
+QUANTIZED = "tensor<4x!quant.uniform<i8:f32, 0.5:-20>>"
+PER_AXIS = "tensor<2x2x!quant.uniform<i8:f32:1, {0.5:1, 0.25:-1}>>"
+
+
+def test_quantizing_clamps_and_rounds_to_even() -> None:
+    text = function(
+        "%x: tensor<4xf32>",
+        "tensor<4xi8>, tensor<4xf32>",
+        f"""%0 = stablehlo.uniform_quantize %x : (tensor<4xf32>) -> {QUANTIZED}
+        %1 = stablehlo.bitcast_convert %0 : ({QUANTIZED}) -> tensor<4xi8>
+        %2 = stablehlo.uniform_dequantize %0 : ({QUANTIZED}) -> tensor<4xf32>
+        return %1, %2 : tensor<4xi8>, tensor<4xf32>""",
+    )
+    stored, numbers = run(text, np.array([1.25, 1.75, 1000.0, -1000.0], np.float32))
+    np.testing.assert_array_equal(stored, np.array([-18, -16, 127, -128], np.int8))
+    np.testing.assert_array_equal(numbers, np.array([1.0, 2.0, 73.5, -54.0], np.float32))
+
+
+def test_operations_mean_the_numbers() -> None:
+    text = function(
+        "%x: tensor<4xi8>, %y: tensor<4xi8>",
+        "tensor<4xi8>",
+        f"""%0 = stablehlo.bitcast_convert %x : (tensor<4xi8>) -> {QUANTIZED}
+        %1 = stablehlo.bitcast_convert %y : (tensor<4xi8>) -> {QUANTIZED}
+        %2 = stablehlo.add %0, %1 : {QUANTIZED}
+        %3 = stablehlo.reverse %2, dims = [0] : {QUANTIZED}
+        %4 = stablehlo.bitcast_convert %3 : ({QUANTIZED}) -> tensor<4xi8>
+        return %4 : tensor<4xi8>""",
+    )
+    # (-10 + 20) / 2 + (0 + 20) / 2 = 15, which is stored as 15 / 0.5 - 20
+    result = run(text, np.array([-10, -128, 127, 0], np.int8), np.array([0, -128, 127, -20], np.int8))
+    np.testing.assert_array_equal(result, np.array([0, 127, -128, 10], np.int8))
+
+
+def test_scales_along_an_axis_and_in_blocks() -> None:
+    blocks = "tensor<2x4x!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0, 2.0}, {4.0, 8.0}}>>"
+    text = function(
+        "%x: tensor<2x2xi8>, %y: tensor<2x4xi8>",
+        "tensor<2x2xf32>, tensor<2x4xf32>",
+        f"""%0 = stablehlo.bitcast_convert %x : (tensor<2x2xi8>) -> {PER_AXIS}
+        %1 = stablehlo.uniform_dequantize %0 : ({PER_AXIS}) -> tensor<2x2xf32>
+        %2 = stablehlo.bitcast_convert %y : (tensor<2x4xi8>) -> {blocks}
+        %3 = stablehlo.uniform_dequantize %2 : ({blocks}) -> tensor<2x4xf32>
+        return %1, %3 : tensor<2x2xf32>, tensor<2x4xf32>""",
+    )
+    by_axis, by_block = run(text, np.array([[1, 3], [5, 7]], np.int8), np.ones((2, 4), np.int8))
+    np.testing.assert_array_equal(by_axis, np.array([[0, 1], [2, 2]], np.float32))
+    np.testing.assert_array_equal(by_block, np.array([[1, 1, 2, 2], [4, 4, 8, 8]], np.float32))
+
+
+def test_a_sum_in_a_wider_type() -> None:
+    text = function(
+        "%x: tensor<300xbf16>, %z: tensor<bf16>",
+        "tensor<f32>",
+        """%0 = stablehlo.reduce(%x init: %z) across dimensions = [0] : (tensor<300xbf16>, tensor<bf16>) -> tensor<f32>
+        reducer(%a: tensor<f32>, %c: tensor<f32>) {
+          %p = stablehlo.add %a, %c : tensor<f32>
+          stablehlo.return %p : tensor<f32>
+        }
+        return %0 : tensor<f32>""",
+    )
+    ones = np.ones(300, xlapy.PrimitiveType.BF16.dtype)
+    assert run(text, ones, ones[0] * 0) == 300
+
+
+def test_complex_numbers_in_order() -> None:
+    text = function(
+        "%x: tensor<3xcomplex<f32>>, %y: tensor<3xcomplex<f32>>",
+        "tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>",
+        """%0 = stablehlo.maximum %x, %y : tensor<3xcomplex<f32>>
+        %1 = stablehlo.minimum %x, %y : tensor<3xcomplex<f32>>
+        %2 = stablehlo.cbrt %x : tensor<3xcomplex<f32>>
+        return %0, %1, %2 : tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>""",
+    )
+    x, y = np.array([1 + 2j, 2 - 1j, 3], np.complex64), np.array([1 + 3j, 1 + 9j, 3], np.complex64)
+    greater, lesser, roots = run(text, x, y)
+    np.testing.assert_array_equal(greater, np.array([1 + 3j, 2 - 1j, 3], np.complex64))
+    np.testing.assert_array_equal(lesser, np.array([1 + 2j, 1 + 9j, 3], np.complex64))
+    np.testing.assert_allclose(roots**3, x, rtol=1e-6)
+
+
+def test_unary_einsum_and_square() -> None:
+    text = function(
+        "%x: tensor<2x3xf32>, %z: tensor<1xcomplex<f32>>",
+        "tensor<3xf32>, tensor<1xcomplex<f32>>",
+        """%0 = "stablehlo.unary_einsum"(%x) <{einsum_config = "ij->j"}> : (tensor<2x3xf32>) -> tensor<3xf32>
+        %1 = chlo.square %z : tensor<1xcomplex<f32>> -> tensor<1xcomplex<f32>>
+        return %0, %1 : tensor<3xf32>, tensor<1xcomplex<f32>>""",
+    )
+    sums, square = run(text, np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1 + 2j], np.complex64))
+    np.testing.assert_array_equal(sums, np.array([3, 5, 7], np.float32))
+    np.testing.assert_array_equal(square, np.array([-3 + 4j], np.complex64))
+
+
+def test_einsum_with_an_ellipsis() -> None:
+    text = function(
+        "%x: tensor<5x2x3xf32>, %y: tensor<5x3x4xf32>",
+        "tensor<5x2x4xf32>",
+        """%0 = stablehlo.einsum %x, %y, config = "...ij,...jk->...ik" :
+          (tensor<5x2x3xf32>, tensor<5x3x4xf32>) -> tensor<5x2x4xf32>
+        return %0 : tensor<5x2x4xf32>""",
+    )
+    generator = np.random.default_rng(0)
+    x, y = generator.random((5, 2, 3), np.float32), generator.random((5, 3, 4), np.float32)
+    np.testing.assert_allclose(run(text, x, y), x @ y, rtol=1e-6)
+
+
+def test_scan_and_ragged_dot() -> None:
+    text = function(
+        "%x: tensor<4xf32>, %z: tensor<f32>, %a: tensor<3x2xf32>, %b: tensor<2x2x2xf32>, %g: tensor<2xi32>",
+        "tensor<4xf32>, tensor<f32>, tensor<3x2xf32>",
+        """%0, %1 = chlo.scan(%x) inits(%z) dimension=0 {
+        ^bb0(%i: tensor<f32>, %c: tensor<f32>):
+          %s = stablehlo.add %i, %c : tensor<f32>
+          stablehlo.return %s, %s : tensor<f32>, tensor<f32>
+        } : (tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+        %2 = "chlo.ragged_dot"(%a, %b, %g) <{ragged_dot_dimension_numbers = #chlo.ragged_dot<
+          lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0],
+          rhs_group_dimensions = [0]>}> : (tensor<3x2xf32>, tensor<2x2x2xf32>, tensor<2xi32>) -> tensor<3x2xf32>
+        return %0, %1, %2 : tensor<4xf32>, tensor<f32>, tensor<3x2xf32>""",
+    )
+    a, b = np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    x = np.array([1, 2, 3, 4], np.float32)
+    sums, last, product = run(text, x, np.float32(10), a, b, np.array([1, 2], np.int32))
+    np.testing.assert_array_equal(sums, [11, 13, 16, 20])
+    assert last == 20
+    np.testing.assert_array_equal(product, [a[0] @ b[0], a[1] @ b[1], a[2] @ b[1]])
+
+
+@pytest.mark.parametrize("name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
+def test_functions_hidden_in_custom_calls(name: str) -> None:
+    call = f"stablehlo.custom_call @mhlo.{name}(%x) : (tensor<2xf32>) -> tensor<2xf32>"
+    text = function("%x: tensor<2xf32>", "tensor<2xf32>", f"%0 = {call}\nreturn %0 : tensor<2xf32>")
+    module = xlapy.parse_stablehlo(text)
+    assert module.entry_computation.root_instruction.op.name == name
+
+
+def test_top_k_hidden_in_a_custom_call() -> None:
+    text = function(
+        "%x: tensor<5xf32>",
+        "tensor<2xf32>, tensor<2xi32>",
+        """%0:2 = stablehlo.custom_call @mhlo.topk(%x) {mhlo.attributes = {k = 2 : i64, largest = false},
+          mhlo.version = 1 : i64} : (tensor<5xf32>) -> (tensor<2xf32>, tensor<2xi32>)
+        return %0#0, %0#1 : tensor<2xf32>, tensor<2xi32>""",
+    )
+    values, places = run(text, np.array([5, 1, 4, 0, 2], np.float32))
+    np.testing.assert_array_equal(values, [0, 1])
+    np.testing.assert_array_equal(places, [3, 1])
+
+
+def test_composites() -> None:
+    text = """
+        func.func @main(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+          %0 = stablehlo.composite "my.double" %x {composite_attributes = {n = 2 : i64, name = "a"},
+            decomposition = @double, version = 3 : i32} : (tensor<3xf32>) -> tensor<3xf32>
+          %1 = stablehlo.composite "chlo.erf" %x {decomposition = @double} : (tensor<3xf32>) -> tensor<3xf32>
+          return %0, %1 : tensor<3xf32>, tensor<3xf32>
+        }
+        func.func private @double(%x: tensor<3xf32>) -> tensor<3xf32> {
+          %0 = stablehlo.add %x, %x : tensor<3xf32>
+          return %0 : tensor<3xf32>
+        }"""
+    call, erf = xlapy.parse_stablehlo(text).entry_computation.root_instruction.operands
+    assert call.attributes.is_composite
+    assert call.frontend_attributes == {
+        "composite.attributes": '{n = 2 : i64, name = "a"}',
+        "composite.name": "my.double",
+        "composite.version": "3",
+    }
+    assert erf.op.name == "erf"
+    np.testing.assert_array_equal(run(text, np.ones(3, np.float32))[0], 2 * np.ones(3))
