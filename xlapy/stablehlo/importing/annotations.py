@@ -96,20 +96,23 @@ class Annotations:
                     parameter_replication=tuple([bool(each) for each in replication])
                 )
 
-    def annotated_results(
-        self, function: ir.Operation, results: Sequence[Instruction], scope: Scope
-    ) -> Sequence[Instruction]:
-        """The entry's results with their shardings, on copies of those that have one of their own."""
-        shardings = [self.sharding(attributes) for attributes in result_attributes(function, len(results))]
-        return [self._sharded(result, sharding, scope) for result, sharding in zip(results, shardings, strict=True)]
+    def result(self, function: ir.Operation, results: Sequence[Instruction], scope: Scope) -> Instruction:
+        """The entry's root: one result or the tuple of them, with the shardings that the function declares.
 
-    def _sharded(self, result: Instruction, sharding: Sharding | None, scope: Scope) -> Instruction:
-        if sharding is None or result.sharding == sharding:
-            return result
-        sharding.check(result.shape)
-        target = scope.emit(ops.COPY, (result,))
-        target.sharding = sharding
-        return target
+        As in XLA, one result with a sharding of its own stands behind a reshape that has it.
+        """
+        shardings = [self.sharding(attributes) for attributes in result_attributes(function, len(results))]
+        root = scope.packed(results)
+        if len(results) != 1:
+            parts = [sharding for sharding in shardings if sharding is not None]
+            if parts and len(parts) == len(results):
+                root.sharding = Sharding(ShardingKind.TUPLE, elements=tuple(parts))
+                root.sharding.check(root.shape)
+        elif shardings[0] is not None:
+            root = scope.emit(ops.RESHAPE, (root,), shape=root.shape)
+            root.sharding = shardings[0].for_shape(root.shape)
+            root.sharding.check(root.shape)
+        return root
 
 
 def argument_attributes(function: ir.Operation, count: int) -> list[Mapping[str, Any]]:

@@ -92,6 +92,8 @@ def _number(value: Any, element: PrimitiveType) -> str:
     if not element.is_floating:
         return str(int(value))
     if np.isfinite(value.astype(np.float64)):
-        exact = value if element.bits > 16 else value.astype(np.float32)
-        return np.format_float_scientific(exact, trim="0", exp_digits=2)
+        short = f"{float(value):e}"
+        if np.array(float(short)).astype(value.dtype) == value:
+            return short
+        return np.format_float_scientific(value if element.bits > 16 else value.astype(np.float32), exp_digits=2)
     return f"0x{np.asarray(value).view(f'u{element.byte_size}').item():0{element.bits // 4}X}"

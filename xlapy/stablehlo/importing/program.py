@@ -99,13 +99,13 @@ class Program:
         self.annotations.annotate_arguments(entry, [scope.values[argument] for argument in block.arguments])
         values = scope.run(block)
         _check_results(entry, values)
-        results = self.annotations.annotated_results(entry, values, scope)
-        root = scope.packed(results)
-        scope.finish(root)
+        scope.finish(self.annotations.result(entry, values, scope))
         self.module.entry = scope.computation
         program = scope.computation.program_shape
-        self.module.config.entry_computation_layout = ProgramShape(program.parameters, program.result)
-        configure(self.module, self.root, entry, len(results))
+        self.module.config.entry_computation_layout = ProgramShape(
+            program.parameters, program.result.with_default_order()
+        )
+        configure(self.module, self.root, entry, len(values))
 
     # -- functions
 

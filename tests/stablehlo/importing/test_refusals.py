@@ -1,0 +1,141 @@
+"""Programs that break a rule, and what HLO has no form for: the place, the operation and the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+import xlapy
+from tests.stablehlo.importing.runner import function
+from xlapy.base.errors import ParseError, UnsupportedError, VerificationError, XlaError
+from xlapy.stablehlo.importing import import_program
+from xlapy.stablehlo.text import read_text
+
+
+def _body(operation: str, result: str = "tensor<2xf32>", more: str = "") -> str:
+    return function(f"%x: tensor<2xf32>{more}", result, f"%0 = {operation}\nreturn %0 : {result}")
+
+
+CASES: dict[str, tuple[str, type[XlaError], str]] = {
+    "a result of another shape": (
+        _body("stablehlo.add %x, %x : (tensor<2xf32>, tensor<2xf32>) -> tensor<3xf32>", "tensor<3xf32>"),
+        ParseError,
+        r"<text>:2:1: stablehlo.add: its result is f32\[2\], declared is tensor<3xf32>",
+    ),
+    "operands that do not fit": (
+        _body(
+            '"stablehlo.concatenate"(%x, %y) <{dimension = 0 : i64}> : (tensor<2xf32>, tensor<2xi32>) -> tensor<2xf32>',
+            more=", %y: tensor<2xi32>",
+        ),
+        ParseError,
+        "stablehlo.concatenate: concatenate",
+    ),
+    "a missing attribute": (
+        _body('"stablehlo.transpose"(%x) : (tensor<2xf32>) -> tensor<2xf32>'),
+        ParseError,
+        "stablehlo.transpose: it has no attribute permutation",
+    ),
+    "an attribute of another kind": (
+        _body('"stablehlo.transpose"(%x) <{permutation = "a"}> : (tensor<2xf32>) -> tensor<2xf32>'),
+        ParseError,
+        "attribute permutation must be a list of whole numbers, it is 'a'",
+    ),
+    "an unknown operation": (
+        _body('"stablehlo.none"(%x) : (tensor<2xf32>) -> tensor<2xf32>'),
+        UnsupportedError,
+        "<text>:2:1: stablehlo.none: there is no such operation",
+    ),
+    "an unknown function": (
+        _body("func.call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>"),
+        ParseError,
+        "func.call: there is no function @f",
+    ),
+    "a function that calls itself": (
+        _body("func.call @main(%x) : (tensor<2xf32>) -> tensor<2xf32>"),
+        UnsupportedError,
+        "function @main calls itself",
+    ),
+    "a reducer that reads from outside": (
+        _body(
+            """"stablehlo.reduce"(%x, %y) <{dimensions = array<i64: 0>}> ({
+            ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+              %s = stablehlo.add %a, %y : tensor<f32>
+              stablehlo.return %s : tensor<f32>
+            }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>""",
+            "tensor<f32>",
+            ", %y: tensor<f32>",
+        ),
+        UnsupportedError,
+        r"its region reads Arg_1 f32\[\] from outside",
+    ),
+    "no entry": (
+        "module { func.func @f() { return } func.func @g() { return } }",
+        ParseError,
+        "it has no function @main among its 2",
+    ),
+    "a return of another type": (
+        "func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> { return %x : tensor<2xf32> }",
+        ParseError,
+        r"function @main gives \(tensor<3xf32>\), its return has \(f32\[2\]\)",
+    ),
+    "an alias that names no result": (
+        "func.func @main(%x: tensor<2xf32> {tf.aliasing_output = 3 : i32}) -> tensor<2xf32> "
+        "{ return %x : tensor<2xf32> }",
+        ParseError,
+        "tf.aliasing_output of argument 0 must name one of 1 results",
+    ),
+    "an unknown memory": (
+        'func.func @main(%x: tensor<2xf32> {mhlo.memory_kind = "moon"}) -> tensor<2xf32> { return %x : tensor<2xf32> }',
+        UnsupportedError,
+        "mhlo.memory_kind 'moon' is none of device, pinned_host",
+    ),
+    "a dot algorithm that HLO lacks": (
+        _body(
+            "stablehlo.dot_general %x, %x, contracting_dims = [0] x [0], algorithm = <lhs_precision_type = f16, "
+            "rhs_precision_type = bf16, accumulation_type = f64, lhs_component_count = 1, rhs_component_count = 1, "
+            "num_primitive_operations = 7, allow_imprecise_accumulation = false> : "
+            "(tensor<2xf32>, tensor<2xf32>) -> tensor<f32>",
+            "tensor<f32>",
+        ),
+        UnsupportedError,
+        "HLO has no dot algorithm",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused(name: str) -> None:
+    text, kind, message = CASES[name]
+    with pytest.raises(kind, match=message):
+        xlapy.parse_stablehlo(text)
+
+
+def test_the_line_is_shown_with_a_caret() -> None:
+    with pytest.raises(ParseError) as caught:
+        xlapy.parse_stablehlo(CASES["a result of another shape"][0], filename="model.mlir")
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("model.mlir:2:1: stablehlo.add: ")
+    assert lines[1].strip().startswith("%0 = stablehlo.add")
+    assert lines[2].strip() == "^"
+
+
+def test_without_text_the_location_tells_the_place() -> None:
+    text = CASES["a missing attribute"][0].replace("\nreturn", ' loc("layer/transpose")\nreturn')
+    root = read_text(text)
+    for operation in root.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations:
+        operation.text_line = 0
+    with pytest.raises(VerificationError, match=r"layer/transpose: stablehlo.transpose: it has no attribute"):
+        import_program(root)
+
+
+def test_regions_may_not_nest_without_end() -> None:
+    depth = 150
+    inner = "stablehlo.return %p : tensor<i1>"
+    for _ in range(depth):
+        inner = (
+            f'%q = "stablehlo.if"(%p) ({{\n{inner}\n}}, {{\nstablehlo.return %p : tensor<i1>\n}}) : '
+            "(tensor<i1>) -> tensor<i1>\nstablehlo.return %q : tensor<i1>"
+        )
+    text = f"func.func @main(%p: tensor<i1>) -> tensor<i1> {{\n{inner.replace('stablehlo.return %q', 'return %q')}\n}}"
+    text = text[: text.rindex("return %q")].replace("return %q", "stablehlo.return %q") + "return %q : tensor<i1>\n}"
+    with pytest.raises(XlaError, match="nest"):
+        xlapy.parse_stablehlo(text)

@@ -1,0 +1,123 @@
+"""HLO that is not run here: the same instructions with the same attributes as jaxlib's own conversion gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import xlapy
+from tests.stablehlo.importing.runner import function, hlo_of
+from xlapy.hlo.instruction import Instruction
+
+_SUM = """({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %s = stablehlo.add %a, %b : tensor<f32>
+          stablehlo.return %s : tensor<f32>
+        })"""
+
+PROGRAMS: dict[str, str] = {
+    "collectives": function(
+        "%x: tensor<4x8xf32>, %y: tensor<2xf32>",
+        "tensor<8x8xf32>, tensor<4x8xf32>, tensor<2x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, "
+        "tensor<ui32>, tensor<ui32>, tensor<4x8xf32>",
+        f"""%0 = "stablehlo.all_gather"(%x) <{{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1], [2, 3]]> :
+          tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 3, type = 1>, use_global_device_ids}}> :
+          (tensor<4x8xf32>) -> tensor<8x8xf32>
+        %1 = "stablehlo.all_reduce"(%x) <{{replica_groups = dense<[[0, 1, 2], [3, -1, -1]]> : tensor<2x3xi64>}}> {_SUM}
+          :          (tensor<4x8xf32>) -> tensor<4x8xf32>
+        %2 = "stablehlo.reduce_scatter"(%x) <{{scatter_dimension = 0 : i64,
+          replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}> {_SUM} : (tensor<4x8xf32>) -> tensor<2x8xf32>
+        %3 = "stablehlo.collective_permute"(%x) <{{source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>,
+          channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>}}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
+        %4 = "stablehlo.all_to_all"(%x) <{{split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 2 : i64,
+          replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
+        %5 = "stablehlo.collective_broadcast"(%x) <{{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}> :
+          (tensor<4x8xf32>) -> tensor<4x8xf32>
+        %6 = stablehlo.replica_id : tensor<ui32>
+        %7 = stablehlo.partition_id : tensor<ui32>
+        %8 = "stablehlo.all_reduce"(%x) <{{replica_groups = dense<> : tensor<0x0xi64>}}> {_SUM} :
+          (tensor<4x8xf32>) -> tensor<4x8xf32>
+        return %0, %1, %2, %3, %4, %5, %6, %7, %8 : tensor<8x8xf32>, tensor<4x8xf32>, tensor<2x8xf32>, tensor<4x8xf32>,
+          tensor<4x8xf32>, tensor<4x8xf32>, tensor<ui32>, tensor<ui32>, tensor<4x8xf32>""",
+    ),
+    "transfers": function(
+        "%x: tensor<2x3xf32>, %t: !stablehlo.token",
+        "tensor<2x3xf32>, tensor<2xi32>, tensor<3xf32>, !stablehlo.token",
+        """%0:3 = "stablehlo.infeed"(%t) <{infeed_config = "config", layout = [[0, 1], [0]]}> :
+          (!stablehlo.token) -> (tensor<2x3xf32>, tensor<2xi32>, !stablehlo.token)
+        %1 = "stablehlo.outfeed"(%x, %0#1, %0#2) <{outfeed_config = "other"}> :
+          (tensor<2x3xf32>, tensor<2xi32>, !stablehlo.token) -> !stablehlo.token
+        %2 = "stablehlo.send"(%x, %1) <{channel_handle = #stablehlo.channel_handle<handle = 5, type = 2>,
+          is_host_transfer = true}> : (tensor<2x3xf32>, !stablehlo.token) -> !stablehlo.token
+        %3:2 = "stablehlo.recv"(%2) <{channel_handle = #stablehlo.channel_handle<handle = 6, type = 3>,
+          is_host_transfer = true}> : (!stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+        %4 = stablehlo.create_token : !stablehlo.token
+        %5 = stablehlo.after_all %3#1, %4 : !stablehlo.token
+        return %0#0, %0#1, %3#0, %5 : tensor<2x3xf32>, tensor<2xi32>, tensor<3xf32>, !stablehlo.token""",
+    ),
+    "custom calls": function(
+        "%x: tensor<2x3xf32>, %y: tensor<4xi32>",
+        "tensor<2x3xf32>, tensor<4xi32>, tensor<2x3xf32>",
+        """stablehlo.custom_call @effect(%x) {has_side_effect = true, backend_config = "text \\"quoted\\""} :
+          (tensor<2x3xf32>) -> ()
+        %0:2 = stablehlo.custom_call @two(%x, %y) {api_version = 2 : i32, operand_layouts = [dense<[0, 1]> :
+          tensor<2xindex>, dense<0> : tensor<1xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<0> :
+          tensor<1xindex>], output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [1],
+          operand_index = 1, operand_tuple_indices = []>]} :
+          (tensor<2x3xf32>, tensor<4xi32>) -> (tensor<2x3xf32>, tensor<4xi32>)
+        %1 = stablehlo.custom_call @typed(%0#0) {api_version = 4 : i32, backend_config = {a = 1 : i64, b = "x",
+          c = true, d = 2.5 : f32, e = array<i64: 1, 2>}} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+        return %0#0, %0#1, %1 : tensor<2x3xf32>, tensor<4xi32>, tensor<2x3xf32>""",
+    ),
+    "annotations": function(
+        '%x: tensor<4x8xf32> {mhlo.sharding = "{devices=[2,1]<=[2]}"}',
+        'tensor<4x8xf32> {mhlo.sharding = "{replicated}"}, tensor<4x8xf32> {mhlo.sharding = "{devices=[2,1]<=[2]}"}',
+        """%0 = stablehlo.add %x, %x {mhlo.sharding = "{devices=[1,2]<=[2]}",
+          mhlo.frontend_attributes = {b = "2", a = "1"}} : tensor<4x8xf32>
+        %1 = stablehlo.custom_call @Sharding(%0) {mhlo.sharding = "{replicated}"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+        %2 = stablehlo.exponential %1 {result_accuracy = #stablehlo.result_accuracy<mode =
+          #stablehlo.result_accuracy_mode<HIGHEST>>} : tensor<4x8xf32>
+        return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>""",
+    ),
+    "precision and algorithms": function(
+        "%x: tensor<4x8xf32>",
+        "tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>",
+        """%0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1], precision = [HIGH, HIGHEST] :
+          (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+        %1 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1], algorithm = <lhs_precision_type = bf16,
+          rhs_precision_type = bf16, accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1,
+          num_primitive_operations = 3, allow_imprecise_accumulation = false> :
+          (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+        %2 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1], algorithm = <lhs_precision_type = tf32,
+          rhs_precision_type = tf32, accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1,
+          num_primitive_operations = 1, allow_imprecise_accumulation = false> :
+          (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+        return %0, %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>""",
+    ),
+}
+_PLUMBING = frozenset({"parameter", "tuple", "get-tuple-element", "reshape"})
+
+
+def _signatures(module: xlapy.Module) -> list[tuple[Any, ...]]:
+    """What is compared of each instruction: everything but names, order and metadata."""
+    found = [_signature(i) for c in module.computations for i in c if i.op.name not in _PLUMBING]
+    return sorted(found, key=str)
+
+
+def _signature(i: Instruction) -> tuple[Any, ...]:
+    notes = (i.sharding, i.frontend_attributes or {}, i.result_accuracy)
+    return i.op.name, str(i.shape), tuple(str(o) for o in i.operand_shapes), i.attributes, i.backend_config, notes
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_instructions(name: str) -> None:
+    ours = xlapy.parse_stablehlo(PROGRAMS[name])
+    theirs = xlapy.parse_hlo(hlo_of(PROGRAMS[name]))
+    assert _signatures(ours) == _signatures(theirs)
+    assert _ends(ours) == _ends(theirs)
+
+
+def _ends(module: xlapy.Module) -> list[Any]:
+    entry = module.entry_computation
+    return [each.sharding for each in (*entry.parameters, entry.root_instruction)]
