@@ -113,6 +113,14 @@ def texts(operation: ir.Operation, name: str) -> tuple[str, ...]:
     return value
 
 
+def listed(operation: ir.Operation, name: str) -> tuple[Any, ...]:
+    """A list of any attributes; () if it is not given."""
+    value = operation.attributes.get(name, ())
+    if not isinstance(value, tuple):
+        raise ShapeError(f"attribute {name} must be a list, it is {shown(value)}")
+    return value
+
+
 def fields(operation: ir.Operation, name: str) -> Fields:
     """The fields of a structure: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`."""
     value = required(operation, name)

@@ -40,6 +40,8 @@ _FUNCTIONS: dict[str, Callable[..., XlaOp]] = {
     "zeta": mathematics.zeta,
 }
 
+_OF_TWO = frozenset({"next_after", "polygamma", "zeta"})
+
 
 @functools.lru_cache(maxsize=256)
 def _computation(name: str, shapes: tuple[Shape, ...]) -> XlaComputation:
@@ -51,12 +53,17 @@ def _computation(name: str, shapes: tuple[Shape, ...]) -> XlaComputation:
 
 def _emit_function(name: str, scope: Scope, operands: Sequence[Instruction]) -> Instruction:
     """A special function, its operations in place."""
+    wanted = 2 if name in _OF_TWO else 1
+    if len(operands) != wanted or any(operand.shape != operands[0].shape for operand in operands):
+        given = ", ".join(operand.shape.brief for operand in operands)
+        raise ShapeError(f"{name} takes {wanted} operands of one shape, given are ({given})")
     computation = _computation(name, tuple([operand.shape.without_layout() for operand in operands]))
     return scope.put_in_place(computation.module.entry_computation, operands)
 
 
 @rule(*(f"chlo.{name}" for name in _FUNCTIONS))
 def function(scope: Scope, operation: ir.Operation) -> Instruction:
+    """Of one operand, or of two of one shape."""
     return _emit_function(operation.name.removeprefix("chlo."), scope, scope.operands(operation))
 
 
@@ -83,28 +90,28 @@ _BROADCASTING: dict[str, OpDef] = {
 }
 
 
-@rule(*_BROADCASTING)
+@rule(*_BROADCASTING, operands=2)
 def broadcasting(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(_BROADCASTING[operation.name], broadcast_pair(scope, operation))
 
 
-@rule("chlo.broadcast_maximum", "chlo.broadcast_minimum")
+@rule("chlo.broadcast_maximum", "chlo.broadcast_minimum", operands=2)
 def broadcast_extremum(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_extremum(scope, operation.name.removeprefix("chlo.broadcast_"), broadcast_pair(scope, operation))
 
 
-@rule("chlo.broadcast_compare")
+@rule("chlo.broadcast_compare", operands=2)
 def broadcast_compare(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_compare(scope, operation, broadcast_pair(scope, operation))
 
 
-@rule("chlo.broadcast_next_after", "chlo.broadcast_polygamma", "chlo.broadcast_zeta")
+@rule("chlo.broadcast_next_after", "chlo.broadcast_polygamma", "chlo.broadcast_zeta", operands=2)
 def broadcast_function(scope: Scope, operation: ir.Operation) -> Instruction:
     name = operation.name.removeprefix("chlo.broadcast_")
     return _emit_function(name, scope, broadcast_pair(scope, operation))
 
 
-@rule("chlo.broadcast_select")
+@rule("chlo.broadcast_select", operands=3)
 def broadcast_select(scope: Scope, operation: ir.Operation) -> Instruction:
     """All three operands are broadcast, aligned at their last dimensions."""
     operands = scope.operands(operation)

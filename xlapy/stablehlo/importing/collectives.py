@@ -30,7 +30,7 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import as_integers, flag, integer, matrix, pairs, shown
 from xlapy.stablehlo.importing.bodies import scalar_body
 from xlapy.stablehlo.importing.reduction import combined
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope
 
 
@@ -87,7 +87,7 @@ def _axis(given: Any, mesh: Mesh) -> AxisRef:
     return AxisRef(number, int(part.fields["pre_size"]), int(part.fields["size"]))
 
 
-@rule("stablehlo.all_gather")
+@rule("stablehlo.all_gather", operands=SOME, results=SOME)
 def all_gather(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     attributes = AllGatherAttributes.make(
         all_gather_dimension=integer(operation, "all_gather_dim"),
@@ -105,7 +105,7 @@ def _packed(shapes: Sequence[Shape]) -> Shape:
     return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
 
-@rule("stablehlo.all_reduce", stored=True)
+@rule("stablehlo.all_reduce", operands=SOME, results=SOME, regions=1, stored=True)
 def all_reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands, body = combined(scope, operation.regions[0], scope.operands(operation))
     attributes = AllReduceAttributes.make(
@@ -118,7 +118,7 @@ def all_reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return scope.elements(result, len(operands))
 
 
-@rule("stablehlo.cross-replica-sum")
+@rule("stablehlo.cross-replica-sum", operands=1)
 def cross_replica_sum(scope: Scope, operation: ir.Operation) -> Instruction:
     """A sum over replicas; of pred, the logical or."""
     (operand,) = scope.operands(operation)
@@ -128,7 +128,7 @@ def cross_replica_sum(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.ALL_REDUCE, (operand,), attributes, (body,))
 
 
-@rule("stablehlo.reduce_scatter", stored=True)
+@rule("stablehlo.reduce_scatter", operands=1, regions=1, stored=True)
 def reduce_scatter(scope: Scope, operation: ir.Operation) -> Instruction:
     operands, body = combined(scope, operation.regions[0], scope.operands(operation))
     attributes = ReduceScatterAttributes.make(
@@ -142,7 +142,7 @@ def reduce_scatter(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.REDUCE_SCATTER, operands, attributes, (body,), shape=shape)
 
 
-@rule("stablehlo.collective_reduce", stored=True)
+@rule("stablehlo.collective_reduce", operands=SOME, results=SOME, regions=1, stored=True)
 def collective_reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands = scope.operands(operation)
     dynamic = flag(operation, "has_dynamic_root")
@@ -158,7 +158,7 @@ def collective_reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruc
     return scope.elements(scope.emit(ops.COLLECTIVE_REDUCE, given, attributes, (body,)), len(operation.results))
 
 
-@rule("stablehlo.collective_broadcast")
+@rule("stablehlo.collective_broadcast", operands=SOME, results=SOME)
 def collective_broadcast(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     attributes = CollectiveBroadcastAttributes.make(
         replica_groups=_groups(scope, operation),
@@ -179,7 +179,7 @@ def collective_permute(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.COLLECTIVE_PERMUTE, scope.operands(operation), attributes)
 
 
-@rule("stablehlo.all_to_all")
+@rule("stablehlo.all_to_all", operands=SOME, results=SOME)
 def all_to_all(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """Blocks are cut along one dimension and joined along another; HLO's form cuts and joins along the same."""
     split, concat = integer(operation, "split_dimension"), integer(operation, "concat_dimension")
@@ -218,11 +218,11 @@ def _joined(scope: Scope, exchanged: Instruction, split: int, concat: int, count
     return scope.reshape(moved, sizes)
 
 
-@rule("stablehlo.replica_id")
+@rule("stablehlo.replica_id", operands=0)
 def replica_id(scope: Scope, _: ir.Operation) -> Instruction:
     return scope.emit(ops.REPLICA_ID)
 
 
-@rule("stablehlo.partition_id")
+@rule("stablehlo.partition_id", operands=0)
 def partition_id(scope: Scope, _: ir.Operation) -> Instruction:
     return scope.emit(ops.PARTITION_ID)

@@ -66,7 +66,7 @@ def _declared_type(operation: ir.Operation, shape: Shape) -> Shape:
     return shape
 
 
-@rule("stablehlo.dot")
+@rule("stablehlo.dot", operands=2)
 def dot(scope: Scope, operation: ir.Operation) -> Instruction:
     """Sums over the last dimension of lhs and the first of rhs."""
     lhs, rhs = scope.operands(operation)
@@ -81,7 +81,7 @@ def dot(scope: Scope, operation: ir.Operation) -> Instruction:
     return _typed(scope, operation, ops.DOT, [lhs, rhs], attributes)
 
 
-@rule("stablehlo.dot_general")
+@rule("stablehlo.dot_general", operands=2)
 def dot_general(scope: Scope, operation: ir.Operation) -> Instruction:
     numbers = fields(operation, "dot_dimension_numbers")
     attributes = DotAttributes.make(
@@ -125,7 +125,7 @@ def _precision_type(given: Any) -> PrimitiveType | None:
     raise UnsupportedError(f"a dot algorithm of type {shown(given)} has no form in HLO")
 
 
-@rule("chlo.ragged_dot")
+@rule("chlo.ragged_dot", operands=3)
 def ragged_dot(scope: Scope, operation: ir.Operation) -> Instruction:
     numbers = fields(operation, "ragged_dot_dimension_numbers")
     attributes = RaggedDotAttributes.make(

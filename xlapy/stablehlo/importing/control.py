@@ -18,17 +18,15 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import symbol
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope, only_block
 from xlapy.stablehlo.importing.types import agrees, type_text
 
 _STATE = "arg_tuple"
 
 
-@rule("stablehlo.while", stored=True)
+@rule("stablehlo.while", results=None, regions=2, stored=True)
 def while_(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    if len(operation.regions) != 2:
-        raise ShapeError(f"it has a condition and a body, given are {len(operation.regions)} regions")
     handed, copied = scope.capture(operation.regions)
     values = [*scope.operands(operation), *map(scope.value, handed)]
     shapes = [value.shape for value in values]
@@ -77,15 +75,15 @@ def _bind(inner: Scope, block: ir.Block, values: Sequence[Instruction]) -> None:
         inner.values[argument] = value
 
 
-@rule("stablehlo.if", stored=True)
+@rule("stablehlo.if", operands=1, results=None, regions=2, stored=True)
 def if_(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     (predicate,) = scope.operands(operation)
-    if predicate.shape.element_type is not PRED or len(operation.regions) != 2:
-        raise ShapeError(f"it takes a pred[] and two branches, given {predicate.shape.brief}, {len(operation.regions)}")
+    if predicate.shape.element_type is not PRED:
+        raise ShapeError(f"it takes a pred[], given is {predicate.shape.brief}")
     return _conditional(scope, operation, predicate)
 
 
-@rule("stablehlo.case", stored=True)
+@rule("stablehlo.case", operands=1, results=None, regions=SOME, stored=True)
 def case(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """An index out of range takes the last branch, as in HLO."""
     (index,) = scope.operands(operation)
@@ -110,7 +108,7 @@ def _conditional(scope: Scope, operation: ir.Operation, chooser: Instruction) ->
     return scope.elements(result, len(operation.results))
 
 
-@rule("stablehlo.optimization_barrier", stored=True)
+@rule("stablehlo.optimization_barrier", results=None, stored=True)
 def optimization_barrier(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands = scope.operands(operation)
     if not operands:
@@ -124,12 +122,12 @@ def after_all(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.AFTER_ALL, scope.operands(operation))
 
 
-@rule("func.call", stored=True)
+@rule("func.call", results=None, stored=True)
 def call(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return scope.program.call(scope, symbol(operation, "callee"), scope.operands(operation))
 
 
-@rule("stablehlo.async_start", stored=True)
+@rule("stablehlo.async_start", regions=1, stored=True)
 def async_start(scope: Scope, operation: ir.Operation) -> Instruction:
     """The start of an operation that runs beside others; its computation is that operation."""
     operands = scope.operands(operation)
@@ -141,6 +139,6 @@ def async_start(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.ASYNC_START, operands, None, (computation,), shape=shape)
 
 
-@rule("stablehlo.async_done", stored=True)
+@rule("stablehlo.async_done", operands=1, results=None, stored=True)
 def async_done(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return scope.elements(scope.emit(ops.ASYNC_DONE, scope.operands(operation)), len(operation.results))

@@ -24,7 +24,7 @@ from xlapy.stablehlo.importing.scope import Scope
 from xlapy.stablehlo.importing.types import element_type
 
 
-@rule("stablehlo.convolution")
+@rule("stablehlo.convolution", operands=2)
 def convolution(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_convolution(scope, operation, scope.operands(operation), matrix(operation, "padding"))
 

@@ -22,6 +22,7 @@ from xlapy.stablehlo.importing.attributes import (
     as_symbol,
     flag,
     integer,
+    listed,
     required,
     shown,
     symbol,
@@ -54,7 +55,7 @@ def target(*names: str) -> Callable[[Target], Target]:
     return enter
 
 
-@rule("stablehlo.custom_call", stored=True)
+@rule("stablehlo.custom_call", results=None, stored=True)
 def custom_call(scope: Scope, operation: ir.Operation) -> Results:
     name = text(operation, "call_target_name")
     known = TARGETS.get(name)
@@ -79,7 +80,7 @@ def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequen
     )
     called = [
         scope.program.computation(as_symbol(each, "called_computations"), scope.depth)
-        for each in operation.attributes.get("called_computations", ())
+        for each in listed(operation, "called_computations")
     ]
     placed = _placed(shapes, operation)
     shape = placed[0] if len(placed) == 1 else Shape.tuple(placed)
@@ -145,7 +146,7 @@ def _placed(shapes: Sequence[Shape], operation: ir.Operation) -> Sequence[Shape]
 
 def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
     aliases: list[OutputAlias] = []
-    for each in operation.attributes.get("output_operand_aliases", ()):
+    for each in listed(operation, "output_operand_aliases"):
         if not isinstance(each, ir.StructAttribute):
             raise ShapeError(f"an alias must be #stablehlo.output_operand_alias<...>, it is {shown(each)}")
         aliases.append(
@@ -194,7 +195,7 @@ def shape_assertion(scope: Scope, operation: ir.Operation, _: Mapping[str, Any])
 # -- composites
 
 
-@rule("stablehlo.composite", stored=True)
+@rule("stablehlo.composite", results=None, regions=None, stored=True)
 def composite(scope: Scope, operation: ir.Operation) -> Results:
     """Those of CHLO's operations are these operations; others call their decomposition, with their name on the call."""
     name = text(operation, "name")
@@ -204,7 +205,8 @@ def composite(scope: Scope, operation: ir.Operation) -> Results:
     known = RULES.get(name) if name.startswith("chlo.") else None
     if known is not None:
         stand_in = ir.Operation(name, operation.operands, operation.results, dict(attributes))
-        return known(scope, stand_in)
+        known.check(stand_in)
+        return known.rule(scope, stand_in)
     notes = {
         "composite.attributes": dictionary_text(attributes),
         "composite.name": name,

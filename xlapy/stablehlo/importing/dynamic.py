@@ -77,7 +77,7 @@ def _bounds(shape: Shape) -> Shape:
     return Shape.array(shape.element_type, shape.dimensions)
 
 
-@rule("stablehlo.dynamic_reshape")
+@rule("stablehlo.dynamic_reshape", operands=2)
 def dynamic_reshape(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, sizes = scope.operands(operation)
     shape, at_run_time = _result_shape(scope, operation, sizes, "the shape of its result")
@@ -87,7 +87,7 @@ def dynamic_reshape(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.DYNAMIC_RESHAPE, (operand, *entries), shape=shape)
 
 
-@rule("stablehlo.dynamic_broadcast_in_dim")
+@rule("stablehlo.dynamic_broadcast_in_dim", operands=2)
 def dynamic_broadcast_in_dim(scope: Scope, operation: ir.Operation) -> Instruction:
     """Dimensions of size 1 are stretched; which those are must be known."""
     operand, sizes = scope.operands(operation)
@@ -100,7 +100,7 @@ def dynamic_broadcast_in_dim(scope: Scope, operation: ir.Operation) -> Instructi
     return _cut(scope, scope.broadcast_in_dim(operand, _bounds(shape), dimensions), shape, sizes)
 
 
-@rule("stablehlo.dynamic_iota")
+@rule("stablehlo.dynamic_iota", operands=1)
 def dynamic_iota(scope: Scope, operation: ir.Operation) -> Instruction:
     (sizes,) = scope.operands(operation)
     shape, at_run_time = _result_shape(scope, operation, sizes, "the shape of its result")
@@ -108,14 +108,14 @@ def dynamic_iota(scope: Scope, operation: ir.Operation) -> Instruction:
     return _cut(scope, whole, shape, sizes) if at_run_time else whole
 
 
-@rule("stablehlo.dynamic_pad")
+@rule("stablehlo.dynamic_pad", operands=5)
 def dynamic_pad(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, value, *paddings = scope.operands(operation)
     low, high, interior = _each(scope, paddings, ("the padding before", "the padding behind", "the padding between"))
     return emit_pad(scope, operand, value, low, high, interior)
 
 
-@rule("stablehlo.real_dynamic_slice")
+@rule("stablehlo.real_dynamic_slice", operands=4)
 def real_dynamic_slice(scope: Scope, operation: ir.Operation) -> Instruction:
     """A slice with limits in operands. Where it starts may be known at run time only if its extent follows."""
     operand, starts, limits, strides = scope.operands(operation)
@@ -181,13 +181,13 @@ def _each(scope: Scope, vectors: Sequence[Instruction], names: Sequence[str]) ->
     return [sizes_of(scope, vector, name) for vector, name in zip(vectors, names, strict=True)]
 
 
-@rule("stablehlo.dynamic_gather")
+@rule("stablehlo.dynamic_gather", operands=3)
 def dynamic_gather(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, indices, sizes = scope.operands(operation)
     return emit_gather(scope, operation, (operand, indices), sizes_of(scope, sizes, "the size of its slices"))
 
 
-@rule("stablehlo.dynamic_conv")
+@rule("stablehlo.dynamic_conv", operands=3)
 def dynamic_conv(scope: Scope, operation: ir.Operation) -> Instruction:
     lhs, rhs, padding = scope.operands(operation)
     found = scope.program.constants.value_of(padding)

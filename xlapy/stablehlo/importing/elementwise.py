@@ -79,7 +79,7 @@ def plain(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(PLAIN[operation.name], scope.operands(operation))
 
 
-@rule("stablehlo.maximum", "stablehlo.minimum")
+@rule("stablehlo.maximum", "stablehlo.minimum", operands=2)
 def extremum(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_extremum(scope, operation.name.rpartition(".")[2], scope.operands(operation))
 
@@ -101,7 +101,7 @@ def _compared(scope: Scope, direction: ComparisonDirection, operands: Sequence[I
     return scope.emit(ops.COMPARE, operands, CompareAttributes.make(direction=direction, type=None))
 
 
-@rule("stablehlo.cbrt")
+@rule("stablehlo.cbrt", operands=1)
 def cbrt(scope: Scope, operation: ir.Operation) -> Instruction:
     """The cube root; of complex numbers, which HLO has none of, the power 1/3."""
     (operand,) = scope.operands(operation)
@@ -110,7 +110,7 @@ def cbrt(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.POWER, (operand, scope.full(1 / 3, operand.shape)))
 
 
-@rule("stablehlo.compare")
+@rule("stablehlo.compare", operands=2)
 def compare(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_compare(scope, operation, scope.operands(operation))
 
@@ -131,7 +131,7 @@ def emit_compare(scope: Scope, operation: ir.Operation, operands: list[Instructi
     return scope.emit(ops.COMPARE, operands, attributes)
 
 
-@rule("stablehlo.select")
+@rule("stablehlo.select", operands=3)
 def select(scope: Scope, operation: ir.Operation) -> Instruction:
     """The predicate may be a scalar."""
     predicate, on_true, on_false = scope.operands(operation)
@@ -140,7 +140,7 @@ def select(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.SELECT, (predicate, on_true, on_false))
 
 
-@rule("stablehlo.clamp")
+@rule("stablehlo.clamp", operands=3)
 def clamp(scope: Scope, operation: ir.Operation) -> Instruction:
     """The bounds may be scalars."""
     low, operand, high = scope.operands(operation)
@@ -148,7 +148,7 @@ def clamp(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.CLAMP, (low, operand, high))
 
 
-@rule("stablehlo.convert")
+@rule("stablehlo.convert", operands=1)
 def convert(scope: Scope, operation: ir.Operation) -> Instruction:
     """The elements in the result's type; of complex numbers only the real part goes into a type that is not."""
     (operand,) = scope.operands(operation)
@@ -161,7 +161,7 @@ def convert(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.convert(operand, wanted)
 
 
-@rule("stablehlo.bitcast_convert", stored=True)
+@rule("stablehlo.bitcast_convert", operands=1, stored=True)
 def bitcast_convert(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     shape = scope.declared(operation.results[0], lambda: _recast(operand.shape, operation.results[0].type))

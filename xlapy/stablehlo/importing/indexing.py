@@ -15,11 +15,11 @@ from xlapy.ops.indexing import GatherAttributes, ScatterAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import Ints, fields, flag, integer, integers
 from xlapy.stablehlo.importing.reduction import combined
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope, only_block
 
 
-@rule("stablehlo.gather")
+@rule("stablehlo.gather", operands=2)
 def gather(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_gather(scope, operation, scope.operands(operation), integers(operation, "slice_sizes"))
 
@@ -42,7 +42,7 @@ def emit_gather(
     return scope.emit(ops.GATHER, operands, attributes)
 
 
-@rule("stablehlo.scatter", stored=True)
+@rule("stablehlo.scatter", operands=SOME, results=SOME, regions=1, stored=True)
 def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands = scope.operands(operation)
     count = len(only_block(operation.regions[0]).arguments) // 2
@@ -64,7 +64,7 @@ def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return scope.elements(result, count)
 
 
-@rule("stablehlo.torch_index_select")
+@rule("stablehlo.torch_index_select", operands=2)
 def torch_index_select(scope: Scope, operation: ir.Operation) -> Instruction:
     """`result[batch, a, i, b] = operand[batch, a, index[batch, i], b]`: whole slices by number."""
     operand, index = scope.operands(operation)

@@ -25,7 +25,7 @@ from xlapy.stablehlo.importing.scope import Scope
 from xlapy.stablehlo.importing.types import known_shape
 
 
-@rule("stablehlo.reshape")
+@rule("stablehlo.reshape", operands=1)
 def reshape(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     shape = scope.declared(operation.results[0])
@@ -34,14 +34,14 @@ def reshape(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.RESHAPE, (operand,), shape=shape)
 
 
-@rule("stablehlo.broadcast_in_dim")
+@rule("stablehlo.broadcast_in_dim", operands=1)
 def broadcast_in_dim(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     shape = scope.declared(operation.results[0])
     return scope.broadcast_in_dim(operand, shape, integers(operation, "broadcast_dimensions"))
 
 
-@rule("stablehlo.broadcast")
+@rule("stablehlo.broadcast", operands=1)
 def broadcast(scope: Scope, operation: ir.Operation) -> Instruction:
     """New dimensions in front."""
     (operand,) = scope.operands(operation)
@@ -68,7 +68,7 @@ def concatenate(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.CONCATENATE, scope.operands(operation), attributes)
 
 
-@rule("stablehlo.slice")
+@rule("stablehlo.slice", operands=1)
 def slice_(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     starts, limits, strides = (integers(operation, name) for name in ("start_indices", "limit_indices", "strides"))
@@ -83,7 +83,7 @@ def emit_slice(scope: Scope, operand: Instruction, starts: Ints, limits: Ints, s
     return scope.emit(ops.SLICE, (operand,), attributes)
 
 
-@rule("stablehlo.pad")
+@rule("stablehlo.pad", operands=2)
 def pad(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, value = scope.operands(operation)
     low, high, interior = (
@@ -113,7 +113,7 @@ def dynamic_update_slice(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.DYNAMIC_UPDATE_SLICE, scope.operands(operation))
 
 
-@rule("stablehlo.get_dimension_size")
+@rule("stablehlo.get_dimension_size", operands=1)
 def get_dimension_size(scope: Scope, operation: ir.Operation) -> Instruction:
     """The size as an s32: a constant where it is known."""
     (operand,) = scope.operands(operation)
@@ -130,7 +130,7 @@ def dimension_size(scope: Scope, operand: Instruction, dimension: int) -> Instru
     return scope.emit(ops.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
 
 
-@rule("stablehlo.set_dimension_size")
+@rule("stablehlo.set_dimension_size", operands=2)
 def set_dimension_size(scope: Scope, operation: ir.Operation) -> Instruction:
     """A size that is known to be the whole dimension changes nothing where the result is declared so."""
     operand, size = scope.operands(operation)

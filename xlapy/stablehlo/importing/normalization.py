@@ -12,7 +12,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.ops.normalization import BatchNormAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import integer, number
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope
 
 _OPS = {
@@ -22,7 +22,7 @@ _OPS = {
 }
 
 
-@rule(*_OPS)
+@rule(*_OPS, results=SOME)
 def batch_norm(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     attributes = BatchNormAttributes.make(
         epsilon=number(operation, "epsilon"), feature_index=integer(operation, "feature_index")

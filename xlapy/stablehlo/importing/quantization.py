@@ -81,7 +81,7 @@ def _number_operand(scope: Scope, value: ir.Value) -> ir.Value:
     return stand_in
 
 
-@rule("stablehlo.uniform_quantize", stored=True)
+@rule("stablehlo.uniform_quantize", operands=1, stored=True)
 def uniform_quantize(scope: Scope, operation: ir.Operation) -> Instruction:
     """Of numbers, or of a quantized tensor into another quantized type."""
     (operand,) = scope.operands(operation)
@@ -91,7 +91,7 @@ def uniform_quantize(scope: Scope, operation: ir.Operation) -> Instruction:
     return quantize(scope, operand, wanted)
 
 
-@rule("stablehlo.uniform_dequantize", stored=True)
+@rule("stablehlo.uniform_dequantize", operands=1, stored=True)
 def uniform_dequantize(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     return dequantize(scope, operand, quantized(operation.operands[0].type))

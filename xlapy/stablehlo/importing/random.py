@@ -26,7 +26,7 @@ _ALGORITHMS = {
 }
 
 
-@rule("stablehlo.rng")
+@rule("stablehlo.rng", operands=3)
 def rng(scope: Scope, operation: ir.Operation) -> Instruction:
     """Numbers between a and b, or of mean a and deviation b; the third operand is the shape."""
     a, b, sizes = scope.operands(operation)
@@ -40,7 +40,7 @@ def rng(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.RNG, (a, b), attributes, shape=shape)
 
 
-@rule("stablehlo.rng_bit_generator")
+@rule("stablehlo.rng_bit_generator", operands=1, results=2)
 def rng_bit_generator(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return emit_bits(scope, operation, scope.operands(operation), scope.declared(operation.results[1]))
 

@@ -20,7 +20,7 @@ from xlapy.ops.dimensions import Window
 from xlapy.ops.reduction import MapAttributes, ReduceAttributes, ScanAttributes, WindowAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import flag, integer, integers, matrix, pairs
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope, only_block
 from xlapy.stablehlo.importing.types import known_shape
 
@@ -46,7 +46,7 @@ def _scalar(argument: ir.Value) -> Shape:
     return shape
 
 
-@rule("stablehlo.reduce", stored=True)
+@rule("stablehlo.reduce", operands=SOME, results=SOME, regions=1, stored=True)
 def reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands, body = combined(scope, operation.regions[0], scope.operands(operation))
     attributes = ReduceAttributes.make(dimensions=integers(operation, "dimensions"))
@@ -54,7 +54,7 @@ def reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return scope.elements(result, len(operation.results))
 
 
-@rule("stablehlo.reduce_window", stored=True)
+@rule("stablehlo.reduce_window", operands=SOME, results=SOME, regions=1, stored=True)
 def reduce_window(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return emit_reduce_window(scope, operation, scope.operands(operation), window(operation))
 
@@ -80,7 +80,7 @@ def window(operation: ir.Operation) -> Window:
     )
 
 
-@rule("stablehlo.select_and_scatter", stored=True)
+@rule("stablehlo.select_and_scatter", operands=3, regions=2, stored=True)
 def select_and_scatter(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, source, init = scope.operands(operation)
     chooser = scope.body(operation.regions[0], [Shape.scalar(operand.shape.element_type)] * 2)
@@ -95,7 +95,7 @@ def _whole_window(operation: ir.Operation, rank: int) -> Window:
     return Window.make((1,) * rank, integers(operation, "window_strides", ()))
 
 
-@rule("stablehlo.map", stored=True)
+@rule("stablehlo.map", operands=SOME, regions=1, stored=True)
 def map_(scope: Scope, operation: ir.Operation) -> Instruction:
     operands = scope.operands(operation)
     body = scope.body(operation.regions[0], [Shape.scalar(operand.shape.element_type) for operand in operands])
@@ -103,7 +103,7 @@ def map_(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.MAP, operands, attributes, (body,))
 
 
-@rule("chlo.scan", stored=True)
+@rule("chlo.scan", operands=SOME, results=SOME, regions=1, stored=True)
 def scan(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """The region takes slices of the inputs without the scanned dimension, then the carries.
 

@@ -27,7 +27,7 @@ from xlapy.ops.sources import ConstantAttributes, ParameterAttributes
 from xlapy.ops.tuples import GetTupleElementAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.failure import ImportFailure
-from xlapy.stablehlo.importing.rules import RULES, STORED, Rule
+from xlapy.stablehlo.importing.rules import RULES, Rule
 from xlapy.stablehlo.importing.types import agrees, known_shape, type_text
 
 if TYPE_CHECKING:
@@ -88,12 +88,13 @@ class Scope:
         self.metadata, self.name, self.frontend_attributes = metadata, name, frontend
 
     def _rule(self, operation: ir.Operation) -> Rule:
-        rule = RULES.get(operation.name)
-        if rule is None:
+        entry = RULES.get(operation.name)
+        if entry is None:
             raise UnsupportedError("there is no such operation in StableHLO, CHLO or what else is imported")
-        if self.program.has_quantized_types and operation.name not in STORED:
-            return self.program.meaning_of_quantized(rule, operation)
-        return rule
+        entry.check(operation)
+        if self.program.has_quantized_types and not entry.stored:
+            return self.program.meaning_of_quantized(entry.rule, operation)
+        return entry.rule
 
     def _results(self, rule: Rule, operation: ir.Operation) -> Sequence[Instruction]:
         results = rule(self, operation)

@@ -41,7 +41,7 @@ def _marked(scope: Scope, target: str, operand: Instruction, shape: Shape, shard
 
 @rule(
     "sdy.sharding_constraint", "sdy.reshard", "sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.all_reduce",
-    "sdy.collective_permute", "sdy.reduce_scatter", stored=True,
+    "sdy.collective_permute", "sdy.reduce_scatter", operands=1, stored=True,
 )  # fmt: skip
 def constraint(scope: Scope, operation: ir.Operation) -> Instruction:
     """What is sharded otherwise from here on; to values, an all-reduce or a gather of shardings does nothing."""
@@ -51,25 +51,25 @@ def constraint(scope: Scope, operation: ir.Operation) -> Instruction:
     return _marked(scope, _MARK, operand, operand.shape, sharding)
 
 
-@rule("sdy.propagation_barrier", "sdy.data_flow_edge", stored=True)
+@rule("sdy.propagation_barrier", "sdy.data_flow_edge", results=None, stored=True)
 def passed_on(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """What only steers how shardings spread."""
     return scope.operands(operation)
 
 
-@rule("sdy.sharding_group", stored=True)
+@rule("sdy.sharding_group", results=0, stored=True)
 def sharding_group(_: Scope, __: ir.Operation) -> Sequence[Instruction]:
     """Values that are to be sharded alike, a matter of spreading."""
     return ()
 
 
-@rule("sdy.named_computation", stored=True)
+@rule("sdy.named_computation", results=None, regions=1, stored=True)
 def named_computation(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     block = only_block(operation.regions[0])
     return _in_place(scope, block, scope.operands(operation))
 
 
-@rule("sdy.manual_computation", stored=True)
+@rule("sdy.manual_computation", results=None, regions=1, stored=True)
 def manual_computation(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     meshes = scope.program.annotations.meshes
     given = meshes.shardings(required(operation, "in_shardings"))
@@ -78,12 +78,16 @@ def manual_computation(scope: Scope, operation: ir.Operation) -> Sequence[Instru
     operands = scope.operands(operation)
     if len(given) != len(operands) or len(wanted) != len(operation.results):
         raise ShapeError(f"it has {len(operands)} operands, {len(given)} in_shardings; {len(wanted)} out_shardings")
+    if len(block.arguments) != len(operands):
+        raise ShapeError(f"its region takes {len(block.arguments)} values, given are {len(operands)}")
     axes = _manual_axes(operation)
     parts = [
         _part(scope, operand, sharding, argument.type, axes)
         for operand, sharding, argument in zip(operands, given, block.arguments, strict=True)
     ]
     results = _in_place(scope, block, parts)
+    if len(results) != len(wanted):
+        raise ShapeError(f"its region gives {len(results)} values, declared are {len(wanted)}")
     return [
         _whole(scope, result, sharding, value.type, axes)
         for result, sharding, value in zip(results, wanted, operation.results, strict=True)

@@ -13,11 +13,11 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.ops.sorting import SortAttributes, TopKAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import flag, integer
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope
 
 
-@rule("stablehlo.sort", stored=True)
+@rule("stablehlo.sort", operands=SOME, results=SOME, regions=1, stored=True)
 def sort(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """A negative dimension counts from the end."""
     operands = scope.operands(operation)
@@ -31,7 +31,7 @@ def sort(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     return scope.elements(scope.emit(ops.SORT, operands, attributes, (body,)), len(operands))
 
 
-@rule("chlo.top_k")
+@rule("chlo.top_k", operands=1, results=2)
 def top_k(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     stable = flag(operation, "is_stable", True)
     return emit_top_k(scope, scope.operands(operation), integer(operation, "k"), True, stable)

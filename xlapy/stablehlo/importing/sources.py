@@ -21,7 +21,7 @@ from xlapy.stablehlo.importing.scope import Scope
 from xlapy.stablehlo.importing.types import element_type, known_shape, type_text
 
 
-@rule("stablehlo.constant", "chlo.constant", "arith.constant", stored=True)
+@rule("stablehlo.constant", "chlo.constant", "arith.constant", operands=0, stored=True)
 def constant(scope: Scope, operation: ir.Operation) -> Instruction:
     """Elements as they are; a value without dimensions in them (`dense<0.0>`) is repeated by a broadcast."""
     value = required(operation, "value")
@@ -48,7 +48,7 @@ def _shape_of(value: ir.ElementsAttribute) -> Shape:
     return shape
 
 
-@rule("stablehlo.iota")
+@rule("stablehlo.iota", operands=0)
 def iota(scope: Scope, operation: ir.Operation) -> Instruction:
     return emit_iota(scope, scope.declared(operation.results[0]), integer(operation, "iota_dimension"))
 
@@ -58,7 +58,7 @@ def emit_iota(scope: Scope, shape: Shape, dimension: int) -> Instruction:
     return scope.emit(ops.IOTA, (), IotaAttributes.make(iota_dimension=dimension), shape=shape)
 
 
-@rule("chlo.constant_like")
+@rule("chlo.constant_like", operands=1)
 def constant_like(scope: Scope, operation: ir.Operation) -> Instruction:
     """One value in the shape of the operand."""
     (operand,) = scope.operands(operation)

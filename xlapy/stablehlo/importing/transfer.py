@@ -18,11 +18,11 @@ from xlapy.interpreter.transfer import PAIRS
 from xlapy.ops.transfer import ChannelAttributes, InfeedAttributes, OutfeedAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import as_integers, fields, flag, matrix, pairs, shown, text
-from xlapy.stablehlo.importing.rules import rule
+from xlapy.stablehlo.importing.rules import SOME, rule
 from xlapy.stablehlo.importing.scope import Scope
 
 
-@rule("stablehlo.infeed", stored=True)
+@rule("stablehlo.infeed", operands=1, results=SOME, stored=True)
 def infeed(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """Several arrays come as a tuple, which is taken apart."""
     shapes = [scope.declared(result) for result in operation.results[:-1]]
@@ -45,7 +45,7 @@ def _with_layouts(shapes: list[Shape], given: Any) -> list[Shape]:
     ]
 
 
-@rule("stablehlo.outfeed", stored=True)
+@rule("stablehlo.outfeed", operands=SOME, stored=True)
 def outfeed(scope: Scope, operation: ir.Operation) -> Instruction:
     *arrays, token = scope.operands(operation)
     data = scope.packed(arrays)
@@ -53,7 +53,7 @@ def outfeed(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.OUTFEED, (data, token), attributes)
 
 
-@rule("stablehlo.send", stored=True)
+@rule("stablehlo.send", operands=SOME, stored=True)
 def send(scope: Scope, operation: ir.Operation) -> Instruction:
     *arrays, token = scope.operands(operation)
     data = scope.packed(arrays)
@@ -64,7 +64,7 @@ def send(scope: Scope, operation: ir.Operation) -> Instruction:
     return done
 
 
-@rule("stablehlo.recv", stored=True)
+@rule("stablehlo.recv", operands=1, results=SOME, stored=True)
 def recv(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     shapes = [scope.declared(result) for result in operation.results[:-1]]
     data = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)

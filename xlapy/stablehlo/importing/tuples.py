@@ -19,7 +19,7 @@ def tuple_(scope: Scope, operation: ir.Operation) -> Instruction:
     return scope.emit(ops.TUPLE, scope.operands(operation))
 
 
-@rule("stablehlo.get_tuple_element", stored=True)
+@rule("stablehlo.get_tuple_element", operands=1, stored=True)
 def get_tuple_element(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     index = integer(operation, "index")
