@@ -18,8 +18,9 @@ from xlapy.cpu.buffers import assign_buffers, print_buffers
 from xlapy.cpu.clocks import place_clocks
 from xlapy.cpu.decisions import Decision, Explain, decisions_text
 from xlapy.cpu.fuse import Fuse, Unfuse
+from xlapy.cpu.imports import import_address
+from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.engine import Code, compile_text, listings
-from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.llvm.program import write_program
 from xlapy.cpu.order_effects import OrderEffects
 from xlapy.cpu.order_selections import OrderSelections
@@ -67,6 +68,7 @@ def passes(
     """
     return [
         RemoveDeadCode(),
+        UseLapack(),
         OrderEffects(),
         Unfuse(),
         RemoveDeadCode(),
@@ -206,7 +208,7 @@ def compile_module(
         with trace.span("LLVM text", "stage"):
             text = write_program(program, flush_denormals=_flushes_denormals())
         with trace.span("machine code", "stage"):
-            imports = {"xlapy_parallel": parallel_function()} if text.uses_threads else {}
+            imports = {name: import_address(name) for name in sorted(text.imports)}
             code = compile_text(text.text, ["xlapy_run"], imports, trace)
     return Compiled(optimised, program, code, text.text, text.functions, record)
 

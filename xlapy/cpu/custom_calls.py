@@ -15,6 +15,8 @@ from xlapy import ops
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.cpu.flow import Path, array_leaves
+from xlapy.cpu.lapack.calls import add_lapack_call
+from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.cpu.program import STEPS, Scope, kernels_of
 from xlapy.cpu.schedule import region_of
 from xlapy.cpu.steps import CallbackStep, Convention, KernelStep, Slot
@@ -58,6 +60,9 @@ def _places(leaves: Sequence[Shape]) -> tuple[int, ...]:
 
 @STEPS.rule(ops.CUSTOM_CALL)
 def _custom_call(scope: Scope, instruction: Instruction) -> None:
+    if calls_lapack(instruction):
+        add_lapack_call(scope, instruction)
+        return
     convention = convention_of(instruction)
     if convention is None:
         scope.callback(instruction)

@@ -38,8 +38,8 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.decisions import Decision, decisions_text
 from xlapy.cpu.image_callbacks import describe_callbacks, restore_callbacks
+from xlapy.cpu.imports import import_address
 from xlapy.cpu.llvm.engine import Code, host_features, link_object, llvm_version
-from xlapy.cpu.llvm.pool import parallel_function
 from xlapy.cpu.steps import NativeProgram, Slot, SlotKind
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -50,8 +50,6 @@ KIND = "cpu program"
 
 _NAMED = 5
 """How many temporaries a message can name."""
-
-_IMPORTS: Mapping[str, Callable[[], int]] = {"xlapy_parallel": parallel_function}
 
 _OTHER_PARTS = ("builder", "pjrt", "stablehlo", "testing", "tools")
 """Packages that no compiled program depends on."""
@@ -142,7 +140,7 @@ def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
         _check_origin(container.header)
         callbacks = container.header["callbacks"]
         program = _program(container)
-        imports = {name: _IMPORTS[name]() for name in container.header["imports"]}
+        imports = {name: import_address(name) for name in container.header["imports"]}
         if callbacks["steps"]:
             restore_callbacks(program, callbacks, _optimised(container))
         code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from xlapy import ops
+from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -30,13 +31,17 @@ def acts(instruction: Instruction) -> bool:
     pending, met = [instruction], set[Computation]()
     while pending:
         current = pending.pop()
-        if current.op in DRAWS or (current.op.family in _FAMILIES and current.op not in _QUIET):
+        if current.op in DRAWS or (current.op.family in _FAMILIES and not _is_quiet(current)):
             return True
         for called in current.computations:
             if called not in met:
                 met.add(called)
                 pending += called
     return False
+
+
+def _is_quiet(instruction: Instruction) -> bool:
+    return instruction.op in _QUIET or calls_lapack(instruction)
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,51 @@ class MeetRow:
     takes: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryArray:
+    """An argument of a library's function: the slot with a number, `size` bytes of it for each call of a batch."""
+
+    slot: int
+    size: int
+    offset: int = 0
+    """Bytes behind which the function is to begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryScratch:
+    """An argument of a library's function: workspace, at an offset in bytes."""
+
+    offset: int
+
+
+@dataclass(eq=False, slots=True)
+class LibraryStep:
+    """Calls a function of a library once for each part of a batch. All arguments are pointers, as Fortran has them."""
+
+    symbol: str
+    arguments: tuple[bytes | LibraryArray | LibraryScratch | None, ...]
+    """What each pointer points to; bytes are known now."""
+    letters: int
+    """How many arguments are letters: Fortran takes their lengths behind all others."""
+    slots: list[Slot]
+    """The workspace last."""
+    written: frozenset[int]
+    cleared: tuple[LibraryArray, ...]
+    """What begins as zeros."""
+    finite: LibraryArray | None
+    """What must hold neither infinities nor NaN, of `element_bytes` each, for the function to be called at all; if it
+    does, the last argument becomes -4."""
+    element_bytes: int
+    batch: int
+    grain: int
+    """How many calls a task makes."""
+    scratch_size: int
+    """Bytes of workspace of a task."""
+    work: int
+    """A rough count of the operations of a call."""
+    origin: str = ""
+
+
 MEET_HEADER = 128
 """Bytes of a door before the numbers of the members' last meetings: the meetings so far, who has come, who sleeps."""
 
@@ -219,7 +264,7 @@ def door_header(members: int) -> int:
     return MEET_HEADER + -(-4 * members // 64) * 64
 
 
-Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep | CallbackStep | MeetStep
+Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep | CallbackStep | MeetStep | LibraryStep
 
 
 def inner_steps(step: Step) -> list[list[Step]]:
@@ -233,7 +278,7 @@ def inner_steps(step: Step) -> list[list[Step]]:
 
 def slots_of(step: Step) -> list[Slot]:
     """The slots that the step itself names."""
-    if isinstance(step, KernelStep):
+    if isinstance(step, KernelStep | LibraryStep):
         return step.slots
     if isinstance(step, CopyStep):
         return [step.source, step.target]
@@ -250,6 +295,8 @@ def written_slots(step: Step) -> list[Slot]:
     """Those of them that the step writes."""
     if isinstance(step, KernelStep):
         return [slot for buffer, slot in zip(step.kernel.buffers, step.slots, strict=True) if buffer.written]
+    if isinstance(step, LibraryStep):
+        return [*(step.slots[number] for number in sorted(step.written)), step.slots[-1]]
     if isinstance(step, CallbackStep | MeetStep):
         return step.results if isinstance(step, CallbackStep) else step.shared
     return [step.target] if isinstance(step, CopyStep) else []
@@ -371,6 +418,9 @@ def step_title(step: Step) -> str:
     if isinstance(step, MeetStep):
         operands, shared = (", ".join(map(str, slots)) for slots in (step.operands, step.shared))
         return f"meet {step.number} {step.origin}({operands}), then read ({shared})"
+    if isinstance(step, LibraryStep):
+        calls = f", {step.batch} calls of about {step.work} operations" if step.batch > 1 else ""
+        return f"{step.symbol} {step.origin}({', '.join(map(str, step.slots))}){calls}"
     if isinstance(step, WhileStep):
         return f"while {step.decides} ({step.origin})"
     if isinstance(step, PartStep):

@@ -16,6 +16,7 @@ from xlapy.cpu.steps import (
     CallbackStep,
     CopyStep,
     KernelStep,
+    LibraryStep,
     MeetStep,
     Slot,
     SlotKind,
@@ -133,7 +134,7 @@ def _places(kernel: Kernel, written: Buffer, read: set[Buffer]) -> set[Affine]:
 
 
 def _replace(step: Step, old: Slot, new: Slot) -> None:
-    if isinstance(step, KernelStep):
+    if isinstance(step, KernelStep | LibraryStep):
         step.slots = [new if slot is old else slot for slot in step.slots]
     elif isinstance(step, CopyStep):
         step.source, step.target = (new if slot is old else slot for slot in (step.source, step.target))

@@ -28,6 +28,7 @@ from xlapy.interpreter.core import (
     evaluate_computation,
     is_dynamic,
 )
+from xlapy.interpreter.custom_decompositions import DECOMPOSITIONS
 from xlapy.interpreter.custom_dynamic import DYNAMIC_TARGETS
 from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
 from xlapy.interpreter.custom_targets import (
@@ -41,6 +42,7 @@ from xlapy.interpreter.custom_targets import (
 from xlapy.interpreter.custom_typed import call_attributes, call_typed, instantiate
 from xlapy.interpreter.dynamic_array import actual, padded_to
 from xlapy.interpreter.exchange import describe
+from xlapy.interpreter.lapack import check_lapack, lapack, lapack_targets
 from xlapy.interpreter.sorting import first_of_rows
 from xlapy.ops.custom import CustomCallApiVersion
 from xlapy.ops.requirements import agrees
@@ -253,5 +255,7 @@ _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **dict.fromkeys(_IDENTITIES, (_check_identity, _identity)),
     "TopK": (_check_top_k, _top_k),
     **DYNAMIC_TARGETS,
+    **DECOMPOSITIONS,
+    **dict.fromkeys(lapack_targets(), (check_lapack, lapack)),
 }
 """What XLA's own passes and frameworks leave in programs: a check of the instruction, and its meaning."""

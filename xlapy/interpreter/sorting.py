@@ -30,14 +30,18 @@ Precedes = Callable[[Array, Array], Array]
 @RULES.rule(ops.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands, permuted together along a dimension: no element precedes an earlier one by the comparator."""
-    dimension = instruction.attributes.dimension
+    results = sorted_along(context, instruction.to_apply, values, instruction.attributes.dimension)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def sorted_along(context: Context, comparator: Computation, values: Sequence[Array], dimension: int) -> list[Array]:
+    """Arrays sorted together along a dimension."""
     moved: list[Array] = [np.moveaxis(value, dimension, -1) for value in values]
     shape = moved[0].shape
     rows = [array.reshape(prod(shape[:-1]), shape[-1]) for array in moved]
-    order = _stable_order(context, instruction.to_apply, rows)
+    order = _stable_order(context, comparator, rows)
     taken = [np.take_along_axis(array, order, axis=1).reshape(shape) for array in rows]
-    results = [np.moveaxis(array, -1, dimension) for array in taken]
-    return results[0] if len(results) == 1 else tuple(results)
+    return [np.moveaxis(array, -1, dimension) for array in taken]
 
 
 @RULES.rule(ops.TOPK)

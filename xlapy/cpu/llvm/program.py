@@ -24,6 +24,7 @@ from xlapy.cpu.clocks import Clock
 from xlapy.cpu.llvm import target_calls
 from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
 from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
 from xlapy.cpu.llvm.meetings import DECLARATIONS, meet_text, rows_text, write_meeting
 from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
@@ -33,6 +34,7 @@ from xlapy.cpu.steps import (
     CallbackStep,
     CopyStep,
     KernelStep,
+    LibraryStep,
     MeetStep,
     NativeProgram,
     PartStep,
@@ -70,7 +72,8 @@ class ProgramText:
     """A whole module: its text, and what it imports."""
 
     text: str
-    uses_threads: bool
+    imports: frozenset[str]
+    """The functions of other modules and libraries that it calls."""
     functions: dict[KernelStep, str]
     """The function of each kernel: its own, or that of the part in which it is written out."""
 
@@ -85,7 +88,7 @@ def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTe
     functions = "\n".join(writer.functions)
     declarations = "\n".join(sorted(writer.declarations))
     attributes = 'attributes #0 = { nounwind "no-builtins" }'
-    return ProgramText(f"{declarations}\n\n{functions}\n{attributes}\n", writer.uses_threads, writer.places)
+    return ProgramText(f"{declarations}\n\n{functions}\n{attributes}\n", frozenset(writer.imports), writer.places)
 
 
 def table_size(program: NativeProgram) -> int:
@@ -117,7 +120,7 @@ class _ProgramWriter:
         self.places: dict[KernelStep, str] = {}
         self.functions: list[str] = []
         self.declarations: set[str] = set()
-        self.uses_threads = False
+        self.imports: set[str] = set()
         self._kernels: dict[Kernel, str] = {}
         self._texts: dict[str, str] = {}
         """The name of each kernel by its text: kernels that do the same to other memory are one function."""
@@ -236,6 +239,8 @@ class _ProgramWriter:
             self.loop(function, step)
         elif isinstance(step, PartStep):
             self.call_part(function, step)
+        elif isinstance(step, LibraryStep):
+            self.library_call(function, step)
         elif isinstance(step, MeetStep):
             self.require(function, self.meeting(function, step))
         elif isinstance(step, CallbackStep):
@@ -376,21 +381,53 @@ class _ProgramWriter:
 
     def parallel(self, function: _Function, step: KernelStep, pointers: list[str], extent: int) -> None:
         """Pieces of about the least work that is worth a thread, never by the number of threads."""
-        self.uses_threads = True
+        grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
+        self.run_parallel(function, step, self.task_name(step.kernel), pointers, (extent, grain))
+
+    def run_parallel(
+        self,
+        function: _Function,
+        step: KernelStep | LibraryStep,
+        task: str,
+        pointers: list[str],
+        pieces: tuple[int, int],
+    ) -> None:
+        """A task on so many iterations, in pieces of so many, on all threads."""
+        self.imports.add("xlapy_parallel")
         self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64)")
         if self.program.clocks is not None:
             table = self.base(function, self.program.clock_index)
             clock = self.program.clocks.begins[step]
             figures = function.writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset}")
             pointers = [*pointers, figures, table]
+        block = self.block_of(function, pointers)
+        extent, grain = pieces
+        function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, i64 {extent}, i64 {grain})")
+
+    def block_of(self, function: _Function, pointers: list[str]) -> str:
+        """A register with the address of a table of addresses."""
         block = function.writer.name("a")
         function.head.append(f"  {block} = alloca [{len(pointers)} x ptr]")
         for number, pointer in enumerate(pointers):
             place = function.writer.let(f"getelementptr inbounds ptr, ptr {block}, i64 {number}")
             function.writer.do(f"store ptr {pointer}, ptr {place}")
-        grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
-        task = self.task_name(step.kernel)
-        function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, i64 {extent}, i64 {grain})")
+        return block
+
+    def library_call(self, function: _Function, step: LibraryStep) -> None:
+        """Calls of a library's function, on one thread or many."""
+        text = library_call_text(step)
+        name = self._texts.get(text)
+        if name is None:
+            name = self._texts[text] = f"library{len(self._texts)}"
+            self.functions.append(text.replace("@library(", f"@{name}(", 1))
+            self.declarations |= LIBRARY_DECLARATIONS | {library_declaration(step)}
+            self.imports.add(step.symbol)
+        pointers = [self.pointer(function, slot) for slot in step.slots]
+        if step.grain >= step.batch:
+            block = self.block_of(function, pointers)
+            function.writer.do(f"call void @{name}(ptr {block}, i64 0, i64 {step.batch})")
+            return
+        self.run_parallel(function, step, self.library_task(name, len(pointers)), pointers, (step.batch, step.grain))
 
     def kernel_name(self, kernel: Kernel) -> str:
         """The function of a kernel."""
@@ -424,6 +461,19 @@ class _ProgramWriter:
         else:
             body = task_lines(call, len(kernel.buffers), notes=self.notes_events)
         self.functions.append("\n".join([*lines, *body, "  ret void", "}"]))
+        return found
+
+    def library_task(self, name: str, slots: int) -> str:
+        """A function for pieces of a batch: the calls themselves, timed if the program is instrumented."""
+        if self.program.clocks is None:
+            return name
+        found = self._tasks.get(name)
+        if found is None:
+            found = self._tasks[name] = f"task_{name}"
+            call = f"call void @{name}(ptr %block, i64 %begin, i64 %end)"
+            head = f"define internal void @{found}(ptr %block, i64 %begin, i64 %end) #0 {{"
+            lines = task_lines(call, slots, notes=self.notes_events)
+            self.functions.append("\n".join([head, "entry:", *lines, "  ret void", "}"]))
         return found
 
     # -- control flow

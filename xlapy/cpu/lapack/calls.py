@@ -1,0 +1,125 @@
+"""Custom calls to LAPACK as steps of a program.
+
+Every array is row-major here; a matrix of LAPACK's is a transposed one (`use_lapack` writes what transposes).
+
+Owns: which memory a function works in, how a batch is split. Must not know: the order of a function's arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlapy.base.element_types import U8
+from xlapy.base.shape import Shape
+from xlapy.cpu.flow import array_leaves
+from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
+from xlapy.cpu.lapack.eigenvectors import eigenvector_kernel
+from xlapy.cpu.program import Scope
+from xlapy.cpu.steps import KernelStep, LibraryArray, LibraryStep, Slot
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.lapack import LapackCall, lapack_call
+
+MOST_TASKS = 64
+"""Of a batch: each has workspace of its own."""
+
+MOST_SCRATCH = 1 << 26
+"""Bytes of the workspace of all tasks together, if one needs no more."""
+
+TASK_WORK = 1 << 16
+"""Operations that are worth a task."""
+
+
+def add_lapack_call(scope: Scope, instruction: Instruction) -> None:
+    """Appends the steps of a call."""
+    call = lapack_call(instruction)
+    operands = [scope.slot(operand) for operand in instruction.operands]
+    in_place = IN_PLACE.get(call.routine, {0: 0})
+    leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
+    made = {r: scope.own_copy(instruction, instruction.operands[o]) for o, r in in_place.items()}
+    results = [made.get(number) or Slot(leaf, name=instruction.name) for number, leaf in enumerate(leaves)]
+    own = _own_memory(scope, instruction, call)
+    scope.define(instruction, results)
+    if not math.prod(call.batch):
+        return
+    step = _step(call, operands, results, own)
+    step.origin = instruction.name
+    scope.steps.append(step)
+    if own[1:]:
+        kernel, work = eigenvector_kernel(instruction.name, call)
+        for columns, vectors in zip(own[1:], results[2:4], strict=True):
+            scope.steps.append(KernelStep(kernel, [columns, results[1], vectors], work, instruction.name))
+
+
+def _own_memory(scope: Scope, instruction: Instruction, call: LapackCall) -> list[Slot]:
+    """What geev works in: its matrices, and of real ones the columns that their eigenvectors are made of."""
+    if call.routine != "geev":
+        return []
+    copy = scope.own_copy(instruction, instruction.operands[0])
+    shape = instruction.operands[0].shape
+    columns = [] if call.element_type.is_complex else [Slot(shape, name=instruction.name) for _ in range(2)]
+    return [copy, *columns]
+
+
+def _step(call: LapackCall, operands: Sequence[Slot], results: Sequence[Slot], own: Sequence[Slot]) -> LibraryStep:
+    """The call of the function for all matrices of a batch, the workspace behind its other slots."""
+    found = arguments_of(call)
+    kinds = {"o": list(operands), "r": list(results), "c": list(own)}
+    slots = list(dict.fromkeys(slot for group in kinds.values() for slot in group))
+    written = {slot for group in (results, own) for slot in group}
+    count = math.prod(call.batch)
+    cleared = _cleared(call, results, own)
+
+    def array(argument: ArrayArgument) -> LibraryArray:
+        slot = kinds[argument.kind][argument.number]
+        size = slot.size // count
+        return LibraryArray(slots.index(slot), size, argument.offset * slot.shape.element_type.byte_size)
+
+    arguments = [array(a) if isinstance(a, ArrayArgument) else a for a in found.arguments]
+    info = slots.index(results[-1]) if _gives_info(call) else None
+    if info is not None:
+        arguments[-1] = LibraryArray(info, 4)
+    grain = _grain(call, count, found.scratch_size)
+    scratch = Slot(Shape.array(U8, (found.scratch_size * -(-count // grain),)), name="workspace")
+    return LibraryStep(
+        symbol=found.symbol,
+        arguments=tuple(arguments),
+        letters=found.letters,
+        slots=[*slots, scratch],
+        written=frozenset(n for n, slot in enumerate(slots) if slot in written),
+        cleared=tuple(LibraryArray(slots.index(slot), slot.size // count) for slot in cleared),
+        finite=LibraryArray(slots.index(own[0]), own[0].size // count) if call.routine == "geev" else None,
+        element_bytes=own[0].shape.element_type.byte_size // (2 if call.element_type.is_complex else 1) if own else 0,
+        batch=count,
+        grain=grain,
+        scratch_size=found.scratch_size,
+        work=_work(call),
+    )
+
+
+def _gives_info(call: LapackCall) -> bool:
+    return call.routine not in ("trsm", "geqrf", "geqp3", "orgqr", "ormqr")
+
+
+def _cleared(call: LapackCall, results: Sequence[Slot], own: Sequence[Slot]) -> list[Slot]:
+    """What begins as zeros: results that the function may leave as they were."""
+    if call.routine == "geev":  # of what is not finite, nothing is computed
+        return list(dict.fromkeys([*results[:-1], *own[1:]]))
+    if not all(call.sizes[letter] for letter in ("m", "n") if letter in call.sizes):
+        return [
+            slot for number, slot in enumerate(results) if number not in IN_PLACE.get(call.routine, {0: 0}).values()
+        ]
+    unwritten = UNWRITTEN.get(call.routine, {})
+    return [results[number] for number, letter in unwritten.items() if call.letters[letter] == "N"]
+
+
+def _work(call: LapackCall) -> int:
+    """About how many operations a matrix takes."""
+    sizes = [max(1, size) for letter, size in call.sizes.items() if letter in "mnstk"]
+    return 4 * max(sizes) * math.prod(sorted(sizes)[-2:]) + 256
+
+
+def _grain(call: LapackCall, count: int, scratch_size: int) -> int:
+    """Matrices of a task: by the shapes alone."""
+    tasks = min(MOST_TASKS, count, max(1, MOST_SCRATCH // max(1, scratch_size)))
+    return max(-(-count // tasks), min(count, TASK_WORK // _work(call)), 1)

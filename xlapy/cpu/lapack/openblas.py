@@ -1,0 +1,53 @@
+"""OpenBLAS with LAPACK, out of the wheel scipy-openblas32: where its functions lie.
+
+The library is the compiler's own, not the one that SciPy has loaded: it runs every call on the calling thread, so that
+results do not depend on a number of threads, and nobody else's number of threads changes. It is loaded when the first
+program needs it, and visible to nobody.
+
+Must not know: what the functions compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+from pathlib import Path
+
+from xlapy.base.errors import UnsupportedError
+
+_PACKAGE = "scipy_openblas32"
+_PREFIX = "scipy_"
+
+
+def symbol_of(name: str) -> str:
+    """The library's name of a Fortran function of BLAS or LAPACK."""
+    return f"{_PREFIX}{name}_"
+
+
+@functools.cache
+def function_address(symbol: str) -> int:
+    """Where a function lies. `UnsupportedError` without the library, `ValueError` for what it does not have."""
+    try:
+        function = getattr(_library(), symbol)
+    except AttributeError as error:
+        raise ValueError(f"{_PACKAGE} has no function {symbol}") from error
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def is_function(symbol: str) -> bool:
+    """Whether a name is one of this library's functions."""
+    return symbol.startswith(_PREFIX)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Found without running the package's own code, which would load it for the whole process to see."""
+    package = importlib.util.find_spec(_PACKAGE)
+    folders = () if package is None else package.submodule_search_locations or ()
+    files = [file for folder in folders for file in sorted(Path(folder, "lib").glob("libscipy_openblas*.so"))]
+    if not files:
+        raise UnsupportedError("linear algebra on cpu needs the package scipy-openblas32, which is not installed")
+    library = ctypes.CDLL(str(files[0]), mode=ctypes.RTLD_LOCAL)
+    library.scipy_openblas_set_num_threads(1)
+    return library

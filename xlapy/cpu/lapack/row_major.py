@@ -1,0 +1,81 @@
+"""Custom calls to LAPACK on row-major arrays.
+
+Owns: what stands around a call whose operands or results lie otherwise. Must not know: what is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.lapack import target_of
+from xlapy.ops.aliasing import OutputAlias
+from xlapy.ops.custom import CustomCallApiVersion, CustomCallAttributes
+from xlapy.ops.requirements import agrees
+from xlapy.passes.layout_copies import order_of, row_major
+from xlapy.passes.rewrite import Writer
+
+
+def row_major_call(
+    write: Writer,
+    routine: str,
+    operands: Sequence[Instruction],
+    results: Sequence[Shape],
+    attributes: str,
+    overwritten: int = 0,
+) -> Instruction:
+    """A call on row-major arrays; the operand `overwritten` makes place for the first result."""
+    target = target_of(routine, operands[0].shape.element_type)
+    path = () if len(results) == 1 else (0,)
+    aliases = [OutputAlias(path, overwritten, ())] if agrees(operands[overwritten].shape, results[0]) else []
+    found = CustomCallAttributes.make(
+        custom_call_target=target,
+        operand_layout_constraints=tuple(row_major(operand.shape) for operand in operands),
+        output_to_operand_aliasing=tuple(aliases),
+        api_version=CustomCallApiVersion.TYPED_FFI,
+    )
+    shapes = [row_major(shape) for shape in results]
+    made = write.add(ops.CUSTOM_CALL, *operands, attributes=found, shape=Shape.tuple(shapes) if path else shapes[0])
+    made.backend_config = attributes
+    return made
+
+
+def is_row_major_call(instruction: Instruction) -> bool:
+    constraints = instruction.operand_layout_constraints or ()
+    leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
+    return all(order_of(leaf) == tuple(reversed(range(leaf.rank))) for leaf in leaves)
+
+
+def call_by_columns(
+    write: Writer,
+    routine: str,
+    operands: Sequence[Instruction],
+    layouts: Sequence[Shape],
+    results: Sequence[Shape],
+    attributes: str,
+) -> list[Instruction]:
+    """A call with operands and results in any layouts, as one on row-major arrays that have the same bytes."""
+    given = [_in_order(write, *each) for each in zip(operands, layouts, strict=True)]
+    made = row_major_call(write, routine, given, results, attributes)
+    parts = [made] if len(results) == 1 else [write.element(made, number) for number in range(len(results))]
+    return [_out_of_order(write, *each) for each in zip(parts, results, strict=True)]
+
+
+def _in_order(write: Writer, operand: Instruction, layout: Shape) -> Instruction:
+    """What a layout's bytes are as a row-major array of the same dimensions."""
+    order = order_of(layout)[::-1]
+    if order == tuple(range(len(order))):
+        return operand
+    moved = write.transpose(operand, order, row_major(layout).with_dimensions([layout.dimensions[d] for d in order]))
+    return write.reshape(moved, row_major(layout))
+
+
+def _out_of_order(write: Writer, made: Instruction, layout: Shape) -> Instruction:
+    """The array whose bytes, in a layout, are those of a row-major array of the same dimensions."""
+    order = order_of(layout)[::-1]
+    if order == tuple(range(len(order))):
+        return made
+    moved = write.reshape(made, row_major(layout).with_dimensions([layout.dimensions[d] for d in order]))
+    return write.transpose(moved, [order.index(d) for d in range(len(order))], row_major(layout))

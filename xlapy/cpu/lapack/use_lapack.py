@@ -1,0 +1,184 @@
+"""The pass that gives linear algebra to LAPACK: operations become custom calls to it, calls become row-major.
+
+LAPACK reads matrices column by column. A row-major matrix so is its transpose to LAPACK, which has a place for that in
+two cases: the Cholesky factor of the other triangle of the transpose is the transposed factor, and x a = b is solved
+instead of a x = b. Around all other calls stand transposes, which fuse with what is before and behind, or cancel.
+
+Owns: these rewrites. Must not know: how calls are carried out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import ops
+from xlapy.base.element_types import C128, F64, PRED, S32, PrimitiveType
+from xlapy.base.shape import Shape
+from xlapy.cpu.lapack.decompositions import DECOMPOSITIONS
+from xlapy.cpu.lapack.row_major import call_by_columns, is_row_major_call, row_major_call
+from xlapy.cpu.lapack.targets import calls_lapack
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.interpreter.custom_targets import find_target
+from xlapy.interpreter.lapack import LapackCall, lapack_call
+from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.ops.linalg import Transpose
+from xlapy.passes.expand.blocks import compare, iota, slice_of
+from xlapy.passes.layout_copies import order_of, row_major
+from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+
+EXACT_SIZE = 32
+"""Rows of matrices up to which an operation is computed in f64 or c128, which costs little there."""
+
+_TRANSPOSITIONS = {Transpose.NO_TRANSPOSE: "N", Transpose.TRANSPOSE: "T", Transpose.ADJOINT: "C"}
+
+
+@dataclass(frozen=True)
+class UseLapack:
+    """Rewrites cholesky, triangular-solve and custom calls to LAPACK."""
+
+    name: ClassVar[str] = "use-lapack"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in list(computation):
+                if any(s.is_dynamic for s in (instruction.shape, *instruction.operand_shapes)):
+                    continue
+                write = Writer(instruction)
+                replacement = _rewritten(write, instruction)
+                if replacement is not None:
+                    take_over(instruction, replacement)
+                    changed = True
+        return settle(module, changed)
+
+
+def _rewritten(write: Writer, instruction: Instruction) -> Instruction | None:
+    """What takes the place of an instruction, None for one that stays."""
+    if instruction.op is ops.CHOLESKY and instruction.shape.size:
+        return _cholesky(write, instruction)
+    if instruction.op is ops.TRIANGULAR_SOLVE and instruction.shape.size:
+        return _triangular_solve(write, instruction)
+    if calls_lapack(instruction) and not is_row_major_call(instruction):
+        return _laid_out_anew(write, instruction)
+    if _is_decomposition(instruction):
+        return DECOMPOSITIONS[instruction.custom_call_target](write, instruction)
+    return None
+
+
+def _is_decomposition(instruction: Instruction) -> bool:
+    """Whether nobody has registered another target of the name."""
+    if instruction.op is not ops.CUSTOM_CALL or instruction.custom_call_target not in DECOMPOSITIONS:
+        return False
+    return find_target(instruction.custom_call_target, "cpu") is None
+
+
+# -- calls
+
+
+def _laid_out_anew(write: Writer, instruction: Instruction) -> Instruction:
+    """A call in other layouts as one on row-major arrays."""
+    call = lapack_call(instruction)
+    if direct := _without_transposes(write, instruction, call):
+        return direct
+    shape, operands = instruction.shape, instruction.operands
+    layouts = instruction.operand_layout_constraints or [row_major(o.shape) for o in operands]
+    results = list(shape.tuple_shapes) if shape.is_tuple else [shape]
+    parts = call_by_columns(write, call.routine, operands, layouts, results, instruction.backend_config)
+    return write.add(ops.TUPLE, *parts) if shape.is_tuple else parts[0]
+
+
+def _without_transposes(write: Writer, instruction: Instruction, call: LapackCall) -> Instruction | None:
+    """The calls that take row-major matrices as they are, if all layouts are column by column."""
+    if call.routine not in ("potrf", "trsm") or not _is_by_columns(instruction):
+        return None
+    if call.routine == "potrf":
+        made = _factor(write, instruction.operands[0], call.letters["uplo"] == "L")
+        return write.add(ops.TUPLE, *(write.element(made, n) for n in range(2)))
+    (a, b), letters = instruction.operands, call.letters
+    return _solution(write, a, b, letters["side"] == "L", letters["uplo"] == "L", letters["trans_x"], letters["diag"])
+
+
+def _is_by_columns(instruction: Instruction) -> bool:
+    constraints = instruction.operand_layout_constraints or ()
+    leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
+    rank = instruction.operands[0].shape.rank
+    matrices = [order_of(leaf) for leaf in leaves if leaf.rank == rank]
+    return all(order == (rank - 2, rank - 1, *reversed(range(rank - 2))) for order in matrices)
+
+
+def _factor(write: Writer, a: Instruction, lower: bool) -> Instruction:
+    """The call that factors row-major matrices: its factors, and what went wrong."""
+    info = Shape.array(S32, a.shape.dimensions[:-2])
+    return row_major_call(write, "potrf", [a], [a.shape, info], f"{{uplo = {ord('U' if lower else 'L')} : ui8}}")
+
+
+def _solution(
+    write: Writer, a: Instruction, b: Instruction, left_side: bool, lower: bool, transposition: str, diagonal: str
+) -> Instruction:
+    """x with op(a) x = b, or x op(a) = b, for row-major matrices: LAPACK is given all of them transposed."""
+    *batch, rows, columns = b.shape.dimensions
+    turned = write.reshape(b, row_major(b.shape.with_dimensions((*batch, columns, rows))))
+    letters = {
+        "diag": diagonal,
+        "side": "R" if left_side else "L",
+        "trans_x": transposition,
+        "uplo": "U" if lower else "L",
+    }
+    attributes = ", ".join(f"{name} = {ord(letter)} : ui8" for name, letter in letters.items())
+    x = row_major_call(write, "trsm", [a, turned], [turned.shape], f"{{{attributes}}}", overwritten=1)
+    return write.reshape(x, row_major(b.shape))
+
+
+# -- operations
+
+
+def _computed_in(shape: Shape) -> PrimitiveType:
+    """The element type that matrices of a shape are computed in."""
+    element_type = shape.element_type
+    wide = C128 if element_type.is_complex else F64
+    return wide if shape.dimensions[-1] <= EXACT_SIZE or element_type.bits < 32 else element_type
+
+
+def _cholesky(write: Writer, instruction: Instruction) -> Instruction:
+    """The factor where there is one, the other triangle 0."""
+    (operand,), lower = instruction.operands, instruction.attributes.lower
+    made = _factor(write, write.convert(operand, _computed_in(operand.shape)), lower)
+    factor = write.element(made, 0)
+    shape, rank = factor.shape, factor.shape.rank
+    counts = shape.with_element_type(S32)
+    rows, columns = iota(write, counts, rank - 2), iota(write, counts, rank - 1)
+    side = ComparisonDirection.GE if lower else ComparisonDirection.LE
+    triangle = write.add(ops.SELECT, compare(write, rows, columns, side), factor, write.filled(0, shape))
+    nan = write.filled(float("nan"), shape)
+    definite = write.broadcast(_is_definite(write, made), shape.with_element_type(PRED), range(rank - 2))
+    return write.convert(write.add(ops.SELECT, definite, triangle, nan), instruction.shape.element_type)
+
+
+def _is_definite(write: Writer, made: Instruction) -> Instruction:
+    """Whether all pivots were greater than 0: one that is NaN makes the last one NaN."""
+    factor, info = (write.element(made, number) for number in range(2))
+    rank, size = factor.shape.rank, factor.shape.dimensions[-1]
+    last = slice_of(write, slice_of(write, factor, rank - 2, size - 1, size), rank - 1, size - 1, size)
+    last = write.reshape(last, last.shape.with_dimensions(factor.shape.dimensions[:-2]))
+    if last.shape.element_type.is_complex:
+        last = write.add(ops.REAL, last)
+    is_number = compare(write, last, last, ComparisonDirection.EQ)
+    good = compare(write, info, write.filled(0, info.shape), ComparisonDirection.EQ)
+    return write.add(ops.AND, good, is_number)
+
+
+def _triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
+    (a, b), attributes = instruction.operands, instruction.attributes
+    element_type = _computed_in(a.shape)
+    x = _solution(
+        write,
+        write.convert(a, element_type),
+        write.convert(b, element_type),
+        attributes.left_side,
+        attributes.lower,
+        _TRANSPOSITIONS[attributes.transpose_a],
+        "U" if attributes.unit_diagonal else "N",
+    )
+    return write.convert(x, instruction.shape.element_type)

@@ -1,0 +1,105 @@
+"""Calls of a library's functions from a program, as LLVM text: a function for each `LibraryStep`.
+
+    void @library(ptr %block, i64 %begin, i64 %end)
+
+makes the calls from `begin` to `end` of a batch. The block holds the addresses of the step's slots. `begin` is the
+first call of a task, by whose number the workspace is found.
+
+Must not know: what the functions do, HLO.
+"""
+
+from __future__ import annotations
+
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.steps import LibraryArray, LibraryScratch, LibraryStep
+
+LIBRARY_DECLARATIONS = frozenset({"declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"})
+
+_NOT_FINITE = -4
+"""What the last argument becomes if nothing is called."""
+
+_EXPONENT = {4: ("i32", 0x7F800000), 8: ("i64", 0x7FF0000000000000)}
+"""The integer of a float's width, and the bits that are all 1 in infinities and NaN."""
+
+
+def library_declaration(step: LibraryStep) -> str:
+    types = ["ptr"] * len(step.arguments) + ["i64"] * step.letters
+    return f"declare void @{step.symbol}({', '.join(types)})"
+
+
+def library_call_text(step: LibraryStep) -> str:
+    """The function of a step, under the name `library`."""
+    writer = Writer()
+    slots = [_loaded(writer, number) for number in range(len(step.slots))]
+    task = writer.let(f"udiv i64 %begin, {step.grain}")
+    offset = writer.let(f"mul i64 {task}, {step.scratch_size}")
+    scratch = writer.let(f"getelementptr inbounds i8, ptr {slots[-1]}, i64 {offset}")
+    known = [_constant(writer, a) if isinstance(a, bytes) else a for a in step.arguments]
+    writer.jump("call")
+    writer.begin("call")
+    writer.do("%number = phi i64 [ %begin, %entry ], [ %following, %called ]")
+    for array in step.cleared:
+        place = _place(writer, slots, array)
+        writer.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 0, i64 {array.size}, i1 false)")
+    pointers = [a if isinstance(a, str) else _pointer(writer, slots, scratch, a) for a in known]
+    if step.finite is not None:
+        _unless_finite(writer, step, _place(writer, slots, step.finite), pointers[-1])
+    given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * step.letters
+    writer.do(f"call void @{step.symbol}({', '.join(given)})")
+    writer.jump("called")
+    writer.begin("called")
+    writer.do("%following = add i64 %number, 1")
+    writer.branch(writer.let("icmp slt i64 %following, %end"), "call", "done")
+    writer.begin("done")
+    writer.do("ret void")
+    head = "define internal void @library(ptr %block, i64 %begin, i64 %end) #0 {\nentry:\n"
+    return head + "\n".join(writer.lines) + "\n}\n"
+
+
+def _loaded(writer: Writer, number: int) -> str:
+    place = writer.let(f"getelementptr inbounds ptr, ptr %block, i64 {number}")
+    return writer.let(f"load ptr, ptr {place}")
+
+
+def _constant(writer: Writer, value: bytes) -> str:
+    """The address of a copy of some bytes on the stack: Fortran may be given what can be written only."""
+    bits = 8 * len(value)
+    place = writer.let(f"alloca i{bits}, align 16")
+    writer.do(f"store i{bits} {int.from_bytes(value, 'little')}, ptr {place}")
+    return place
+
+
+def _place(writer: Writer, slots: list[str], array: LibraryArray) -> str:
+    offset = writer.let(f"mul i64 %number, {array.size}")
+    if array.offset:
+        offset = writer.let(f"add i64 {offset}, {array.offset}")
+    return writer.let(f"getelementptr inbounds i8, ptr {slots[array.slot]}, i64 {offset}")
+
+
+def _pointer(writer: Writer, slots: list[str], scratch: str, argument: LibraryArray | LibraryScratch | None) -> str:
+    if argument is None:
+        return "null"
+    if isinstance(argument, LibraryArray):
+        return _place(writer, slots, argument)
+    return writer.let(f"getelementptr inbounds i8, ptr {scratch}, i64 {argument.offset}")
+
+
+def _unless_finite(writer: Writer, step: LibraryStep, array: str, last: str) -> None:
+    """Goes on with the next call if a float of the array has an exponent of ones."""
+    assert step.finite is not None
+    type, exponent = _EXPONENT[step.element_bytes]
+    writer.jump("look")
+    writer.begin("look")
+    writer.do("%place = phi i64 [ 0, %call ], [ %next, %finite ]")
+    writer.branch(writer.let(f"icmp slt i64 %place, {step.finite.size // step.element_bytes}"), "read", "compute")
+    writer.begin("read")
+    address = writer.let(f"getelementptr inbounds {type}, ptr {array}, i64 %place")
+    bits = writer.let(f"and {type} {writer.let(f'load {type}, ptr {address}')}, {exponent}")
+    writer.branch(writer.let(f"icmp eq {type} {bits}, {exponent}"), "refuse", "finite")
+    writer.begin("finite")
+    writer.do("%next = add i64 %place, 1")
+    writer.jump("look")
+    writer.begin("refuse")
+    writer.do(f"store i32 {_NOT_FINITE}, ptr {last}")
+    writer.jump("called")
+    writer.begin("compute")
