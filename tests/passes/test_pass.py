@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.passes import CATALOGUE, Fixpoint, parse_passes, pass_text
+from xlapy.hlo.module import Module
+from xlapy.passes import CATALOGUE, Fixpoint, catalogue, parse_passes, pass_text, register_pass
 from xlapy.passes.catalogue import ALIASES, list_passes
 from xlapy.passes.pass_ import make_pass
 
@@ -91,3 +92,39 @@ def test_every_pass_is_named_after_its_class_and_documented():
     assert set(ALIASES.values()) <= set(CATALOGUE)
     assert not set(ALIASES) & set(CATALOGUE)
     assert all(row.summary.endswith(".") for row in list_passes())
+
+
+def test_passes_of_users(monkeypatch):
+    @dataclass(frozen=True)
+    class Polish:
+        """Makes it shine."""
+
+        name: ClassVar[str] = "polish"
+        times: int = 1
+
+        def run(self, module: Module) -> bool:
+            return False
+
+    monkeypatch.setitem(catalogue._known, "polish", Polish)  # gone again when the test is over
+    assert register_pass(Polish) is Polish
+    (made,) = parse_passes("polish{times=3}")
+    assert made == Polish(times=3)
+    assert any(row.name == "polish" and row.summary == "Makes it shine." for row in list_passes())
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"name": "simplify"}, r"there is a pass 'simplify' already: xlapy.passes.simplify.Simplify"),
+        ({"name": "dce"}, r"'dce' is not the name of a pass: those are words joined by hyphens, no alias"),
+        ({"name": "two words"}, r"'two words' is not the name of a pass"),
+        ({"name": 3}, r"Odd is no pass: a pass is a dataclass with a name, a string, and a method run"),
+        ({"name": "odd", "run": None}, r"Odd is no pass"),
+        ({"name": "odd", "__annotations__": {"size": int}}, r"pass odd: every option needs a default"),
+    ],
+)
+def test_what_is_no_pass(body, message):
+    kind = dataclass(frozen=True)(type("Odd", (), {"run": lambda self, module: False, **body}))
+    with pytest.raises(InvalidArgumentError, match=message):
+        register_pass(kind)
+    assert "odd" not in CATALOGUE

@@ -71,6 +71,21 @@ def test_a_group_runs_until_nothing_changes():
     assert pipeline.statistics["verify-module"].runs == 4
 
 
+def test_runs_tell_the_round_of_their_group():
+    started: list[tuple[int, str, int]] = []
+    ended: list[tuple[int, int]] = []
+    group = Fixpoint(passes=(Rename(count=1), Fixpoint(passes=tuple(parse_passes("cse")))))
+    pipeline = Pipeline(
+        [*parse_passes("dce"), group],
+        on_start=lambda number, pass_, round_: started.append((number, pass_.name, round_)),
+        on_pass=lambda event: ended.append((event.number, event.round)),
+    )
+    pipeline.run(parse_hlo(TEXT))
+    cse = "merge-common-subexpressions"
+    assert started == [(0, "remove-dead-code", 0), (1, "rename", 1), (2, cse, 1), (3, "rename", 2)]
+    assert ended == [(number, round_) for number, _, round_ in started]
+
+
 def test_a_group_that_never_rests_is_stopped():
     module = parse_hlo(TEXT)
     group = Fixpoint(limit=5, passes=(Rename(count=100),))

@@ -17,7 +17,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.testing.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault
-from xlapy.testing.fuzzing.differential import Verdict, _compared, compare
+from xlapy.testing.fuzzing.differential import Verdict, compare, compared
 from xlapy.testing.fuzzing.peers import XLA_CPU, find_peer, run_on_platform
 from xlapy.testing.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
 from xlapy.testing.fuzzing.worker import Worker, WorkerDied, WorkerError
@@ -166,7 +166,7 @@ class TestComparison:
         ])  # fmt: skip
         call = module.entry_computation.find("c")
         replaced = [s if s.instruction.name != "c" else type(s)(call, s.operands, s.value) for s in steps]
-        verdicts = {o.step.instruction.name: o.verdict for o in _compared(replaced, XLA_CPU, xla)}
+        verdicts = {o.step.instruction.name: o.verdict for o in compared(replaced, XLA_CPU, xla)}
         assert verdicts == {"a": Verdict.AGREES, "c": Verdict.REFUSED, "b": Verdict.AGREES}
 
     def test_asynchronous_chains_are_compared_at_their_end(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.programs import AXPY
+from xlapy.passes import catalogue
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 
@@ -87,6 +88,24 @@ ENTRY main {
 """
 
 
+MINE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy.passes import register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class RenameRoot:
+    name: ClassVar[str] = "rename-root"
+
+    def run(self, module):
+        module.entry_computation.root_instruction.name = "done"
+        return True
+"""
+
+
 @pytest.mark.usefixtures("folder")
 class TestPasses:
     @pytest.fixture(autouse=True)
@@ -102,6 +121,15 @@ class TestPasses:
         output, _ = opt(capsys, "--list-passes")
         assert re.search(r"remove-dead-code +dce +Removes", output)
         assert re.search(r"expand +.* +platform=interpreter|expand +ops=", output)
+
+    def test_passes_of_a_file_that_is_loaded(self, capsys, folder, monkeypatch):
+        (folder / "mine.py").write_text(MINE)
+        monkeypatch.setitem(catalogue._known, "rename-root", None)  # gone again when the test is over
+        del catalogue._known["rename-root"]
+        output, _ = opt(capsys, "dead.hlo", "--load", "mine.py", "--passes", "rename-root", "--verify-each")
+        assert "ROOT %done = " in output
+        assert opt(capsys, "dead.hlo", "--load", "no.py", code=1)[1] == "xlapy: there is no file no.py to load\n"
+        assert "there is no module 'nowhere.x' to load" in opt(capsys, "dead.hlo", "--load", "nowhere.x", code=1)[1]
 
     def test_changes_are_printed(self, capsys):
         _, error = opt(capsys, "dead.hlo", "--passes", "verify,dce", "--print-changed")

@@ -186,20 +186,24 @@ def compile_module(
     replica_count: int = 1,
     partition_count: int = 1,
     instrument: Instrument | None = None,
+    *,
+    optimised: bool = False,
 ) -> Compiled:
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
 
-    donated: the leaves of the parameters, by number, whose memory the program may overwrite.
+    donated: the leaves of the parameters, by number, whose memory the program may overwrite. optimised: the module has
+    the passes behind it, and becomes steps as it is.
     """
     record = Record(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
+    chosen = [] if optimised else passes(record.decisions.append, record.note_copy)
     with trace.span(f"compile {module.name}", "compiler"):
         with trace.span("copy of the module", "stage"):
-            optimised = edit.clone_module(module)
+            copy = edit.clone_module(module)
         with trace.span("passes", "stage"):
-            Pipeline(passes(record.decisions.append, record.note_copy), on_pass=record.note).run(optimised)
+            Pipeline(chosen, on_pass=record.note).run(copy)
         with trace.span("steps and kernels", "stage"):
-            program = make_program(optimised, donated, replica_count, partition_count)
+            program = make_program(copy, donated, replica_count, partition_count)
             cut(program)
             if instrument is not None:
                 program.clocks = place_clocks(program, has_events=instrument is Instrument.EVENTS)
@@ -210,7 +214,7 @@ def compile_module(
         with trace.span("machine code", "stage"):
             imports = {name: import_address(name) for name in sorted(text.imports)}
             code = compile_text(text.text, ["xlapy_run"], imports, trace)
-    return Compiled(optimised, program, code, text.text, text.functions, record)
+    return Compiled(copy, program, code, text.text, text.functions, record)
 
 
 def _flushes_denormals() -> bool:

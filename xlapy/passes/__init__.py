@@ -1,6 +1,6 @@
 """Passes: changes of a module that keep what it computes, and the pipeline that runs them."""
 
-from xlapy.passes.catalogue import CATALOGUE, parse_passes
+from xlapy.passes.catalogue import CATALOGUE, parse_passes, register_pass
 from xlapy.passes.pass_ import Pass, pass_text
 from xlapy.passes.pipeline import Fixpoint, PassEvent, PassStatistics, Pipeline
 
@@ -13,4 +13,5 @@ __all__ = [
     "Pipeline",
     "parse_passes",
     "pass_text",
+    "register_pass",
 ]

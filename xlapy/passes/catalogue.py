@@ -1,15 +1,16 @@
 """The passes by name, and lists of passes read from text.
 
-Owns: the table of names, XLA's own names for the same things. Must not know: how passes are run.
+Owns: the table of names, XLA's own names for the same things, passes of users. Must not know: how passes are run.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import getdoc
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.assign_layouts import AssignLayouts
@@ -47,7 +48,9 @@ _CLASSES: tuple[type[Any], ...] = (
     Fixpoint,
 )
 
-CATALOGUE: Mapping[str, type[Any]] = MappingProxyType({kind.name: kind for kind in _CLASSES})
+_known: dict[str, type[Any]] = {kind.name: kind for kind in _CLASSES}
+
+CATALOGUE: Mapping[str, type[Any]] = MappingProxyType(_known)
 """Every pass by its name."""
 
 ALIASES: Mapping[str, str] = MappingProxyType(
@@ -71,6 +74,36 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 """Short names and those of XLA -> the name of the pass. Underscores are read as hyphens."""
 
 
+_Kind = TypeVar("_Kind", bound=type[Any])
+
+
+def register_pass(kind: _Kind) -> _Kind:
+    """Makes a pass known by its name, for `parse_passes` and the command line; returns the class: a decorator.
+
+    `InvalidArgumentError` for a class that is no pass, and for a name that is taken by another class.
+    """
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not callable(getattr(kind, "run", None)) or not is_dataclass(kind):
+        raise InvalidArgumentError(
+            f"{kind.__name__} is no pass: a pass is a dataclass with a name, a string, and a method run(module)"
+        )
+    if any(f.default is MISSING and f.default_factory is MISSING for f in fields(kind)):
+        raise InvalidArgumentError(f"pass {name}: every option needs a default")
+    if pass_of_text(name) != name or not re.fullmatch(r"[A-Za-z][\w\-]*", name):
+        raise InvalidArgumentError(f"{name!r} is not the name of a pass: those are words joined by hyphens, no alias")
+    known = _known.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise InvalidArgumentError(f"there is a pass {name!r} already: {known.__module__}.{known.__qualname__}")
+    _known[name] = kind
+    return kind
+
+
+def pass_of_text(name: str) -> str:
+    """The name of the pass that text means by a name: underscores are hyphens, aliases are what they stand for."""
+    name = name.replace("_", "-")
+    return ALIASES.get(name, name)
+
+
 @dataclass(frozen=True, slots=True)
 class PassRow:
     """A pass as a list shows it; options with their defaults."""
@@ -87,8 +120,7 @@ def parse_passes(text: str) -> list[Pass]:
 
 
 def _make(text: PassText) -> Pass:
-    name = text.name.replace("_", "-")
-    name = ALIASES.get(name, name)
+    name = pass_of_text(text.name)
     kind = CATALOGUE.get(name)
     if kind is None:
         known = sorted({*CATALOGUE, *ALIASES})

@@ -45,6 +45,8 @@ class PassEvent:
     module: Module
     changed: bool
     seconds: float
+    round: int = 0
+    """Of the innermost group that the pass is in, from 1; 0 outside of groups."""
 
 
 @dataclass(slots=True)
@@ -62,7 +64,8 @@ class Pipeline:
 
     verify_each: verify the module before the first pass and after each that changes it. check_changes: print the module
     before and after each pass and compare that with what the pass reports; tests and `xlapy opt --verify-each` do, a
-    compilation need not. on_pass: called after each run of a pass. `PassError` names the pass that broke a rule.
+    compilation need not. on_start: called before each run of a pass with its number, the pass and the round of its
+    group. on_pass: called after it. `PassError` names the pass that broke a rule.
     """
 
     name: ClassVar[str] = "pipeline"
@@ -70,11 +73,13 @@ class Pipeline:
     verify_each: bool = False
     check_changes: bool = False
     on_pass: Callable[[PassEvent], None] | None = None
+    on_start: Callable[[int, Pass, int], None] | None = None
     statistics: dict[str, PassStatistics] = field(default_factory=dict[str, PassStatistics])
     _runs: int = 0
+    _round: int = 0
 
     def run(self, module: Module) -> bool:
-        self._runs = 0
+        self._runs = self._round = 0
         if self.verify_each:
             verify(module)
         return self._run_all(self.passes, module)
@@ -86,10 +91,13 @@ class Pipeline:
         return changed
 
     def _run_group(self, group: Fixpoint, module: Module) -> bool:
-        changed, resting = False, 0
-        for _ in range(group.limit):
+        changed, resting, outside = False, 0, self._round
+        for number in range(1, group.limit + 1):
             for pass_ in group.passes:
-                if self._run_all([pass_], module):
+                self._round = number
+                one_changed = self._run_all([pass_], module)
+                self._round = outside
+                if one_changed:
                     changed, resting = True, 0
                 elif (resting := resting + 1) == len(group.passes):  # each has seen the module as it is
                     return changed
@@ -99,6 +107,8 @@ class Pipeline:
         return True
 
     def _run_one(self, pass_: Pass, module: Module) -> bool:
+        if self.on_start is not None:
+            self.on_start(self._runs, pass_, self._round)
         before = print_module(module, _EVERYTHING) if self.check_changes else ""
         started = time.perf_counter()
         changed = pass_.run(module)
@@ -107,7 +117,7 @@ class Pipeline:
             _check_truth(pass_, module, changed, before)
         if changed and self.verify_each:
             _check_soundness(pass_, module)
-        self._note(PassEvent(self._runs, pass_, module, changed, seconds))
+        self._note(PassEvent(self._runs, pass_, module, changed, seconds, self._round))
         return changed
 
     def _note(self, event: PassEvent) -> None:

@@ -127,14 +127,14 @@ def _first_prefix(
     for step in steps:
         if step.instruction.op is CONSTANT:
             continue
-        actual = run(_cut_behind(module, step), arguments)
+        actual = run(cut_behind(module, step), arguments)
         message = _difference(actual, step.value, peer, describe(step.instruction))
         if message:
             return Difference(step, actual, message, alone=False)
     return None
 
 
-def _cut_behind(module: Module, step: Step) -> Module:
+def cut_behind(module: Module, step: Step) -> Module:
     """The program with the value of an instruction as its result, what came behind it gone."""
     position = module.entry_computation.instructions.index(step.instruction)
     copy = edit.clone_module(module)

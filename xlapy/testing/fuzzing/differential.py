@@ -77,7 +77,7 @@ def compare(module: Module, arguments: Sequence[Value], peer: Peer, worker: Call
             comparable.append(step)
         else:
             outcomes.append(Outcome(step, Verdict.EXCUSED, reason))
-    return [*outcomes, *_compared(comparable, peer, worker)]
+    return [*outcomes, *compared(comparable, peer, worker)]
 
 
 def misshapen(shape: Shape, value: Value) -> str:
@@ -92,8 +92,8 @@ def misshapen(shape: Shape, value: Value) -> str:
     return "" if fits else f"the interpreter gives {array.dtype}{list(array.shape)} for {shape.brief}"
 
 
-def _compared(steps: Sequence[Step], peer: Peer, worker: Caller) -> Iterator[Outcome]:
-    """Runs steps together; when that fails, each half, so that what it fails of is found."""
+def compared(steps: Sequence[Step], peer: Peer, worker: Caller) -> Iterator[Outcome]:
+    """What becomes of each step. Runs steps together; when that fails, each half, so that what it fails of is found."""
     if not steps:
         return
     try:
@@ -104,8 +104,8 @@ def _compared(steps: Sequence[Step], peer: Peer, worker: Caller) -> Iterator[Out
             yield Outcome(steps[0], verdict, str(error))
             return
         middle = len(steps) // 2
-        yield from _compared(steps[:middle], peer, worker)
-        yield from _compared(steps[middle:], peer, worker)
+        yield from compared(steps[:middle], peer, worker)
+        yield from compared(steps[middle:], peer, worker)
         return
     for step, result in zip(steps, results, strict=True):
         yield _judged(step, result, peer)

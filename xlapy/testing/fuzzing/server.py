@@ -1,8 +1,10 @@
 """The far end of `worker.Worker`: runs one function on requests from standard input until it ends.
 
 Started as `python -m xlapy.testing.fuzzing.server MODULE:FUNCTION`. A frame is eight bytes of length, little-endian,
-and a pickle: arguments and keywords come in, `("done", result)` or `("error", message)` goes out. Must not know: what
-the function does.
+and a pickle: arguments, keywords and whether the function tells of its way come in; `("done", result)` or
+`("error", message)` goes out, before it `("item", value)` for each value that the function gives its keyword `emit`.
+The first frame out is `("ready", None)`.
+Must not know: what the function does.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ def read_frame(stream: IO[bytes]) -> Any:
 def serve(function: Callable[..., Any], requests: IO[bytes], answers: IO[bytes]) -> None:
     while True:
         try:
-            arguments, keywords = read_frame(requests)
+            arguments, keywords, tells = read_frame(requests)
         except EOFError:
             return
+        if tells:
+            keywords["emit"] = lambda value: write_frame(answers, ("item", value))
         try:
             answer = ("done", function(*arguments, **keywords))
         except Exception as error:
@@ -49,7 +53,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     module, _, function = sys.argv[1].partition(":")
-    serve(getattr(import_module(module), function), sys.stdin.buffer, answers)
+    served = getattr(import_module(module), function)
+    write_frame(answers, ("ready", None))
+    serve(served, sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":

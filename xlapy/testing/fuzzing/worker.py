@@ -13,12 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import IO, Any, Protocol
 
 from xlapy.base.errors import ExecutionError
 from xlapy.testing.fuzzing.server import write_frame
 
 _READ_BYTES = 1 << 20
+
+_STARTING = 60.0
+"""Seconds that a process may take until it is ready."""
 
 
 class WorkerError(ExecutionError):
@@ -27,6 +31,10 @@ class WorkerError(ExecutionError):
 
 class WorkerDied(ExecutionError):
     """The process ended, or was ended because its time was over."""
+
+
+class WorkerTimeout(WorkerDied):
+    """The process was ended because its time was over."""
 
 
 class Caller(Protocol):
@@ -42,21 +50,37 @@ class Worker:
 
     def __init__(self, function: str, *, seconds: float = 120.0) -> None:
         self._function = function
-        self._seconds = seconds
+        self.seconds = seconds
+        """That an answer may take."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
         self._noise: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
         """The function's result. Raises `WorkerError` if it raised, `WorkerDied` if the process did not survive."""
+        return self._called(arguments, keywords, None)
+
+    def follow(self, told: Callable[[Any], None], *arguments: Any, **keywords: Any) -> Any:
+        """As `call`, of a function that tells of its way: `told` gets what it gives its keyword `emit`, at once.
+
+        The time limit holds from one such value to the next.
+        """
+        return self._called(arguments, keywords, told)
+
+    def _called(self, arguments: Any, keywords: Any, told: Callable[[Any], None] | None) -> Any:
         process = self._started()
         assert process.stdin is not None
         try:
-            write_frame(process.stdin, (arguments, keywords))
-            kind, value = self._answer(process)
+            write_frame(process.stdin, (arguments, keywords, told is not None))
+            kind, value = "ready", None
+            while kind in ("ready", "item"):
+                if kind == "item" and told is not None:
+                    told(value)
+                kind, value = self._answer(process)
         except (BrokenPipeError, EOFError):
             raise WorkerDied(self._obituary(process)) from None
         if kind == "error":
-            raise WorkerError(value)
+            raise WorkerError(str(value))
         return value
 
     def close(self) -> None:
@@ -82,12 +106,15 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._noise,
             )
+            self._is_ready = False
         return self._process
 
     def _answer(self, process: subprocess.Popen[bytes]) -> Any:
-        """The next frame; the process is killed when the time is over."""
-        header = self._read(process, 8, time.monotonic() + self._seconds)
-        return pickle.loads(self._read(process, int.from_bytes(header, "little"), time.monotonic() + self._seconds))
+        """The next frame; the process is killed when the time is over, of which its start takes none."""
+        seconds = self.seconds if self._is_ready else self.seconds + _STARTING
+        self._is_ready = True
+        header = self._read(process, 8, time.monotonic() + seconds)
+        return pickle.loads(self._read(process, int.from_bytes(header, "little"), time.monotonic() + self.seconds))
 
     def _read(self, process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
         assert process.stdout is not None
@@ -97,7 +124,7 @@ class Worker:
             ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 self.close()
-                raise WorkerDied(f"no answer within {self._seconds:g} seconds")
+                raise WorkerTimeout(f"no answer within {self.seconds:g} seconds")
             piece = os.read(handle, min(_READ_BYTES, size - len(data)))
             if not piece:
                 raise EOFError
