@@ -223,9 +223,14 @@ class TestObservers:
         np.save("positive.npy", np.array([1, 4], np.float32))
         np.save("negative.npy", np.array([1, -4], np.float32))
         assert printed(capsys, "nan.hlo", "--input", "positive.npy", "--check-nans").startswith("result: f32[2] ")
-        message = refused(capsys, "nan.hlo", "--input", "negative.npy", "--check-nans")
-        assert message == (
-            "xlapy: l (log) at model.py:7 is the first to make a NaN: [ 0. nan]; operand 0 = [ 1. -4.]\n"
+        made = "(log) at model.py:7 is the first to make a NaN: [ 0. nan]; operand 0 = [ 1. -4.]"
+        words = ["nan.hlo", "--input", "negative.npy", "--check-nans"]
+        assert refused(capsys, *words, "--platform", "interpreter") == f"xlapy: l {made}\n"
+        on_cpu = refused(capsys, *words)
+        assert made in on_cpu and on_cpu.endswith("; it is computed in s.fusion\n")
+        np.save("zero.npy", np.array([1, 0], np.float32))
+        assert "is the first to make an infinity: [ 0. -inf]" in refused(
+            capsys, "nan.hlo", "--input", "zero.npy", "--check-infs"
         )
 
 

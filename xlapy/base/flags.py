@@ -64,6 +64,7 @@ TABLE: tuple[Flag, ...] = (
     Flag("denormals", str, "flush", "What cpu does with denormal numbers: flush (they are 0, as on XLA) or keep."),
     Flag("num_threads", int, 0, "Threads that cpu computes on; 0: as many as the process has processors."),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),
+    Flag("check_infs", bool, False, "Stop with an error naming the first instruction that makes an infinity."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run begins at it anew: the same seed gives the same numbers."),
     Flag(
         "collective_timeout",

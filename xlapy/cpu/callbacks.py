@@ -18,6 +18,7 @@ import numpy as np
 from xlapy import ops
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
+from xlapy.cpu.checks import LookStep, TurnStep
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
 from xlapy.cpu.steps import CallbackStep, MeetStep, NativeProgram, Slot
@@ -25,6 +26,7 @@ from xlapy.cpu.targets import PlaceTargets
 from xlapy.cpu.waits import Memory, Wait, waiting
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import TOKEN, Context
+from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
 from xlapy.interpreter.core import Value, rule_of
 
 Array = np.ndarray[Any, Any]
@@ -58,12 +60,19 @@ class Host:
     """The host's side of one run on one device: it carries out callbacks, and keeps the error of one that failed.
 
     number: of the device. shared: what the devices of the run share. judge: told who waits in native code whenever this
-    device has waited for long; raises an error when there is no hope.
+    device has waited for long; raises an error when there is no hope. checks: what values are looked at for.
     """
 
     def __init__(
-        self, program: NativeProgram, context: Context, number: int, shared: Memory, judge: Judge = lambda _, __: None
+        self,
+        program: NativeProgram,
+        context: Context,
+        number: int,
+        shared: Memory,
+        judge: Judge = lambda _, __: None,
+        checks: Checks = NO_CHECKS,
     ) -> None:
+        self._watch = Watch(checks)
         self._program = program
         self._context = context
         self._number = number
@@ -95,7 +104,11 @@ class Host:
         """Carries out a callback; 0, or 1 if it failed."""
         try:
             step = self._program.callbacks[number]
-            if isinstance(step, CallbackStep):
+            if isinstance(step, LookStep):
+                self._look(step)
+            elif isinstance(step, TurnStep):
+                self._watch.begin(step.instruction) if step.begins else self._watch.turn(step.instruction)
+            elif isinstance(step, CallbackStep):
                 if self._targets is None or not self._targets.prepare(number, self._context):
                     self._carry_out(step)
             elif step.rows[self._number].door < 0:
@@ -111,6 +124,13 @@ class Host:
         value = self._evaluate(step)
         for slot, (path, _) in zip(step.results, array_leaves(step.instruction.shape), strict=True):
             self._array(slot)[...] = _leaf(value, path)
+
+    def _look(self, step: LookStep) -> None:
+        instruction: Instruction = step.instruction
+        given = iter([self._array(slot) for slot in step.operands])
+        operands = [_value(shape, given) for shape in instruction.operand_shapes]
+        with np.errstate(all="ignore"):
+            self._watch.look(instruction, operands, _value(instruction.shape, given))
 
     def _evaluate(self, step: CallbackStep | MeetStep) -> Value:
         """What the interpreter makes of the operands."""

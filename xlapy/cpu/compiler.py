@@ -188,11 +188,12 @@ def compile_module(
     instrument: Instrument | None = None,
     *,
     optimised: bool = False,
+    watched: bool = False,
 ) -> Compiled:
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
 
     donated: the leaves of the parameters, by number, whose memory the program may overwrite. optimised: the module has
-    the passes behind it, and becomes steps as it is.
+    the passes behind it, and becomes steps as it is. watched: the host looks at the value of every instruction.
     """
     record = Record(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
@@ -203,7 +204,7 @@ def compile_module(
         with trace.span("passes", "stage"):
             Pipeline(chosen, on_pass=record.note).run(copy)
         with trace.span("steps and kernels", "stage"):
-            program = make_program(copy, donated, replica_count, partition_count)
+            program = make_program(copy, donated, replica_count, partition_count, watched=watched)
             cut(program)
             if instrument is not None:
                 program.clocks = place_clocks(program, has_events=instrument is Instrument.EVENTS)

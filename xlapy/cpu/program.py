@@ -19,6 +19,7 @@ from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import random_state, scatter, sort, top_k, updates
+from xlapy.cpu.checks import add_checks
 from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
@@ -64,18 +65,24 @@ MOST_INSTRUCTIONS = 200_000
 
 
 def make_program(
-    module: Module, donated: Collection[int] = (), replica_count: int = 1, partition_count: int = 1
+    module: Module,
+    donated: Collection[int] = (),
+    replica_count: int = 1,
+    partition_count: int = 1,
+    *,
+    watched: bool = False,
 ) -> NativeProgram:
     """The steps of a module; `UnsupportedError` names what has no native form.
 
     donated: the numbers of the arguments, the leaves of the parameters, whose memory the program may overwrite.
+    watched: whether the host looks at the value of every instruction.
     """
     size = _size_followed(module)
     if size > MOST_INSTRUCTIONS:
         raise UnsupportedError(
             f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MOST_INSTRUCTIONS}"
         )
-    return _Maker(module, donated, replica_count, partition_count).program
+    return _Maker(module, donated, replica_count, partition_count, watched).program
 
 
 def _size_followed(module: Module) -> int:
@@ -92,7 +99,10 @@ def runs() -> frozenset[OpDef]:
 
 
 class _Maker:
-    def __init__(self, module: Module, donated: Collection[int], replica_count: int, partition_count: int) -> None:
+    def __init__(
+        self, module: Module, donated: Collection[int], replica_count: int, partition_count: int, watched: bool
+    ) -> None:
+        self.watched = watched
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
         self.kernels: dict[Instruction, list[tuple[Kernel, int]]] = {}
         self._flows: dict[Computation, Flow] = {}
@@ -235,6 +245,8 @@ class Scope:
             self.kernel(instruction)
         else:
             raise UnsupportedError(f"{instruction.name} ({instruction.op.name}) does not run on cpu yet")
+        if self.maker.watched:
+            add_checks(self, instruction)
 
     def callback(self, instruction: Instruction) -> None:
         """The host carries out the instruction."""
@@ -305,9 +317,12 @@ class Scope:
         return None
 
     def taken(self, made: Made, reader: Instruction) -> Slot | None:
-        """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write."""
+        """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write.
+
+        In watched programs none: the host looks at it with the reader's result.
+        """
         slot = self.slots[made]
-        if slot not in self.owned or not self.flow.dies_at(made, reader):
+        if self.maker.watched or slot not in self.owned or not self.flow.dies_at(made, reader):
             return None
         del self.slots[made]
         return slot

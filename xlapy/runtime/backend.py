@@ -13,6 +13,7 @@ from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.interpreter.checks import NO_CHECKS, Checks
 
 if TYPE_CHECKING:
     from xlapy.runtime.device import Device
@@ -83,9 +84,16 @@ class Backend(Protocol):
     name: str
 
     def compile(
-        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self,
+        module: Module,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        donated: Sequence[Donated] = (),
+        checks: Checks = NO_CHECKS,
     ) -> Program:
         """Makes a verified module ready to run on replicas * partitions devices.
+
+        checks: what its runs look for in the values of instructions, and fail at.
 
         What `execute` is given may not be overwritten, donated or not: whose memory may be, only `direct` knows.
         Raises `UnsupportedError` for what the platform cannot do, and what `check_partitioning` raises.

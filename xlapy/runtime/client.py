@@ -13,6 +13,7 @@ from xlapy.base.logging import logger
 from xlapy.builder import XlaComputation
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
+from xlapy.interpreter.checks import Checks
 from xlapy.runtime.backend import Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, put
 from xlapy.runtime.device import Device
@@ -53,6 +54,9 @@ class Client:
         num_replicas: int | None = None,
         num_partitions: int | None = None,
         donate: Iterable[int] = (),
+        *,
+        check_nans: bool | None = None,
+        check_infs: bool | None = None,
     ) -> Executable:
         """Verifies a program and makes it ready to run, on the first `num_replicas` * `num_partitions` devices.
 
@@ -65,28 +69,32 @@ class Client:
         `donate` are numbers of parameters whose buffers the program may use for its results, as the module's own
         input_output_alias and buffer_donor are: a buffer given for one of them is deleted by the call. Arrays of NumPy
         stay as they are. Memory that something else uses too, such as an array made of the buffer, is copied first.
+
+        `check_nans` and `check_infs`, by default the flags of these names, make runs fail at the first instruction that
+        makes a NaN or an infinity of operands without one: `ExecutionError` names it. Such programs are slower.
         """
         module = _module(program)
         verify(module)
         dumped = dump_module(module)
         replicas, partitions = counts(module, num_replicas, num_partitions, len(self.devices))
         donated = donated_leaves(module, donate)
-        platform, compiled = self._compiled(module, replicas, partitions, donated)
+        checks = Checks.chosen(check_nans, check_infs)
+        platform, compiled = self._compiled(module, replicas, partitions, donated, checks)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
         devices = self.devices[: replicas * partitions]
         return Executable(module, compiled, platform, devices, replicas, partitions, donated)
 
     def _compiled(
-        self, module: Module, replicas: int, partitions: int, donated: Sequence[Donated]
+        self, module: Module, replicas: int, partitions: int, donated: Sequence[Donated], checks: Checks
     ) -> tuple[str, Program]:
         """The program, and the platform that it runs on."""
         try:
-            return self.platform, self._backend.compile(module, replicas, partitions, donated)
+            return self.platform, self._backend.compile(module, replicas, partitions, donated, checks)
         except UnsupportedError as error:
             if not self._gives_way:
                 raise
-            compiled = load_backend(_LAST).compile(module, replicas, partitions, donated)
+            compiled = load_backend(_LAST).compile(module, replicas, partitions, donated, checks)
             logger.info("%s runs on the %s: %s", module.name, _LAST, error)
             return _LAST, compiled
 

@@ -45,8 +45,8 @@ _ABANDONED = 3600.0
 """Seconds after which a file that nobody finished is taken for one of a process that was killed."""
 
 _WITHOUT_EFFECT = frozenset({
-    "cache_dir", "cache_limit", "cache_size", "check_nans", "collective_timeout", "dump_to", "failure_dir",
-    "num_threads", "rng_seed",
+    "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "dump_to",
+    "failure_dir", "num_threads", "rng_seed",
 })  # fmt: skip
 """Flags that change no machine code. Any other is taken to."""
 

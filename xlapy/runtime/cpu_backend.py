@@ -25,6 +25,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan
+from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import resolve
 from xlapy.interpreter.exchange import describe
 from xlapy.runtime import allocator
@@ -58,7 +59,9 @@ class CpuProgram:
         shape: ProgramShape,
         donated: Sequence[Donated] = (),
         partition_count: int = 1,
+        checks: Checks = NO_CHECKS,
     ) -> None:
+        self._checks = checks
         self.compiled = compiled
         self._partition_count = partition_count
         self._shape = shape
@@ -87,7 +90,7 @@ class CpuProgram:
     def _lone_host(self) -> Host:
         """The host of a run on one device that has nothing to do with others."""
         program = self.compiled.program
-        return Host(program, self._context(Context()), 0, shared_memory(program))
+        return Host(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
 
     def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
@@ -141,7 +144,7 @@ class CpuProgram:
             cancelled = exchange.rendezvous.cancelled
             context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
             judge = _judge_by(exchange.rendezvous)
-            host = Host(program, self._context(context), exchange.number, shared, judge)
+            host = Host(program, self._context(context), exchange.number, shared, judge, self._checks)
             return self._execute(arguments[exchange.number], (replica, partition), host)
 
         replicas = len(devices) // self._partition_count
@@ -168,6 +171,9 @@ class CpuProgram:
         return self.compiled.stages()
 
     def image(self) -> bytes:
+        if self._checks:
+            name = self.compiled.program.name
+            raise UnsupportedError(f"{name} looks for NaN or infinities: such programs cannot be serialized")
         return image_of(self.compiled)
 
 
@@ -217,11 +223,19 @@ class CpuBackend:
         self._programs: weakref.WeakSet[CpuProgram] = weakref.WeakSet()
 
     def compile(
-        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self,
+        module: Module,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        donated: Sequence[Donated] = (),
+        checks: Checks = NO_CHECKS,
     ) -> CpuProgram:
-        """`UnsupportedError` for what does not run on cpu yet."""
+        """`UnsupportedError` for what does not run on cpu yet. What is watched is never out of the cache."""
         _check(module, replica_count, partition_count)
         numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
+        if checks:
+            watched = compile_module(module, numbers, replica_count, partition_count, watched=True)
+            return self._added(watched, module, partition_count, donated, checks)
         choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
         compiled = compiled_before(
             module, choices, lambda: compile_module(module, numbers, replica_count, partition_count)
@@ -257,10 +271,15 @@ class CpuBackend:
         return self._added(load_image(image, lambda: module), module, partition_count, donated)
 
     def _added(
-        self, compiled: Compiled | LoadedProgram, module: Module, partition_count: int, donated: Sequence[Donated]
+        self,
+        compiled: Compiled | LoadedProgram,
+        module: Module,
+        partition_count: int,
+        donated: Sequence[Donated],
+        checks: Checks = NO_CHECKS,
     ) -> CpuProgram:
         entry = module.entry_computation.program_shape
-        program = CpuProgram(compiled, entry, _lent(module, donated), partition_count)
+        program = CpuProgram(compiled, entry, _lent(module, donated), partition_count, checks)
         self._programs.add(program)
         return program
 

@@ -17,6 +17,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
+from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
 from xlapy.interpreter.custom import make_ready
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.device import Device
@@ -24,6 +25,7 @@ from xlapy.runtime.donation import Donated
 from xlapy.runtime.exchange import DeviceExchange
 from xlapy.runtime.limits import call_depth, check_limits, make_room_for_calls
 from xlapy.runtime.memory import MemoryStats, available_bytes, demand, readable, value_bytes
+from xlapy.runtime.observe import both
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.replicas import run_on_devices
 
@@ -42,8 +44,11 @@ class InterpreterProgram:
     fresh_results = False
     direct = None
 
-    def __init__(self, module: Module, replica_count: int = 1, partition_count: int = 1) -> None:
+    def __init__(
+        self, module: Module, replica_count: int = 1, partition_count: int = 1, checks: Checks = NO_CHECKS
+    ) -> None:
         self.module = module
+        self._checks = checks
         self._replica_count = replica_count
         self._partition_count = partition_count
         self._plans: dict[Computation, Plan] = {}
@@ -67,7 +72,7 @@ class InterpreterProgram:
         if device is not None and self._communicates:
             return self.execute_sharded([arguments], [device], observer)[0]
         self._make_room(1)
-        return self._evaluate(Context(observer=observer, run_id=next(_run_ids)), arguments)
+        return self._evaluate(Context(observer=self._observed(observer), run_id=next(_run_ids)), arguments)
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
@@ -79,12 +84,20 @@ class InterpreterProgram:
         def body(exchange: DeviceExchange) -> Value:
             replica_id, partition_id = divmod(exchange.number, self._partition_count)
             cancelled = exchange.rendezvous.cancelled
+            watched = self._observed(observer)
             context = Context(
-                replica_id, partition_id, exchange=exchange, observer=observer, cancelled=cancelled, run_id=run_id
+                replica_id, partition_id, exchange=exchange, observer=watched, cancelled=cancelled, run_id=run_id
             )
             return self._evaluate(context, arguments[exchange.number])
 
         return run_on_devices(devices, self._replica_count, self._partition_count, body)
+
+    def _observed(self, observer: Observer | None) -> Observer | None:
+        """The observer of one run on one device: the user's, and what the program is watched for."""
+        if not self._checks:
+            return observer
+        watch = Watch(self._checks)
+        return watch.observe if observer is None else both(observer, watch.observe)
 
     def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
         context.seed = int(flags.get("rng_seed"))
@@ -142,12 +155,17 @@ class InterpreterBackend:
     name = "interpreter"
 
     def compile(
-        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self,
+        module: Module,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        donated: Sequence[Donated] = (),
+        checks: Checks = NO_CHECKS,
     ) -> InterpreterProgram:
         """`UnsupportedError` for operations without a rule and for what the module's docstring lists."""
         check_partitioning(module, replica_count, partition_count)
         check_limits(module, "the interpreter", MAX_CALL_DEPTH)
-        program = InterpreterProgram(module, replica_count, partition_count)
+        program = InterpreterProgram(module, replica_count, partition_count, checks)
         program.make_custom_calls_ready()
         return program
 

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
-
-from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import ExecutionError, InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter import DynamicArray
-from xlapy.runtime.arguments import leaves
+from xlapy.interpreter.checks import Checks, Watch, describe
 from xlapy.runtime.backend import Observer, Value
 
 
@@ -40,34 +35,9 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
     return observe
 
 
-def describe(value: Value) -> str:
-    """A value on one line, long arrays shortened; where dimensions are dynamic, the sizes before the elements."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(describe, value))})"
-    if isinstance(value, DynamicArray):
-        return f"[{','.join(map(str, value.sizes))}] {describe(value.actual)}"
-    if isinstance(value, np.ndarray):
-        return " ".join(np.array2string(value, threshold=8, edgeitems=3, precision=6).split())
-    return str(value)
-
-
 def check_nans(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
     """Raises `ExecutionError` at an instruction whose value has a NaN though none of its operands has."""
-    if _has_nan(value) and not any(map(_has_nan, operands)):
-        source = instruction.metadata
-        line = f" at {source.source_file}:{source.source_line}" if source and source.source_file else ""
-        where = f"{instruction.name} ({instruction.op.name}){line}"
-        given = "; ".join(f"operand {i} = {describe(o)}" for i, o in enumerate(operands))
-        raise ExecutionError(f"{where} is the first to make a NaN: {describe(value)}; {given or 'it has no operands'}")
-
-
-def _has_nan(value: Value) -> bool:
-    return any(_is_inexact(leaf) and bool(np.isnan(leaf).any()) for leaf in leaves(value))
-
-
-def _is_inexact(array: np.ndarray[Any, Any]) -> bool:
-    element_type = PrimitiveType.from_dtype(array.dtype)
-    return element_type.is_floating or element_type.is_complex
+    Watch(Checks(nans=True)).look(instruction, operands, value)
 
 
 def both(*observers: Observer) -> Observer:

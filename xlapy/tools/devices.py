@@ -31,17 +31,35 @@ def compile_for_devices(
     num_replicas: int | None,
     num_partitions: int | None,
     donate: Sequence[int] = (),
+    *,
+    check_nans: bool | None = None,
+    check_infs: bool | None = None,
 ) -> Executable:
     """A program on as many devices as it asks for, or as are given; without a platform, on the default one."""
     replicas, partitions = counts(module, num_replicas, num_partitions, MOST_DEVICES)
-    return Client(platform, devices=replicas * partitions).compile(module, replicas, partitions, donate)
+    return Client(platform, devices=replicas * partitions).compile(
+        module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
+    )
 
 
-def executable_of(platform: str | None, file: str, num_replicas: int | None, num_partitions: int | None) -> Executable:
+def executable_of(
+    platform: str | None,
+    file: str,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    *,
+    check_nans: bool | None = None,
+    check_infs: bool | None = None,
+) -> Executable:
     """The program in a file, of HLO text or made by `xlapy compile`, which knows its platform and devices."""
     data = read_bytes(file)
     if not is_serialized(data):
-        return compile_for_devices(platform, parse_program(file, data), num_replicas, num_partitions)
+        module = parse_program(file, data)
+        return compile_for_devices(
+            platform, module, num_replicas, num_partitions, check_nans=check_nans, check_infs=check_infs
+        )
+    if check_nans or check_infs:
+        raise click.UsageError(f"{file} is compiled, and not to look for NaN or infinities: give the program's text")
     if num_replicas is not None or num_partitions is not None:
         raise click.UsageError(f"{file} is compiled: it runs on the replicas and partitions that it was compiled for")
     try:

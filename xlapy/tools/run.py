@@ -14,14 +14,13 @@ from typing import Any
 import click
 import numpy as np
 
-from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names
 from xlapy.runtime.arguments import leaves, shape_of
 from xlapy.runtime.backend import Observer
 from xlapy.runtime.memory import available_bytes, readable, value_bytes
-from xlapy.runtime.observe import both, check_nans, trace
+from xlapy.runtime.observe import trace
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.comparing import compare_platforms
 from xlapy.tools.devices import executable_of, files_of_devices, infeed_values, name_of, with_feeds
@@ -62,8 +61,8 @@ class _TraceTakesItsNameWithEquals(click.Command):
 )
 @click.option(
     "--platform",
-    help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, and what --trace and "
-    "--check-nans watch, on the interpreter.",
+    help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, and what --trace "
+    "watches, on the interpreter.",
 )
 @click.option("--print", "print_values", is_flag=True, help="Print the values in full.")
 @click.option("--save", type=click.Path(dir_okay=False), help="Save the results as .npz (result0, result1 ...).")
@@ -80,6 +79,7 @@ class _TraceTakesItsNameWithEquals(click.Command):
     help="Run there too, and show the first instruction whose value differs; exit code 1 if there is one.",
 )
 @click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that makes a NaN.")
+@click.option("--check-infs", "infs", is_flag=True, help="Stop at the first instruction that makes an infinity.")
 def run(
     file: str,
     inputs: tuple[str, ...],
@@ -94,18 +94,21 @@ def run(
     traced: str | None,
     compared: str | None,
     nans: bool,
+    infs: bool,
 ) -> int | None:
     """Run FILE (HLO text, or what `xlapy compile` made; - for standard input) and show the results."""
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
     if compared is not None:
-        _check_compared(platform, [save, traced, infeeds, nans, repeat > 1])
-    observer = _observer(traced, nans or bool(flags.get("check_nans")))
+        _check_compared(platform, [save, traced, infeeds, nans, infs, repeat > 1])
+    observer = _observer(traced)
     if save is not None:
         check_writable(save)
     if platform is None and (observer is not None or compared is not None):
         platform = "interpreter" if compared is None else "cpu"
-    executable = executable_of(platform, file, num_replicas, num_partitions)
+    executable = executable_of(
+        platform, file, num_replicas, num_partitions, check_nans=nans or None, check_infs=infs or None
+    )
     count = len(executable.devices)
     arguments = arguments_of(executable, inputs, seed)
     if compared is not None:
@@ -193,16 +196,13 @@ def _check_memory(parameters: Sequence[Shape]) -> None:
         )
 
 
-def _observer(traced: str | None, nans: bool) -> Observer | None:
-    observers: list[Observer] = []
-    if traced is not None:
-        try:
-            observers.append(trace(_echo_with_device, traced))
-        except InvalidArgumentError as error:
-            raise click.BadParameter(str(error), param_hint="--trace") from error
-    if nans:
-        observers.append(check_nans)
-    return both(*observers) if observers else None
+def _observer(traced: str | None) -> Observer | None:
+    if traced is None:
+        return None
+    try:
+        return trace(_echo_with_device, traced)
+    except InvalidArgumentError as error:
+        raise click.BadParameter(str(error), param_hint="--trace") from error
 
 
 def _echo_with_device(line: str) -> None:
