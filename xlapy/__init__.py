@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from xlapy.ops.mesh import AxisRef, Mesh
     from xlapy.ops.random import RandomAlgorithm
     from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups
-    from xlapy.runtime import Buffer, Client, Executable
+    from xlapy.runtime import Buffer, Client, Executable, register_backend
     from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
 
@@ -98,6 +98,7 @@ __all__ = [
     "ops",
     "parse_hlo",
     "parse_stablehlo",
+    "register_backend",
     "register_custom_call_target",
     "register_custom_call_type",
     "unregister_custom_call_target",
@@ -153,6 +154,7 @@ _HOMES = {
     "ffi_api": "xlapy.interpreter.ffi.api",
     "parse_hlo": "xlapy.text",
     "parse_stablehlo": "xlapy.stablehlo.parse",
+    "register_backend": "xlapy.runtime",
     "register_custom_call_target": "xlapy.interpreter.custom_targets",
     "register_custom_call_type": "xlapy.interpreter.custom_targets",
     "unregister_custom_call_target": "xlapy.interpreter.custom_targets",

@@ -147,3 +147,27 @@ def test_packages_add_platforms(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(backend, "entry_points", lambda group: [EntryPoint()] if group == "xlapy.backends" else [])
     assert "mine" in platform_names()
     assert np.array_equal(xla.Client("mine").compile(AXPY)(1, X, X), 2 * X)
+
+
+def test_a_platform_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch):
+    class EntryPoint:
+        name = "mine"
+        value = "mine.backend:make"
+
+        def load(self):
+            raise ImportError("no module named 'mine'")
+
+    monkeypatch.setattr(backend, "entry_points", lambda group: [EntryPoint()])
+    with pytest.raises(xla.errors.InvalidArgumentError, match=r"'mine' could not be loaded from mine\.backend:make"):
+        xla.Client("mine")
+
+
+def test_platforms_are_registered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backend, "_registered", {})
+    xla.register_backend("mine-2", lambda: load_backend("interpreter"))
+    assert "mine-2" in platform_names()
+    assert np.array_equal(xla.Client("mine-2").compile(AXPY)(1, X, X), 2 * X)
+    with pytest.raises(xla.errors.InvalidArgumentError, match="the platform 'cpu' is built in"):
+        xla.register_backend("cpu", lambda: load_backend("interpreter"))
+    with pytest.raises(xla.errors.InvalidArgumentError, match="'two words' is not the name of a platform"):
+        xla.register_backend("two words", lambda: load_backend("interpreter"))

@@ -1,9 +1,19 @@
 """Running programs: clients, executables, buffers, platforms."""
 
-from xlapy.runtime.backend import Backend, Program, load_backend, platform_names
+from xlapy.runtime.backend import Backend, Program, load_backend, platform_names, register_backend
 from xlapy.runtime.buffer import Buffer
 from xlapy.runtime.client import Client
 from xlapy.runtime.device import Device
 from xlapy.runtime.executable import Executable
 
-__all__ = ["Backend", "Buffer", "Client", "Device", "Executable", "Program", "load_backend", "platform_names"]
+__all__ = [
+    "Backend",
+    "Buffer",
+    "Client",
+    "Device",
+    "Executable",
+    "Program",
+    "load_backend",
+    "platform_names",
+    "register_backend",
+]

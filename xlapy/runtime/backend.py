@@ -5,8 +5,10 @@ Owns: the protocol and the registry. Must not know: any particular back end beyo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -124,8 +126,26 @@ def _cpu() -> Backend:
     return CpuBackend()
 
 
-PLATFORMS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "interpreter": _interpreter}
-"""Loaders of the built-in platforms; packages add theirs through the `xlapy.backends` entry-point group."""
+PLATFORMS: Mapping[str, Callable[[], Backend]] = MappingProxyType({"cpu": _cpu, "interpreter": _interpreter})
+"""Loaders of the built-in platforms. Others are registered, or named by packages in the entry-point group."""
+
+ENTRY_POINTS = "xlapy.backends"
+"""Group of the entry points by which installed packages name platforms: each a function that returns a `Backend`."""
+
+_registered: dict[str, Callable[[], Backend]] = {}
+
+
+def register_backend(platform: str, load: Callable[[], Backend]) -> None:
+    """Makes a platform known to this process: `Client(platform)` calls `load` for its back end.
+
+    A later registration of the same name takes the place of an earlier one. `InvalidArgumentError` for the name of a
+    built-in platform, and for one that is no word (letters, digits, `-` and `_`).
+    """
+    if platform in PLATFORMS:
+        raise InvalidArgumentError(f"the platform {platform!r} is built in: give yours another name")
+    if not re.fullmatch(r"[A-Za-z][\w\-]*", platform):
+        raise InvalidArgumentError(f"{platform!r} is not the name of a platform, a word of letters, digits, - and _")
+    _registered[platform] = load
 
 
 def default_platform() -> str:
@@ -140,14 +160,26 @@ def default_platform() -> str:
 
 def platform_names() -> list[str]:
     """Every platform that `load_backend` knows."""
-    return sorted({*PLATFORMS, *(entry.name for entry in entry_points(group="xlapy.backends"))})
+    return sorted({*PLATFORMS, *_registered, *(entry.name for entry in entry_points(group=ENTRY_POINTS))})
 
 
 def load_backend(platform: str) -> Backend:
     """The back end of a platform; `InvalidArgumentError` naming the known ones if there is none."""
-    if platform in PLATFORMS:
-        return PLATFORMS[platform]()
-    for entry in entry_points(group="xlapy.backends"):
+    known = PLATFORMS.get(platform) or _registered.get(platform)
+    if known is not None:
+        return known()
+    for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == platform:
-            return entry.load()()
+            return _loaded(entry)
     raise InvalidArgumentError(f"unknown platform {platform!r}; known platforms: {', '.join(platform_names())}")
+
+
+def _loaded(entry: EntryPoint) -> Backend:
+    try:
+        load = entry.load()
+    except Exception as error:  # whatever the package raises when it is imported
+        raise InvalidArgumentError(
+            f"the platform {entry.name!r} could not be loaded from {entry.value}: {type(error).__name__}: {error}"
+        ) from error
+    backend: Backend = load()
+    return backend

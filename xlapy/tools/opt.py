@@ -11,13 +11,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from xlapy.base.loading import load_code
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.passes import PassEvent, PassStatistics, Pipeline, parse_passes, pass_text
 from xlapy.passes.catalogue import list_passes
 from xlapy.text import PrintOptions, print_module
 from xlapy.tools.files import check_writable, read_program, write_file
+from xlapy.tools.loading import load_option
 
 _FORMS = {"long": PrintOptions(), "short": PrintOptions.short(), "canonical": PrintOptions.canonical()}
 _WHOLE = PrintOptions(print_large_constants=True)
@@ -36,11 +36,6 @@ def _show_passes(context: click.Context, _: click.Parameter, wanted: bool) -> No
     context.exit()
 
 
-def _load(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> None:
-    for name in names:
-        load_code(name)
-
-
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--check", is_flag=True, help="Only parse and verify; print nothing but a summary.")
@@ -49,15 +44,7 @@ def _load(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> None
     "--passes", default="", help="Passes to run, such as 'dce,fixpoint(simplify,fold-constants{elements=10})'."
 )
 @click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_show_passes)
-@click.option(
-    "--load",
-    multiple=True,
-    metavar="FILE.py|MODULE",
-    is_eager=True,
-    expose_value=False,
-    callback=_load,
-    help="Python to run first: it may register passes.",
-)
+@load_option("passes")
 @click.option("--verify-each", is_flag=True, help="Verify after each pass, and check what it says it changed.")
 @click.option(
     "--print-changed", is_flag=True, help="Print the module after each pass that changed it, to standard error."

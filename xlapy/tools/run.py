@@ -25,6 +25,7 @@ from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.comparing import compare_platforms
 from xlapy.tools.devices import executable_of, files_of_devices, infeed_values, name_of, with_feeds
 from xlapy.tools.files import check_writable, read_arguments, save_arrays
+from xlapy.tools.loading import load_option
 
 
 class _TraceTakesItsNameWithEquals(click.Command):
@@ -64,6 +65,7 @@ class _TraceTakesItsNameWithEquals(click.Command):
     help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, and what --trace "
     "watches, on the interpreter.",
 )
+@load_option("platforms and targets of custom calls")
 @click.option("--print", "print_values", is_flag=True, help="Print the values in full.")
 @click.option("--save", type=click.Path(dir_okay=False), help="Save the results as .npz (result0, result1 ...).")
 @click.option(

@@ -1,0 +1,202 @@
+"""A back end of one's own: programs become a Python function each, of NumPy's operations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import xlapy as xla
+from xlapy import ops
+from xlapy.hlo import edit
+from xlapy.hlo.computation import is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.interpreter.checks import NO_CHECKS, Checks
+from xlapy.ops.registry import OpDef, Rules
+from xlapy.passes import Fixpoint, Pipeline, parse_passes
+from xlapy.passes.expand.expand import Expand
+from xlapy.runtime import Device
+from xlapy.runtime.backend import Observer, Value
+from xlapy.runtime.memory import MemoryStats
+
+# -- what each operation is in NumPy: text, with the names of the operands
+
+Rule = Callable[..., str]
+NUMPY: Rules[Rule] = Rules("numpy")
+
+for op, function in {
+    ops.ABS: "np.abs", ops.ADD: "np.add", ops.COSINE: "np.cos", ops.DIVIDE: "np.divide", ops.EXPONENTIAL: "np.exp",
+    ops.LOG: "np.log", ops.MAXIMUM: "np.maximum", ops.MULTIPLY: "np.multiply", ops.NEGATE: "np.negative",
+    ops.SINE: "np.sin", ops.SQRT: "np.sqrt", ops.SUBTRACT: "np.subtract", ops.TANH: "np.tanh",
+}.items():  # fmt: skip
+    NUMPY.rule(op)(lambda i, *operands, function=function: f"{function}({', '.join(operands)})")
+
+
+@NUMPY.rule(ops.CONSTANT)
+def constant(instruction: Instruction) -> str:
+    array = instruction.literal.array
+    return f"np.array({array.tolist()!r}, np.{array.dtype})".replace("inf", "np.inf").replace("nan", "np.nan")
+
+
+@NUMPY.rule(ops.BROADCAST)
+def broadcast(instruction: Instruction, operand: str) -> str:
+    """The operand's dimensions go where `dimensions` says, those between have the size 1 at first."""
+    shape = instruction.shape.dimensions
+    sizes = [shape[d] if d in instruction.attributes.dimensions else 1 for d in range(len(shape))]
+    return f"np.broadcast_to({operand}.reshape({sizes}), {shape})"
+
+
+@NUMPY.rule(ops.RESHAPE)
+def reshape(instruction: Instruction, operand: str) -> str:
+    return f"{operand}.reshape({instruction.shape.dimensions})"
+
+
+@NUMPY.rule(ops.TRANSPOSE)
+def transpose(instruction: Instruction, operand: str) -> str:
+    return f"{operand}.transpose({tuple(instruction.attributes.dimensions)})"
+
+
+@NUMPY.rule(ops.REDUCE)
+def reduce(instruction: Instruction, operand: str, initial: str) -> str:
+    body = instruction.to_apply.root_instruction
+    functions = {ops.ADD: "np.add", ops.MAXIMUM: "np.maximum", ops.MULTIPLY: "np.multiply"}
+    if body.op not in functions or not all(map(is_parameter, body.operands)):
+        raise xla.errors.UnsupportedError(f"{instruction.name} (reduce) runs on numpy for add, maximum, multiply only")
+    axes = tuple(instruction.attributes.dimensions)
+    return f"{functions[body.op]}.reduce({operand}, axis={axes}, initial={initial}[()])"
+
+
+@NUMPY.rule(ops.TUPLE)
+def pack(instruction: Instruction, *operands: str) -> str:
+    return f"({', '.join(operands)},)"
+
+
+@NUMPY.rule(ops.GET_TUPLE_ELEMENT)
+def element(instruction: Instruction, operand: str) -> str:
+    return f"{operand}[{instruction.index}]"
+
+
+# -- from module to function
+
+
+def optimised(module: Module) -> Module:
+    """A copy in which there is one computation, of operations that have a rule, as far as they can be had."""
+    runs: frozenset[OpDef] = frozenset({*NUMPY, ops.PARAMETER})
+    copy = edit.clone_module(module)
+    simplify = Fixpoint(limit=4, passes=tuple(parse_passes("simplify,fold-constants,cse,dce")))
+    Pipeline([*parse_passes("inline-calls"), Expand(runs=runs), simplify]).run(copy)
+    return copy
+
+
+def check_types(module: Module) -> None:
+    """`UnsupportedError` for elements that the rules above are not meant for."""
+    for instruction in module.instructions():
+        for _, leaf in instruction.shape.leaves():
+            if not leaf.is_array or leaf.is_dynamic or leaf.element_type.name not in ("F32", "F64"):
+                what = f"{instruction.name} ({instruction.op.name}) of shape {leaf.brief}"
+                raise xla.errors.UnsupportedError(f"numpy computes with f32 and f64 of static dimensions, not {what}")
+
+
+def source(module: Module) -> str:
+    """The text of a function `run(arguments)`; `UnsupportedError` for what has no rule."""
+    check_types(module)
+    entry = module.entry_computation
+    names: dict[Instruction, str] = {}
+    lines = ["def run(arguments):"]
+    for number, instruction in enumerate(post_order(entry)):
+        names[instruction] = f"v{number}"
+        if is_parameter(instruction):
+            value = f"arguments[{instruction.attributes.number}]"
+        else:
+            value = NUMPY.find(instruction.op)(instruction, *[names[operand] for operand in instruction.operands])
+        lines.append(f"    {names[instruction]} = {value}  # {instruction.name}")
+    return "\n".join([*lines, f"    return {names[entry.root_instruction]}", ""])
+
+
+# -- what xlapy asks of a back end
+
+
+class NumpyProgram:
+    fresh_results = False  # a result may be an argument as it is
+    direct = None  # no shorter way from a user's arguments to results
+
+    def __init__(self, module: Module) -> None:
+        self.optimised = optimised(module)
+        self.text = source(self.optimised)
+        space: dict[str, Any] = {"np": np}
+        exec(compile(self.text, f"<{module.name}>", "exec"), space)
+        self.run: Callable[[Sequence[Value]], Value] = space["run"]
+
+    def execute(
+        self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
+    ) -> Value:
+        if observer is not None:
+            raise xla.errors.UnsupportedError("numpy runs whole programs: the interpreter can be observed")
+        with np.errstate(all="ignore"):
+            return self.run(arguments)
+
+    def execute_sharded(
+        self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
+    ) -> list[Value]:
+        """There are no collectives: devices do not meet, and run one after the other."""
+        return [self.execute(given, observer) for given in arguments]
+
+    def memory(self) -> MemoryStats:
+        return MemoryStats(0, 0, 0, 0, len(self.text))
+
+    def stages(self) -> Mapping[str, str]:
+        """Under `--dump_to`, the function is a file that ends with `.py`."""
+        return {"py": self.text}
+
+    def image(self) -> bytes:
+        raise xla.errors.UnsupportedError("programs for numpy are not serialized")
+
+
+class NumpyBackend:
+    name = "numpy"
+
+    def compile(
+        self,
+        module: Module,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        donated: Sequence[Any] = (),
+        checks: Checks = NO_CHECKS,
+    ) -> NumpyProgram:
+        if checks:
+            raise xla.errors.UnsupportedError("numpy does not look for NaN: the interpreter and cpu do")
+        return NumpyProgram(module)
+
+    def load(self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Any] = ()) -> NumpyProgram:
+        raise xla.errors.UnsupportedError("programs for numpy are not serialized")
+
+    def trim(self) -> int:
+        return 0
+
+
+xla.register_backend("numpy", NumpyBackend)
+
+if __name__ == "__main__":
+    text = """
+    HloModule softmax
+    add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+    ENTRY main {
+      x = f32[2,3] parameter(0)
+      zero = f32[] constant(0)
+      e = f32[2,3] exponential(x)
+      s = f32[2] reduce(e, zero), dimensions={1}, to_apply=add
+      t = f32[2,3] broadcast(s), dimensions={0}
+      d = f32[2,3] divide(e, t)
+      ROOT l = f32[2,3] logistic(d)
+    }
+    """
+    x = np.array([[1, 2, 3], [4, 4, 4]], np.float32)
+    softmax = xla.Client("numpy").compile(text)
+    print(softmax.as_hlo_text(optimized=True))
+    print(np.asarray(softmax(x)))
+    print("as on the interpreter:", np.allclose(softmax(x), xla.Client("interpreter").compile(text)(x)))
+    try:
+        xla.Client("numpy").compile("HloModule m\nENTRY e { ROOT r = f32[4] iota(), iota_dimension=0 }")
+    except xla.errors.UnsupportedError as error:
+        print("refused:", error)
