@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.compiler import compile_module, passes
 from xlapy.cpu.steps import KernelStep, WhileStep, all_steps
+from xlapy.passes import Pipeline
 from xlapy.testing.comparison import assert_close
 from xlapy.text import parse_hlo
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
 
 def checked(text: str) -> int:
@@ -85,3 +90,11 @@ def test_kernels_that_do_the_same_to_other_memory_are_one_function():
     a, b, d = xla.Client("cpu").compile(text)(x, y)
     assert_close(np.asarray(b)[:2048], np.asarray(d), rule="bits", where="the same elements")
     assert_close(np.asarray(a), np.sin(x), rule="elementwise", where="sine")
+
+
+@pytest.mark.parametrize("name", ["nbody_step", "mapped_loops", "sorts"])
+def test_scheduled_modules_stay_sound(name: str):
+    """What XLA printed behind its own passes is scheduled: fusions are taken apart and made anew in that order."""
+    module = parse_hlo((PROGRAMS / f"{name}.optimized.hlo").read_text())
+    assert module.config.is_scheduled
+    Pipeline(passes(), verify_each=True).run(module)

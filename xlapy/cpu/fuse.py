@@ -28,6 +28,7 @@ from xlapy.lower.sources import uniform_value
 from xlapy.ops.control import FusionAttributes, FusionKind
 from xlapy.ops.sources import ParameterAttributes
 from xlapy.ops.tuples import GetTupleElementAttributes
+from xlapy.passes.rewrite import settle
 
 MOST_INSTRUCTIONS = 120
 """In one fusion: the time to compile a function grows faster than its length."""
@@ -49,7 +50,7 @@ class Unfuse:
             edit.inline(fusion)
             if not fused.callers:
                 edit.remove_computation(fused)
-        return bool(fusions)
+        return settle(module, bool(fusions))
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Fuse:
         for computation in module.computations:
             if _runs_on_arrays(computation):
                 changed |= _Fuser(module, computation, self).run()
-        return changed
+        return settle(module, changed)
 
 
 class _Fuser:

@@ -19,6 +19,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
+from xlapy.passes.rewrite import settle
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
 _QUIET = frozenset({ops.COPY_DONE, ops.COPY_START, ops.PARTITION_ID, ops.REPLICA_ID})
@@ -57,4 +58,4 @@ class OrderEffects:
                 if earlier not in (*later.operands, *later.control_predecessors):
                     edit.add_control_edge(earlier, later)
                     changed = True
-        return changed
+        return settle(module, changed)

@@ -17,6 +17,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.passes.rewrite import settle
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class SeparateFills:
             fills = [i for i in computation if i.op is ops.BROADCAST and not i.operands[0].shape.rank]
             for fill in fills:
                 changed |= _separate(computation, fill)
-        return changed
+        return settle(module, changed)
 
 
 def _separate(computation: Computation, fill: Instruction) -> bool:

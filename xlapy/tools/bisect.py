@@ -5,6 +5,7 @@ Owns: the command's options, where arguments come from, what is printed. Must no
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from xlapy.base.errors import XlaError
 from xlapy.hlo.module import Module
 from xlapy.testing.bisecting import Finding, Settings
 from xlapy.testing.bisecting import bisect as search
@@ -142,11 +144,19 @@ def _changed(found: Finding, most: int | None) -> Iterator[str]:
     """What the pass did to the module, computation by computation."""
     if found.after is None:
         return
-    lines = list(difference_lines(parse_hlo(found.before), parse_hlo(found.after, verify=False)))
+    lines = _differences(found.before, found.after)
     yield "what it changed:"
     yield from (f"  {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
         yield f"  ... and {len(lines) - most} lines more"
+
+
+def _differences(before: str, after: str) -> list[str]:
+    """By structure; by lines where the module behind the pass is not sound enough to be read."""
+    try:
+        return list(difference_lines(parse_hlo(before), parse_hlo(after)))
+    except XlaError:
+        return list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
 
 
 def _generation(found: Finding) -> Iterator[str]:
