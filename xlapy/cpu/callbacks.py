@@ -128,9 +128,9 @@ class Host:
     def _look(self, step: LookStep) -> None:
         instruction: Instruction = step.instruction
         given = iter([self._array(slot) for slot in step.operands])
-        operands = [_value(shape, given) for shape in instruction.operand_shapes]
+        operands = [_value(shape, given, copies=False) for shape in instruction.operand_shapes]
         with np.errstate(all="ignore"):
-            self._watch.look(instruction, operands, _value(instruction.shape, given))
+            self._watch.look(instruction, operands, _value(instruction.shape, given, copies=False))
 
     def _evaluate(self, step: CallbackStep | MeetStep) -> Value:
         """What the interpreter makes of the operands."""
@@ -156,11 +156,13 @@ class Host:
         return lying.transpose(np.argsort(order))
 
 
-def _value(shape: Shape, arrays: Iterator[Array]) -> Value:
-    """A value of a shape; its arrays are copies, as whoever gets them may keep them."""
+def _value(shape: Shape, arrays: Iterator[Array], *, copies: bool = True) -> Value:
+    """A value of a shape; its arrays are copies for whoever may keep them."""
     if shape.is_tuple:
-        return tuple(_value(element, arrays) for element in shape.tuple_shapes)
-    return next(arrays).copy("K") if shape.is_array else TOKEN
+        return tuple(_value(element, arrays, copies=copies) for element in shape.tuple_shapes)
+    if not shape.is_array:
+        return TOKEN
+    return next(arrays).copy("K") if copies else next(arrays)
 
 
 def _leaf(value: Value, path: Sequence[int]) -> Array:

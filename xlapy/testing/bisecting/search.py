@@ -130,6 +130,7 @@ class _Search:
             self._blame(way.stopped, way.fault, texts[-1], way.broken)
         if self.found.fault is None and self.settings.generates:
             self._generation(text, texts[-1])
+            self._trace_refusal(texts, [run.place for run in changed])
         self._narrow()
         return self.found
 
@@ -202,6 +203,16 @@ class _Search:
 
         if fault.kind is Kind.CHANGES and (found := self.found.kernel) is not None and not found.alone:
             self._excuse_rounding(text)
+
+    def _trace_refusal(self, texts: Sequence[str], places: Sequence[Place]) -> None:
+        """Notes which pass made the instruction that the code generator refuses, which the message begins with."""
+        fault = self.found.fault
+        if fault is None or fault.kind is not Kind.REFUSED:
+            return
+        name = fault.message.removeprefix("UnsupportedError: ").split(" ")[0]
+        first = next((number for number, text in enumerate(texts) if f"%{name} = " in text), 0)
+        if first:
+            self.found.notes.append(f"{name} is made by {places[first - 1]}")
 
     def _excuse_rounding(self, text: str) -> None:
         """Where no kernel is wrong by itself, the program may be one that makes much of the last bit."""
