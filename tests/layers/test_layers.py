@@ -35,6 +35,7 @@ FORWARDS = {
     ("xlapy.ops", "builder"): "ops.add is the builder function of ops.ADD",
     ("xlapy.hlo.module", "text"): "module.to_text() prints",
     ("xlapy.hlo.module", "proto"): "module.to_proto() writes, Module.from_proto() reads",
+    ("xlapy.hlo.module", "stablehlo"): "module.to_stablehlo() writes",
     ("xlapy.hlo.sharding", "text"): "Sharding.parse() reads",
 }
 

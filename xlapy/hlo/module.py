@@ -1,13 +1,14 @@
 """A whole program in HLO: `Module`, its computations and its configuration.
 
-Owns: the data of a module, the names in it. Must not know: evaluation, what ops mean. Text and proto forms are offered
-as methods that load `xlapy.text` or `xlapy.proto` when they are called.
+Owns: the data of a module, the names in it. Must not know: evaluation, what ops mean. Text, proto and StableHLO are
+offered as methods that load `xlapy.text`, `xlapy.proto` or `xlapy.stablehlo` when they are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from xlapy.base.program_shape import ProgramShape
@@ -148,6 +149,12 @@ class Module:
         from xlapy.proto import from_proto
 
         return from_proto(data, verify)
+
+    def to_stablehlo(self, locations: bool = True) -> str:
+        """The StableHLO program as MLIR text; raises as `xlapy.stablehlo.export.to_stablehlo` does."""
+        # By name: its rules use the definitions of all ops, which a type checker would follow back to here.
+        text: str = import_module("xlapy.stablehlo.export").to_stablehlo(self, locations)
+        return text
 
     def __str__(self) -> str:
         return self.to_text()

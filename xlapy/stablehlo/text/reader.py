@@ -5,10 +5,15 @@ Owns: what a caller gives and gets. Must not know: how anything is spelled.
 
 from __future__ import annotations
 
+from typing import Any
+
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.attributes import AttributeReader
+from xlapy.stablehlo.text.cursor import Cursor
 from xlapy.stablehlo.text.forms import FORMS
 from xlapy.stablehlo.text.operations import OperationReader
+from xlapy.stablehlo.text.resources import Resources
 
 
 def read_text(text: str, filename: str | None = None) -> ir.Operation:
@@ -26,3 +31,12 @@ def read_text(text: str, filename: str | None = None) -> ir.Operation:
         if filename is None or error.filename is not None:
             raise
         raise ParseError.at(text, error.offset, error.message, filename) from None
+
+
+def read_attribute(text: str) -> Any:
+    """The attribute that MLIR text spells. Raises `ParseError`."""
+    cursor = Cursor(text)
+    value = AttributeReader(cursor, Resources(cursor)).read()
+    if cursor.skip() < len(text):
+        cursor.fail(f"expected the end of an attribute, found {cursor.shown()}")
+    return value

@@ -1,0 +1,193 @@
+"""What programs written as StableHLO say beside their operations, and how they look."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xlapy
+from tests.stablehlo.importing.programs import PROGRAMS
+from tests.stablehlo.importing.runner import arguments_of, by_xla, run
+from tests.stablehlo.text.comparison import same
+from tests.stablehlo.text.programs import FORMS
+from xlapy.base.errors import UnsupportedError
+from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text.print_forms import FORMS as PRINTED
+from xlapy.stablehlo.text.printer import print_text
+from xlapy.testing.comparison import assert_close
+
+TAKEN = [name for name in PROGRAMS if not name.startswith("functions of")][::3]
+
+
+def function_line(text: str, name: str = "@main") -> str:
+    return next(line.strip() for line in text.splitlines() if f"{name}(" in line and "func.func" in line)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_read_is_written_as_the_same_objects(name: str) -> None:
+    module = read_text(FORMS[name])
+    for forms in (PRINTED, {}):
+        text = print_text(module, forms)
+        assert same(module, read_text(text)) == "", text
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_xla_runs_what_is_written(name: str) -> None:
+    module = xlapy.parse_stablehlo(PROGRAMS[name])
+    arguments = arguments_of(module)
+    text = module.to_stablehlo()
+    assert_close(by_xla(text, *arguments), by_xla(PROGRAMS[name], *arguments), rule="bits")
+
+
+def test_a_program_of_jax_goes_round() -> None:
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        h = jax.nn.softmax(jnp.tanh(x @ w), axis=-1)
+        return jax.lax.fori_loop(0, 3, lambda i, s: s * 0.5 + h.sum() * i, 0.0) + jnp.sort(h, axis=0)[0, 0]
+
+    w, x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), np.ones((2, 3), np.float32)
+    text = jax.jit(jax.value_and_grad(loss)).lower(w, x).as_text(debug_info=True)
+    module = xlapy.parse_stablehlo(text)
+    again = module.to_stablehlo()
+    assert_close(run(again, w, x), run(text, w, x), rule="bits")
+    assert_close(by_xla(again, w, x), by_xla(text, w, x), rule="program")
+    # Names of operations and the user's lines come through.
+    metadata = [i.metadata for i in xlapy.parse_stablehlo(again).instructions() if i.op.name == "tanh"]
+    assert metadata == [i.metadata for i in module.instructions() if i.op.name == "tanh"] and metadata
+    assert "loc(" not in module.to_stablehlo(locations=False)
+
+
+SIGNED = """
+HloModule signed, replica_count=2, num_partitions=2, input_output_alias={ {1}: (0, {1}, may-alias) }, \
+buffer_donor={ (1, {}) }, frontend_attributes={who="me"}, \
+entry_computation_layout={((f32[2,3]{0,1}, s32[4]{0}), f32[4]{0:S(5)})->(f32[4]{0}, s32[4]{0})}
+ENTRY main {
+  p = (f32[2,3]{0,1}, s32[4]) parameter(0), sharding={{devices=[2,1]0,1}, {replicated}}
+  q = f32[4]{0:S(5)} parameter(1), frontend_attributes={kind="bias"}
+  i = s32[4] get-tuple-element(p), index=1
+  c = f32[4] convert(i), sharding={replicated}
+  s = f32[4] exponential(c), result_accuracy={tolerance={atol=0,rtol=0,ulps=2}}, metadata={op_name="jit(f)/exp"}
+  a = f32[4] add(s, q), frontend_attributes={b="2",a="1"}
+  ROOT r = (f32[4], s32[4]) tuple(a, i)
+}
+"""
+
+
+def test_what_a_module_says_of_its_entry() -> None:
+    text = xlapy.parse_hlo(SIGNED).to_stablehlo()
+    head = function_line(text)
+    assert text.startswith(
+        'module @signed attributes {mhlo.frontend_attributes = {who = "me"}, mhlo.num_partitions = 2 : i32, '
+        "mhlo.num_replicas = 2 : i32} {"
+    )
+    assert '%p.0: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}", mhlo.sharding = "{devices=[2,1]0,1}"}' in head
+    assert '%p.1: tensor<4xi32> {mhlo.sharding = "{replicated}", tf.aliasing_output = 1 : i32}' in head
+    assert (
+        '%q: tensor<4xf32> {jax.buffer_donor = true, mhlo.frontend_attributes = {kind = "bias"}, '
+        'mhlo.memory_kind = "pinned_host"}'
+    ) in head
+    assert '%c = stablehlo.convert %p.1 {mhlo.sharding = "{replicated}"} : (tensor<4xi32>) -> tensor<4xf32>' in text
+    assert "#stablehlo.result_accuracy<ulps = 2, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>" in text
+    assert '%a = stablehlo.add %s, %q {mhlo.frontend_attributes = {a = "1", b = "2"}} : tensor<4xf32>' in text
+    assert '= loc("jit(f)/exp")' in text
+    again = xlapy.parse_stablehlo(text)
+    assert again.config.input_output_alias[0].output_index == (1,)
+    assert again.config.replica_count == again.config.num_partitions == 2
+
+
+def test_tuples_are_taken_apart() -> None:
+    text = xlapy.parse_hlo("""
+        HloModule loops
+        body { t = (s32[], (f32[2], token[])) parameter(0)
+          i = s32[] get-tuple-element(t), index=0
+          u = (f32[2], token[]) get-tuple-element(t), index=1
+          j = s32[] add(i, i)
+          ROOT r = (s32[], (f32[2], token[])) tuple(j, u) }
+        cond { t = (s32[], (f32[2], token[])) parameter(0)
+          i = s32[] get-tuple-element(t), index=0
+          c = s32[] constant(9)
+          ROOT l = pred[] compare(i, c), direction=LT }
+        ENTRY main { first = s32[] constant(1)
+          x = f32[2] parameter(0)
+          k = token[] after-all()
+          pair = (f32[2], token[]) tuple(x, k)
+          state = (s32[], (f32[2], token[])) tuple(first, pair)
+          w = (s32[], (f32[2], token[])) while(state), condition=cond, body=body
+          v = (f32[2], token[]) get-tuple-element(w), index=1
+          ROOT y = f32[2] get-tuple-element(v), index=0 }
+    """).to_stablehlo()
+    assert re.search(r"%w:3 = stablehlo.while\(%\S+ = %first, %\S+ = %x, %\S+ = %k\)", text)
+    assert "return %w#1 : tensor<2xf32>" in text
+    np.testing.assert_array_equal(run(text, np.array([1, 2], np.float32)), [1, 2])
+
+
+def test_fusions_stand_in_place_and_calls_are_functions() -> None:
+    text = xlapy.parse_hlo("""
+        HloModule parts
+        inside { a = f32[2] parameter(0)
+          ROOT n = f32[2] negate(a) }
+        called { a = f32[2] parameter(0)
+          ROOT s = f32[2] sine(a) }
+        ENTRY e { x = f32[2] parameter(0)
+          f = f32[2] fusion(x), kind=kLoop, calls=inside
+          c = f32[2] call(f), to_apply=called
+          ROOT d = f32[2] call(c), to_apply=called }
+    """).to_stablehlo()
+    assert "%n = stablehlo.negate %x : tensor<2xf32>" in text
+    assert "%d = func.call @called(%c) : (tensor<2xf32>) -> tensor<2xf32>" in text
+    assert text.count("func.func") == 2
+
+
+def test_dynamic_sizes_have_bounds() -> None:
+    text = xlapy.parse_hlo("""
+        HloModule dynamic
+        ENTRY e { x = f32[4,3] parameter(0)
+          n = s32[] parameter(1)
+          d = f32[<=4,3] set-dimension-size(x, n), dimensions={0}
+          ROOT a = f32[<=4,3] abs(d) }
+    """).to_stablehlo()
+    assert "stablehlo.abs %d : tensor<?x3xf32, #stablehlo.bounds<4, ?>>" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("s = u64[2] rng-get-and-update-state(), delta=1", "no state that outlives a run"),
+        ("s = f32[4] shuffle(x), dimensions={0}, mode=permute, indices=s32[4]{0} {1, 0, 3, 2}", "permuted by constant"),
+        ("s = s1[4] convert(x)", "no tensors of s1"),
+    ],
+)
+def test_what_has_no_form(line: str, message: str) -> None:
+    module = xlapy.parse_hlo(f"HloModule m\nENTRY e {{ x = f32[4] parameter(0)\n ROOT {line} }}")
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        module.to_stablehlo()
+    assert str(caught.value).startswith("s: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("f32[2] constant({nan, -inf})", "dense<[0x7FC00000, 0xFF800000]> : tensor<2xf32>"),
+        ("f32[2] constant({1e-8, 0.1})", "dense<[1.0e-08, 0.1]> : tensor<2xf32>"),
+        ("f64[2] constant({0.1, 1e300})", "dense<[0.1, 1.0e+300]> : tensor<2xf64>"),
+        ("bf16[3] constant({1, 1, 1})", "dense<1.0> : tensor<3xbf16>"),
+        ("pred[2] constant({true, false})", "dense<[true, false]> : tensor<2xi1>"),
+        ("c64[1,2] constant({{(1, -2), (0.5, 0)}})", "dense<[[(1.0,-2.0), (0.5,0.0)]]> : tensor<1x2xcomplex<f32>>"),
+        ("u8[2] constant({255, 0})", "dense<[255, 0]> : tensor<2xui8>"),
+        ("f32[0,2] constant({})", "dense<> : tensor<0x2xf32>"),
+    ],
+)
+def test_constants(value: str, text: str) -> None:
+    module = xlapy.parse_hlo(f"HloModule m\nENTRY e {{ ROOT c = {value} }}")
+    assert f"stablehlo.constant {text}" in module.to_stablehlo()
+    assert_close(run(module.to_stablehlo()), np.asarray(module.entry_computation.root_instruction.literal), rule="bits")
+
+
+def test_many_elements_are_bytes() -> None:
+    values = ", ".join(str(number) for number in range(200))
+    text = xlapy.parse_hlo(f"HloModule m\nENTRY e {{ ROOT c = s16[200] constant({{{values}}}) }}").to_stablehlo()
+    assert 'dense<"0x000001000200' in text
+    np.testing.assert_array_equal(run(text), np.arange(200))

@@ -1,0 +1,93 @@
+"""Export rules: sums of products.
+
+Owns: dot and ragged-dot. Must not know: how products are summed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xlapy import ops
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.contraction import Algorithm
+from xlapy.ops.dimensions import Precision
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.export.attributes import precision
+from xlapy.stablehlo.export.rules import RULES, Structure
+from xlapy.stablehlo.export.scope import Scope
+
+_ALGORITHM = re.compile(r"dot_([a-z0-9]+)_([a-z0-9]+)_([a-z0-9]+?)(?:_x(\d))?")
+_ANY_F8 = {
+    Algorithm.DOT_ANY_F8_ANY_F8_F32: False,
+    Algorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: True,
+}
+
+
+@RULES.rule(ops.DOT)
+def dot(scope: Scope, instruction: Instruction) -> Structure:
+    attributes = {
+        "dot_dimension_numbers": _numbers("stablehlo.dot", instruction),
+        **precision(instruction.operand_precision),
+    }
+    if instruction.algorithm is not Algorithm.UNSET:
+        if any(each is not Precision.DEFAULT for each in instruction.operand_precision):
+            raise UnsupportedError("StableHLO takes an algorithm or precisions, not both")
+        attributes["algorithm"] = _algorithm(instruction)
+    return scope.all("stablehlo.dot_general", instruction, attributes)
+
+
+def _numbers(name: str, instruction: Instruction, **more: tuple[int, ...]) -> ir.StructAttribute:
+    fields = {
+        "lhs_batching_dimensions": instruction.lhs_batch_dims,
+        "rhs_batching_dimensions": instruction.rhs_batch_dims,
+        "lhs_contracting_dimensions": instruction.lhs_contracting_dims,
+        "rhs_contracting_dimensions": instruction.rhs_contracting_dims,
+        **more,
+    }
+    return ir.StructAttribute(name, {field: tuple(value) for field, value in fields.items() if value})
+
+
+def _algorithm(instruction: Instruction) -> ir.StructAttribute:
+    """The types of operands and sums, and the number of partial products, which the name of an algorithm tells."""
+    algorithm: Algorithm = instruction.algorithm
+    if algorithm in _ANY_F8:
+        lhs, rhs = (ir.ScalarType(operand.shape.element_type) for operand in instruction.operands)
+        types: tuple[ir.Type, ...] = (lhs, rhs, ir.ScalarType(PrimitiveType.F32))
+        products = 1
+    else:
+        found = _ALGORITHM.fullmatch(algorithm.value)
+        assert found is not None
+        types = tuple(_precision_type(found.group(part)) for part in (1, 2, 3))
+        products = int(found.group(4) or 1)
+    names = ("lhs_precision_type", "rhs_precision_type", "accumulation_type")
+    return ir.StructAttribute(
+        "stablehlo.dot_algorithm",
+        {
+            **dict(zip(names, types, strict=True)),
+            "lhs_component_count": 1,
+            "rhs_component_count": 1,
+            "num_primitive_operations": products,
+            "allow_imprecise_accumulation": _ANY_F8.get(algorithm, False),
+        },
+    )
+
+
+def _precision_type(name: str) -> ir.Type:
+    return ir.OpaqueType(name) if name == "tf32" else ir.ScalarType(PrimitiveType.from_text(name))
+
+
+RULES.refuse("it has no operands that come with scales", ops.SCALED_DOT)
+
+
+@RULES.rule(ops.RAGGED_DOT)
+def ragged_dot(scope: Scope, instruction: Instruction) -> Structure:
+    numbers = _numbers(
+        "chlo.ragged_dot",
+        instruction,
+        lhs_ragged_dimensions=instruction.lhs_ragged_dims,
+        rhs_group_dimensions=instruction.rhs_group_dims,
+    )
+    attributes = {"ragged_dot_dimension_numbers": numbers, **precision(instruction.operand_precision)}
+    return scope.all("chlo.ragged_dot", instruction, attributes)

@@ -1,0 +1,39 @@
+"""Shapes of HLO as types of StableHLO.
+
+Owns: the translation of arrays, tokens and buffers. Must not know: tuples, which are taken apart before.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.stablehlo import ir
+
+
+def type_of(shape: Shape) -> ir.Type:
+    """`f32[<=4,3]` is `tensor<?x3xf32, #stablehlo.bounds<4, ?>>`. Raises `UnsupportedError` for other shapes."""
+    if shape.is_token:
+        return ir.TokenType()
+    if shape.is_buffer:
+        inner = shape.buffer_shape
+        assert inner is not None
+        return ir.BufferType(tuple(inner.dimensions), inner.element_type)
+    if not shape.is_array:
+        raise UnsupportedError(f"StableHLO has arrays, tokens and buffers, no values of shape {shape.brief}")
+    if shape.element_type.bits == 1:
+        raise UnsupportedError(f"StableHLO has no tensors of {shape.element_type}")
+    dynamic = shape.dynamic_dimensions
+    if not any(dynamic):
+        return ir.TensorType(tuple(shape.dimensions), shape.element_type)
+    sizes = [None if is_dynamic else size for size, is_dynamic in zip(shape.dimensions, dynamic, strict=True)]
+    bounds = [size if is_dynamic else None for size, is_dynamic in zip(shape.dimensions, dynamic, strict=True)]
+    return ir.TensorType(tuple(sizes), shape.element_type, tuple(bounds))
+
+
+def leaves(shape: Shape) -> list[Shape]:
+    """The shapes in a tuple, however deep, in order; another shape itself."""
+    return [leaf for _, leaf in shape.leaves()]
+
+
+def types_of(shape: Shape) -> list[ir.Type]:
+    return [type_of(leaf) for leaf in leaves(shape)]

@@ -1,0 +1,218 @@
+"""Attributes in MLIR text.
+
+Owns: how each attribute of `xlapy.stablehlo.ir` is spelled. Must not know: operations, but for the attributes whose
+kind their name tells: a `str` is text in quotes, or the case of an enum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.errors import UnsupportedError
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.print_types import element_text, type_text
+
+_ENUMS = {
+    "comparison_direction": "comparison_direction",
+    "compare_type": "comparison_type",
+    "fft_type": "fft_type",
+    "rng_algorithm": "rng_algorithm",
+    "rng_distribution": "rng_distribution",
+    "transpose_a": "transpose",
+}
+_PRECISIONS = "precision_config"
+_BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
+_BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.\-]*", re.ASCII)
+_UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
+_LISTED = 100
+_TYPES = (
+    ir.TensorType, ir.UnrankedTensorType, ir.ScalarType, ir.IndexType, ir.NoneType, ir.TokenType, ir.TupleType,
+    ir.FunctionType, ir.BufferType, ir.FutureType, ir.OpaqueType, ir.QuantizedType,
+)  # fmt: skip
+
+
+def named_text(name: str, value: Any, dialect: str) -> str:
+    """An entry of the attributes of an operation: `name = value`; a unit is its name alone."""
+    key = name if _BARE.fullmatch(name) else quoted(name)
+    if isinstance(value, ir.Unit):
+        return key
+    if name == "value" and isinstance(value, ir.ElementsAttribute):
+        return f"{key} = {dense_text(value)}"
+    if name in _ENUMS and isinstance(value, str):
+        return f"{key} = #{dialect}<{_ENUMS[name]} {value}>"
+    if name == _PRECISIONS and isinstance(value, tuple):
+        return f"{key} = [{', '.join(f'#{dialect}<precision {case}>' for case in value)}]"
+    return f"{key} = {attribute_text(value)}"
+
+
+def dictionary_text(entries: Mapping[str, Any]) -> str:
+    """`{a = 1 : i64, b}`"""
+    return f"{{{', '.join(named_text(name, entries[name], 'stablehlo') for name in sorted(entries))}}}"
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute as MLIR writes it; text in quotes. Raises `UnsupportedError` for what is none."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(attribute_text, value))}]"
+    if isinstance(value, dict):
+        return dictionary_text(value)
+    if isinstance(value, ir.Unit):
+        return "unit"
+    if isinstance(value, ir.IntegerAttribute):
+        return f"{value.value} : {type_text(value.type)}"
+    if isinstance(value, ir.FloatAttribute):
+        stored = np.asarray(value.value).astype(value.type.element.dtype)
+        return f"{number_text(stored, value.type.element)} : {type_text(value.type)}"
+    if isinstance(value, ir.SymbolReference):
+        return "::".join(symbol_text(name) for name in (value.root, *value.nested))
+    if isinstance(value, ir.ElementsAttribute):
+        return elements_text(value)
+    if isinstance(value, ir.StructAttribute):
+        return f"#{value.name}<{fields_text(value)}>"
+    if isinstance(value, ir.OpaqueAttribute):
+        return f"#{value.name}" + ("" if value.text is None else f"<{value.text}>")
+    if isinstance(value, _TYPES):
+        return type_text(value)
+    raise UnsupportedError(f"a {type(value).__name__} is no attribute that can be written")
+
+
+def symbol_text(name: str) -> str:
+    """`@name`, in quotes if it needs them."""
+    return f"@{name if _BARE_SYMBOL.fullmatch(name) else quoted(name)}"
+
+
+def quoted(text: str) -> str:
+    """Text in quotes; quotes, backslashes and what does not print as two hexadecimal digits for each byte."""
+    return f'"{_UNPRINTABLE.sub(_escaped, text)}"'
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\{byte:02X}" for byte in found.group().encode("utf-8", "surrogateescape"))
+
+
+# -- structs
+
+
+def fields_text(value: ir.StructAttribute) -> str:
+    """What stands in the brackets of a struct."""
+    kind = value.name.partition(".")[2]
+    if kind == "conv":
+        return convolution_text(value.fields)
+    if kind == "type_extensions":
+        return f"bounds = {_field('bounds', value.fields['bounds'])}"
+    return ", ".join(f"{name} = {_field(name, field)}" for name, field in value.fields.items())
+
+
+def _field(name: str, value: Any) -> str:
+    if name == "mode":
+        return f"#stablehlo.result_accuracy_mode<{value}>"
+    if name == "sub_axis_info":
+        return f"({value.fields['pre_size']}){value.fields['size']}"
+    if isinstance(value, tuple) and all(item is None or isinstance(item, int) for item in value):
+        return f"[{', '.join('?' if item is None else str(item) for item in value)}]"
+    if isinstance(value, float):
+        return _decimal(repr(value))
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else attribute_text(value)
+
+
+def convolution_text(fields: Mapping[str, Any]) -> str:
+    """`[b, 0, f]x[0, i, o]->[b, 0, f]`"""
+    return (
+        f"[{_letters(fields, 'input', b='batch', f='feature')}]x"
+        f"[{_letters(fields, 'kernel', i='input_feature', o='output_feature')}]->"
+        f"[{_letters(fields, 'output', b='batch', f='feature')}]"
+    )
+
+
+def _letters(fields: Mapping[str, Any], side: str, **letters: str) -> str:
+    places = {fields[f"{side}_{name}_dimension"]: letter for letter, name in letters.items()}
+    places |= {place: str(number) for number, place in enumerate(fields[f"{side}_spatial_dimensions"])}
+    return ", ".join(places[place] for place in sorted(places))
+
+
+# -- elements
+
+
+def elements_text(value: ir.ElementsAttribute) -> str:
+    """`array<...>` where that may stand: MLIR's operations have lists of numbers so, and tensors of `index` not."""
+    is_list = value.values.ndim == 1 and isinstance(value.type.element, PrimitiveType)
+    return array_text(value) if is_list and value.resource is None else dense_text(value)
+
+
+def array_text(value: ir.ElementsAttribute) -> str:
+    """`array<i64: 1, 2>`"""
+    element = value.type.element
+    listed = ", ".join(_numbers(value.values, element))
+    return f"array<{element_text(element)}{': ' if listed else ''}{listed}>"
+
+
+def dense_text(value: ir.ElementsAttribute) -> str:
+    """`dense<...> : type`: one element if all are the same, a list, or bytes if there are many."""
+    return f"dense<{_inside(value)}> : {type_text(value.type)}"
+
+
+def _inside(value: ir.ElementsAttribute) -> str:
+    values = value.values
+    element = value.type.element
+    if values.size == 0:
+        return ""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if _is_splat(flat):
+        return _numbers(flat[:1], element)[0]
+    is_bits = isinstance(element, PrimitiveType) and element in (PrimitiveType.PRED, PrimitiveType.U1)
+    if values.size > _LISTED and not is_bits:
+        return f'"0x{flat.tobytes().hex().upper()}"'
+    return _nested(_numbers(flat, element), values.shape)
+
+
+def _is_splat(flat: Array) -> bool:
+    data = flat.view(np.uint8).reshape(flat.size, -1)
+    return bool((data == data[0]).all())
+
+
+def _nested(texts: list[str], sizes: tuple[int, ...]) -> str:
+    for size in reversed(sizes):
+        texts = [f"[{', '.join(texts[start : start + size])}]" for start in range(0, len(texts), size)]
+    return texts[0]
+
+
+def _numbers(values: Array, element: ir.ElementType | ir.IndexType) -> list[str]:
+    kind = element.storage if isinstance(element, ir.QuantizedType) else element
+    kind = PrimitiveType.S64 if isinstance(kind, ir.IndexType) else kind
+    return [number_text(value, kind) for value in values]
+
+
+def number_text(value: Any, element: PrimitiveType) -> str:
+    """One element: `true`, `-3`, `1.5`, `0x7FC00000`, `(1.0,2.0)`."""
+    if element is PrimitiveType.PRED:
+        return "true" if value else "false"
+    if element.is_complex:
+        part = element.component_type
+        return f"({number_text(np.real(value), part)},{number_text(np.imag(value), part)})"
+    if not element.is_floating:
+        return str(int(value))
+    stored = np.asarray(value)
+    wide = float(stored.astype(np.float64))
+    if not np.isfinite(wide):
+        bits = stored.view(f"u{element.byte_size}").item()
+        return f"0x{bits:0{2 * element.byte_size}X}"
+    short = _decimal(str(np.float32(wide))) if element.bits <= 32 else ""
+    is_exact = short and float(np.float32(float(short))) == wide
+    return short if is_exact else _decimal(repr(wide))
+
+
+def _decimal(digits: str) -> str:
+    """Digits with a point, as MLIR wants them: `1e-05` is `1.0e-05`."""
+    if "." in digits:
+        return digits
+    mantissa, letter, exponent = digits.partition("e")
+    return f"{mantissa}.0{letter}{exponent}"

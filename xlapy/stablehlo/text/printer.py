@@ -1,0 +1,260 @@
+"""Writes operations as MLIR text, which MLIR's own parser reads.
+
+Owns: names of values, nesting and indentation, locations, modules and functions, the generic form of any operation.
+Must not know: the shorter forms of particular operations (`print_forms`), what operations mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.print_attributes import dictionary_text, named_text, quoted, symbol_text
+from xlapy.stablehlo.text.print_types import function_text, type_text
+
+PrintForm = Callable[["Printer", ir.Operation], str | None]
+"""`(printer, operation) -> what stands behind the names of its results`; None where only the generic form will do."""
+
+_NAME = re.compile(r"[A-Za-z_$.\-][\w$.\-]*", re.ASCII)
+_FUNCTION = ("sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs")
+
+
+def print_text(module: ir.Operation, forms: dict[str, PrintForm], locations: bool = True) -> str:
+    """The text of a `builtin.module`. Raises `UnsupportedError` for a type or attribute that MLIR cannot write."""
+    return Printer(forms, locations).module(module)
+
+
+class Printer:
+    """Writes one program."""
+
+    def __init__(self, forms: dict[str, PrintForm], locations: bool) -> None:
+        self.forms = forms
+        self.locations = locations
+        self._names: dict[int, str] = {}
+        self._taken: set[str] = set()
+        self._counter = 0
+        self._depth = 0
+        self._lines: list[str] = []
+        self._aliases: dict[ir.FileLocation, str] = {}
+        self._definitions: list[str] = []
+
+    # -- modules and functions
+
+    def module(self, module: ir.Operation) -> str:
+        name = module.attributes.get("sym_name")
+        rest = {key: value for key, value in module.attributes.items() if key != "sym_name"}
+        head = ["module"]
+        if isinstance(name, str) and name:
+            head.append(symbol_text(name))
+        if rest:
+            head.append(f"attributes {dictionary_text(rest)}")
+        self._lines.append(" ".join([*head, "{"]))
+        self._depth += 1
+        for operation in _operations(module):
+            self._top(operation)
+        self._lines.append("}")
+        return "\n".join([*self._lines, *self._definitions, ""])
+
+    def _top(self, operation: ir.Operation) -> None:
+        self._names, self._taken, self._counter = {}, set(), 0
+        if operation.name == "func.func" and operation.regions and operation.regions[0].blocks:
+            self._function(operation)
+        else:
+            self.operation(operation)
+
+    def _function(self, function: ir.Operation) -> None:
+        attributes = function.attributes
+        type_ = attributes["function_type"]
+        (block,) = function.regions[0].blocks
+        visibility = attributes.get("sym_visibility", "")
+        arguments = [
+            f"{self.define(argument)}: {type_text(argument.type)}{noted}{self.location(argument.location)}"
+            for argument, noted in zip(block.arguments, _notes(attributes, "arg_attrs", block.arguments), strict=True)
+        ]
+        results = [
+            f"{type_text(result)}{noted}"
+            for result, noted in zip(type_.results, _notes(attributes, "res_attrs", type_.results), strict=True)
+        ]
+        rest = {key: value for key, value in attributes.items() if key not in _FUNCTION}
+        words = ["func.func", visibility, f"{symbol_text(attributes['sym_name'])}({', '.join(arguments)})"]
+        if results:
+            bare = len(results) == 1 and "{" not in results[0]
+            words.append(f"-> {results[0] if bare else f'({_joined(results)})'}")
+        if rest:
+            words.append(f"attributes {dictionary_text(rest)}")
+        self.line(" ".join(word for word in [*words, "{"] if word))
+        self.block(block.operations)
+        self.line("}" + self.location(function.location))
+
+    # -- operations
+
+    def operation(self, operation: ir.Operation) -> None:
+        """An operation with its regions, in its short form if it has one."""
+        start = len(self._lines)
+        form = self.forms.get(operation.name)
+        text = form(self, operation) if form is not None else None
+        if text is None:
+            del self._lines[start:]
+            text = self.generic(operation)
+        text += self.location(operation.location)
+        # Names are given last, since those of values inside of regions end with them.
+        names = self._results(operation)
+        if len(self._lines) == start:
+            self.line(f"{names}{text}")
+            return
+        self._lines[start] = "  " * self._depth + names + self._lines[start].lstrip()
+        self.line(text)
+
+    def generic(self, operation: ir.Operation) -> str:
+        """What stands behind the names of the results; lines before its last one are written."""
+        words = f'"{operation.name}"({self.values(operation.operands)})'
+        dialect = operation.name.partition(".")[0]
+        if operation.attributes:
+            listed = [named_text(name, operation.attributes[name], dialect) for name in sorted(operation.attributes)]
+            attributes = f" {{{_joined(listed)}}}"
+        else:
+            attributes = ""
+        types = function_text(map(_type, operation.operands), map(_type, operation.results))
+        if not operation.regions:
+            return f"{words}{attributes} : {types}"
+        opening = f"{words} ({{"
+        for number, region in enumerate(operation.regions):
+            self.line(opening if number == 0 else "}, {")
+            self.region(region)
+        return f"}}){attributes} : {types}"
+
+    def region(self, region: ir.Region) -> None:
+        """The blocks of a region, their arguments on labels."""
+        for number, block in enumerate(region.blocks):
+            outer = set(self._taken)
+            if block.arguments or number:
+                arguments = [
+                    f"{self.define(argument)}: {type_text(argument.type)}{self.location(argument.location)}"
+                    for argument in block.arguments
+                ]
+                self.line(f"^bb{number}({_joined(arguments)}):")
+            self.block(block.operations)
+            self._taken = outer
+
+    def block(self, operations: Sequence[ir.Operation]) -> None:
+        """Operations, a level deeper."""
+        self._depth += 1
+        for operation in operations:
+            self.operation(operation)
+        self._depth -= 1
+
+    def body(self, block: ir.Block, names: Sequence[str]) -> None:
+        """The operations of a region whose arguments have names already."""
+        outer = set(self._taken)
+        for argument, name in zip(block.arguments, names, strict=True):
+            self._names[id(argument)] = name
+            self._taken.add(name[1:])
+        self.block(block.operations)
+        self._taken = outer
+
+    def scoped(self, names: Callable[[], list[str]]) -> list[str]:
+        """Names that are free again outside of the regions they are for."""
+        outer = set(self._taken)
+        found = names()
+        self._taken = outer
+        return found
+
+    def line(self, text: str) -> None:
+        """Writes a line of a form of several lines."""
+        self._lines.append("  " * self._depth + text)
+
+    # -- values
+
+    def values(self, values: Iterable[ir.Value]) -> str:
+        return ", ".join([self._names[id(value)] for value in values])
+
+    def value(self, value: ir.Value) -> str:
+        """`%name` of a value that was defined."""
+        return self._names[id(value)]
+
+    def define(self, value: ir.Value) -> str:
+        """Gives a value its name, and returns it."""
+        name = self._names[id(value)] = f"%{self._unique(value.name)}"
+        return name
+
+    def _results(self, operation: ir.Operation) -> str:
+        results = operation.results
+        if not results:
+            return ""
+        if len(results) == 1:
+            return f"{self.define(results[0])} = "
+        name = f"%{self._unique(results[0].name.partition('#')[0])}"
+        for number, result in enumerate(results):
+            self._names[id(result)] = f"{name}#{number}"
+        return f"{name}:{len(results)} = "
+
+    def _unique(self, wanted: str) -> str:
+        """The name if it may stand in the text and is free, else with a number behind it, or a number alone."""
+        if not _NAME.fullmatch(wanted):
+            wanted = ""
+        name = wanted
+        while not name or name in self._taken:
+            name = f"{wanted}_{self._counter}" if wanted else str(self._counter)
+            self._counter += 1
+        self._taken.add(name)
+        return name
+
+    # -- locations
+
+    def location(self, location: ir.FileLocation) -> str:
+        """` loc(#loc1)`, "" of an unknown one or where none are written."""
+        if not self.locations or location == ir.UNKNOWN_LOCATION:
+            return ""
+        return f" loc({self._alias(location)})"
+
+    def _alias(self, location: ir.FileLocation) -> str:
+        """The name of a location, which is defined at the end of the text."""
+        known = self._aliases.get(location)
+        if known is None:
+            known = self._aliases[location] = f"#loc{len(self._aliases) + 1}"
+            self._definitions.append(f"{known} = loc({_location_text(location)})")
+        return known
+
+
+def _type(value: ir.Value) -> ir.Type:
+    return value.type
+
+
+def _operations(module: ir.Operation) -> list[ir.Operation]:
+    return [operation for region in module.regions for block in region.blocks for operation in block.operations]
+
+
+def _notes(attributes: dict[str, Any], name: str, of: Sequence[Any]) -> list[str]:
+    """The dictionaries of arguments or results, with a blank before each."""
+    given: Sequence[dict[str, Any]] = attributes.get(name) or ({},) * len(of)
+    return [f" {dictionary_text(each)}" if each else "" for each in given]
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+def _location_text(location: ir.FileLocation) -> str:
+    """`"name"(callsite("function"("file":1:2) at ...))`: the last name is the function's if there are callers."""
+    outside = location.names[:-1] if location.callers else ()
+    stack = [_place_text(each, each.names) for each in location.callers]
+    text = _place_text(location, location.names[len(outside) :])
+    if stack:
+        around = stack.pop()
+        while stack:
+            around = f"callsite({stack.pop()} at {around})"
+        text = f"callsite({text} at {around})"
+    return _named(text, outside)
+
+
+def _place_text(location: ir.FileLocation, names: Sequence[str]) -> str:
+    place = f"{quoted(location.file)}:{location.line}:{location.column}" if location.file else ""
+    return _named(place, names) or "unknown"
+
+
+def _named(text: str, names: Sequence[str]) -> str:
+    for name in reversed(names):
+        text = f"{quoted(name)}({text})" if text else quoted(name)
+    return text
