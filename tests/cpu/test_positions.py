@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cpu.kernel_runner import module_text
 from tests.cpu.test_kernels import assert_same
 from xlapy.loops import F32, I1, I64, Affine, AxisKind, Builder, Kernel
@@ -86,3 +88,15 @@ def test_every_iteration_of_an_unrolled_loop_begins_at_the_same_address() -> Non
         b.store(out, i, b.add(b.load(a, i * 8 + j), b.load(out, i)))
     assert_same(b.kernel)
     assert len(lines_with(b.kernel, "getelementptr [8 x float]")) == 1
+
+
+@pytest.mark.parametrize("factor", [1, 34_000_001, 35_000_001, (1 << 40) + 1])
+def test_lanes_are_divided_in_as_many_bits_as_positions_need(factor: int) -> None:
+    b = Builder("divided")
+    out = b.buffer("out", I64, 126, written=True)
+    with b.loop(3) as i, b.loop(21, AxisKind.VECTOR, width=16) as j:
+        place = i * 21 + j
+        b.store(out, place, b.value_of(b.quotient(place * factor, 10)))
+        b.store(out, place + 63, b.value_of(b.remainder(place * factor, 10)))
+    assert_same(b.kernel)
+    assert bool(lines_with(b.kernel, "udiv <16 x i32>")) == (62 * factor < 1 << 31)

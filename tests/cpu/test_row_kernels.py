@@ -112,11 +112,11 @@ def test_one_kernel_gives_what_the_interpreter_gives(body, t, rows, row):
 @pytest.mark.parametrize(
     ("t", "rows", "row"),
     [
-        ("f32", (100,), (10,)),
+        ("f32", (1700,), (10,)),
         ("f32", (4, 5), (2,)),
-        ("f64", (16,), (3, 5)),
-        ("bf16", (37,), (8,)),
-        ("f16", (9, 2), (7,)),
+        ("f64", (1100,), (3, 5)),
+        ("bf16", (2100,), (8,)),
+        ("f16", (1200, 2), (7,)),
     ],
 )
 def test_vectors_go_over_short_rows(body, t, rows, row):
@@ -134,6 +134,14 @@ def test_tasks_of_short_rows_take_whole_vectors():
     assert_same(text)
 
 
+@pytest.mark.parametrize(("t", "rows", "row"), [("f32", (100,), (10,)), ("f64", (16,), (3, 5)), ("f16", (40,), (9,))])
+def test_vectors_go_along_short_rows_that_are_not_many(t, rows, row):
+    text = program(SOFTMAX, t, rows, row)
+    (kernel,) = kernels(text)
+    assert kernel.scratch
+    assert_same(text)
+
+
 def test_few_short_rows_are_not_written_out():
     assert len(kernels(program(SOFTMAX, "f32", (3,), (10,)))) > 1
 
@@ -141,7 +149,7 @@ def test_few_short_rows_are_not_written_out():
 def test_short_rows_of_many_instructions_stay_several_kernels():
     chain = "".join(f"  wave{n} = {{t}}[{{s}}] sine({f'wave{n - 1}' if n else 'x'})\n" for n in range(60))
     body = chain + IN_ORDER.replace("abs(x)", "sine(wave59)")
-    text = program(body, "f32", (20,), (15,))
+    text = program(body, "f32", (1100,), (15,))
     assert len(kernels(text)) > 1
     assert_same(text)
 

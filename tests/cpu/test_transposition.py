@@ -9,6 +9,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.steps import KernelStep, all_steps
 from xlapy.testing.random_arguments import random_arguments
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
@@ -50,7 +51,7 @@ def test_permutations(shape, permutation):
 
 
 @pytest.mark.parametrize("t", ["pred", "u8", "bf16", "f16", "s32", "f64", "c64", "c128", "s4", "f8e4m3fn"])
-@pytest.mark.parametrize("sizes", ["65,131", "16,16", "9,300", "300,9"])
+@pytest.mark.parametrize("sizes", ["65,131", "32,32", "9,300", "300,9"])
 def test_element_types_and_odd_sizes(t, sizes):
     check(transposed(f"{t}[{sizes}]", (1, 0)), tiles=1)
 
@@ -174,3 +175,11 @@ ENTRY e { x = f32[48,48] parameter(0)  zero = s32[] constant(0)
   ROOT r = f32[48,48] get-tuple-element(w), index=1 }
 """
     check(text, tiles=1)
+
+
+def test_a_few_elements_are_moved_without_tiles():
+    """Nor is each of them written out: that is more code than a loop."""
+    compiled = compile_module(xla.parse_hlo(transposed("f32[16,8]", (1, 0))))
+    assert "transpose " not in compiled.loops()
+    assert not any(step.written_out for step in all_steps(compiled.program.steps) if isinstance(step, KernelStep))
+    check(transposed("f32[16,8]", (1, 0)))

@@ -5,6 +5,7 @@ Owns: that judgement. Must not know: the order in which instructions are offered
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlapy import ops
@@ -104,7 +105,7 @@ class Group:
             return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
         if instruction.op is ops.REDUCE:
             return self._reason_against_reduction(instruction)
-        if _is_too_long(self.space, len(self.members) + 1):
+        if _is_too_long(self.space, self.members):
             return f"{self.space} of {len(self.members)} instructions are much code already"
         kind = self._kind(instruction)
         return _reason_against_repeating(
@@ -118,7 +119,7 @@ class Group:
         if self.has_reductions and space != self.space:
             return f"{self.root.name} goes along {self.space}, {reduction.name} along {space}"
         members = [*self.members, reduction]
-        if _is_too_long(space, len(members)):
+        if _is_too_long(space, members):
             return f"{space} of {len(members)} instructions are too much code"
         kinds = classify(space, self.results, members)
         if isinstance(kinds, str):
@@ -147,7 +148,7 @@ class Group:
         if not all(m.shape.is_array for m in members):
             return "a reduction has several results"
         space = other.space if other.has_reductions else self.space
-        if self._rows_of_both(other) and _is_too_long(space, len(members)):
+        if self._rows_of_both(other) and _is_too_long(space, members):
             return f"{space} of {len(members)} instructions are too much code"
         kinds = classify(space, results, members)
         if isinstance(kinds, str):
@@ -163,9 +164,11 @@ class Group:
         return space.length > 1 and (self.has_reductions or other.has_reductions)
 
 
-def _is_too_long(space: Space, members: int) -> bool:
+def _is_too_long(space: Space, members: Collection[Instruction]) -> bool:
     """Whether the code of rows would be, each place of which is written out."""
-    return space.is_written_out and space.length * members > MOST_WRITTEN_OUT
+    if not space.is_short or space.length * len(members) <= MOST_WRITTEN_OUT:
+        return False
+    return space.is_written_out(sum(map(cost, members)))
 
 
 def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:

@@ -27,7 +27,7 @@ from xlapy.cpu.steps import (
     slots_of,
     written_slots,
 )  # fmt: skip
-from xlapy.loops import For, Kernel, Value
+from xlapy.loops import For, Kernel, Store, Value
 from xlapy.loops.ir import Block, Statement, inner_blocks
 
 PART = 1500
@@ -59,7 +59,8 @@ class _Cutter:
         """Decides for each kernel whether it is written out."""
         for step in steps:
             if isinstance(step, KernelStep):
-                step.written_out = self.kernel_length(step.kernel) <= (IN_LOOPS if in_loop else ONCE)
+                length = self.kernel_length(step.kernel) + (0 if in_loop else lone_accesses(step.kernel))
+                step.written_out = length <= (IN_LOOPS if in_loop else ONCE)
             for inner in inner_steps(step):
                 self.mark(inner, in_loop=in_loop or isinstance(step, WhileStep))
 
@@ -107,6 +108,28 @@ class _Cutter:
 def straight_length(block: Block) -> int:
     """Statements of a block written out, a vector counted as one; more than any limit where an extent is not known."""
     return sum(map(_statement_length, block.statements))
+
+
+def lone_accesses(kernel: Kernel) -> int:
+    """Elements that vectors load and store one by one, as they are no neighbours."""
+    found = 0
+    for statement in kernel.statements():
+        if isinstance(statement, For) and statement.width > 1 and isinstance(statement.extent, int):
+            apart = [inner for inner in statement.body.statements if _is_apart(statement, inner)]
+            found += statement.extent * len(apart)
+    return found
+
+
+def _is_apart(vector: For, statement: Statement) -> bool:
+    """Whether an access in the body of a vector axis is to elements that are no neighbours."""
+    if isinstance(statement, Store):
+        offset = statement.place.offset
+    elif isinstance(statement, Value) and statement.op == "load":
+        offset = statement.attribute[0].offset
+    else:
+        return False
+    others = any(value is not vector.axis and value.block is vector.body for value, _ in offset.terms)
+    return others or abs(offset.coefficient(vector.axis)) > 1
 
 
 def _statement_length(statement: Statement) -> int:

@@ -9,7 +9,7 @@ long to compute and several sweeps need is kept in scratch memory. Example, the 
       for i in 1000: exp(x - greatest) to scratch memory, and their sum
       for i in 1000: out = scratch / sum
 
-Rows shorter than a vector are written out place by place instead, and vectors go over rows.
+Many rows shorter than a vector are written out place by place instead, and vectors go over rows.
 
 Owns: the sweeps, and what is kept. Must not know: which instructions should be in a kernel.
 """
@@ -172,7 +172,7 @@ class RowKernel:
         self.values: dict[Instruction, Element] = {}
         """Of the reductions, for the row."""
         self.lowering = Lowering(builder, self.sources, self.values)
-        self.width = min(lanes_of(builder, [*plan.kinds, *operands]), 1 << (plan.space.length.bit_length() - 1))
+        self.width = min(lanes_of(builder, [*plan.kinds, *operands]), 1 << (plan.space.length - 1).bit_length())
 
     def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:
         """Everything, with the buffer of each result."""

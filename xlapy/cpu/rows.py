@@ -23,6 +23,12 @@ from xlapy.hlo.instruction import Instruction
 LEAST_LENGTH = 16
 """Shorter rows are not worth vectors along them: if there are as many of them, vectors go over rows."""
 
+LITTLE_CODE = 256
+"""Operations of a row each place of which has code of its own: such code is compiled fast."""
+
+MANY_PLACES = 1 << 14
+"""From so many on, longer code for short rows gains more than the time to compile it."""
+
 
 class Kind(Enum):
     """At which elements of an array a kernel looks while it is at a place."""
@@ -46,9 +52,17 @@ class Space:
         return f"{self.rows} rows of {self.length}" if self.length > 1 else f"{self.rows} elements"
 
     @property
-    def is_written_out(self) -> bool:
-        """Whether the places of a row have code of their own, and vectors go over rows."""
+    def is_short(self) -> bool:
+        """Whether rows are shorter than what is worth vectors along them."""
         return 1 < self.length < LEAST_LENGTH
+
+    def is_written_out(self, cost: int) -> bool:
+        """Whether the places of a row have code of their own, and vectors go over rows.
+
+        cost: of one element of all instructions together.
+        """
+        is_worth_it = self.length * cost <= LITTLE_CODE or self.rows * self.length >= MANY_PLACES
+        return self.is_short and is_worth_it
 
     def kind_of_result(self, shape: Shape) -> Kind | None:
         """How an array has to lie to be a result of the kernel; None if it cannot."""

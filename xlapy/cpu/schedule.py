@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from xlapy import ops
 from xlapy.base.shape import Shape
+from xlapy.cpu.costs import cost
 from xlapy.cpu.joint_reductions import reduced_together
 from xlapy.cpu.llvm.engine import vector_bytes
 from xlapy.cpu.row_kernels import RowKernel, RowPlan, emit_short_rows, lanes_of, plan_rows
@@ -67,7 +68,7 @@ def make_kernel(region: Region) -> tuple[Kernel, int]:
     shapes = [shape for _, shape in region.root.shape.leaves()]
     outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
     plan = plan_rows(region.results, region.inner)
-    if plan is not None and plan.space.is_written_out:
+    if plan is not None and plan.space.is_written_out(sum(map(cost, region.inner))):
         axes = _axes_over_rows(builder, region, plan)
         with _flat_loops(builder, axes, plan.space.rows, _rows_of_task(plan.space)) as row:
             emit_short_rows(builder, plan, sources, row, list(zip(region.results, outputs, strict=True)))

@@ -40,6 +40,9 @@ MOST_SCRATCH = 1 << 16
 LEAST_COLUMNS = 8
 """Where operands are contiguous for less than that, tiles would be mostly empty."""
 
+LEAST_ELEMENTS = 1024
+"""Of a result: smaller ones are not worth the time to compile the code that transposes tiles."""
+
 STREAMED_BYTES = 1 << 24
 """Of a result that is too large to find in the caches what was written to it."""
 
@@ -55,7 +58,7 @@ def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
         return None
     shapes = [shape for _, shape in region.root.shape.leaves()]
     lanes = choose_axes(region, shapes[0]).lanes
-    if lanes == 1 or not shapes[0].size:
+    if lanes == 1 or shapes[0].size < LEAST_ELEMENTS:
         return None
     plan = _plan(region, shapes[0].dimensions)
     return None if plan is None else _Maker(region, shapes, plan, lanes).build()

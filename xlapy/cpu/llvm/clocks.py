@@ -64,10 +64,10 @@ def increase(writer: Writer, place: str, amount: str) -> None:
     writer.do(f"store i64 {writer.let(f'add i64 {before}, {amount}')}, ptr {place}")
 
 
-def task_lines(call: str, buffers: int, *, notes: bool) -> list[str]:
-    """The call of a kernel for a piece of its loop, timed; behind its buffers the block has the figures, the table."""
+def task_lines(call: str, place: int, *, notes: bool) -> list[str]:
+    """The call of a kernel for a piece of its loop, timed; from a place on the block has the figures, the table."""
     note = [
-        f"  %table_place = getelementptr inbounds ptr, ptr %block, i64 {buffers + 1}",
+        f"  %table_place = getelementptr inbounds ptr, ptr %block, i64 {place + 1}",
         "  %table = load ptr, ptr %table_place",
         "  %which = ptrtoint ptr %busy to i64",
         f"  call void @note(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MOST_EVENTS})",
@@ -76,7 +76,7 @@ def task_lines(call: str, buffers: int, *, notes: bool) -> list[str]:
         f"  %from = {READ_CLOCK}",
         f"  {call}",
         f"  %to = {READ_CLOCK}",
-        f"  %figures_place = getelementptr inbounds ptr, ptr %block, i64 {buffers}",
+        f"  %figures_place = getelementptr inbounds ptr, ptr %block, i64 {place}",
         "  %figures = load ptr, ptr %figures_place",
         "  %busy = getelementptr inbounds i64, ptr %figures, i64 2",
         "  %spent = sub i64 %to, %from",

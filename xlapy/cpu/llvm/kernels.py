@@ -21,6 +21,7 @@ from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
 from xlapy.loops import (
     I1,
+    I32,
     I64,
     Affine,
     AxisKind,
@@ -157,10 +158,7 @@ class Emitter:
         if value.op == "affine":
             return self.position(value.attribute, lanes)
         if value.op in ("div", "mod") and value.attribute is not None:
-            dividend, divisor = value.attribute
-            instruction = "udiv" if value.op == "div" else "urem"
-            left = self.position(dividend, lanes)
-            return self.writer.let(f"{instruction} {llvm_type(I64, lanes)} {left}, {literal(I64, divisor, lanes)}")
+            return self.divided(value, lanes)
         return write_operation(self.writer, value, [self.operand(arg, lanes) for arg in value.args], lanes)
 
     def any_lane(self, condition: Value) -> str:
@@ -177,29 +175,54 @@ class Emitter:
         """An affine position in a register."""
         return self.positions.integer(position) if lanes == 1 else self.lanes_from(position)
 
-    def lanes_from(self, position: Affine) -> str:
+    def divided(self, value: Value, lanes: int) -> str:
+        """A position divided by a number, or what is left; in lanes of 32 bits if it fits, as wider ones take long."""
+        dividend, divisor = value.attribute
+        bounds = dividend.bounds()
+        short = lanes > 1 and bounds is not None and bounds[0] >= 0 and bounds[1] < _MOST_SHORT
+        type, left = (I32, self.lanes_from(dividend, I32)) if short else (I64, self.position(dividend, lanes))
+        vector, by = llvm_type(type, lanes), literal(type, divisor, lanes)
+        key = (vector, left, divisor)
+        result = self.positions.shared(key)
+        if result is None:
+            result = self.positions.share(key, self.writer.let(f"udiv {vector} {left}, {by}"))
+        if value.op == "mod":
+            result = self.writer.let(f"sub {vector} {left}, {self.writer.let(f'mul {vector} {result}, {by}')}")
+        return self.writer.let(f"zext {vector} {result} to {llvm_type(I64, lanes)}") if short else result
+
+    def lanes_from(self, position: Affine, type: ScalarType = I64) -> str:
         """A position in each lane: what is the same for all of them, and how far apart they are."""
-        apart = self.lanes_apart(position)
         if not position.terms:
-            return literal(I64, position.constant, self.lanes)
-        first = self.splat(I64, self.positions.integer(self.in_all_lanes(position)))
-        return self.writer.let(f"add {llvm_type(I64, self.lanes)} {first}, {apart}") if apart else first
+            return literal(type, position.constant, self.lanes)
+        key = ("lanes", position, type, self.positions.integer(self.in_all_lanes(position)))
+        found = self.positions.shared(key)
+        if found is not None:
+            return found
+        first, apart = key[-1], self.lanes_apart(position, type)
+        if type is not I64 and not first.isdigit():
+            first = self.writer.let(f"trunc i64 {first} to {type.name}")
+        total = self.splat(type, first)
+        if apart:
+            total = self.writer.let(f"add {llvm_type(type, self.lanes)} {total}, {apart}")
+        return self.positions.share(key, total)
 
     def in_all_lanes(self, position: Affine) -> Affine:
         """The position of the first lane, of terms that differ by more than the axis left out."""
         kept = tuple((v, c) for v, c in position.terms if v is self.axis or v not in self.varying)
         return Affine(kept, position.constant)
 
-    def lanes_apart(self, position: Affine) -> str:
+    def lanes_apart(self, position: Affine, type: ScalarType = I64) -> str:
         """How far each lane is from `in_all_lanes`; an empty string if no lane is."""
-        vector, total = llvm_type(I64, self.lanes), ""
+        vector, total = llvm_type(type, self.lanes), ""
         for value, factor in position.terms:
             if value is self.axis:
-                part = f"<{', '.join(f'i64 {lane * factor}' for lane in range(self.lanes))}>"
+                part = f"<{', '.join(f'{type.name} {lane * factor}' for lane in range(self.lanes))}>"
             elif value in self.varying:
                 part = self.names[value]
+                if type is not I64:
+                    part = self.writer.let(f"trunc {llvm_type(I64, self.lanes)} {part} to {vector}")
                 if factor != 1:
-                    part = self.writer.let(f"mul {vector} {part}, {literal(I64, factor, self.lanes)}")
+                    part = self.writer.let(f"mul {vector} {part}, {literal(type, factor, self.lanes)}")
             else:
                 continue
             total = self.writer.let(f"add {vector} {total}, {part}") if total else part
@@ -707,6 +730,9 @@ class Emitter:
         self.lanes, self.varying = before
         return results
 
+
+_MOST_SHORT = 1 << 31
+"""Positions below it are divided in lanes of 32 bits."""
 
 _MOST_APART = 16
 """How far apart elements may lie that are loaded and stored with their neighbours rather than one by one."""

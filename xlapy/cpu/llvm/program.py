@@ -16,7 +16,7 @@ HLO, the insides of kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
@@ -124,7 +124,7 @@ class _ProgramWriter:
         self._kernels: dict[Kernel, str] = {}
         self._texts: dict[str, str] = {}
         """The name of each kernel by its text: kernels that do the same to other memory are one function."""
-        self._tasks: dict[str, str] = {}
+        self._tasks: set[str] = set()
         self._constants: dict[Slot, str] = {}
         self._parts = 0
         self._failing: set[str] = set()
@@ -133,11 +133,12 @@ class _ProgramWriter:
         self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
-        main = self.part(PartStep(self.program.steps))
-        lines = ["define i32 @xlapy_run(ptr %table) #0 {", "entry:"]
+        function = self.function_of(PartStep(self.program.steps))
+        before: list[str] = []
+        after: list[str] = []
         if flush_denormals:
             self.declarations |= _MODE
-            lines += [
+            before = [
                 "  %old = alloca i32",
                 "  %new = alloca i32",
                 "  call void @llvm.x86.sse.stmxcsr(ptr %old)",
@@ -146,13 +147,21 @@ class _ProgramWriter:
                 "  store i32 %flush, ptr %new",
                 "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
             ]
-        lines.append(f"  %status = call i32 @{main}(ptr %table)")
-        if flush_denormals:
-            lines.append("  call void @llvm.x86.sse.ldmxcsr(ptr %old)")
-        self.functions.append("\n".join([*lines, "  ret i32 %status", "}"]))
+            after = ["  call void @llvm.x86.sse.ldmxcsr(ptr %old)"]
+        self.define(function, "xlapy_run", before, after)
 
     def part(self, part: PartStep) -> str:
         """A function that runs the steps of a part; returns its name."""
+        function = self.function_of(part)
+        name = f"part{self._parts}"
+        self._parts += 1
+        if function.fails:
+            self._failing.add(name)
+        self.define(function, name, [], [], "internal ")
+        return name
+
+    def function_of(self, part: PartStep) -> _Function:
+        """A function that runs the steps of a part."""
         function = _Function()
         for slot in dict.fromkeys([*part.loaded, *part.stored]):
             self.hold(function, slot)
@@ -163,16 +172,17 @@ class _ProgramWriter:
         self.steps(function, part.steps)
         for slot in part.stored:
             function.writer.do(self.copy_of(self.memory(function, slot), function.pointers[slot], slot.size))
-        name = f"part{self._parts}"
-        self._parts += 1
+        return function
+
+    def define(
+        self, function: _Function, name: str, before: Sequence[str], after: Sequence[str], linkage: str = ""
+    ) -> None:
+        """Adds a function to the module; before, after: what else it does when it begins, and when it ends."""
         self.places.update(dict.fromkeys(function.written_out, name))
-        lines = [f"define internal i32 @{name}(ptr %table) #0 {{", "entry:", *function.head]
-        end = ["  ret i32 0", *(["failed:", "  ret i32 1"] if function.fails else []), "}"]
-        if function.fails:
-            self._failing.add(name)
-        self.functions.append("\n".join([*lines, *function.writer.lines, *end]))
+        failed = ["failed:", *after, "  ret i32 1"] if function.fails else []
+        lines = [*before, *function.head, *function.writer.lines, *after, "  ret i32 0", *failed]
+        self.functions.append("\n".join([f"define {linkage}i32 @{name}(ptr %table) #0 {{", "entry:", *lines, "}"]))
         self.declarations |= function.writer.declarations
-        return name
 
     def steps(self, function: _Function, steps: list[Step]) -> None:
         clocks = self.program.clocks
@@ -377,12 +387,15 @@ class _ProgramWriter:
                 arguments += ["i64 0", f"i64 {extent}"]
             function.writer.do(f"call void @{self.kernel_name(step.kernel)}({', '.join(arguments)})")
             return
-        self.parallel(function, step, pointers, extent)
+        self.parallel(function, step, [f"@{self.kernel_name(step.kernel)}", *pointers], extent)
 
     def parallel(self, function: _Function, step: KernelStep, pointers: list[str], extent: int) -> None:
-        """Pieces of about the least work that is worth a thread, never by the number of threads."""
+        """Pieces of about the least work that is worth a thread, never by the number of threads.
+
+        pointers: the kernel and its buffers.
+        """
         grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
-        self.run_parallel(function, step, self.task_name(step.kernel), pointers, (extent, grain))
+        self.run_parallel(function, step, self.task_name(len(step.kernel.buffers)), pointers, (extent, grain))
 
     def run_parallel(
         self,
@@ -442,34 +455,32 @@ class _ProgramWriter:
             self._kernels[kernel] = found
         return found
 
-    def task_name(self, kernel: Kernel) -> str:
-        """A function that takes a kernel's buffers from a block of addresses."""
-        name = self.kernel_name(kernel)
-        found = self._tasks.get(name)
-        if found is not None:
-            return found
-        found = self._tasks[name] = f"task_{name}"
-        lines = [f"define internal void @{found}(ptr %block, i64 %begin, i64 %end) #0 {{", "entry:"]
-        arguments: list[str] = []
-        for number in range(len(kernel.buffers)):
+    def task_name(self, buffers: int) -> str:
+        """A function that takes a kernel and so many buffers from a block of addresses: one for all such kernels."""
+        name = f"task{buffers}"
+        if name in self._tasks:
+            return name
+        self._tasks.add(name)
+        lines = [f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{", "entry:"]
+        for number in range(buffers + 1):
             lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %block, i64 {number}")
             lines.append(f"  %a{number} = load ptr, ptr %p{number}")
-            arguments.append(f"ptr %a{number}")
-        call = f"call void @{name}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})"
+        arguments = [*(f"ptr %a{number}" for number in range(1, buffers + 1)), "i64 %begin", "i64 %end"]
+        call = f"call void %a0({', '.join(arguments)})"
         if self.program.clocks is None:
             body = [f"  {call}"]
         else:
-            body = task_lines(call, len(kernel.buffers), notes=self.notes_events)
+            body = task_lines(call, buffers + 1, notes=self.notes_events)
         self.functions.append("\n".join([*lines, *body, "  ret void", "}"]))
-        return found
+        return name
 
     def library_task(self, name: str, slots: int) -> str:
         """A function for pieces of a batch: the calls themselves, timed if the program is instrumented."""
         if self.program.clocks is None:
             return name
-        found = self._tasks.get(name)
-        if found is None:
-            found = self._tasks[name] = f"task_{name}"
+        found = f"task_{name}"
+        if found not in self._tasks:
+            self._tasks.add(found)
             call = f"call void @{name}(ptr %block, i64 %begin, i64 %end)"
             head = f"define internal void @{found}(ptr %block, i64 %begin, i64 %end) #0 {{"
             lines = task_lines(call, slots, notes=self.notes_events)

@@ -64,49 +64,41 @@ class _Transpose:
         return position if self.parts == 1 else self.writer.let(f"mul i64 {position}, {self.parts}")
 
     def loads(self, row: str, column: str) -> list[str]:
-        """The tile's rows: whole ones, or at the edges under a mask."""
+        """The tile's rows; what lies behind the last column is not read, in place of missing rows the last one is."""
         writer = self.writer
+        rows_left, columns_left = (writer.let(f"sub i64 %{n}, {at}") for n, at in (("rows", row), ("columns", column)))
         pitched = writer.let(f"mul i64 {row}, %source_pitch")
         address = self.address("%source", writer.let(f"add i64 {pitched}, {self.scaled(column)}"))
         addresses = [address]
-        for _ in range(self.rows - 1):
-            address = self.address(address, "%source_pitch")
+        for number in range(1, self.rows):
+            exists = writer.let(f"icmp sgt i64 {rows_left}, {number}")
+            address = self.address(address, writer.let(f"select i1 {exists}, i64 %source_pitch, i64 0"))
             addresses.append(address)
-        rows_left, columns_left = (writer.let(f"sub i64 %{n}, {at}") for n, at in (("rows", row), ("columns", column)))
-        whole, edge, loaded = [writer.new_label(prefix) for prefix in ("whole", "edge", "loaded")]
-        enough_rows = writer.let(f"icmp sge i64 {rows_left}, {self.rows}")
-        enough_columns = writer.let(f"icmp sge i64 {columns_left}, {self.columns}")
-        writer.branch(writer.let(f"and i1 {enough_rows}, {enough_columns}"), whole, edge)
-        writer.begin(whole)
-        vector = self.type(self.columns)
-        full = [writer.let(f"load {vector}, ptr {a}, align {self.bits // 8}") for a in addresses]
-        writer.jump(loaded)
-        writer.begin(edge)
-        masked = self.masked_loads(addresses, rows_left, columns_left)
-        writer.jump(loaded)
-        writer.begin(loaded)
-        return [
-            writer.let(f"phi {vector} [ {a}, %{whole} ], [ {b}, %{edge} ]") for a, b in zip(full, masked, strict=True)
-        ]
+        return self.masked_loads(addresses, self.first_columns(columns_left))
 
-    def masked_loads(self, addresses: list[str], rows_left: str, columns_left: str) -> list[str]:
+    def first_columns(self, columns_left: str) -> str:
+        """A mask of the columns that are there."""
+        writer, count = self.writer, self.columns * self.parts
+        indices = f"<{count} x i32>"
+        most = writer.call("i64", "llvm.smin.i64", [("i64", columns_left), ("i64", str(self.columns))])
+        first = writer.let(
+            f"insertelement {indices} poison, i32 {writer.let(f'trunc i64 {self.scaled(most)} to i32')}, i64 0"
+        )
+        limit = writer.let(f"shufflevector {indices} {first}, {indices} poison, <{count} x i32> zeroinitializer")
+        return writer.let(f"icmp slt {indices} <{', '.join(f'i32 {lane}' for lane in range(count))}>, {limit}")
+
+    def masked_loads(self, addresses: list[str], mask: str) -> list[str]:
         writer = self.writer
         count, vector = self.columns * self.parts, self.type(self.columns)
-        bits, indices = f"<{count} x i1>", f"<{count} x i64>"
-        first = writer.let(f"insertelement {indices} poison, i64 {self.scaled(columns_left)}, i64 0")
-        limit = writer.let(f"shufflevector {indices} {first}, {indices} poison, <{count} x i32> zeroinitializer")
-        lanes = writer.let(f"icmp slt {indices} <{', '.join(f'i64 {lane}' for lane in range(count))}>, {limit}")
+        bits = f"<{count} x i1>"
         name = f"llvm.masked.load.v{count}i{self.bits}.p0"
         writer.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
-        found: list[str] = []
-        for row, address in enumerate(addresses):
-            exists = writer.let(f"icmp slt i64 {row}, {rows_left}")
-            mask = writer.let(f"select i1 {exists}, {bits} {lanes}, {bits} zeroinitializer")
-            call = (
+        return [
+            writer.let(
                 f"call {vector} @{name}(ptr align {self.bits // 8} {address}, {bits} {mask}, {vector} zeroinitializer)"
             )
-            found.append(writer.let(call))
-        return found
+            for address in addresses
+        ]
 
     def stores(self, registers: list[str], row: str, column: str) -> None:
         """A register for each column, in their order: where the target's rows are short, the next one overwrites."""
