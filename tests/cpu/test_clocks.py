@@ -58,7 +58,8 @@ X = np.linspace(-1, 1, 90000, dtype=np.float32).reshape(300, 300)
 
 
 def instrumented(instrument: Instrument, text: str = PROGRAM) -> CpuProgram:
-    return CpuBackend().compile_instrumented(xla.parse_hlo(text), instrument)
+    backend, module = CpuBackend(), xla.parse_hlo(text)
+    return backend.compile_instrumented(backend.compile(module), module, instrument)
 
 
 def counted(program: CpuProgram, runs: int = 1, values: Sequence[Any] = (V, X)) -> tuple[Counts, list[Clock]]:

@@ -65,6 +65,7 @@ class CpuProgram:
         self.compiled = compiled
         self._partition_count = partition_count
         self._shape = shape
+        self.donated = donated
         self._donated = [leaf_number(shape, leaf) for leaf in donated]
         self._plans: dict[Computation, Plan] = {}
         self._kept: dict[Instruction, Any] = {}
@@ -251,18 +252,16 @@ class CpuBackend:
         return compile_module(module, numbers, replica_count, partition_count)
 
     def compile_instrumented(
-        self,
-        module: Module,
-        instrument: Instrument,
-        replica_count: int = 1,
-        partition_count: int = 1,
-        donated: Sequence[Donated] = (),
+        self, program: CpuProgram, module: Module, instrument: Instrument, devices: tuple[int, int] = (1, 1)
     ) -> CpuProgram:
-        """The same program, which notes how long its steps take: `CpuProgram.call.counts` gives the figures."""
-        _check(module, replica_count, partition_count)
-        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
-        compiled = compile_module(module, numbers, replica_count, partition_count, instrument)
-        return self._added(compiled, module, partition_count, donated)
+        """A twin of the program of a module, which notes how long its steps take: `CpuProgram.call.counts` says.
+
+        devices: replicas and partitions.
+        """
+        donated = program.donated
+        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in donated]
+        compiled = compile_module(program.compiled.module, numbers, *devices, instrument, optimised=True)
+        return self._added(compiled, module, devices[1], donated)
 
     def load(
         self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()

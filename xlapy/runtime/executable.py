@@ -24,6 +24,7 @@ class Executable:
     """A program ready to run: call it with one argument a parameter, or, on several devices, `execute_sharded`.
 
     `devices` are those it runs on: `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`.
+    `program` is what the back end made of the module, for tools that know it.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Executable:
         self.devices = tuple(devices)
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
-        self._program = program
+        self.program = program
         self.donated = donated
         self._direct = program.direct if len(devices) == 1 else None
 
@@ -70,8 +71,8 @@ class Executable:
             )
         values = check_arguments(self.program_shape, arguments)
         self._end_donated(arguments)
-        result = self._program.execute(values, observer, self.devices[0])
-        return wrap_result(result, () if self._program.fresh_results else values)
+        result = self.program.execute(values, observer, self.devices[0])
+        return wrap_result(result, () if self.program.fresh_results else values)
 
     def execute_sharded(self, arguments: Sequence[Sequence[Any]], observer: Observer | None = None) -> list[Any]:
         """Runs the program on all its devices at once: `arguments[i]` are those of `devices[i]`, as a call takes them.
@@ -87,8 +88,8 @@ class Executable:
         values = [self._values_of(device, given) for device, given in enumerate(arguments)]
         for given in arguments:
             self._end_donated(given)
-        results = self._program.execute_sharded(values, self.devices, observer)
-        everything = [] if self._program.fresh_results else [value for given in values for value in given]
+        results = self.program.execute_sharded(values, self.devices, observer)
+        everything = [] if self.program.fresh_results else [value for given in values for value in given]
         return [wrap_result(result, everything) for result in results]
 
     def _end_donated(self, arguments: Sequence[Any]) -> None:
@@ -110,7 +111,7 @@ class Executable:
 
         Options as in `xlapy.text.PrintOptions`; large constants are shortened by default.
         """
-        return (self._program.optimised if optimized else self.module).to_text(**options)
+        return (self.program.optimised if optimized else self.module).to_text(**options)
 
     def cost_analysis(self) -> dict[str, float]:
         """What a run costs by the shapes of the optimized module, under XLA's names.
@@ -118,7 +119,7 @@ class Executable:
         `flops`, `transcendentals` and `bytes accessed`; `bytes accessed0{}` ... are the bytes read as operand 0 ... of
         all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` says what counts.
         """
-        return module_cost(self._program.optimised).named()
+        return module_cost(self.program.optimised).named()
 
     def serialize(self) -> bytes:
         """The compiled program as bytes, which `Client.deserialize` makes ready to run without compiling.
@@ -127,12 +128,12 @@ class Executable:
         registered there under the same names. `UnsupportedError` for programs of the interpreter.
         """
         return write_executable(
-            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self._program.image()
+            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self.program.image()
         )
 
     def memory_analysis(self) -> MemoryStats:
         """The bytes that a run takes on one device, under JAX's names."""
-        return self._program.memory()
+        return self.program.memory()
 
     def __repr__(self) -> str:
         return f"<Executable {self.name} on {self.platform}: {self.program_shape.to_text()}>"

@@ -75,7 +75,11 @@ def native_forms(module: Module) -> NativeForms:
     """Compiles a verified module for cpu; `UnsupportedError` for what does not run there."""
     config = module.config
     donated = donated_leaves(module, ())
-    compiled = CpuBackend().compile_in_full(module, config.replica_count, config.num_partitions, donated)
+    return forms_of(CpuBackend().compile_in_full(module, config.replica_count, config.num_partitions, donated))
+
+
+def forms_of(compiled: Compiled) -> NativeForms:
+    """What each instruction of a compiled module became."""
     steps: dict[str, list[str]] = {}
     kernels: dict[str, list[KernelForm]] = {}
     for step in all_steps(compiled.program.steps):

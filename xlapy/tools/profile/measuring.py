@@ -53,10 +53,10 @@ class Measured:
 
 def instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
     """The instrumented twin of an executable of cpu."""
-    module, donated = executable.module, executable.donated
-    replicas, partitions = executable.num_replicas, executable.num_partitions
-    program = CpuBackend().compile_instrumented(module, instrument, replicas, partitions, donated)
-    twin = Executable(module, program, executable.platform, executable.devices, replicas, partitions, donated)
+    assert isinstance(executable.program, CpuProgram), "the executable runs on cpu"
+    devices = executable.num_replicas, executable.num_partitions
+    program = CpuBackend().compile_instrumented(executable.program, executable.module, instrument, devices)
+    twin = Executable(executable.module, program, executable.platform, executable.devices, *devices, executable.donated)
     return twin, program
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy import ops
 from xlapy.runtime import Executable
 from xlapy.runtime.backend import Observer
 from xlapy.runtime.buffer import put
@@ -39,9 +40,14 @@ class Session:
         if not self.executable.donated and self.executable.platform == "cpu":
             self.arguments = [[_as_buffer(value) for value in given] for given in self.arguments]
         self.fed = self.fed or [[] for _ in self.arguments]
+        met = {instruction.op for instruction in self.executable.module.instructions()}
+        self._is_plain = len(self.arguments) == 1 and not met & {ops.INFEED, ops.OUTFEED}
 
     def run(self, executable: Executable, observer: Observer | None = None) -> None:
         """Runs a program once on the arguments."""
+        if self._is_plain:
+            executable(*self.arguments[0], observer=observer)
+            return
 
         def execute() -> Any:
             if len(self.arguments) == 1:

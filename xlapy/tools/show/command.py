@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
-from xlapy.hlo.module import Module
+from xlapy.cpu.compiler import Compiled
+from xlapy.runtime import Executable
+from xlapy.runtime.cpu_backend import CpuProgram
 from xlapy.tools.devices import compile_for_devices
 from xlapy.tools.files import check_writable, read_program, write_file
-from xlapy.tools.native_forms import native_forms
+from xlapy.tools.native_forms import NativeForms, forms_of, native_forms
 from xlapy.tools.profile.report import Profile
 from xlapy.tools.profile.session import profile_of, session_of
 from xlapy.tools.show.page import module_page
@@ -59,8 +61,13 @@ def show(
         check_writable(output)
     module = read_program(file)
     platform = platform or ("cpu" if optimized or profiled else None)
-    native = native_forms(module) if platform == "cpu" else None
-    found = _profile(module, platform, inputs, seed) if profiled and platform is not None else None
+    native: NativeForms | None = None
+    found: Profile | None = None
+    if profiled and platform is not None:
+        executable = compile_for_devices(platform, module, None, None)
+        found, native = profile_of(session_of(executable, inputs, seed), None), _forms_of(executable)
+    elif platform == "cpu":
+        native = native_forms(module)
     if native is not None:
         module = native.module
     if output is None:
@@ -71,7 +78,10 @@ def show(
     write_file(output, lambda sink: sink.write(page.encode("ascii")))
 
 
-def _profile(module: Module, platform: str, inputs: tuple[str, ...], seed: int | None) -> Profile:
-    """What runs of a module take, where they take place."""
-    executable = compile_for_devices(platform, module, None, None)
-    return profile_of(session_of(executable, inputs, seed), None)
+def _forms_of(executable: Executable) -> NativeForms | None:
+    """Those of a program on cpu, compiled once more if it comes out of the cache."""
+    program = executable.program
+    if not isinstance(program, CpuProgram):
+        return None
+    compiled = program.compiled
+    return forms_of(compiled) if isinstance(compiled, Compiled) else native_forms(executable.module)
