@@ -1,6 +1,7 @@
 """What tests of bisecting load: a pass that is wrong in one of several ways, in cpu's pipeline too, and wrong code.
 
-The name of a file that loads this says how cpu is broken: `broken_pipeline.py`, `broken_code.py` or `deadly_code.py`.
+The name of a file that loads this says how cpu is broken: `broken_pipeline.py`, `broken_code.py`, `deadly_code.py` or
+`refused_code.py`.
 """
 
 from __future__ import annotations
@@ -65,6 +66,25 @@ def break_code() -> None:
     rules[ops.SUBTRACT] = rules[ops.ADD]
 
 
+def refuse_code() -> None:
+    """Behind all passes of cpu comes one that copies the first argument in a way that has no code there."""
+
+    @dataclass(frozen=True)
+    class Defer:
+        name: ClassVar[str] = "defer"
+
+        def run(self, module: Module) -> bool:
+            entry = module.entry_computation
+            argument, users = entry.parameters[0], list(entry.parameters[0].users)
+            done = edit.create(entry, ops.COPY_DONE, [edit.create(entry, ops.COPY_START, [argument], name="later")])
+            for user in users:
+                edit.replace_operand(user, user.operands.index(argument), done)
+            return True
+
+    right = compiler.passes
+    compiler.passes = lambda *arguments: [*right(*arguments), Defer()]
+
+
 def break_process() -> None:
     """Making code of subtractions ends the process."""
 
@@ -76,6 +96,11 @@ def break_process() -> None:
     rules[ops.SUBTRACT] = die
 
 
-_BROKEN = {"broken_pipeline": break_pipeline, "broken_code": break_code, "deadly_code": break_process}
+_BROKEN = {
+    "broken_pipeline": break_pipeline,
+    "broken_code": break_code,
+    "deadly_code": break_process,
+    "refused_code": refuse_code,
+}
 if __name__ in _BROKEN:
     _BROKEN[__name__]()

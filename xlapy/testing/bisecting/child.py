@@ -15,7 +15,7 @@ import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.loading import load_code
-from xlapy.cpu.compiler import compile_module, passes
+from xlapy.cpu import compiler
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.passes import Fixpoint, Pass, PassEvent, Pipeline, parse_passes, pass_text
@@ -68,7 +68,7 @@ def run_passes(text: str, chosen: str | None, only: str | None, emit: Emit) -> N
     only: a place; no other pass runs then. The first rule that the module breaks is told, and ends the run.
     """
     module = parse_hlo(text)
-    listed = passes() if chosen is None else parse_passes(chosen) if chosen else []
+    listed = compiler.passes() if chosen is None else parse_passes(chosen) if chosen else []
     places = dict(_places(listed))
     watch = _Watch(module, places, emit)
     pipeline = Pipeline([_pass_at(listed, places, only)] if only else listed, on_pass=watch.end, on_start=watch.start)
@@ -146,7 +146,7 @@ def run_optimised(text: str, arguments: Sequence[Sequence[Value]], replicas: int
     module = parse_hlo(text)
     verify(module)
     partitions = len(arguments) // replicas
-    compiled = compile_module(module, (), replicas, partitions, optimised=True)
+    compiled = compiler.compile_module(module, (), replicas, partitions, optimised=True)
     program = CpuProgram(compiled, module.entry_computation.program_shape, (), partitions)
     devices = [Device(number, "cpu") for number in range(len(arguments))]
     return _results(Executable(module, program, "cpu", devices, replicas, partitions), arguments)
