@@ -141,6 +141,74 @@ def test_fusions_stand_in_place_and_calls_are_functions() -> None:
     assert text.count("func.func") == 2
 
 
+def test_composites_keep_their_names() -> None:
+    source = """
+      func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+        %0 = stablehlo.composite "my.op" %x {composite_attributes = {k = 3 : i64, s = "t"}, decomposition = @impl,
+          version = 2 : i32} : (tensor<2xf32>) -> tensor<2xf32>
+        return %0 : tensor<2xf32>
+      }
+      func.func private @impl(%x: tensor<2xf32>) -> tensor<2xf32> {
+        %0 = stablehlo.negate %x : tensor<2xf32>
+        return %0 : tensor<2xf32>
+      }"""
+    text = xlapy.parse_stablehlo(source).to_stablehlo()
+    assert (
+        'stablehlo.composite "my.op" %Arg_0.1 {composite_attributes = {k = 3 : i64, s = "t"}, decomposition = @impl, '
+        "version = 2 : i32} : (tensor<2xf32>) -> tensor<2xf32>"
+    ) in text
+    np.testing.assert_array_equal(run(text, np.array([1, 2], np.float32)), [-1, -2])
+
+
+def test_custom_calls_keep_all_they_say() -> None:
+    text = xlapy.parse_hlo("""
+        HloModule calls
+        helper { ROOT a = f32[] parameter(0) }
+        ENTRY e { t = (f32[2,3]{1,0}, s32[]) parameter(0)
+          ROOT c = (f32[2,3]{0,1}, s32[]) custom-call(t), custom_call_target="do it", to_apply=helper,
+            operand_layout_constraints={(f32[2,3]{1,0}, s32[])}, custom_call_has_side_effect=true,
+            output_to_operand_aliasing={{1}: (0, {1})}, api_version=API_VERSION_TYPED_FFI,
+            backend_config={k = 1 : i64} }
+    """).to_stablehlo()
+    call = next(line for line in text.splitlines() if "custom_call" in line)
+    for said in (
+        '%c:2 = stablehlo.custom_call @"do it"(%t.0, %t.1)',
+        "api_version = 4 : i32, backend_config = {k = 1 : i64}, called_computations = [@helper], "
+        "has_side_effect = true",
+        "operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<> : tensor<0xindex>]",
+        "output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [1], operand_index = 1, "
+        "operand_tuple_indices = []>]",
+        "result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]",
+    ):
+        assert said in call
+
+
+def test_infeed_keeps_the_orders_of_its_arrays() -> None:
+    text = xlapy.parse_hlo("""
+        HloModule feeds
+        ENTRY e { k = token[] after-all()
+          i = ((f32[2,3]{0,1}, s32[4]{0}), token[]) infeed(k), infeed_config="c"
+          d = (f32[2,3]{0,1}, s32[4]{0}) get-tuple-element(i), index=0
+          ROOT x = f32[2,3]{0,1} get-tuple-element(d), index=0 }
+    """).to_stablehlo()
+    assert 'infeed_config = "c", layout = [[0 : i64, 1 : i64], [0 : i64]]' in text
+    (infeed,) = [i for i in xlapy.parse_stablehlo(text).instructions() if i.op.name == "infeed"]
+    assert infeed.shape.tuple_shapes[0].tuple_shapes[0].to_text() == "f32[2,3]{0,1}"
+
+
+def test_results_have_the_shardings_of_the_root() -> None:
+    text = xlapy.parse_hlo("""
+        HloModule cut, num_partitions=2
+        ENTRY e { x = f32[4] parameter(0)
+          n = f32[4] negate(x)
+          ROOT t = (f32[4], f32[4]) tuple(x, n), sharding={{devices=[2]0,1}, {replicated}} }
+    """).to_stablehlo()
+    assert (
+        '-> (tensor<4xf32> {mhlo.sharding = "{devices=[2]0,1}"}, tensor<4xf32> {mhlo.sharding = "{replicated}"})'
+        in text
+    )
+
+
 def test_dynamic_sizes_have_bounds() -> None:
     text = xlapy.parse_hlo("""
         HloModule dynamic

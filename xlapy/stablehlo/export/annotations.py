@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from xlapy import ops
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding
 from xlapy.stablehlo import ir
 
 _SHARDING, _FRONTEND, _ACCURACY = "mhlo.sharding", "mhlo.frontend_attributes", "result_accuracy"
+COMPOSITE = "composite."
+"""What the frontend attributes of a composite begin with that are attributes of the operation."""
+
 _TOLERANCE = re.compile(r"(atol|rtol|ulps)=([^,}]+)")
 
 
@@ -21,8 +25,11 @@ def said_by(instruction: Instruction) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if instruction.sharding is not None:
         found[_SHARDING] = sharding_text(instruction.sharding)
-    if instruction.frontend_attributes:
-        found[_FRONTEND] = dict(instruction.frontend_attributes)
+    frontend = instruction.frontend_attributes or {}
+    if instruction.op is ops.CALL and instruction.is_composite:
+        frontend = {name: value for name, value in frontend.items() if not name.startswith(COMPOSITE)}
+    if frontend:
+        found[_FRONTEND] = dict(frontend)
     if instruction.result_accuracy:
         found[_ACCURACY] = _accuracy(instruction.result_accuracy)
     return found

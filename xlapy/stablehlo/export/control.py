@@ -9,13 +9,12 @@ from xlapy import ops
 from xlapy.base.element_types import PRED
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.export.annotations import COMPOSITE
 from xlapy.stablehlo.export.attributes import small
 from xlapy.stablehlo.export.rules import RULES, Structure
 from xlapy.stablehlo.export.scope import Scope, structured
 from xlapy.stablehlo.export.types import types_of
 from xlapy.stablehlo.text import read_attribute
-
-_COMPOSITE = "composite."
 
 
 @RULES.rule(ops.WHILE)
@@ -44,11 +43,11 @@ def call(scope: Scope, instruction: Instruction) -> Structure:
         return scope.all("func.call", instruction, {"callee": ir.SymbolReference(function)})
     said = instruction.frontend_attributes or {}
     attributes = {
-        "name": said.get(f"{_COMPOSITE}name", ""),
+        "name": said.get(f"{COMPOSITE}name", ""),
         "decomposition": ir.SymbolReference(function),
-        "version": small(int(said.get(f"{_COMPOSITE}version", "0"))),
+        "version": small(int(said.get(f"{COMPOSITE}version", "0"))),
     }
-    given = said.get(f"{_COMPOSITE}attributes")
+    given = said.get(f"{COMPOSITE}attributes")
     if given:
         attributes["composite_attributes"] = read_attribute(given)
     return scope.all("stablehlo.composite", instruction, attributes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlapy import ops
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -17,7 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import NameUniquer
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.annotations import said_by
+from xlapy.stablehlo.export.annotations import said_by, sharding_text
 from xlapy.stablehlo.export.locations import Locations
 from xlapy.stablehlo.export.scope import Scope, flat
 from xlapy.stablehlo.export.types import leaves
@@ -85,7 +86,19 @@ class Program:
             argument.location = location
         self._note(main, "arg_attrs", notes)
         result = layout.result if layout is not None else entry.root_instruction.shape
-        self._note(main, "res_attrs", [_placement(leaf) for leaf in leaves(result)])
+        self._note(main, "res_attrs", self._result_notes(entry.root_instruction, result))
+
+    @staticmethod
+    def _result_notes(root: Instruction, result: Shape) -> list[dict[str, Any]]:
+        """Placement, and of a tuple's root, which no operation stands for, the shardings."""
+        parts = leaves(result)
+        notes = [_placement(leaf) for leaf in parts]
+        sharding = root.sharding if root.op is ops.TUPLE else None
+        if sharding is not None:
+            elements = sharding.elements if len(sharding.elements) == len(parts) else (sharding,) * len(parts)
+            for note, element in zip(notes, elements, strict=True):
+                note["mhlo.sharding"] = sharding_text(element)
+        return notes
 
     def _argument_notes(self, parameter: Instruction, shape: Shape, number: int) -> list[dict[str, Any]]:
         """For each leaf: donation, placement, and what the parameter is annotated with, shardings leaf by leaf."""
@@ -93,10 +106,12 @@ class Program:
         found: list[dict[str, Any]] = []
         for position, (index, leaf) in enumerate(shape.leaves()):
             note = {**_placement(leaf), **self._donation(number, index)}
+            if parameter.parameter_replication:
+                note["mhlo.parameter_replication"] = (parameter.parameter_replication[position],)
             if parameter.shape.is_tuple and parameter.sharding is not None:
                 elements = parameter.sharding.elements
                 part = elements[position] if len(elements) > position else parameter.sharding
-                note["mhlo.sharding"] = part.to_text(metadata=False)
+                note["mhlo.sharding"] = sharding_text(part)
                 note |= {key: value for key, value in said.items() if key != "mhlo.sharding"}
             else:
                 note |= said

@@ -9,18 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy import ops
+from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.export.attributes import integer
 from xlapy.stablehlo.export.rules import RULES, Structure
 from xlapy.stablehlo.export.scope import Scope, structured
-from xlapy.stablehlo.export.types import types_of
+from xlapy.stablehlo.export.types import leaves, types_of
 
 _DEVICE_TO_DEVICE, _DEVICE_TO_HOST, _HOST_TO_DEVICE = 1, 2, 3
 
 
 @RULES.rule(ops.INFEED)
 def infeed(scope: Scope, instruction: Instruction) -> Structure:
+    """The orders that arrays come in stand beside it, unless all come in the default one."""
     attributes: dict[str, Any] = {"infeed_config": instruction.infeed_config}
+    orders = [_order(leaf) for leaf in leaves(instruction.shape.tuple_shapes[0])]
+    if any(order != tuple(reversed(range(len(order)))) for order in orders):
+        attributes["layout"] = tuple([tuple(map(integer, order)) for order in orders])
     return scope.all("stablehlo.infeed", instruction, attributes)
 
 
@@ -47,6 +53,11 @@ def recv(scope: Scope, instruction: Instruction) -> Structure:
 @RULES.rule(ops.SEND_DONE, ops.RECV_DONE)
 def transfer_done(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]
+
+
+def _order(shape: Shape) -> tuple[int, ...]:
+    layout = shape.layout if shape.is_array else None
+    return tuple(reversed(range(len(shape.dimensions)))) if layout is None else layout.minor_to_major
 
 
 def _channel(instruction: Instruction, with_host: int) -> dict[str, Any]:

@@ -30,6 +30,9 @@ _BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.\-]*", re.ASCII)
 _UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
 _LISTED = 100
+_WRAPPED = frozenset(
+    f"sdy.{kind}" for kind in ("all_to_all_param_list", "axis_ref_list", "list_of_axis_ref_lists", "manual_axes")
+)
 _TYPES = (
     ir.TensorType, ir.UnrankedTensorType, ir.ScalarType, ir.IndexType, ir.NoneType, ir.TokenType, ir.TupleType,
     ir.FunctionType, ir.BufferType, ir.FutureType, ir.OpaqueType, ir.QuantizedType,
@@ -79,10 +82,18 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, ir.StructAttribute):
         return f"#{value.name}<{fields_text(value)}>"
     if isinstance(value, ir.OpaqueAttribute):
-        return f"#{value.name}" + ("" if value.text is None else f"<{value.text}>")
+        return _opaque_text(value)
     if isinstance(value, _TYPES):
         return type_text(value)
     raise UnsupportedError(f"a {type(value).__name__} is no attribute that can be written")
+
+
+def _opaque_text(value: ir.OpaqueAttribute) -> str:
+    """`#sdy.sharding<...>`; `#sdy<manual_axes{...}>` of the few that MLIR writes so."""
+    if value.name in _WRAPPED:
+        dialect, _, kind = value.name.partition(".")
+        return f"#{dialect}<{kind}{value.text or ''}>"
+    return f"#{value.name}" + ("" if value.text is None else f"<{value.text}>")
 
 
 def symbol_text(name: str) -> str:
@@ -205,9 +216,12 @@ def number_text(value: Any, element: PrimitiveType) -> str:
     if not np.isfinite(wide):
         bits = stored.view(f"u{element.byte_size}").item()
         return f"0x{bits:0{2 * element.byte_size}X}"
-    short = _decimal(str(np.float32(wide))) if element.bits <= 32 else ""
-    is_exact = short and float(np.float32(float(short))) == wide
-    return short if is_exact else _decimal(repr(wide))
+    if element is PrimitiveType.F32:
+        short = _decimal(str(stored))
+        # Read as float64 first, the digits could in theory be rounded twice.
+        if float(np.float32(float(short))) == wide:
+            return short
+    return _decimal(repr(wide))
 
 
 def _decimal(digits: str) -> str:
