@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +132,12 @@ class TestRows:
         dot = by_name(native_rows(taken, MACHINE))["d"]
         assert dot.threads == 1.5 and dot.is_parallel
         assert dot.arithmetic_seconds == pytest.approx(dot.operations["f32"] / 2e9, rel=0.1)
+
+    def test_calls_of_libraries_tell_what_they_call(self):
+        text = "HloModule m\nENTRY e { x = f32[8,8] parameter(0)\n ROOT c = f32[8,8] cholesky(x), lower=true }"
+        calls = [row for row in native_rows(measured(text, 1e-3, {}), MACHINE) if row.opcode == "custom-call"]
+        (row,) = calls
+        assert re.fullmatch(r"lapack_[sd]potrf_ffi", row.inside)
 
     def test_loops_have_turns_and_their_steps_below_them(self):
         runs = {"p": 5.0, "m.fusion": 5.0, "t": 5.0, "m": 5.0}

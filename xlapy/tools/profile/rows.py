@@ -74,8 +74,12 @@ class Row:
 
     @property
     def inside(self) -> str:
-        """What a fusion computes: `exponential, add x2`."""
-        if self.instruction is None or self.instruction.op is not ops.FUSION:
+        """What a fusion computes, `exponential, add x2`, or a custom call calls; "" for what its opcode tells."""
+        if self.instruction is None:
+            return ""
+        if self.instruction.op is ops.CUSTOM_CALL:
+            return str(self.instruction.attributes.custom_call_target)
+        if self.instruction.op is not ops.FUSION:
             return ""
         counts: dict[str, int] = {}
         for one in _computing(self.instruction):
