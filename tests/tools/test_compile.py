@@ -75,7 +75,7 @@ def test_damaged_files_and_those_of_other_platforms(folder, capsys):
     assert "was compiled for the platform cpu, this client is for interpreter" in refused(
         capsys, "run", "axpy.xla", "--platform", "interpreter"
     )
-    assert "is not HLO text" in refused(capsys, "opt", "axpy.xla")
+    assert "axpy.xla is compiled: xlapy run takes it" in refused(capsys, "opt", "axpy.xla")
 
 
 def test_programs_that_cannot_be_compiled_leave_no_file(folder, capsys):

@@ -7,6 +7,17 @@ from xlapy.proto.compile_options import CompileOptions
 from xlapy.proto.read import from_proto
 from xlapy.proto.snapshot import Snapshot
 from xlapy.proto.text_format import from_text_format, to_text_format
+from xlapy.proto.wrappers import HloProto, read_module, read_module_text
 from xlapy.proto.write import to_proto
 
-__all__ = ["CompileOptions", "Snapshot", "from_proto", "from_text_format", "to_proto", "to_text_format"]
+__all__ = [
+    "CompileOptions",
+    "HloProto",
+    "Snapshot",
+    "from_proto",
+    "from_text_format",
+    "read_module",
+    "read_module_text",
+    "to_proto",
+    "to_text_format",
+]

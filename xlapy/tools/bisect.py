@@ -72,7 +72,7 @@ def bisect(
     reducing: float,
     output: str | None,
 ) -> int:
-    """Find the first pass that makes the program FILE (HLO text; - for standard input) wrong, or the first kernel.
+    """Find the first pass that makes FILE (HLO or StableHLO; - for standard input) wrong, or the first kernel.
 
     A pass is wrong if it changes what the interpreter computes, raises, ends the process, hangs, or leaves a module
     that is not sound. If all are right, the machine code is run, and the first kernel that is wrong is named. All of

@@ -18,8 +18,8 @@ from xlapy.tools.files import StandardInput
 from xlapy.tools.reproducer import write_reproducer
 
 COMMANDS = (
-    "run", "compile", "opt", "show", "profile", "explain", "diff", "bisect", "bench", "ops", "fuzz", "reduce", "cache",
-    "demo",
+    "run", "compile", "convert", "opt", "show", "profile", "explain", "diff", "bisect", "bench", "ops", "fuzz",
+    "reduce", "cache", "demo",
 )  # fmt: skip
 """Each is the attribute of its name in the module `xlapy.tools.<name>`, loaded when it is asked for."""
 

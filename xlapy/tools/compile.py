@@ -1,4 +1,4 @@
-"""`xlapy compile`: makes a program of HLO text a file of machine code, which `xlapy run` runs.
+"""`xlapy compile`: makes a program a file of machine code, which `xlapy run` runs.
 
 Owns: the command. Must not know: how programs are compiled, what the file holds.
 """
@@ -28,7 +28,7 @@ from xlapy.tools.files import check_writable, read_program, write_file
 def compile(
     file: str, output: str, num_replicas: int | None, num_partitions: int | None, donate: tuple[int, ...]
 ) -> None:
-    """Compile FILE (HLO text; - for standard input) for processors like this one.
+    """Compile FILE (HLO or StableHLO; - for standard input) for processors like this one.
 
     The result runs with this version of xlapy. Running it runs its code: take such files from people whose programs you
     would run.

@@ -51,7 +51,7 @@ def executable_of(
     check_nans: bool | None = None,
     check_infs: bool | None = None,
 ) -> Executable:
-    """The program in a file, of HLO text or made by `xlapy compile`, which knows its platform and devices."""
+    """The program in a file, in any of the formats or made by `xlapy compile`, which knows its platform and devices."""
     data = read_bytes(file)
     if not is_serialized(data):
         module = parse_program(file, data)

@@ -29,7 +29,7 @@ _CONFIGURATION = (
 @click.option("--passes", "by_pass", is_flag=True, help="What each pass of cpu changes in one module.")
 @click.option("--pipeline", metavar="PASSES", help="With --passes: these passes instead, as for `xlapy opt --passes`.")
 def diff(files: tuple[str, ...], by_pass: bool, pipeline: str | None) -> int:
-    """Compare the modules A and B (HLO text; - for standard input) by structure, whatever the names in them.
+    """Compare the modules A and B (HLO or StableHLO; - for standard input) by structure, whatever the names in them.
 
     Exit code 1 if they differ.
     """

@@ -45,7 +45,7 @@ class Section:
 )
 @click.option("--full", is_flag=True, help=f"Listings in full, not their first {LINES} lines.")
 def explain(name: str, file: str, page: str | None, full: bool) -> None:
-    """Explain what became of the instruction NAME of FILE (HLO text; - for standard input) on cpu.
+    """Explain what became of the instruction NAME of FILE (HLO or StableHLO; - for standard input) on cpu.
 
     Its source line, the passes that changed it, what fusion decided about it and why, the steps of the program that
     compute it, and their loop IR, LLVM text and assembly.

@@ -24,7 +24,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
-from xlapy.text import parse_hlo
+from xlapy.tools.formats import format_of, read_module
 
 MAX_PROGRAM_BYTES = 1 << 30
 _NUMBERED = re.compile(r"(.+)\.\d+")
@@ -40,7 +40,7 @@ class StandardInput:
 
 
 def read_program(path: str, *, verify: bool = True) -> Module:
-    """Parses a file of HLO text; `-` is standard input."""
+    """Reads a program in any of the formats of `xlapy.tools.formats`; `-` is standard input."""
     return parse_program(path, read_bytes(path), verify=verify)
 
 
@@ -57,13 +57,8 @@ def _shown(path: str) -> str:
 
 
 def parse_program(path: str, data: bytes, *, verify: bool = True) -> Module:
-    """Parses HLO text, what was read from `path`."""
-    name = _shown(path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"{name} is not HLO text: byte {error.start} is not UTF-8") from error
-    return parse_hlo(text, verify=verify, filename=name)
+    """Parses what was read from `path`, whose name or whose content tells the format."""
+    return read_module(_shown(path), data, format_of(path, data), verify)
 
 
 def _read_file(path: str) -> bytes:

@@ -69,7 +69,7 @@ def opt(
     elide_constants: bool,
     output: str | None,
 ) -> None:
-    """Parse and verify FILE (HLO text; - for standard input), run passes over it and print it."""
+    """Parse and verify FILE (HLO or StableHLO; - for standard input), run passes over it and print it."""
     if check and (no_verify or output):
         raise click.UsageError("--check neither prints nor skips verification")
     if not passes and (verify_each or print_changed or statistics or dump_to):

@@ -1,4 +1,4 @@
-"""`xlapy run`: runs a program, of HLO text or compiled.
+"""`xlapy run`: runs a program, in any of its formats or compiled.
 
 Owns: the command's options and what it prints. Must not know: how programs run.
 """

@@ -50,7 +50,7 @@ def show(
     inputs: tuple[str, ...],
     seed: int | None,
 ) -> None:
-    """Show FILE (HLO text; - for standard input): a tree of its computations, or with -o a page with its graph."""
+    """Show FILE (HLO or StableHLO; - for standard input): a tree of computations, or with -o a page with its graph."""
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
     if (inputs or seed is not None) and not profiled:
