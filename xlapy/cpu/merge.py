@@ -106,7 +106,7 @@ class _Merger:
         for partners in (self.readers, self.siblings):
             for node in reversed(self.at[:]):
                 group = node.content if node is not None and self.at[node.place] is node else None
-                while isinstance(group, Group):
+                while isinstance(group, Group) and not group.is_heavy:  # which nothing merges with
                     group = self.merge_with_one_of(group, partners(group))
 
     def merge_with_one_of(self, group: Group, partners: Iterator[Group]) -> Group | None:
