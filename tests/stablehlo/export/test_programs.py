@@ -220,6 +220,31 @@ def test_dynamic_sizes_have_bounds() -> None:
     assert "stablehlo.abs %d : tensor<?x3xf32, #stablehlo.bounds<4, ?>>" in text
 
 
+def nested(depth: int, inner: str) -> str:
+    """A module of computations that each use the next: `inner` with its number."""
+    lines = ["HloModule deep", "f0 { ROOT a = f32[] parameter(0) }"]
+    for number in range(1, depth + 1):
+        body = inner.format(number - 1)
+        lines.append(
+            f"f{number} {{ x{number} = f32[] parameter(0)\n ROOT r{number} = {body.replace('%x', f'x{number}')} }}"
+        )
+    return "\n".join([*lines, f"ENTRY e {{ x = f32[] parameter(0)\n ROOT r = f32[] call(x), to_apply=f{depth} }}"])
+
+
+def test_calls_may_be_of_any_depth() -> None:
+    text = xlapy.parse_hlo(nested(600, "f32[] call(%x), to_apply=f{}")).to_stablehlo()
+    assert text.count("func.func private") == 601
+
+
+def test_regions_have_a_greatest_depth() -> None:
+    branch = "f32[] conditional(c, %x), branch_computations={{f{}}}"
+    deep = nested(90, branch).replace("\n ROOT", "\n c = s32[] constant(0)\n ROOT")
+    assert xlapy.parse_hlo(deep).to_stablehlo().count("stablehlo.case") == 90
+    deeper = nested(300, branch).replace("\n ROOT", "\n c = s32[] constant(0)\n ROOT")
+    with pytest.raises(UnsupportedError, match=r"^r\d+: .* nested more than 100 deep"):
+        xlapy.parse_hlo(deeper).to_stablehlo()
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

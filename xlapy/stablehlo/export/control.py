@@ -38,7 +38,7 @@ def conditional(scope: Scope, instruction: Instruction) -> Structure:
 @RULES.rule(ops.CALL)
 def call(scope: Scope, instruction: Instruction) -> Structure:
     """A function; a composite with its name, attributes and version, if the call says that it is one."""
-    function = scope.program.function(instruction.to_apply, scope.depth)
+    function = scope.program.function(instruction.to_apply)
     if not instruction.is_composite:
         return scope.all("func.call", instruction, {"callee": ir.SymbolReference(function)})
     said = instruction.frontend_attributes or {}

@@ -39,7 +39,7 @@ def custom_call(scope: Scope, instruction: Instruction) -> Structure:
     if instruction.schedule is not CustomCallSchedule.NONE:
         attributes["custom_call_schedule"] = instruction.schedule.name
     if instruction.computations:
-        called = [scope.program.function(computation, scope.depth) for computation in instruction.computations]
+        called = [scope.program.function(computation) for computation in instruction.computations]
         attributes["called_computations"] = tuple(map(ir.SymbolReference, called))
     attributes |= _layouts(instruction)
     if instruction.output_to_operand_aliasing:

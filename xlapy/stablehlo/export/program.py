@@ -37,6 +37,7 @@ class Program:
         self._names = NameUniquer()
         self._names.unique(_MAIN)
         self._functions: dict[Computation, str] = {}
+        self._pending: list[Computation] = []
         self._block = ir.Block()
 
     def export(self) -> ir.Operation:
@@ -51,18 +52,21 @@ class Program:
             attributes["mhlo.frontend_attributes"] = dict(config.frontend_attributes)
         main = self._function(self.module.entry_computation, _MAIN, "public")
         self._sign(main)
-        self._block.operations.insert(0, main)
+        self._block.operations.append(main)
+        while self._pending:
+            computation = self._pending.pop(0)
+            self._block.operations.append(self._function(computation, self._functions[computation], "private"))
         return ir.Operation("builtin.module", attributes=attributes, regions=[ir.Region([self._block])])
 
-    def function(self, computation: Computation, depth: int) -> str:
-        """The name of the function that a computation is, made once."""
+    def function(self, computation: Computation) -> str:
+        """The name of the function that a computation is, made once, when its callers stand."""
         if computation not in self._functions:
-            name = self._functions[computation] = self._names.unique(computation.name)
-            self._block.operations.append(self._function(computation, name, "private", depth + 1))
+            self._functions[computation] = self._names.unique(computation.name)
+            self._pending.append(computation)
         return self._functions[computation]
 
-    def _function(self, computation: Computation, name: str, visibility: str, depth: int = 0) -> ir.Operation:
-        scope = Scope(self, depth)
+    def _function(self, computation: Computation, name: str, visibility: str) -> ir.Operation:
+        scope = Scope(self)
         operands = [scope.arguments(parameter) for parameter in computation.parameters]
         results = scope.run(computation, operands)
         block = scope.finish("func.return", results)

@@ -22,7 +22,11 @@ from xlapy.stablehlo.export.types import leaves, type_of, types_of
 if TYPE_CHECKING:
     from xlapy.stablehlo.export.program import Program
 
-_DEEPEST = 60
+_DEEPEST = 100
+
+
+class ExportFailure(UnsupportedError):
+    """An instruction that has no form; the message begins with its name."""
 
 
 class Scope:
@@ -62,16 +66,15 @@ class Scope:
     def _export(self, instruction: Instruction) -> Structure:
         if instruction.op not in RULES:
             reason = RULES.refusals.get(instruction.op, "no form")
-            raise UnsupportedError(f"{instruction.name}: {instruction.op.name} is not written as StableHLO: {reason}")
+            raise ExportFailure(f"{instruction.name}: {instruction.op.name} is not written as StableHLO: {reason}")
         outer, self._current = self._current, instruction
         made = len(self.block.operations)
         try:
             structure = RULES.find(instruction.op)(self, instruction)
+        except ExportFailure:
+            raise
         except XlaError as error:
-            name = f"{instruction.name}: "
-            if str(error).startswith(name):
-                raise
-            raise type(error)(f"{name}{error}") from error
+            raise ExportFailure(f"{instruction.name}: {error}") from error
         self._annotate(instruction, self.block.operations[made:])
         self._current = outer
         return structure
