@@ -200,3 +200,21 @@ def bits(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(bits, value))
     return np.asarray(value).tobytes() if hasattr(value, "__array__") else None
+
+
+def test_a_nan_that_only_the_kernel_makes():
+    """On cpu, the denormal square is 0; one by one, on the interpreter, it is not."""
+    text = """HloModule m
+    ENTRY main {
+      x = f32[2] parameter(0)
+      a = f32[2] multiply(x, x)
+      ROOT r = f32[2] divide(a, a)
+    }
+    """
+    x = np.full(2, 1e-20, np.float32)
+    message = failure("cpu", text, x, check_nans=True)
+    assert message == (
+        "r.fusion (fusion) is the first to make a NaN: [nan nan]; operand 0 = [1.e-20 1.e-20]; evaluated one by one, "
+        "the instructions in this fusion do not make it"
+    )
+    assert np.asarray(xla.Client("interpreter").compile(text, check_nans=True)(x)).tolist() == [1, 1]

@@ -29,6 +29,12 @@ def test_a_pass_is_found_and_shown_again(program: Path, capsys: pytest.CaptureFi
         "  changes the result\n"
         "    result[0]: float32[4]: 4 of 4 elements break the rule 'program'"
     )
+    assert (
+        "the first instruction whose value is another:\n"
+        "  - t = (f32[4], f32[4]) tuple(d, e) in main\n"
+        "  + t = (f32[4], f32[4]) tuple(sum, e) in main\n"
+        "    operand 0: d (subtract) -> sum (add)\n"
+    ) in report
     assert "    - d = f32[4]{0} subtract(e, y)\n    + sum = f32[4]{0} add(e, y)\n" in report
     assert "reduced from 7 to " in report
     folder = program.parent / "xlapy-bisect-m"

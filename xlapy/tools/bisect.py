@@ -144,6 +144,10 @@ def _changed(found: Finding, most: int | None) -> Iterator[str]:
     """What the pass did to the module, computation by computation."""
     if found.after is None:
         return
+    if found.first:
+        was, now, *how = found.first
+        yield "the first instruction whose value is another:"
+        yield from (f"  {line}" for line in (f"- {was}", f"+ {now}", *how))
     lines = _differences(found.before, found.after)
     yield "what it changed:"
     yield from (f"  {line}" for line in lines[:most])

@@ -22,6 +22,7 @@ from xlapy.passes import Fixpoint, Pass, PassEvent, Pipeline, parse_passes, pass
 from xlapy.runtime import Client, Executable
 from xlapy.runtime.cpu_backend import CpuProgram
 from xlapy.runtime.device import Device
+from xlapy.testing.bisecting.values import first_change
 from xlapy.testing.fuzzing.peers import plain
 from xlapy.text import parse_hlo
 
@@ -158,8 +159,14 @@ def _results(executable: Executable, arguments: Sequence[Sequence[Value]]) -> li
     return [plain(result) for result in executable.execute_sharded(arguments)]
 
 
+def find_change(before: str, after: str, arguments: Sequence[Value]) -> list[str]:
+    """What `first_change` says of two modules."""
+    return first_change(parse_hlo(before), parse_hlo(after), arguments)
+
+
 _TASKS: dict[str, Callable[..., Any]] = {
     "passes": run_passes,
     "platform": run_platform,
     "optimised": run_optimised,
+    "change": find_change,
 }

@@ -155,6 +155,15 @@ class Laboratory:
         """The same of cpu without passes."""
         return self._result("optimised", text, self.replicas)
 
+    def first_change(self, before: str, after: str) -> list[str]:
+        """Where values part on the way, as `values.first_change` says; nothing if that cannot be told."""
+        try:
+            given = given_now(self.values[0], self.first, parse_hlo(before).entry_computation.program_shape)
+            lines: list[str] = self.worker.call("change", self.loads, before, after, given)
+        except (WorkerError, WorkerDied):
+            return []
+        return lines
+
     def xla(self, text: str) -> list[Value] | Fault:
         """The result of XLA:CPU, on one device."""
         peer = find_peer(XLA)

@@ -65,6 +65,8 @@ class Finding:
     before: str = ""
     """The module before that pass, or that of which code is generated."""
     after: str | None = None
+    first: list[str] = field(default_factory=list[str])
+    """The first instruction whose value the pass changed: as it was, as it is, and how they differ."""
     kernel: KernelFault | None = None
     reduced: Reduced | None = None
     agrees_before_passes: bool = True
@@ -131,6 +133,7 @@ class _Search:
         if self.found.fault is None and self.settings.generates:
             self._generation(text, texts[-1])
             self._trace_refusal(texts, [run.place for run in changed])
+        self._narrow_values()
         self._narrow()
         return self.found
 
@@ -180,6 +183,14 @@ class _Search:
     def _wrong(self, texts: Sequence[str], number: int) -> Fault | None:
         self.say(f"running the program as it is behind {number} of {len(texts) - 1} changes")
         return self._judged(self.laboratory.interpreted(texts[number]))
+
+    def _narrow_values(self) -> None:
+        """In a program on one device whose result is changed: where on the way to it."""
+        found = self.found
+        changes = found.fault is not None and found.fault.kind is Kind.CHANGES
+        if changes and found.place is not None and found.after is not None and len(self.laboratory.values) == 1:
+            self.say("looking for the first value that is another")
+            found.first = self.laboratory.first_change(found.before, found.after)
 
     def _blame(self, place: Place, fault: Fault | None, before: str, after: str | None) -> None:
         self.found.place, self.found.fault = place, fault
