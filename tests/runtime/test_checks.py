@@ -168,10 +168,10 @@ def test_the_flags(monkeypatch: pytest.MonkeyPatch):
 
 def test_without_checks_there_is_nothing_of_them():
     executable = xla.Client("cpu").compile(LOOPS)
-    assert executable._program.compiled.program.callbacks == []
-    assert executable._program.direct is not None
+    assert executable.program.compiled.program.callbacks == []
+    assert executable.program.direct is not None
     watched = xla.Client("cpu").compile(LOOPS, check_nans=True)
-    assert len(watched._program.compiled.program.callbacks) > 3
+    assert len(watched.program.compiled.program.callbacks) > 3
     with pytest.raises(UnsupportedError, match="m looks for NaN or infinities: such programs cannot be serialized"):
         watched.serialize()
 
@@ -190,7 +190,7 @@ def test_watched_programs_give_the_same_bits():
         except xla.errors.XlaError:
             continue
         watched = xla.Client("cpu").compile(module, check_infs=True)
-        watched._program._checks = NO_CHECKS  # infinities are there, and may be
+        watched.program._checks = NO_CHECKS  # infinities are there, and may be
         assert bits(watched(*arguments)) == bits(expected), text
         compared += 1
     assert compared > 10
