@@ -74,7 +74,7 @@ def profile(
     perfetto: str | None,
     remeasure: bool,
 ) -> None:
-    """Profile FILE (HLO text, or what `xlapy compile` made; - for standard input): where the time of a run goes.
+    """Profile FILE (HLO, StableHLO or what `xlapy compile` made; - for standard input): where the time of a run goes.
 
     The program runs again and again on the same arguments. Each instruction of the optimised program is told with its
     time, the bytes that it moves and what it computes in a second, and its share of what the machine can do at most.
