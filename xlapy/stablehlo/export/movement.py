@@ -13,11 +13,11 @@ import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import S64
-from xlapy.base.errors import UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
+from xlapy.ops.movement import ShuffleMode
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.attributes import integer, integers
 from xlapy.stablehlo.export.rules import RULES, Structure
@@ -132,16 +132,35 @@ def set_dimension_size(scope: Scope, instruction: Instruction) -> Structure:
 
 @RULES.rule(ops.SHUFFLE)
 def shuffle(scope: Scope, instruction: Instruction) -> Structure:
-    """A rotation is two slices put together the other way round, for each dimension."""
-    if instruction.mode.name != "ROTATE":
-        raise UnsupportedError("elements permuted by constant coordinates have no operation in StableHLO")
+    """A rotation is two slices put together the other way round, for each dimension; else elements are gathered."""
     (operand,) = instruction.operands
     value, shape = scope.value(operand), operand.shape
+    if not math.prod(shape.dimensions) or not instruction.dimensions:
+        return value
+    if instruction.mode is ShuffleMode.PERMUTE:
+        return _permuted(scope, instruction, value)
     for dimension, shift in zip(instruction.dimensions, instruction.shifts, strict=True):
         size = shape.dimensions[dimension]
         if size and shift % size:
             value = _rotated(scope, value, shape, dimension, shift % size)
     return value
+
+
+def _permuted(scope: Scope, instruction: Instruction, value: ir.Value) -> ir.Value:
+    """Each element read at coordinates, which are written out for all dimensions."""
+    shape = instruction.shape
+    given = instruction.indices.array.astype(np.int64)
+    if len(instruction.dimensions) == 1:
+        given = given[..., np.newaxis]
+    places = np.moveaxis(np.indices(shape.dimensions, np.int64), 0, -1)
+    places[..., list(instruction.dimensions)] = given
+    everything = tuple(range(shape.rank))
+    fields = {"collapsed_slice_dims": everything, "start_index_map": everything, "index_vector_dim": shape.rank}
+    attributes = {
+        "dimension_numbers": ir.StructAttribute("stablehlo.gather", fields),
+        "slice_sizes": integers([1] * shape.rank),
+    }
+    return scope.one("stablehlo.gather", [value, emit_constant(scope, Literal.of(places))], shape, attributes)
 
 
 def _rotated(scope: Scope, value: ir.Value, shape: Shape, dimension: int, shift: int) -> ir.Value:
