@@ -29,6 +29,8 @@ class Constants:
         self._values: dict[Instruction, object] = {}
         self._unknown: set[Instruction] = set()
         self._context: Context | None = None
+        self.were_asked = False
+        """Whether some value was known."""
 
     def value_of(self, instruction: Instruction) -> Array | None:
         """The elements of an array that does not depend on how the program is run; None if it does, or is large."""
@@ -37,7 +39,10 @@ class Constants:
         if instruction not in self._values:
             self._evaluate(instruction)
         value = self._values.get(instruction)
-        return value if isinstance(value, np.ndarray) else None
+        if not isinstance(value, np.ndarray):
+            return None
+        self.were_asked = True
+        return value
 
     def _evaluate(self, root: Instruction) -> None:
         stack = [root]
@@ -70,14 +75,15 @@ def _is_small_function(instruction: Instruction) -> bool:
     if instruction.op is ops.CALL:
         inner = [i for called in instruction.computations for i in called]
         return all(i.op is ops.PARAMETER or _is_small_function(i) for i in inner)
-    return _is_small(instruction) and _is_function(instruction)
+    return _is_small(instruction) and is_function(instruction)
 
 
 def _is_small(instruction: Instruction) -> bool:
     return all(leaf.is_array and leaf.size <= MOST_ELEMENTS for _, leaf in instruction.shape.leaves())
 
 
-def _is_function(instruction: Instruction) -> bool:
+def is_function(instruction: Instruction) -> bool:
+    """Whether an instruction that calls nothing gives the same value for the same operands, always and everywhere."""
     return (
         instruction.op is not ops.PARAMETER
         and instruction.op.family in _FAMILIES

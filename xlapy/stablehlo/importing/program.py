@@ -12,6 +12,7 @@ from xlapy import ops
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
+from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -20,7 +21,7 @@ from xlapy.ops.control import CallAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing import quantization
 from xlapy.stablehlo.importing.annotations import Annotations
-from xlapy.stablehlo.importing.constants import Constants
+from xlapy.stablehlo.importing.constants import Constants, is_function
 from xlapy.stablehlo.importing.entry import configure
 from xlapy.stablehlo.importing.failure import ImportFailure
 from xlapy.stablehlo.importing.locations import Locations
@@ -74,9 +75,18 @@ class Program:
             self._build_entry(entry, argument_shapes)
         except XlaError as error:
             raise ImportFailure(entry, error) from error
+        if self.constants.were_asked:
+            self._drop_what_sizes_were_computed_by()
         self.module.stack_frames = self.locations.frames()
         verify(self.module)
         return self.module
+
+    def _drop_what_sizes_were_computed_by(self) -> None:
+        """Removes what nobody reads once sizes are worked out."""
+        for computation in self.module.computations:
+            for instruction in reversed(computation.instructions):
+                if is_function(instruction) and not instruction.has_users and not instruction.is_root:
+                    edit.remove(instruction)
 
     def _entry_function(self) -> ir.Operation:
         if "main" in self.functions:
