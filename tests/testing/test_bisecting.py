@@ -103,12 +103,14 @@ def test_a_pass_that_does_not_get_through(loaded, how, kind, message):
     assert (finding.after is not None) == (how == "break")
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong():
     finding = found(IN_A_LOOP)
     assert finding.fault is None and finding.place is None and finding.notes == []
     assert finding.runs > 20 and finding.changes > 0
 
 
+@pytest.mark.slow
 def test_a_pass_that_lies(loaded):
     finding = found(loads=loaded(), passes="simplify,tinker{how=lie}", reducing=0.0)
     assert finding.fault is not None and finding.fault.kind is Kind.CHANGES
@@ -194,6 +196,10 @@ def test_what_cannot_be_bisected():
     infeed = "HloModule m\nENTRY e { t = token[] after-all()  ROOT i = (f32[2], token[]) infeed(t) }"
     with pytest.raises(UnsupportedError, match=r"i \(infeed\) exchanges data with the host"):
         found(infeed)
+
+
+@pytest.mark.slow
+def test_what_has_no_result_to_compare_with():
     forever = IN_A_LOOP.replace("compare(i, n), direction=LT", "constant(true)")
     with pytest.raises(ExecutionError, match="the interpreter gives no result to compare with: no answer within 2 sec"):
         found(forever, seconds=2.0)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from xlapy.base.errors import XlaError
+from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.hlo.module import Module
 from xlapy.testing.bisecting import Finding, Settings
 from xlapy.testing.bisecting import bisect as search
@@ -102,6 +102,8 @@ def bisect(
 
 def _absolute(load: str) -> str:
     """Files by their whole path: what is loaded is found from any folder."""
+    if load.endswith(".py") and not Path(load).is_file():
+        raise InvalidArgumentError(f"there is no file {load} to load")
     return str(Path(load).resolve()) if load.endswith(".py") else load
 
 
