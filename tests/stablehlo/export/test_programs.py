@@ -251,6 +251,7 @@ def test_regions_have_a_greatest_depth() -> None:
         ("s = u64[2] rng-get-and-update-state(), delta=1", "no state that outlives a run"),
         ("s = f16[4] stochastic-convert(x, y)", "no rounding by random numbers"),
         ("s = s1[4] convert(x)", "no tensors of s1"),
+        ("s = u1[4] parameter(2)", "no tensors of u1"),
     ],
 )
 def test_what_has_no_form(line: str, message: str) -> None:

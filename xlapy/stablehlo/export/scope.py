@@ -53,7 +53,11 @@ class Scope:
     def arguments(self, parameter: Instruction) -> Structure:
         """Arguments for all that a parameter holds."""
         names = _names(parameter.name, len(leaves(parameter.shape)))
-        values = [self.argument(type_, name) for type_, name in zip(types_of(parameter.shape), names, strict=True)]
+        try:
+            types = types_of(parameter.shape)
+        except UnsupportedError as error:
+            raise ExportFailure(f"{parameter.name}: {error}") from error
+        values = [self.argument(type_, name) for type_, name in zip(types, names, strict=True)]
         return structured(parameter.shape, values)
 
     def run(self, computation: Computation, operands: Sequence[Structure]) -> Structure:
