@@ -153,10 +153,9 @@ def test_bits_of_floats_are_kept() -> None:
 
 
 def test_decimals_are_rounded_once() -> None:
-    # Halfway between two neighbours of bf16 but for a digit that float32 would drop.
-    found = elements("dense<1.00390625000000001> : tensor<bf16>")
-    assert found.type.element is BF16
-    assert float(found.values) == float(np.float64("1.00390625000000001") > 1.00390625) * 2**-7 + 1.0
+    # Just above halfway between two neighbours in bf16, by a digit that float32 would drop.
+    found = elements("dense<1.003906250931322574615478515625> : tensor<bf16>")
+    assert (found.type.element, float(found.values)) == (BF16, 1.0078125)
 
 
 def test_a_splat_takes_no_memory() -> None:
