@@ -17,6 +17,8 @@ from xlapy.cpu import custom_calls as custom_calls
 from xlapy.cpu.buffers import assign_buffers, print_buffers
 from xlapy.cpu.clocks import place_clocks
 from xlapy.cpu.decisions import Decision, Explain, decisions_text
+from xlapy.cpu.fourier import steps as steps
+from xlapy.cpu.fourier.split_transforms import SplitTransforms
 from xlapy.cpu.fuse import Fuse, Unfuse
 from xlapy.cpu.imports import import_address
 from xlapy.cpu.lapack.use_lapack import UseLapack
@@ -75,6 +77,7 @@ def passes(
         SortTopK(),
         Expand(runs=runs() | frozenset(DYNAMIC_EXPANSIONS)),
         ResolveDynamicDimensions(),
+        SplitTransforms(),
         Expand(runs=runs()),
         NormalizeLayouts(),
         InlineCalls(composites=True, shared=MOST_SHARED),

@@ -370,18 +370,22 @@ class Emitter:
             for store in stores:
                 by_buffer.setdefault(store.place.buffer, []).append(store)
             for group in by_buffer.values():
-                if self.fills(group):
-                    found.update(dict.fromkeys(group, group))
+                for together in self.filling(group):
+                    found.update(dict.fromkeys(together, together))
         return found
+
+    def filling(self, stores: list[Store]) -> list[list[Store]]:
+        """Stores to one buffer as groups of some that follow each other and fill memory; none if any do not."""
+        stride = self.stride(stores[0].place) or 0
+        groups = [stores[n : n + stride] for n in range(0, len(stores), max(stride, 1))]
+        return groups if 1 < stride <= _MOST_APART and all(map(self.fills, groups)) else []
 
     def fills(self, stores: Sequence[Store]) -> bool:
         """Whether stores, as many as their elements are places apart, write neighbours, none of them twice."""
-        stride = self.stride(stores[0].place)
-        if stride != len(stores) or not 1 < stride <= _MOST_APART:
-            return False
         places = sorted(store.place.offset.constant for store in stores)
         alike = all(s.place.offset.terms == stores[0].place.offset.terms and s.mask is None for s in stores)
-        return alike and places == list(range(places[0], places[0] + stride))
+        stride = self.stride(stores[0].place)
+        return alike and len(stores) == stride and places == list(range(places[0], places[0] + stride))
 
     def store_together(self, stores: Sequence[Store]) -> None:
         """Elements that lie between each other, in contiguous vectors."""

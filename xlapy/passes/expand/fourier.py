@@ -31,7 +31,7 @@ def transformed(write: Writer, operand: Instruction, inverse: bool = False) -> I
     """The transform along the last dimension of complex elements; an inverse one is divided by the length."""
     length = operand.shape.dimensions[-1]
     result = _transform(write, operand, 1 if inverse else -1)
-    return _times(write, result, np.asarray(1 / length)) if inverse else result
+    return times(write, result, np.asarray(1 / length)) if inverse else result
 
 
 def _transform(write: Writer, operand: Instruction, sign: int) -> Instruction:
@@ -65,7 +65,7 @@ def _constant(write: Writer, operand: Instruction, values: Array) -> Instruction
     return array(write, values.astype(operand.shape.dtype))
 
 
-def _times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
+def times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
     """The operand times numbers for its last dimensions."""
     rank = operand.shape.rank
     constant = _constant(write, operand, factors)
@@ -92,7 +92,7 @@ def _split(write: Writer, operand: Instruction, factor: int, sign: int) -> Instr
     rank, rest = len(leading), length // factor
     table = write.reshape(operand, operand.shape.with_dimensions((*leading, factor, rest)))
     first = _matrix(write, table, rank, sign)  # [..., j2, k1]
-    joined = _times(write, first, _roots(np.outer(np.arange(rest), np.arange(factor)), length, sign))
+    joined = times(write, first, _roots(np.outer(np.arange(rest), np.arange(factor)), length, sign))
     order = [*range(rank), rank + 1, rank]
     second = _transform(write, write.transpose(joined, order), sign)  # [..., k1, k2]
     return write.reshape(write.transpose(second, order), operand.shape)
@@ -102,13 +102,19 @@ def _convolution(write: Writer, operand: Instruction, sign: int) -> Instruction:
     """With j k = (j^2 + k^2 - (k - j)^2) / 2 a transform is a convolution, done at a power of two."""
     *leading, length = operand.shape.dimensions
     size = 1 << (2 * length - 2).bit_length()
+    chirp, kernel = chirp_of(length, size, sign)
+    zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))
+    padded = concatenate(write, [times(write, operand, chirp), zeros], len(leading))
+    product = times(write, _transform(write, padded, -1), np.fft.fft(kernel) / size)
+    convolved = slice_of(write, _transform(write, product, 1), len(leading), 0, length)
+    return times(write, convolved, chirp)
+
+
+def chirp_of(length: int, size: int, sign: int) -> tuple[Array, Array]:
+    """The roots exp(sign pi i j^2 / length), and their conjugates around the ends of `size` numbers."""
     squares = np.arange(length, dtype=np.int64) ** 2
     chirp = _roots(squares, 2 * length, sign)
     kernel = np.zeros(size, np.complex128)
     kernel[:length] = chirp.conj()
     kernel[size - length + 1 :] = chirp[:0:-1].conj()
-    zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))
-    padded = concatenate(write, [_times(write, operand, chirp), zeros], len(leading))
-    product = _times(write, _transform(write, padded, -1), np.fft.fft(kernel) / size)
-    convolved = slice_of(write, _transform(write, product, 1), len(leading), 0, length)
-    return _times(write, convolved, chirp)
+    return chirp, kernel

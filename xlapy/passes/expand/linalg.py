@@ -181,7 +181,7 @@ def fft(write: Writer, instruction: Instruction) -> Instruction:
         return _along(write, half, outer, False)
     if kind is FftType.IRFFT:
         half = _along(write, operand, outer, True)
-        whole = _along(write, _mirrored(write, half, attributes.fft_length[-1]), [last], True)
+        whole = _along(write, mirrored(write, half, attributes.fft_length[-1]), [last], True)
         return write.add(ops.REAL, whole)
     return _along(write, operand, [*outer, last], kind is FftType.IFFT)
 
@@ -199,7 +199,7 @@ def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], inver
     return operand
 
 
-def _mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
+def mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
     """The spectrum of real numbers from its first half: the other elements are the conjugates, backwards."""
     last = half.shape.rank - 1
     inner = slice_of(write, half, last, 1, (length + 1) // 2)

@@ -1,0 +1,1 @@
+"""Fourier transforms: their plan, their kernels, what is written by other transforms."""
