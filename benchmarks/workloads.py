@@ -257,4 +257,49 @@ PROGRAMS = {
     ),
 }
 
-WORKLOADS = {**ELEMENTWISE, **REDUCTIONS, **MOVEMENT, **LOOPS, **PROGRAMS}
+# -- linear algebra and transforms
+
+
+def _definite(*shape: int) -> np.ndarray:
+    root = normal(*shape)
+    return root @ root.swapaxes(-1, -2) + np.eye(shape[-1], dtype=np.float32)
+
+
+def _complex(*shape: int) -> np.ndarray:
+    return normal(*shape) + np.complex64(1j) * normal(*shape, seed=1)
+
+
+LINEAR_ALGEBRA = {
+    "cholesky 512": Workload(
+        "linear algebra", jnp.linalg.cholesky, lambda: [_definite(512, 512)], lambda t: t.linalg.cholesky
+    ),
+    "solve 512": Workload(
+        "linear algebra",
+        jnp.linalg.solve,
+        lambda: [normal(512, 512), normal(512, 64, seed=1)],
+        lambda t: t.linalg.solve,
+    ),
+    "eigh 256": Workload("linear algebra", jnp.linalg.eigh, lambda: [_definite(256, 256)], lambda t: t.linalg.eigh),
+    "svd 256": Workload(
+        "linear algebra",
+        lambda a: jnp.linalg.svd(a, full_matrices=False),
+        lambda: [normal(256, 256)],
+        lambda t: lambda a: t.linalg.svd(a, full_matrices=False),
+    ),
+    "1,000 inverses of 32 x 32": Workload(
+        "linear algebra", jnp.linalg.inv, lambda: [normal(1000, 32, 32)], lambda t: t.linalg.inv
+    ),
+    "fft, 1,024 rows of 1,024": Workload(
+        "transforms", jnp.fft.fft, lambda: [_complex(1024, 1024)], lambda t: t.fft.fft
+    ),
+    "fft of 1M": Workload("transforms", jnp.fft.fft, lambda: [_complex(1 << 20)], lambda t: t.fft.fft),
+    "rfft, 1,024 rows of 1,024": Workload(
+        "transforms", jnp.fft.rfft, lambda: [normal(1024, 1024)], lambda t: t.fft.rfft
+    ),
+    "fft 128 x 128 x 128": Workload(
+        "transforms", jnp.fft.fftn, lambda: [_complex(128, 128, 128)], lambda t: t.fft.fftn
+    ),
+    "fft, 256 rows of 1,009": Workload("transforms", jnp.fft.fft, lambda: [_complex(256, 1009)], lambda t: t.fft.fft),
+}
+
+WORKLOADS = {**ELEMENTWISE, **REDUCTIONS, **MOVEMENT, **LOOPS, **PROGRAMS, **LINEAR_ALGEBRA}

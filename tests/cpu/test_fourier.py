@@ -90,6 +90,12 @@ def test_large_primes(kind: str, dimensions: tuple[int, ...]):
     assert_transformed(kind, dimensions, 1, "float32")
 
 
+def test_large_primes_go_by_kernels_of_other_lengths():
+    x = np.zeros((3, 1009), np.complex64)
+    after = compile_module(xla.parse_hlo(transform_text("FFT", x, x.shape, (1009,)))).module.to_text()
+    assert after.count(" fft(") == 2 and " dot(" not in after
+
+
 def test_single_precision_is_as_exact_as_numpys():
     for length in (1 << 16, 3**9, 1 << 21):
         x = numbers("IFFT", (length,), "float32")
@@ -120,6 +126,7 @@ def test_a_transform_of_many_rows_is_one_kernel_and_little_code():
         line.split("(")[0].strip() for line in compiled.stages()["steps.txt"].splitlines() if "kernel " in line
     ] == ["kernel r"]
     assert compiled.code.size < 50_000
+    assert "gather" not in compiled.llvm and "scatter" not in compiled.llvm
 
 
 # -- plans and kernels

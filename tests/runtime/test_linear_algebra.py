@@ -15,7 +15,7 @@ import pytest
 
 import xlapy as xla
 from tests.peer import print_options
-from xlapy.base.errors import UnsupportedError
+from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.steps import print_program
 
@@ -386,6 +386,31 @@ def test_approx_top_k_is_exact(client: xla.Client):
     order = np.argsort(-x, axis=0)[:2]
     np.testing.assert_array_equal(places, order)
     np.testing.assert_array_equal(values, np.take_along_axis(x, order, 0))
+
+
+CSR = """HloModule m
+    ENTRY e {
+      a = f64[6] parameter(0)
+      starts = s32[4] parameter(1)
+      columns = s32[6] parameter(2)
+      b = f64[5,2] parameter(3)
+      ROOT r = f64[3,2] custom-call(a, starts, columns, b), custom_call_target="cpu_csr_sparse_dense_ffi",
+        api_version=API_VERSION_TYPED_FFI
+    }"""
+
+
+def test_a_product_of_a_sparse_matrix(client: xla.Client):
+    elements, columns = np.arange(1.0, 7), np.array([4, 0, 1, 1, 3, 99], np.int32)
+    dense = np.zeros((3, 5))
+    for row, column, element in zip([0, 2, 2, 2, 2], columns[:5], elements[:5], strict=True):
+        dense[row, column] += element
+    b = numbers("float64", 5, 2)
+    product = client.compile(CSR)(elements, np.array([0, 1, 1, 5], np.int32), columns, b)
+    assert_near(np.asarray(product), dense @ b)
+    with pytest.raises(ExecutionError, match=r"an element is in column 99, there are 5"):
+        client.compile(CSR)(elements, np.array([0, 1, 1, 6], np.int32), columns, b)
+    with pytest.raises(ExecutionError, match=r"do not divide 6 elements"):
+        client.compile(CSR)(elements, np.array([0, 1, 1, 7], np.int32), columns, b)
 
 
 # -- operations, and what is native on cpu

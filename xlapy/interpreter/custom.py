@@ -31,6 +31,7 @@ from xlapy.interpreter.core import (
 from xlapy.interpreter.custom_decompositions import DECOMPOSITIONS
 from xlapy.interpreter.custom_dynamic import DYNAMIC_TARGETS
 from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
+from xlapy.interpreter.custom_sparse import CSR_TARGET, check_csr_product, csr_product
 from xlapy.interpreter.custom_targets import (
     NativeTarget,
     PythonTarget,
@@ -255,6 +256,7 @@ _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **dict.fromkeys(_IDENTITIES, (_check_identity, _identity)),
     "TopK": (_check_top_k, _top_k),
     **DYNAMIC_TARGETS,
+    CSR_TARGET: (check_csr_product, csr_product),
     **DECOMPOSITIONS,
     **dict.fromkeys(lapack_targets(), (check_lapack, lapack)),
 }

@@ -158,9 +158,10 @@ def unknown_target(name: str, built_in: tuple[str, ...], platform: str = "interp
     near = [spellings[match] for match in difflib.get_close_matches(name[:100].casefold(), spellings, n=3)]
     hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
     there = ", ".join(map(repr, registered)) or "none"
+    shown = dict.fromkeys("lapack_*_ffi" if known.startswith("lapack_") else known for known in built_in)
     return (
         f"no custom-call target {name!r} is registered for {platform}{hint}; registered: {there}; built in: "
-        f"{', '.join(built_in)}; xlapy.register_custom_call_target({name!r}, function) registers one"
+        f"{', '.join(shown)}; xlapy.register_custom_call_target({name!r}, function) registers one"
     )
 
 

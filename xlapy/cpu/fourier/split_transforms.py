@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from xlapy import ops
+from xlapy.cpu.fourier.plan import is_smooth
 from xlapy.cpu.fourier.steps import has_kernels
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -93,10 +94,9 @@ def _transform(write: Writer, operand: Instruction, kind: FftType) -> Instructio
 
 def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruction:
     """The last dimension, by a convolution if its length has no kernels."""
-    made = _transform(write, operand, kind)
-    if has_kernels(made):
-        return made
     *leading, length = operand.shape.dimensions
+    if is_smooth(length):
+        return _transform(write, operand, kind)
     size = _next_size(2 * length - 1)
     chirp, kernel = chirp_of(length, size, 1 if kind is FftType.IFFT else -1)
     zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))

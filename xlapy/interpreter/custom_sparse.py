@@ -1,0 +1,70 @@
+"""Meaning of JAX's custom call for products of sparse with dense matrices on CPU, `cpu_csr_sparse_dense_ffi`.
+
+Operands are the elements of a matrix row by row, where each row begins among them (and the last one ends), the column
+of each, and a dense matrix or vector. Elements behind the end of the last row do not count.
+
+Owns: its signature. Must not know: layouts.
+Source: jax.experimental.sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy.base.element_types import C64, C128, F32, F64, S32, S64
+from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import Context, Value
+from xlapy.interpreter.exchange import describe
+
+CSR_TARGET = "cpu_csr_sparse_dense_ffi"
+
+_TYPES = (S32, S64, F32, F64, C64, C128)
+
+
+def check_csr_product(instruction: Instruction) -> None:
+    """(a[e], i[m+1], i[e], a[k, ...]) -> a[m, ...], of static dimensions; a vector instead of a matrix is allowed."""
+    if _fits(instruction):
+        return
+    given = ", ".join(shape.brief for shape in instruction.operand_shapes)
+    raise UnsupportedError(
+        f"{describe(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 or s64, and "
+        f"gives a[m] or a[m,n]; given ({given}) and {instruction.shape.brief}"
+    )
+
+
+def _fits(instruction: Instruction) -> bool:
+    shapes, result = instruction.operand_shapes, instruction.shape
+    if len(shapes) != 4 or not all(s.is_array and not s.is_dynamic for s in (*shapes, result)):
+        return False
+    elements, starts, columns, dense = shapes
+    types = {elements.element_type, dense.element_type, result.element_type}
+    if len(types) > 1 or elements.element_type not in _TYPES or starts.element_type is not columns.element_type:
+        return False
+    ranks = (elements.rank, starts.rank, columns.rank) == (1, 1, 1) and dense.rank in (1, 2)
+    if not ranks or starts.element_type not in (S32, S64) or not starts.dimensions[0]:
+        return False
+    wanted = (starts.dimensions[0] - 1, *dense.dimensions[1:])
+    return elements.dimensions == columns.dimensions and result.dimensions == wanted
+
+
+def csr_product(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The terms of each row are added in their order. `ExecutionError` for rows or columns that are none."""
+    elements, starts, columns, dense = values
+    starts = starts.astype(np.int64)
+    counts = np.diff(starts)
+    if (counts < 0).any() or starts[0] < 0 or starts[-1] > len(elements):
+        raise ExecutionError(
+            f"{describe(instruction)}: rows that begin at {starts} do not divide {len(elements)} elements"
+        )
+    used = slice(int(starts[0]), int(starts[-1]))
+    outside = (columns[used] < 0) | (columns[used] >= len(dense))
+    if outside.any():
+        column = columns[used][outside][0]
+        raise ExecutionError(f"{describe(instruction)}: an element is in column {column}, there are {len(dense)}")
+    terms = elements[used].reshape(-1, *[1] * (dense.ndim - 1)) * dense[columns[used]]
+    result = np.zeros(instruction.shape.dimensions, elements.dtype)
+    np.add.at(result, np.repeat(np.arange(len(counts)), counts), terms)
+    return result
