@@ -18,7 +18,7 @@ from xlapy.cpu.lapack.eigenvectors import eigenvector_kernel
 from xlapy.cpu.program import Scope
 from xlapy.cpu.steps import KernelStep, LibraryArray, LibraryStep, Slot
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.lapack import LapackCall, lapack_call
+from xlapy.interpreter.lapack import FINITE_ONLY, LapackCall, lapack_call
 
 MOST_TASKS = 64
 """Of a batch: each has workspace of its own."""
@@ -79,6 +79,7 @@ def _step(call: LapackCall, operands: Sequence[Slot], results: Sequence[Slot], o
     info = slots.index(results[-1]) if _gives_info(call) else None
     if info is not None:
         arguments[-1] = LibraryArray(info, 4)
+    matrix = own[0] if own else results[0]
     grain = _grain(call, count, found.scratch_size)
     scratch = Slot(Shape.array(U8, (found.scratch_size * -(-count // grain),)), name="workspace")
     return LibraryStep(
@@ -88,8 +89,8 @@ def _step(call: LapackCall, operands: Sequence[Slot], results: Sequence[Slot], o
         slots=[*slots, scratch],
         written=frozenset(n for n, slot in enumerate(slots) if slot in written),
         cleared=tuple(LibraryArray(slots.index(slot), slot.size // count) for slot in cleared),
-        finite=LibraryArray(slots.index(own[0]), own[0].size // count) if call.routine == "geev" else None,
-        element_bytes=own[0].shape.element_type.byte_size // (2 if call.element_type.is_complex else 1) if own else 0,
+        finite=LibraryArray(slots.index(matrix), matrix.size // count) if call.routine in FINITE_ONLY else None,
+        element_bytes=call.element_type.byte_size // (2 if call.element_type.is_complex else 1),
         batch=count,
         grain=grain,
         scratch_size=found.scratch_size,
@@ -103,8 +104,9 @@ def _gives_info(call: LapackCall) -> bool:
 
 def _cleared(call: LapackCall, results: Sequence[Slot], own: Sequence[Slot]) -> list[Slot]:
     """What begins as zeros: results that the function may leave as they were."""
-    if call.routine == "geev":  # of what is not finite, nothing is computed
-        return list(dict.fromkeys([*results[:-1], *own[1:]]))
+    if call.routine in FINITE_ONLY:  # of what is not finite, nothing is computed
+        begun = [] if own else results[:1]
+        return [slot for slot in (*results[:-1], *own[1:]) if slot not in begun]
     if not all(call.sizes[letter] for letter in ("m", "n") if letter in call.sizes):
         return [
             slot for number, slot in enumerate(results) if number not in IN_PLACE.get(call.routine, {0: 0}).values()

@@ -66,8 +66,11 @@ _OTHERS: Mapping[str, tuple[str, ...]] = {"ormqr": ("left", "transpose"), "gehrd
 _COMPLEX_NAMES = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
 """Routines that have another name for complex matrices."""
 
+FINITE_ONLY = ("geev", "gees", "gesvd")
+"""Routines that are not asked about infinities and NaN: their iterations might not come to an end."""
+
 NOT_FINITE = -4
-"""The `info` of a matrix that holds infinities or NaN, which geev is not asked about: it might not come to an end."""
+"""The `info` of such a matrix."""
 
 _ARRAY = re.compile(r"([arci])\[([a-z,]*)\]")
 

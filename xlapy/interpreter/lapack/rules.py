@@ -17,7 +17,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Array, Context, Value
 from xlapy.interpreter.custom_native import constrained
-from xlapy.interpreter.lapack.calls import NOT_FINITE, LapackCall, arrays_of, lapack_call, signature_of
+from xlapy.interpreter.lapack.calls import FINITE_ONLY, NOT_FINITE, LapackCall, arrays_of, lapack_call, signature_of
 
 __all__ = ["check_lapack", "computed_by_lapack", "lapack"]
 
@@ -52,7 +52,7 @@ def lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -> Val
 
 def _computed(call: LapackCall, given: list[Array], zeros: list[Array]) -> Sequence[Any]:
     """The results for one matrix of the batch."""
-    if call.routine == "geev" and not np.isfinite(given[0]).all():
+    if call.routine in FINITE_ONLY and not np.isfinite(given[0]).all():
         return [*zeros[:-1], NOT_FINITE]
     return computed_by_lapack(call, given)
 
