@@ -154,7 +154,7 @@ def test_composites_keep_their_names() -> None:
       }"""
     text = xlapy.parse_stablehlo(source).to_stablehlo()
     assert (
-        'stablehlo.composite "my.op" %Arg_0.1 {composite_attributes = {k = 3 : i64, s = "t"}, decomposition = @impl, '
+        'stablehlo.composite "my.op" %x {composite_attributes = {k = 3 : i64, s = "t"}, decomposition = @impl, '
         "version = 2 : i32} : (tensor<2xf32>) -> tensor<2xf32>"
     ) in text
     np.testing.assert_array_equal(run(text, np.array([1, 2], np.float32)), [-1, -2])

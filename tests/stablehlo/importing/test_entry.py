@@ -77,6 +77,11 @@ def test_locations_are_metadata_and_names() -> None:
     assert (frames.function_names[parent.function_name_id - 1], parent.line) == ("outer", 20)
 
 
+def test_parameters_are_named_as_in_the_text() -> None:
+    text = "func.func @main(%rate: tensor<f32>, %arg1: tensor<f32>) -> tensor<f32> { return %rate : tensor<f32> }"
+    assert [p.name for p in xlapy.parse_stablehlo(text).entry_computation.parameters] == ["rate", "Arg_1"]
+
+
 def test_a_jax_program_with_its_names() -> None:
     text = jax.jit(lambda x: jnp.where(x > 0, jnp.sin(x), x)).lower(np.ones(3, np.float32)).as_text(debug_info=True)
     module = xlapy.parse_stablehlo(text)

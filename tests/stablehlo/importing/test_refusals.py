@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             ", %y: tensor<f32>",
         ),
         UnsupportedError,
-        r"its region reads Arg_1 f32\[\] from outside",
+        r"its region reads y f32\[\] from outside",
     ),
     "no entry": (
         "module { func.func @f() { return } func.func @g() { return } }",

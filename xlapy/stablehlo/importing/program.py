@@ -6,6 +6,7 @@ particular operations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from xlapy import ops
@@ -30,6 +31,8 @@ from xlapy.stablehlo.importing.scope import Scope, only_block
 from xlapy.stablehlo.importing.types import agrees, is_quantized, known_shape, type_text
 
 ArgumentShapes = Sequence[Shape | None] | Mapping[int, Shape]
+
+_MADE_UP = re.compile(r"(?:arg)?\d*")
 
 
 class Program:
@@ -103,7 +106,7 @@ class Program:
         shapes = _argument_shapes(block, argument_shapes)
         for number, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
             metadata, name = self.locations.note(argument.location)
-            parameter = scope.parameter(number, shape, name)
+            parameter = scope.parameter(number, shape, name or _spelled(argument))
             parameter.metadata = metadata
             scope.values[argument] = parameter
         self.annotations.annotate_arguments(entry, [scope.values[argument] for argument in block.arguments])
@@ -212,6 +215,11 @@ def _check_results(function: ir.Operation, results: Sequence[Instruction]) -> No
     ):
         name = function.attributes.get("sym_name")
         raise ShapeError(f"function @{name} gives ({', '.join(map(type_text, types))}), its return has ({given})")
+
+
+def _spelled(argument: ir.Value) -> str | None:
+    """The name of an argument in the text, unless MLIR made it up (`%arg0`)."""
+    return None if _MADE_UP.fullmatch(argument.name) else argument.name
 
 
 def _argument_shapes(block: ir.Block, given: ArgumentShapes | None) -> list[Shape]:
