@@ -372,6 +372,12 @@ class NativeProgram:
         return self.device_index + 1 + self.shared
 
     @property
+    def asking_index(self) -> int:
+        """Where it has the function of the host that says now and then whether to go on, the identity of the one thread
+        that is to ask, and room for when it last did."""
+        return self.blocks_index + len(self.callbacks)
+
+    @property
     def table_size(self) -> int:
         """How many addresses the table holds."""
         return self.clock_index + (self.clocks is not None)
@@ -379,7 +385,7 @@ class NativeProgram:
     @property
     def clock_index(self) -> int:
         """Where it has the address of what an instrumented program counts: behind all else."""
-        return self.blocks_index + len(self.callbacks)
+        return self.asking_index + 3
 
 
 def print_program(program: NativeProgram) -> str:

@@ -22,6 +22,7 @@ from xlapy.cpu.targets import PlaceTargets, Targets
 from xlapy.runtime import allocator
 from xlapy.runtime.allocator import ALIGNMENT
 from xlapy.runtime.counts import Counts
+from xlapy.runtime.interruption import Interruption
 from xlapy.runtime.memory import available_bytes, readable
 
 _SMALL = 1 << 12
@@ -43,7 +44,7 @@ _abandoned: list[Any] = []
 class _Place:
     """What one run has for itself: the arena, and the table of addresses, ready but for arguments and results."""
 
-    __slots__ = ("address", "arena", "counts", "made_with", "table", "targets")
+    __slots__ = ("address", "arena", "counts", "interruption", "made_with", "table", "targets")
 
     def __init__(
         self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]], targets: Targets | None
@@ -58,6 +59,10 @@ class _Place:
         self.counts = None if program.clocks is None else Counts(program.clocks)
         if self.counts is not None:
             self.table[program.clock_index] = self.counts.address
+        self.table[program.shared_index] = _address_of(_UNSHARED)
+        self.interruption = Interruption()
+        self.table[program.asking_index] = self.interruption.function
+        self.table[program.asking_index + 1] = self.interruption.thread
         self.made_with = targets
         self.targets = None if targets is None else targets.place(self.table)
 
@@ -112,8 +117,7 @@ class NativeCall:
                 return
             kept = None if host is None else host.serve(place.table)
             if self._run(place.address):
-                assert host is not None, "only what the host carries out fails"
-                raise host.failure()
+                raise _failure(place, host)
             del kept  # what native code calls must live until here
         finally:
             if place.made_with is self._targets:
@@ -128,7 +132,7 @@ class NativeCall:
             kept = host.serve(place.table, targets)
         try:
             if self._run(place.address):
-                raise targets.failure() or (ExecutionError("cancelled") if host is None else host.failure())
+                raise targets.failure() or _failure(place, host)
         finally:
             targets.end()
             if targets.abandoned:
@@ -204,6 +208,15 @@ class NativeCall:
         slots = [*self._program.results, *self._program.temporaries]
         largest = sorted(slots, key=lambda slot: -slot.size)[:5]
         return ", ".join(map(_described, largest))
+
+
+def _failure(place: _Place, host: Host | None) -> BaseException:
+    """Why native code has ended early."""
+    error = place.interruption.taken()
+    if error is not None:
+        return error
+    assert host is not None, "only what the host carries out fails"
+    return host.failure()
 
 
 def _described(slot: Slot) -> str:

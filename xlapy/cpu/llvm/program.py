@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.clocks import Clock
-from xlapy.cpu.llvm import target_calls
+from xlapy.cpu.llvm import looks, target_calls
 from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
@@ -54,6 +54,18 @@ PIECE = 64
 FLUSH_DENORMALS = 0x8040
 
 _MODE = {"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"}
+
+_PLAIN_MODE = f"""define internal void @plain_mode(ptr %old) alwaysinline #0 {{
+entry:
+  %new = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %old)
+  %mode = load i32, ptr %old
+  %plain = and i32 %mode, {~FLUSH_DENORMALS}
+  store i32 %plain, ptr %new
+  call void @llvm.x86.sse.ldmxcsr(ptr %new)
+  ret void
+}}"""
+"""Lets the caller compute as the host does; the mode of before goes to where `old` points."""
 
 _CALL_BACK = """define internal i32 @call_back(ptr %table, i64 %number) #0 {{
 entry:
@@ -112,6 +124,8 @@ class _Function:
     """The ticks when the last clock ended, if that was a moment ago."""
     turns: dict[Clock, str] = field(default_factory=dict[Clock, str])
     """Where turns of loops are counted."""
+    unwatched: int = 0
+    """Operations since the last look."""
 
 
 class _ProgramWriter:
@@ -129,6 +143,8 @@ class _ProgramWriter:
         self._parts = 0
         self._failing: set[str] = set()
         self._calls_back = False
+        self._changes_mode = False
+        self._looks = False
         self._meets = False
         self._target_calls: set[str] = set()
 
@@ -148,6 +164,8 @@ class _ProgramWriter:
                 "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
             ]
             after = ["  call void @llvm.x86.sse.ldmxcsr(ptr %old)"]
+        if self._looks:
+            before.append("  call void @begin_looking(ptr %table)")
         self.define(function, "xlapy_run", before, after)
 
     def part(self, part: PartStep) -> str:
@@ -258,6 +276,7 @@ class _ProgramWriter:
             self.require(function, call)
         else:
             self.branches(function, step)
+        self.look_behind(function, step)
 
     # -- memory
 
@@ -337,8 +356,13 @@ class _ProgramWriter:
     def need_callbacks(self) -> None:
         if not self._calls_back:
             self._calls_back = True
-            self.functions.append(target_calls.PLAIN_MODE.format(flush=~FLUSH_DENORMALS))
+            self.need_plain_mode()
             self.functions.append(_CALL_BACK.format(index=self.program.callback_index))
+
+    def need_plain_mode(self) -> None:
+        if not self._changes_mode:
+            self._changes_mode = True
+            self.functions.append(_PLAIN_MODE)
             self.declarations |= _MODE
 
     def target(self, function: _Function, step: CallbackStep) -> str:
@@ -365,10 +389,38 @@ class _ProgramWriter:
         operands = [(slot, self.pointer(function, slot)) for slot in step.operands]
         return write_meeting(function.writer, step, self.program, self.copy_of, operands)
 
-    def unless_cancelled(self, function: _Function) -> None:
-        """Leaves the function if another device has failed."""
-        shared = self.base(function, self.program.shared_index)
-        self.require(function, function.writer.let(f"load atomic i32, ptr {shared} monotonic, align 4"))
+    # -- the way out of long runs
+
+    def look(self, function: _Function) -> None:
+        """Leaves the function if the run is to end early."""
+        if not self._looks:
+            self._looks = True
+            self.need_plain_mode()
+            self.functions.append(looks.look_text(self.program))
+            self.declarations |= looks.DECLARATIONS
+        self.require(function, function.writer.let("call i32 @look(ptr %table)"))
+        function.unwatched = 0
+
+    def look_in_loop(self, function: _Function, step: WhileStep) -> None:
+        """Looks every so many iterations."""
+        every = looks.period(step)
+        if every == 1:
+            self.look(function)
+            return
+        writer = function.writer
+        counter, due, after = writer.name("n"), writer.new_label("due"), writer.new_label("go")
+        function.head += [f"  {counter} = alloca i32", f"  store i32 0, ptr {counter}"]
+        writer.branch(looks.write_due(writer, counter, every), due, after)
+        writer.begin(due)
+        self.look(function)
+        writer.jump(after)
+        writer.begin(after)
+
+    def look_behind(self, function: _Function, step: Step) -> None:
+        """Looks if it is long since the function did."""
+        function.unwatched += 0 if isinstance(step, WhileStep | PartStep) else looks.duration(step)
+        if function.unwatched >= looks.LOOK:
+            self.look(function)
 
     # -- kernels
 
@@ -497,8 +549,7 @@ class _ProgramWriter:
         writer.jump(head)
         writer.begin(head)
         function.now = ""
-        if self.program.callbacks:
-            self.unless_cancelled(function)
+        self.look_in_loop(function, step)
         self.steps(function, step.condition)
         value = writer.let(f"load i8, ptr {decides}")
         writer.branch(writer.let(f"icmp ne i8 {value}, 0"), body, after)

@@ -140,15 +140,3 @@ await:
 returned:
   %failure = phi i64 [ %number.of.error, %go ], [ %awaited, %await ]
   %failed = icmp ne i64 %failure, 0"""
-
-PLAIN_MODE = """define internal void @plain_mode(ptr %old) alwaysinline #0 {{
-entry:
-  %new = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %old)
-  %mode = load i32, ptr %old
-  %plain = and i32 %mode, {flush}
-  store i32 %plain, ptr %new
-  call void @llvm.x86.sse.ldmxcsr(ptr %new)
-  ret void
-}}"""
-"""Lets the caller compute as the host does; the mode of before goes to where `old` points."""

@@ -1,0 +1,141 @@
+"""Signals while native code runs: Ctrl-C ends it, what it had is usable afterwards, other threads do not notice."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+
+CPU = xla.Client("cpu")
+ENDLESS = 10**15
+
+
+class Interrupted(BaseException):
+    """What the handler of these tests raises, as Ctrl-C's raises KeyboardInterrupt."""
+
+
+@contextmanager
+def signalled(handler: Callable[[], None], seconds: float = 0.1, again: float = 0.0) -> Iterator[None]:
+    """Runs a handler, as those of Ctrl-C are run, some seconds from now."""
+    before = signal.signal(signal.SIGALRM, lambda *_: handler())
+    signal.setitimer(signal.ITIMER_REAL, seconds, again)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+def interrupted(run: Callable[[], Any]) -> float:
+    """Interrupts a run that would last for hours; how many seconds it took to end."""
+    met: list[float] = []
+
+    def handler() -> None:
+        met.append(time.monotonic())
+        interrupt()
+
+    with pytest.raises(Interrupted), signalled(handler):
+        run()
+    return time.monotonic() - met[0]
+
+
+def loop(size: int, rounds: int, module: str = "HloModule m", step: str = "y = f32[K] add(x, one)") -> str:
+    return f"""{module}
+less {{ s = (s64[], f32[K]) parameter(0) i = s64[] get-tuple-element(s), index=0 n = s64[] constant({rounds})
+  ROOT r = pred[] compare(i, n), direction=LT }}
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+step {{ s = (s64[], f32[K]) parameter(0) i = s64[] get-tuple-element(s), index=0
+  x = f32[K] get-tuple-element(s), index=1
+  unit = f32[] constant(1) one = f32[K] broadcast(unit), dimensions={{}} {step}
+  j = s64[] constant(1) k = s64[] add(i, j) ROOT r = (s64[], f32[K]) tuple(k, y) }}
+ENTRY e {{ x = f32[K] parameter(0) i = s64[] constant(0) s = (s64[], f32[K]) tuple(i, x)
+  w = (s64[], f32[K]) while(s), condition=less, body=step ROOT r = f32[K] get-tuple-element(w), index=1 }}
+""".replace("f32[K]", f"f32[{size}]")
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 20])
+def test_a_loop_ends(size: int) -> None:
+    executable = CPU.compile(loop(size, ENDLESS))
+    given = CPU.device_put(np.zeros(size, np.float32))
+    for _ in range(2):
+        assert interrupted(lambda: executable(given)) < 1
+    assert not np.asarray(given).any()
+
+
+def test_a_long_sequence_of_kernels_ends() -> None:
+    dots = "\n".join(
+        f"x{n + 1} = f32[1024,1024] dot(x{n}, x{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        for n in range(60)
+    )
+    text = f"HloModule m\nENTRY e {{ x0 = f32[1024,1024] parameter(0)\n{dots}\nROOT r = f32[1024,1024] negate(x60) }}"
+    executable = CPU.compile(text)
+    interrupted(lambda: executable(np.zeros((1024, 1024), np.float32)))
+
+
+def test_what_was_donated_is_gone_and_the_program_runs_again() -> None:
+    executable = CPU.compile(loop(1000, ENDLESS), donate=[0])
+    given = CPU.device_put(np.zeros(1000, np.float32))
+    interrupted(lambda: executable(given))
+    assert given.is_deleted()
+    short = CPU.compile(loop(1000, 5), donate=[0])
+    np.testing.assert_array_equal(short(CPU.device_put(np.zeros(1000, np.float32))), np.full(1000, 5))
+    interrupted(lambda: executable(CPU.device_put(np.zeros(1000, np.float32))))
+
+
+def test_handlers_that_raise_nothing_run_and_the_program_goes_on() -> None:
+    met: list[int] = []
+    executable = CPU.compile(loop(1, 200_000_000))
+    with signalled(lambda: met.append(1), 0.02, 0.02):
+        assert float(np.asarray(executable(np.zeros(1, np.float32)))[0]) == 2**24
+    assert len(met) > 1
+
+
+def test_programs_of_other_threads_go_on() -> None:
+    results: list[float] = []
+    finite = CPU.compile(loop(1, 300_000_000))
+    other = threading.Thread(target=lambda: results.append(float(np.asarray(finite(np.zeros(1, np.float32)))[0])))
+    endless = CPU.compile(loop(1, ENDLESS))
+    other.start()
+    interrupted(lambda: endless(np.zeros(1, np.float32)))
+    other.join()
+    assert results == [2**24]
+
+
+TWO = "HloModule m, replica_count=2"
+REDUCE = "y = f32[K] all-reduce(x), replica_groups={{0,1}}, to_apply=add"
+WAITING = """HloModule m, replica_count=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+less { s = (s64[], s64[]) parameter(0) i = s64[] get-tuple-element(s), index=0 n = s64[] get-tuple-element(s), index=1
+  ROOT r = pred[] compare(i, n), direction=LT }
+step { s = (s64[], s64[]) parameter(0) i = s64[] get-tuple-element(s), index=0 n = s64[] get-tuple-element(s), index=1
+  j = s64[] constant(1) k = s64[] add(i, j) ROOT r = (s64[], s64[]) tuple(k, n) }
+ENTRY e { n = s64[] parameter(0) i = s64[] constant(0) s = (s64[], s64[]) tuple(i, n)
+  w = (s64[], s64[]) while(s), condition=less, body=step o = s64[] get-tuple-element(w), index=0 x = f32[] convert(o)
+  ROOT y = f32[] all-reduce(x), replica_groups={{0,1}}, to_apply=add }"""
+
+
+def test_devices_that_meet_in_an_endless_loop_end() -> None:
+    client = xla.Client("cpu", devices=2)
+    executable = client.compile(loop(8, ENDLESS, TWO, REDUCE))
+    assert interrupted(lambda: executable.execute_sharded([[np.ones(8, np.float32)]] * 2)) < 2
+    short = client.compile(loop(8, 3, TWO, REDUCE))
+    for result in short.execute_sharded([[np.ones(8, np.float32)]] * 2):
+        np.testing.assert_array_equal(result, np.full(8, 8))
+
+
+def test_a_device_that_waits_for_one_in_an_endless_loop_ends() -> None:
+    executable = xla.Client("cpu", devices=2).compile(WAITING)
+    assert interrupted(lambda: executable.execute_sharded([[np.int64(ENDLESS)], [np.int64(0)]])) < 2
+    assert [float(r) for r in executable.execute_sharded([[np.int64(2)], [np.int64(3)]])] == [5, 5]
