@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import xlapy as xla
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu import image, sources
 from xlapy.runtime import compile_cache, cpu_backend
 from xlapy.runtime.compile_cache import CompileCache, cache_key
 
@@ -63,7 +65,28 @@ def run(text: str = PROGRAM, **options) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """The names of all files but the one with the digest of the compiler's own."""
+    return sorted(path.name for path in programs(folder))
+
+
+def programs(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name != ".sources"]
+
+
+@pytest.fixture
+def another_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Forgets what this process knows of the compiler's files; the returned list grows when they are read."""
+    read: list[str] = []
+    original = sources._digest
+
+    def forget() -> list[str]:
+        monkeypatch.setattr(sources, "_known", {})
+        compile_cache._recall_sources.cache_clear()
+        image.compiler_identity.cache_clear()
+        monkeypatch.setattr(sources, "_digest", lambda: read.append("read") or original())
+        return read
+
+    return forget
 
 
 # -- hits and misses
@@ -76,7 +99,7 @@ def test_a_program_is_compiled_once(folder, compiled):
     assert compiled == ["cached"]
     assert len(files(folder)) == 1
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert next(folder.iterdir()).stat().st_mode & 0o077 == 0
+    assert programs(folder)[0].stat().st_mode & 0o077 == 0
 
 
 def test_without_the_flag_nothing_is_kept(folder, compiled, monkeypatch):
@@ -138,6 +161,43 @@ def test_processor_and_compiler_are_part_of_the_key(monkeypatch, change):
     assert cache_key(module, {}) != before
 
 
+def test_the_files_of_the_compiler_are_read_once_for_all_processes(folder, compiled, another_process):
+    read = another_process()
+    run()
+    another_process()
+    run()
+    assert (compiled, read) == (["cached"], ["read"])
+    (folder / ".sources").write_text("damaged")
+    another_process()
+    run()
+    assert (compiled, read) == (["cached"], ["read", "read"])
+
+
+def test_files_that_were_touched_are_read_again(folder, compiled, another_process, monkeypatch):
+    read = another_process()
+    run()
+    another_process()
+    monkeypatch.setattr(compile_cache, "sources_state", lambda: "another state")
+    monkeypatch.setattr(sources, "sources_state", lambda: "another state")
+    run()
+    assert (compiled, read) == (["cached"], ["read", "read"])
+
+
+def test_the_state_of_files_changes_with_every_write(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    (package / "cpu").mkdir(parents=True)
+    (package / "tools").mkdir()
+    monkeypatch.setattr(sources.xlapy, "__file__", str(package / "__init__.py"))
+    (package / "cpu" / "fuse.py").write_text("one")
+    first, digest = sources.sources_state(), sources._digest()
+    times = (package / "cpu" / "fuse.py").stat().st_mtime_ns
+    (package / "tools" / "show.py").write_text("no part of programs")
+    assert (sources.sources_state(), sources._digest()) == (first, digest)
+    (package / "cpu" / "fuse.py").write_text("two")
+    os.utime(package / "cpu" / "fuse.py", ns=(times, times))
+    assert sources.sources_state() != first and sources._digest() != digest
+
+
 def test_keys_are_those_of_every_byte_of_constants():
     """Text tells neither NaNs apart nor the elements of large constants."""
     numbers = np.zeros(100, np.float32)
@@ -163,7 +223,7 @@ def damages(data: bytes) -> list[bytes]:
 
 def test_a_damaged_entry_is_compiled_and_written_anew(folder, compiled, caplog):
     run()
-    (path,) = folder.iterdir()
+    (path,) = programs(folder)
     whole = path.read_bytes()
     for number, damaged in enumerate(damages(whole)):
         path.write_bytes(damaged)
@@ -177,17 +237,17 @@ def test_a_damaged_entry_is_compiled_and_written_anew(folder, compiled, caplog):
 
 def test_an_entry_under_the_name_of_another(folder, compiled):
     run()
-    (path,) = folder.iterdir()
+    (path,) = programs(folder)
     other = PROGRAM.replace("constant(1)", "constant(2)")
     xla.Client("cpu").compile(other)
-    (second,) = (p for p in folder.iterdir() if p != path)
+    (second,) = (p for p in programs(folder) if p != path)
     second.write_bytes(path.read_bytes())
     np.testing.assert_array_equal(xla.Client("cpu").compile(other)(X), X + 2)
 
 
 def test_a_directory_in_the_place_of_an_entry(folder, compiled, caplog):
     run()
-    (path,) = folder.iterdir()
+    (path,) = programs(folder)
     path.unlink()
     path.mkdir()
     run()

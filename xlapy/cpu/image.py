@@ -21,11 +21,9 @@ Owns: this form. Must not know: where it is kept.
 from __future__ import annotations
 
 import functools
-import hashlib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -40,6 +38,7 @@ from xlapy.cpu.decisions import Decision, decisions_text
 from xlapy.cpu.image_callbacks import describe_callbacks, restore_callbacks
 from xlapy.cpu.imports import import_address
 from xlapy.cpu.llvm.engine import Code, host_features, link_object, llvm_version
+from xlapy.cpu.sources import sources_digest
 from xlapy.cpu.steps import NativeProgram, Slot, SlotKind
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -50,9 +49,6 @@ KIND = "cpu program"
 
 _NAMED = 5
 """How many temporaries a message can name."""
-
-_OTHER_PARTS = ("builder", "pjrt", "stablehlo", "testing", "tools")
-"""Packages that no compiled program depends on."""
 
 
 @dataclass(slots=True)
@@ -89,16 +85,9 @@ class LoadedProgram:
 @functools.cache
 def compiler_identity() -> Mapping[str, str]:
     """What made a program: the versions of what takes part, and a digest of the compiler's own files."""
-    root = Path(xlapy.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        place = path.relative_to(root)
-        if place.parts[0] not in _OTHER_PARTS:
-            digest.update(f"{place.as_posix()}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return {
         "xlapy": xlapy.__version__,
-        "sources": digest.hexdigest(),
+        "sources": sources_digest(),
         "llvm": llvm_version(),
         "numpy": np.__version__,
         "ml_dtypes": ml_dtypes.__version__,

@@ -34,6 +34,7 @@ from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.image import LoadedProgram, compiler_identity, image_of, load_image
 from xlapy.cpu.llvm.engine import host_features, host_name
+from xlapy.cpu.sources import learn_digest, sources_digest, sources_state
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.text import PrintOptions, print_module
@@ -95,15 +96,7 @@ class CompileCache:
         data = pack(KIND, {"key": key, "name": name}, [image])
         if len(data) > self.limit:
             return
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=_UNFINISHED, dir=self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, self._path(key))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        _write_whole(self._path(key), data)
         self._shrink()
 
     def entries(self) -> list[Entry]:
@@ -147,6 +140,19 @@ class CompileCache:
         return self.folder / (key + _ENDING)
 
 
+def _write_whole(path: Path, data: bytes) -> None:
+    """Readers see the file as it was, or all of it."""
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=_UNFINISHED, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
 def _check_private(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.geteuid():
@@ -181,6 +187,7 @@ def compiled_before(
     cache = _usable(folder) if folder and not flags.get("dump_to") else None
     if cache is None:
         return compile_anew()
+    _recall_sources(cache.folder)
     key = cache_key(module, choices)
     return _loaded(cache, key, module) or _kept(cache, key, compile_anew())
 
@@ -196,6 +203,23 @@ def _usable(folder: str) -> CompileCache | None:
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning("%s", message)
+
+
+_SOURCES = ".sources"
+"""The file with the state of the compiler's files, and their digest then."""
+
+
+@functools.cache
+def _recall_sources(folder: Path) -> None:
+    """Spares reading the compiler's files where nothing has changed since some process did."""
+    state, path = sources_state(), folder / _SOURCES
+    with suppress(OSError, ValueError):
+        known, digest = path.read_text().split()
+        if known == state:
+            learn_digest(state, digest)
+            return
+    with suppress(OSError):
+        _write_whole(path, f"{state} {sources_digest()}\n".encode())
 
 
 def _loaded(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None:

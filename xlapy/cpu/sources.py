@@ -1,0 +1,72 @@
+"""The digest of the compiler's own files: programs compiled by other sources are not loaded.
+
+To read all files takes a while. Who keeps digests from process to process (`compile_cache`) may tell one that was made
+when the files had the same state: their names, sizes and times of change, which the system sets whenever a file is
+written or put in the place of another.
+
+Owns: which files count. Must not know: where digests are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import xlapy
+
+_OTHER_PARTS = frozenset({"builder", "pjrt", "stablehlo", "testing", "tools"})
+"""Packages that no compiled program depends on."""
+
+_known: dict[str, str] = {}
+"""Digests by the state of the files."""
+
+
+def sources_digest() -> str:
+    """The digest of what the files of the compiler hold."""
+    state = sources_state()
+    found = _known.get(state)
+    if found is None:
+        found = _known[state] = _digest()
+    return found
+
+
+def sources_state() -> str:
+    """The digest of the names, sizes and times of the files."""
+    digest = hashlib.sha256()
+    for place, entry in _files():
+        status = entry.stat()
+        row = (place, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+        digest.update(repr(row).encode())
+    return digest.hexdigest()
+
+
+def learn_digest(state: str, digest: str) -> None:
+    """Spares reading the files if they still have a state."""
+    _known.setdefault(state, digest)
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for place, entry in _files():
+        digest.update(f"{place}\0".encode())
+        digest.update(hashlib.sha256(Path(entry.path).read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _files() -> list[tuple[str, os.DirEntry[str]]]:
+    """The files with their places in the package, in the order of these."""
+    found: list[tuple[str, os.DirEntry[str]]] = []
+    pending = [(str(Path(xlapy.__file__).parent), "")]
+    while pending:
+        folder, place = pending.pop()
+        for entry in os.scandir(folder):
+            if entry.name.endswith(".py"):
+                found.append((place + entry.name, entry))
+            elif _may_hold_files(place + entry.name) and entry.is_dir():
+                pending.append((entry.path, f"{place}{entry.name}/"))
+    return sorted(found, key=lambda row: row[0])
+
+
+def _may_hold_files(place: str) -> bool:
+    return place not in _OTHER_PARTS and not place.endswith("__pycache__") and "." not in place
