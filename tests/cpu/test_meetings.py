@@ -9,6 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.replica_runner import module
+from xlapy.cpu import doors
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.steps import CallbackStep, MeetStep, all_steps
 from xlapy.runtime import Client
@@ -59,9 +60,14 @@ FORMS = {
       source_target_pairs={{0,3},{3,1},{2,2}}""",
     "permute started": """s = (f32[3,37], f32[3,37]) collective-permute-start(p), source_target_pairs={{0,1},{1,2}}
       ROOT r = f32[3,37] collective-permute-done(s)""",
+    "permute all": "ROOT r = f32[3,37] collective-permute(p), source_target_pairs={{0,3},{3,1},{2,0},{1,2}}",
+    "broadcast to all": "ROOT r = f32[3,37] collective-broadcast(p), replica_groups={{2,0,1,3}}",
     "broadcast": "ROOT r = f32[3,37] collective-broadcast(p), replica_groups={{2,0}}",
 }
 """Each ends a computation of p, f32[3,37], of zero, f32[], and of one, f32[1,37]."""
+
+SMALL_ONLY = ("all at once", "permute", "permute started", "broadcast")
+"""Forms whose large operands are the host's: reducers of all operands at once, and where not everybody receives."""
 
 
 def text_of(name: str) -> str:
@@ -115,10 +121,40 @@ def test_more_devices_than_processors_meet_thousands_of_times() -> None:
     assert [np.asarray(result).tolist() for result in results] == [[value] * 5 for value in values]
 
 
-def test_large_operands_are_the_hosts() -> None:
-    text = module("p = f32[200000] parameter(0) ROOT r = f32[200000] all-reduce(p), to_apply=add", 3)
-    steps = list(all_steps(compile_module(xla.parse_hlo(text), (), 3).program.steps))
+@pytest.mark.parametrize("name", [name for name in FORMS if name not in SMALL_ONLY])
+def test_members_that_see_each_others_operands_have_the_bits_of_the_interpreter(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "MOST_BYTES", 0)
+    steps = list(all_steps(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.steps))
+    assert {step.direct for step in steps if isinstance(step, MeetStep)} == {True}
+    test_native_collectives_have_the_bits_of_the_interpreter(name)
+
+
+@pytest.mark.parametrize("name", SMALL_ONLY)
+def test_forms_for_which_large_operands_are_the_hosts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "MOST_BYTES", 0)
+    steps = list(all_steps(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.steps))
     assert any(isinstance(step, CallbackStep) for step in steps)
-    arguments = [[np.full(200000, device, np.float32)] for device in range(3)]
-    for result in Client("cpu", devices=3).compile(text).execute_sharded(arguments):
+
+
+def test_large_operands_are_summed_in_blocks_again_and_again() -> None:
+    """The sum takes the place of what was summed: nobody may write it before all have read that."""
+    devices, count, size = 3, 20, 200_003
+    loop = rounds(devices, count).replace("s32[5]", f"s32[{size}]")
+    values = np.arange(size, dtype=np.int32)[None] * np.array([[1], [2], [3]], np.int32)
+    expected = values
+    for _ in range(count):
+        total = np.sum(expected, 0, dtype=np.int32)
+        expected = np.fmod(total, 1009)[None] + np.arange(devices, dtype=np.int32)[:, None]
+    results = Client("cpu", devices=devices).compile(loop).execute_sharded([[row] for row in values])
+    for result, row in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, row)
+
+
+def test_large_operands_in_loaded_programs() -> None:
+    text = module("p = f32[200000] parameter(0) ROOT r = f32[200000] all-reduce(p), to_apply=add", 3)
+    client = Client("cpu", devices=3)
+    executable = client.deserialize(client.compile(text).serialize())
+    for result in executable.execute_sharded([[np.full(200000, device, np.float32)] for device in range(3)]):
         assert np.asarray(result).tolist() == [3] * 200000

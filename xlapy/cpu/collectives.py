@@ -2,8 +2,8 @@
 
 What lies there is, for each operand, the arrays of all members one behind the other, in the order of the group. All
 results follow by copies and by kernels whose sources begin at the place that concerns the device; sums go from the
-first member to the last, so they have the same bits as the interpreter's. Large operands, and forms that are seldom
-met, are left to the host.
+first member to the last, so they have the same bits as the interpreter's. Large operands are read where they lie
+(`direct_collectives`); forms that are seldom met are left to the host.
 
 Owns: what each device brings and reads. Must not know: where devices meet (`doors`), how they wait.
 """
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from xlapy import ops
 from xlapy.base.shape import Shape
+from xlapy.cpu import direct_collectives
+from xlapy.cpu.direct_collectives import Seen, always, own
 from xlapy.cpu.doors import Door, Doors, byte_size, rounded
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
@@ -93,6 +95,12 @@ def _count(scope: Scope, instruction: Instruction) -> int:
     return 0 if door is None else door.count
 
 
+def _is_direct(scope: Scope, instruction: Instruction) -> bool:
+    """Whether members are shown each other's operands."""
+    door = scope.maker.kept(Doors).of(instruction)
+    return door is not None and door.direct
+
+
 # -- all-reduce, reduce-scatter
 
 
@@ -120,6 +128,12 @@ def _reduce(scope: Scope, instruction: Instruction, steps: Sequence[int]) -> Non
     count = _count(scope, instruction)
     if not count:
         scope.callback(instruction)
+        return
+    if _is_direct(scope, instruction):
+        if any(steps):
+            direct_collectives.scatter_sums(scope, instruction, count, steps)
+        else:
+            direct_collectives.reduce_in_blocks(scope, instruction, count)
         return
     taken = [
         _whole(instruction, n, count, _multiples(step * shape.element_type.byte_size))
@@ -221,6 +235,9 @@ def _keep_operands(scope: Scope, instruction: Instruction, results: Sequence[Slo
 
 def _gather(scope: Scope, instruction: Instruction, results: Sequence[Slot]) -> None:
     count = _count(scope, instruction)
+    if _is_direct(scope, instruction):
+        direct_collectives.join(scope, instruction, results, instruction.all_gather_dimension, count)
+        return
     taken = [_whole(instruction, n, count) for n in range(len(results))]
     for number, source in enumerate(meet(scope, instruction, taken)):
         shape = instruction.operand_shapes[number]
@@ -263,6 +280,14 @@ def _all_to_all(scope: Scope, instruction: Instruction) -> None:
     alike = len({operand.brief for operand in instruction.operand_shapes}) == 1
     if not count or (dimension is None and not (alike and len(instruction.operands) == count)):
         scope.callback(instruction)
+        return
+    if _is_direct(scope, instruction):
+        results = scope.fresh(instruction)
+        if dimension is not None:
+            direct_collectives.join(scope, instruction, results, dimension, count, parts=count)
+            return
+        for_member = [Seen(shape, always(member), own) for member in range(count)]
+        direct_collectives.hand_over(scope, instruction, results, for_member)
         return
     size = byte_size(shape)
     if dimension is None:
@@ -323,6 +348,13 @@ def _hand_on(
     scope: Scope, instruction: Instruction, source: Callable[[int], int | None], results: Sequence[Slot]
 ) -> None:
     """The arrays of the member whom `source` gives for a place; zeros for None."""
+    if _is_direct(scope, instruction):
+        from_source = [
+            Seen(shape, lambda place: source(place) or 0, always(n))
+            for n, shape in enumerate(instruction.operand_shapes)
+        ]
+        direct_collectives.hand_over(scope, instruction, results, from_source)
+        return
 
     def offset(size: int) -> Callable[[int], int | None]:
         def at(place: int) -> int | None:

@@ -20,12 +20,18 @@ from xlapy.lower import LOWERINGS
 from xlapy.ops.replica_groups import ALL_REPLICAS, group_mode, participants
 
 MOST_BYTES = 1 << 20
-"""Of the operands of all members: copies of larger ones cost more than the host's part."""
+"""Of the operands of all members that are copied to a door: of larger ones the members are shown the addresses."""
+
+MOST_SHOWN = 16
+"""Members that are shown each other's addresses: each result has code that reads from all of them."""
 
 MOST_SHARED = 1 << 27
 """Bytes of all doors of a program."""
 
 MOST_MEMBERS = 128
+
+_ADDRESS = 8
+"""Bytes of an address."""
 
 _GROUPED = frozenset({
     ops.ALL_GATHER, ops.ALL_GATHER_START, ops.ALL_REDUCE, ops.ALL_REDUCE_START, ops.ALL_TO_ALL,
@@ -42,6 +48,8 @@ class Door:
     """The members, by device; none for who is in no group."""
     sizes: tuple[int, ...]
     """Bytes of each operand."""
+    direct: bool = False
+    """Whether members bring the addresses of their operands and results only."""
     places: dict[tuple[int, ...], int] = field(default_factory=dict[tuple[int, ...], int])
     """Where the door of each group lies in shared memory."""
 
@@ -52,6 +60,8 @@ class Door:
     @property
     def stage_size(self) -> int:
         """The operands of all members, and zeros behind them for who receives nothing."""
+        if self.direct:
+            return rounded(self.count * 2 * len(self.sizes) * _ADDRESS)
         return sum(rounded(self.count * size) for size in self.sizes) + rounded(sum(self.sizes))
 
     def region(self, operand: int) -> int:
@@ -112,11 +122,14 @@ class Doors:
             return None
         lengths = {len(row) for row in rows.values() if row}
         sizes = tuple(byte_size(shape) for shape in instruction.operand_shapes)
-        if len(lengths) != 1 or max(lengths) > MOST_MEMBERS or max(lengths) * sum(sizes) > MOST_BYTES:
+        if len(lengths) != 1 or max(lengths) > MOST_MEMBERS:
             return None
-        if instruction.op in _PERMUTES and max(map(max, instruction.source_target_pairs), default=0) >= max(lengths):
+        count, direct = max(lengths), max(lengths) * sum(sizes) > MOST_BYTES
+        if instruction.op in _PERMUTES and max(map(max, instruction.source_target_pairs), default=0) >= count:
             return None
-        return Door(rows, sizes)
+        if direct and (count > MOST_SHOWN or not all(rows.values()) or not _can_show(instruction, count)):
+            return None
+        return Door(rows, sizes, direct)
 
 
 def _can_meet(instruction: Instruction) -> bool:
@@ -125,6 +138,13 @@ def _can_meet(instruction: Instruction) -> bool:
     if instruction.op not in _GROUPED or getattr(instruction.attributes, "has_dynamic_root", False):
         return False
     return not instruction.computations or _reduces(instruction)
+
+
+def _can_show(instruction: Instruction, count: int) -> bool:
+    """Whether every result is made of what members show: all of them receive, and reducers take operands one by one."""
+    if instruction.op in _PERMUTES:
+        return len({target for _, target in instruction.source_target_pairs}) == count
+    return not instruction.computations or len(instruction.to_apply.parameters) == 2
 
 
 def _reduces(instruction: Instruction) -> bool:

@@ -3,7 +3,8 @@
     {"devices": [replicas, partitions], "shared": [places, bytes], "steps": [...]}
 
 A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
-name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes]; any other says
+name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes,
+offsets]; any other says
 whether it may be native code.
 
 Owns: this form. Must not know: where it is kept, what the host does with these steps.
@@ -33,8 +34,14 @@ def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
     header = {"instruction": step.instruction.name, "operands": _slots(step.operands)}
     if isinstance(step, CallbackStep):
         return {**header, "results": _slots(step.results), "native": step.convention is not None}
-    rows = [[row.door, row.members, row.place, row.brings, row.takes] for row in step.rows]
-    return {**header, "shared": _slots(step.shared), "rows": rows, "stage_size": step.stage_size}
+    rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in step.rows]
+    return {
+        **header,
+        "shared": _slots(step.shared),
+        "rows": rows,
+        "stage_size": step.stage_size,
+        "direct": step.direct,
+    }
 
 
 def _slots(slots: Sequence[Slot]) -> list[list[Any]]:
@@ -61,11 +68,12 @@ def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]
         convention = convention_of(instruction) if described["native"] else None
         return CallbackStep(number, instruction, operands, results, name, convention)
     rows = [
-        MeetRow(int(door), tuple(members), int(place), tuple(brings), tuple(takes))
-        for door, members, place, brings, takes in described["rows"]
+        MeetRow(int(door), tuple(members), int(place), tuple(brings), tuple(takes), tuple(offsets))
+        for door, members, place, brings, takes, offsets in described["rows"]
     ]
     shared = _restored(described["shared"])
-    return MeetStep(number, instruction, operands, shared, rows, int(described["stage_size"]), name)
+    size, direct = int(described["stage_size"]), bool(described["direct"])
+    return MeetStep(number, instruction, operands, shared, rows, size, name, direct)
 
 
 def _restored(slots: Sequence[Sequence[Any]]) -> list[Slot]:

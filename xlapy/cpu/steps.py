@@ -179,6 +179,8 @@ class MeetStep:
     """Copies operands to memory that the members of a group share, and waits until all have done so.
 
     `shared` are then the places in that memory from which this device reads; they hold until it meets there twice more.
+    If it is direct, only the addresses of the operands go to that memory, and `shared` are places in the operands of
+    members: they hold as long as each member keeps its own, until a later meeting.
     """
 
     number: int
@@ -191,6 +193,7 @@ class MeetStep:
     stage_size: int
     """Bytes of the memory for one meeting; there are two of them, used in turn."""
     origin: str = ""
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,8 @@ class MeetRow:
     """Of this device among the members."""
     brings: tuple[int, ...] = ()
     takes: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+    """In a direct meeting: of each place from the address that it takes."""
 
 
 @dataclass(frozen=True, slots=True)

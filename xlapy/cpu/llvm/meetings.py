@@ -6,6 +6,8 @@ a slice of time, after which the host is asked whether there is hope: it knows w
 what is brought is there twice, used in turn: who comes to a meeting has read all of the one before, so nobody waits to
 leave.
 
+In a direct meeting addresses are brought instead: what lies there is read until all meet again.
+
 Owns: doors, records of who waits. Must not know: what is exchanged, the host's judgement.
 """
 
@@ -31,12 +33,12 @@ def rows_text(step: MeetStep) -> str:
 
 def _numbers(step: MeetStep, row: MeetRow) -> list[int]:
     stage = row.door + door_header(len(row.members))
-    given = [*row.brings, *row.takes] or [0] * (len(step.operands) + len(step.shared))
+    given = [*row.brings, *row.takes, *row.offsets] or [0] * (_width(step) - 4)
     return [row.door, stage, row.place, len(row.members), *given]
 
 
 def _width(step: MeetStep) -> int:
-    return 4 + len(step.operands) + len(step.shared)
+    return 4 + len(step.operands) + len(step.shared) * (2 if step.direct else 1)
 
 
 def _type(step: MeetStep) -> str:
@@ -64,7 +66,9 @@ def write_meeting(
     first = record.address(record.shared, record.number(1))
     stage = record.address(first, writer.let(f"mul i64 {turn}, {step.stage_size}"))
     for position, (slot, pointer) in enumerate(operands):
-        if slot.size:
+        if step.direct:
+            writer.do(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
+        elif slot.size:
             writer.do(copy(record.address(stage, record.number(4 + position)), pointer, slot.size))
     place, count = [writer.let(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
     met = writer.let(
@@ -73,6 +77,9 @@ def write_meeting(
     )
     for position, slot in enumerate(step.shared):
         taken = record.address(stage, record.number(4 + len(operands) + position))
+        if step.direct:
+            address = writer.let(f"load ptr, ptr {taken}")
+            taken = record.address(address, record.number(4 + len(operands) + len(step.shared) + position))
         writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slot))}")
     writer.jump(after)
     writer.begin(after)
