@@ -1,10 +1,9 @@
 """Meetings of devices in LLVM text: what each brings goes to shared memory, and each waits there for the others.
 
 A door has, in an i32 each, the number of meetings so far, how many have come to the next one, and how many sleep; the
-last to come opens it. Who waits spins a little, gives way a few times, then sleeps on the number by futex, at most for
-a slice of time, after which the host is asked whether there is hope: it knows who is missing and why. Memory for
-what is brought is there twice, used in turn: who comes to a meeting has read all of the one before, so nobody waits to
-leave.
+last to come opens it. Who waits spins a little, then sleeps on the number by futex, at most for a slice of time, after
+which the host is asked whether there is hope: it knows who is missing and why. Memory for what is brought is there
+twice, used in turn: who comes to a meeting has read all of the one before, so nobody waits to leave.
 
 In a direct meeting addresses are brought instead: what lies there is read until all meet again.
 
@@ -18,8 +17,9 @@ from collections.abc import Callable, Sequence
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.steps import WAIT_RECORD, MeetRow, MeetStep, NativeProgram, Slot, door_header
 
-_SPINS, _TURNS = 40, 3
-"""Short, as devices may be more than processors."""
+_SPINS = 40
+"""Short, as devices may be more than processors. Nobody gives way by sched_yield: on a busy machine that waits for the
+time slices of other processes, where those who sleep are woken to run at once."""
 
 _SLICE = 50_000_000
 """Nanoseconds of sleep after which the host is asked."""
@@ -108,12 +108,11 @@ class _Row:
 
 def meet_text() -> str:
     """The function that waits for all members; 0, or 1 if the run has failed. Needs `call_back`."""
-    return _TEXT.format(spins=_SPINS, turns=_TURNS, nanoseconds=_SLICE, record=WAIT_RECORD)
+    return _TEXT.format(spins=_SPINS, nanoseconds=_SLICE, record=WAIT_RECORD)
 
 
 DECLARATIONS = {
     "declare i64 @syscall(i64, ...)",
-    "declare i32 @sched_yield()",
     "declare void @llvm.x86.sse2.pause()",
 }
 
@@ -149,20 +148,10 @@ wait:
 spin:
   %more = add i32 %spins, 1
   %long = icmp ugt i32 %more, {spins}
-  br i1 %long, label %turn, label %pause
+  br i1 %long, label %lie, label %pause
 pause:
   call void @llvm.x86.sse2.pause()
   br label %wait
-turn:
-  %turns = phi i32 [ 0, %spin ], [ %next, %yield ]
-  %looked = load atomic i32, ptr %door acquire, align 4
-  %shut = icmp eq i32 %looked, %meetings
-  br i1 %shut, label %yield, label %met
-yield:
-  %yielded = call i32 @sched_yield()
-  %next = add i32 %turns, 1
-  %enough = icmp ugt i32 %next, {turns}
-  br i1 %enough, label %lie, label %turn
 lie:
   %records = getelementptr inbounds i8, ptr %shared, i64 {record}
   %behind = mul i64 %device, {record}
