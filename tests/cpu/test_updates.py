@@ -7,6 +7,8 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.updates import may_overwrite
+from xlapy.loops import F32, Affine, Builder
 
 CPU = xla.Client("cpu")
 
@@ -40,3 +42,17 @@ def test_windows(whole: tuple[int, ...], window: tuple[int, ...], start: tuple[i
     begins = [min(max(s, 0), size - part) for s, size, part in zip(start, whole, window, strict=True)]
     array[tuple(slice(b, b + part) for b, part in zip(begins, window, strict=True))] = update
     np.testing.assert_array_equal(found, array)
+
+
+def test_what_a_kernel_reads_behind_a_result_is_not_overwritten_by_it():
+    """Of several results, one may be stored before another is computed: their memory is not what that one
+    reads."""
+    b = Builder("several results")
+    first, second = (b.buffer(name, F32, 1) for name in ("first", "second"))
+    made = b.buffer("made", F32, 1, written=True)
+    later = b.buffer("later", F32, 1, written=True)
+    zero = Affine((), 0)
+    b.store(made, zero, b.load(first, zero))
+    b.store(later, zero, b.load(second, zero))
+    assert may_overwrite(b.kernel, made, {first}) and may_overwrite(b.kernel, later, {first})
+    assert may_overwrite(b.kernel, later, {second}) and not may_overwrite(b.kernel, made, {second})

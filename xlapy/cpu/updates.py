@@ -112,7 +112,25 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
         return False
     if any((buffer.size, buffer.type.byte_size) != (written.size, written.type.byte_size) for buffer in read):
         return False
-    return not read or (not _transposes(kernel, read) and len(_places(kernel, written, read)) == 1)
+    if not read:
+        return True
+    return (
+        not _transposes(kernel, read) and len(_places(kernel, written, read)) == 1 and _in_order(kernel, written, read)
+    )
+
+
+def _in_order(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
+    """Whether the kernel reads nothing of the buffers behind the first time that it writes: a kernel with several
+    results may compute one when it has stored another."""
+    stored = False
+    for statement in kernel.statements():
+        if isinstance(statement, Store):
+            stored |= statement.place.buffer is written
+        elif (
+            stored and isinstance(statement, Value) and statement.op == "load" and statement.attribute[0].buffer in read
+        ):
+            return False
+    return True
 
 
 def _transposes(kernel: Kernel, read: set[Buffer]) -> bool:
