@@ -127,16 +127,16 @@ class Host:
 
     def _look(self, step: LookStep) -> None:
         instruction: Instruction = step.instruction
-        given = iter([self._array(slot) for slot in step.operands])
-        operands = [_value(shape, given, copies=False) for shape in instruction.operand_shapes]
+        given = iter(step.operands)
+        operands = [self._value(shape, given, copies=False) for shape in instruction.operand_shapes]
         with np.errstate(all="ignore"):
-            self._watch.look(instruction, operands, _value(instruction.shape, given, copies=False))
+            self._watch.look(instruction, operands, self._value(instruction.shape, given, copies=False))
 
     def _evaluate(self, step: CallbackStep | MeetStep) -> Value:
         """What the interpreter makes of the operands."""
         instruction: Instruction = step.instruction
-        given = iter([self._array(slot) for slot in step.operands])
-        values = [_value(shape, given) for shape in instruction.operand_shapes]
+        given = iter(step.operands)
+        values = [self._value(shape, given) for shape in instruction.operand_shapes]
         try:
             with np.errstate(all="ignore"):
                 return rule_of(instruction)(self._context, instruction, values)
@@ -155,14 +155,15 @@ class Host:
         lying: Array = np.ndarray([dimensions[d] for d in order], slot.shape.dtype, memory)
         return lying.transpose(np.argsort(order))
 
-
-def _value(shape: Shape, arrays: Iterator[Array], *, copies: bool = True) -> Value:
-    """A value of a shape; its arrays are copies for whoever may keep them."""
-    if shape.is_tuple:
-        return tuple(_value(element, arrays, copies=copies) for element in shape.tuple_shapes)
-    if not shape.is_array:
-        return TOKEN
-    return next(arrays).copy("K") if copies else next(arrays)
+    def _value(self, shape: Shape, slots: Iterator[Slot], *, copies: bool = True) -> Value:
+        """A value of a shape; its arrays are copies for whoever may keep them."""
+        if shape.is_tuple:
+            return tuple(self._value(element, slots, copies=copies) for element in shape.tuple_shapes)
+        if not shape.is_array:
+            return TOKEN
+        # A reshape has no memory of its own: the slot may be that of its operand.
+        array = self._array(next(slots))
+        return (array.copy("K") if copies else array).reshape(shape.dimensions)
 
 
 def _leaf(value: Value, path: Sequence[int]) -> Array:

@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
@@ -64,7 +66,7 @@ class CpuProgram:
         self._checks = checks
         self.compiled = compiled
         self._partition_count = partition_count
-        self._shape = shape
+        self.shape = shape
         self.donated = donated
         self._donated = [leaf_number(shape, leaf) for leaf in donated]
         self._plans: dict[Computation, Plan] = {}
@@ -75,6 +77,7 @@ class CpuProgram:
         self._shown = shown_arguments(program)
         direct = not is_dynamic(shape) and all(step.instruction.op is ops.CUSTOM_CALL for step in program.callbacks)
         self.direct = Dispatch(self.call, program, shape, donated, self._lone_host) if direct else None
+        self._numbers: list[np.ndarray[Any, Any]] | None = None
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -95,7 +98,7 @@ class CpuProgram:
 
     def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
-        values = zip(arguments, self._shape.parameters, strict=True)
+        values = zip(arguments, self.shape.parameters, strict=True)
         arrays, addresses = located([leaf for value, shape in values for leaf in static_leaves(value, shape)])
         for number in self._donated:  # the values are others' still
             arrays[number] = arrays[number].copy()
@@ -111,7 +114,7 @@ class CpuProgram:
             else buffer_at(array_type(slot.shape), memory, place).array
             for slot, memory, place in zip(program.results, memories, places, strict=True)
         ]
-        return joined(self._shape.result, iter(results))
+        return joined(self.shape.result, iter(results))
 
     def _context(self, context: Context) -> Context:
         """What callbacks know of their run."""
@@ -150,6 +153,15 @@ class CpuProgram:
 
         replicas = len(devices) // self._partition_count
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(shared))
+
+    def fixed_addresses(self) -> dict[int, int]:
+        """What the table of addresses of every run on a single device begins with: constants, numbers of the device."""
+        program = self.compiled.program
+        if self._numbers is None:
+            self._numbers = device_numbers(program.ids, 0, 0)
+        first = 1 + len(program.arguments) - len(program.ids)
+        numbers = {first + place: array_address(array) for place, array in enumerate(self._numbers)}
+        return numbers | self.call.constants()
 
     @property
     def optimised(self) -> Module:

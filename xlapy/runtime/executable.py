@@ -43,7 +43,8 @@ class Executable:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self.program = program
-        self.donated = donated
+        """What runs it; for those who bring values and devices of their own."""
+        self.donated = tuple(donated)
         self._direct = program.direct if len(devices) == 1 else None
 
     @property
@@ -69,7 +70,7 @@ class Executable:
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded"
             )
-        values = check_arguments(self.program_shape, arguments)
+        values = self.values_of(arguments)
         self._end_donated(arguments)
         result = self.program.execute(values, observer, self.devices[0])
         return wrap_result(result, () if self.program.fresh_results else values)
@@ -96,13 +97,17 @@ class Executable:
         for leaf, buffer in donated_buffers(self.donated, arguments):
             buffer.end_by_donation(leaf.fate)
 
+    def values_of(self, arguments: Sequence[Any]) -> list[Any]:
+        """The values of the parameters, as `program` takes them; errors as of a call."""
+        return check_arguments(self.program_shape, arguments)
+
     def _values_of(self, device: int, arguments: Sequence[Any]) -> list[Any]:
         if isinstance(arguments, str) or not isinstance(arguments, Sequence):
             raise InvalidArgumentError(
                 f"execute_sharded takes a list of arguments a device, given {type(arguments).__name__} for {device}"
             )
         try:
-            return check_arguments(self.program_shape, arguments)
+            return self.values_of(arguments)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"device {device}: {error}") from error
 

@@ -6,7 +6,7 @@ Owns: memory of calls, many at once and inside each other. Must not know: what u
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
@@ -46,16 +46,13 @@ class _Place:
 
     __slots__ = ("address", "arena", "counts", "interruption", "made_with", "table", "targets")
 
-    def __init__(
-        self, program: NativeProgram, constants: Sequence[np.ndarray[Any, Any]], targets: Targets | None
-    ) -> None:
+    def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: Targets | None) -> None:
         self.arena = allocator.results().allocate(max(1, program.arena_size))
         self.table = (ctypes.c_void_p * table_size(program))()
         self.address = _address_of(self.table)
         self.table[0] = array_address(self.arena)
-        first = 1 + len(program.arguments) + len(program.results)
-        for number, constant in enumerate(constants):
-            self.table[first + number] = array_address(constant)
+        for place, address in constants.items():
+            self.table[place] = address
         self.counts = None if program.clocks is None else Counts(program.clocks)
         if self.counts is not None:
             self.table[program.clock_index] = self.counts.address
@@ -169,6 +166,11 @@ class NativeCall:
         """Where the runs of an instrumented program have counted: a table for each of those at the same time."""
         return [place.counts for place in self._places if place.counts is not None]
 
+    def constants(self) -> dict[int, int]:
+        """Where the table has constants, and their addresses."""
+        first = 1 + len(self._program.arguments) + len(self._program.results)
+        return {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
+
     def trim(self) -> None:
         """Forgets the arenas that no call is using."""
         self._places.clear()
@@ -188,7 +190,7 @@ class NativeCall:
         """Made when it is needed: a program that does not fit into memory compiles."""
         if self._program.arena_size > _UNASKED:
             self._make_room(self._program.arena_size)
-        return _Place(self._program, self._constants, self._targets)
+        return _Place(self._program, self.constants(), self._targets)
 
     def _make_room(self, size: int) -> None:
         """Gives kept memory back where it is needed; `ExecutionError` if that is not enough."""
