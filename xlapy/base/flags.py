@@ -63,6 +63,13 @@ TABLE: tuple[Flag, ...] = (
     Flag("cache_size", int, 1024, "MiB of programs in cache_dir; those not used for longest go."),
     Flag("denormals", str, "flush", "What cpu does with denormal numbers: flush (they are 0, as on XLA) or keep."),
     Flag("num_threads", int, 0, "Threads that cpu computes on; 0: as many as the process has processors."),
+    Flag(
+        "num_devices",
+        int,
+        1,
+        "Devices of the JAX plugin, which are threads of the process.",
+        "xla_force_host_platform_device_count",
+    ),
     Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),
     Flag("check_infs", bool, False, "Stop with an error naming the first instruction that makes an infinity."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run begins at it anew: the same seed gives the same numbers."),

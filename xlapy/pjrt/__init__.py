@@ -1,1 +1,1 @@
-"""Other implementations of XLA behind its PJRT interface; nothing of the house imports this package."""
+"""PJRT, the interface between frameworks and back ends: xlapy as a plugin of JAX, and XLA:CPU of jaxlib as a peer."""

@@ -1,0 +1,210 @@
+"""The native half by itself: memory, events, buffers, errors, without JAX."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+
+from xlapy.base.element_types import F32, S32
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.pjrt import buffers
+from xlapy.pjrt.loaded import native
+from xlapy.pjrt.native.link import function_of
+from xlapy.pjrt.native.text import expanded, offset
+from xlapy.pjrt.platform import platform
+from xlapy.pjrt.records import Record, read_bytes, read_words
+from xlapy.pjrt.structs import ENTRIES, HEAD_BYTES, structure
+
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def call(name: str, **values: int):
+    """Calls an entry through the table, as a framework does; its arguments, or the error's code and message."""
+    entry = read_words(native().table + HEAD_BYTES + 8 * ENTRIES.index(name), 1)[0]
+    args = structure(name)(**values)
+    error = ENTRY(entry)(ctypes.addressof(args))
+    if error is None:
+        return args
+    code, message = Record("error", error)["code"], Record("error", error)
+    text = read_bytes(message["message"], message["message_size"]).decode()
+    assert call("Error_Destroy", error=error)
+    return code, text
+
+
+def host_buffer(array: np.ndarray, semantics: int = 0):
+    dims = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
+    strides = (ctypes.c_int64 * max(1, array.ndim))(*array.strides)
+    return call(
+        "Client_BufferFromHostBuffer",
+        client=platform().handle,
+        data=array.__array_interface__["data"][0],
+        type=11 if array.dtype == np.float32 else 4,
+        dims=ctypes.addressof(dims),
+        num_dims=array.ndim,
+        byte_strides=ctypes.addressof(strides),
+        num_byte_strides=array.ndim,
+        host_buffer_semantics=semantics,
+        memory=platform().devices[0].memories["device"],
+    )
+
+
+def elements(handle: int) -> np.ndarray:
+    with buffers.arrays_of([handle]) as (array,):
+        return array.copy()
+
+
+def test_every_entry_of_the_table_is_code():
+    table = read_words(native().table + HEAD_BYTES, len(ENTRIES))
+    assert len(ENTRIES) == len(set(ENTRIES)) == 138
+    assert all(table)
+    assert read_words(native().table, 1) == [HEAD_BYTES + 8 * 138]
+
+
+def test_what_is_not_there_says_so():
+    assert function_of("Buffer_Bitcast", {}) == "Buffer_Bitcast_is_unknown"
+    entry = read_words(native().table + HEAD_BYTES + 8 * ENTRIES.index("Buffer_Bitcast"), 1)[0]
+    error = Record("error", ENTRY(entry)(0))
+    assert error["code"] == 12
+    assert read_bytes(error["message"], error["message_size"]) == b"xlapy does not have PJRT_Buffer_Bitcast"
+
+
+def test_forms_of_the_text():
+    text = expanded("  %d = get ptr buffer.data of %b\n  put i64 0 buffer.lock of %b\n  %p = at storage.owners of %s")
+    assert f"getelementptr inbounds i8, ptr %b, i64 {offset('buffer', 'data')}" in text
+    assert f"i64 {offset('buffer', 'lock')}" in text and "store i64 0, ptr %at1" in text
+    assert "%p = getelementptr inbounds i8, ptr %s, i64 0" in text
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0, 4), (100, 100)])
+def test_arrays_go_there_and_back(shape):
+    array = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    buffer = host_buffer(array).buffer
+    assert np.array_equal(elements(buffer), array)
+    told = call("Buffer_Dimensions", buffer=buffer)
+    assert tuple(read_words(told.dims, told.num_dims)) == shape
+    assert call("Buffer_OnDeviceSizeInBytes", buffer=buffer).on_device_size_in_bytes == array.nbytes
+    assert call("Buffer_Destroy", buffer=buffer)
+
+
+def test_strides_of_either_sign():
+    array = np.arange(24, dtype=np.int32).reshape(4, 6)[::-1, ::2]
+    buffer = host_buffer(array).buffer
+    assert np.array_equal(elements(buffer), array)
+    assert buffers.element_type_of(Record("buffer", buffer)) is S32
+    call("Buffer_Destroy", buffer=buffer)
+
+
+def test_memory_of_the_host_is_lent_until_the_buffer_ends():
+    array = np.arange(40_000, dtype=np.float32)
+    made = host_buffer(array, semantics=2)
+    happened: list[int] = []
+    wake = WAKE(lambda error, argument: happened.append(argument or 0))
+    event = {"event": made.done_with_host_buffer}
+    assert not call("Event_IsReady", **event).is_ready
+    call("Event_OnReady", **event, callback=ctypes.cast(wake, ctypes.c_void_p).value, user_arg=7)
+    pointer = call("Buffer_UnsafePointer", buffer=made.buffer).buffer_pointer
+    assert pointer == array.__array_interface__["data"][0] and happened == []
+    call("Buffer_Delete", buffer=made.buffer)
+    assert happened == [7] and call("Event_IsReady", **event).is_ready
+    call("Event_Destroy", **event)
+    call("Buffer_Destroy", buffer=made.buffer)
+
+
+def test_deleted_buffers_are_errors():
+    buffer = host_buffer(np.ones(3, np.float32)).buffer
+    call("Buffer_Delete", buffer=buffer)
+    call("Buffer_Delete", buffer=buffer)
+    assert call("Buffer_IsDeleted", buffer=buffer).is_deleted
+    assert call("Buffer_UnsafePointer", buffer=buffer) == (3, "the buffer has been deleted.")
+    with pytest.raises(InvalidArgumentError, match="deleted or donated"):
+        elements(buffer)
+    call("Buffer_Destroy", buffer=buffer)
+
+
+def test_layouts_of_the_host():
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    buffer = host_buffer(array).buffer
+    order = (ctypes.c_int64 * 2)(0, 1)
+    layout = (ctypes.c_int64 * 10)(80, 0, 56, 0, ctypes.addressof(order), 2, 0, 0, 0, 0)
+    target = np.zeros(6, np.float32)
+    call(
+        "Buffer_ToHostBuffer",
+        src=buffer,
+        host_layout=ctypes.addressof(layout),
+        dst=target.ctypes.data,
+        dst_size=target.nbytes,
+    )
+    assert target.tolist() == [0, 3, 1, 4, 2, 5]
+    code, message = call("Buffer_ToHostBuffer", src=buffer, dst=target.ctypes.data, dst_size=8)
+    assert code == 3 and "24 bytes" in message and "room for 8" in message
+    call("Buffer_Destroy", buffer=buffer)
+
+
+def test_unknown_element_types_are_refused():
+    handle = platform().devices[0].memories["device"]
+    code, message = call("Client_CreateUninitializedBuffer", shape_element_type=99, memory=handle)
+    assert code == 12 and "99" in message
+    with pytest.raises(UnsupportedError, match="type 0"):
+        buffers.type_of(0)
+
+
+def test_large_blocks_are_used_again_and_given_back():
+    storage = native().allocate(1_100_000)
+    native().release(storage)
+    assert native().allocate(1_090_000) == storage
+    native().release(storage)
+    assert native().trim() >= 1_100_000
+    assert native().trim() == 0
+
+
+def test_memory_in_use_is_counted():
+    device = {"device": platform().devices[0].handle}
+    before = call("Device_MemoryStats", **device).bytes_in_use
+    handle, _ = buffers.new_buffer(F32, (1000, 1000), platform().devices[0].memories["device"])
+    stats = call("Device_MemoryStats", **device)
+    assert stats.bytes_in_use - before >= 4_000_000 and stats.peak_bytes_in_use >= stats.bytes_in_use
+    assert not stats.bytes_limit_is_set
+    call("Buffer_Destroy", buffer=handle)
+    assert call("Device_MemoryStats", **device).bytes_in_use == before
+
+
+def test_many_threads_delete_and_read_the_same_buffers():
+    handles = [host_buffer(np.full(20_000, number, np.float32)).buffer for number in range(30)]
+    wrong: list[int] = []
+
+    def read() -> None:
+        for number, handle in enumerate(handles):
+            try:
+                if not (elements(handle) == number).all():
+                    wrong.append(number)
+            except InvalidArgumentError:
+                pass
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    threads.append(threading.Thread(target=lambda: [call("Buffer_Delete", buffer=handle) for handle in handles]))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [] and all(call("Buffer_IsDeleted", buffer=handle).is_deleted for handle in handles)
+
+
+def test_devices_that_are_not_there():
+    code, message = call("Client_LookupDevice", client=platform().handle, id=5)
+    assert code == 3 and message == "there is no device 5: xlapy has 1"
+
+
+def test_programs_that_cannot_be_read():
+    text = ctypes.create_string_buffer(b"rubbish")
+    format = ctypes.create_string_buffer(b"mlir")
+    program = structure("Program")(code=ctypes.addressof(text), code_size=7, format=ctypes.addressof(format))
+    program.format_size = 4
+    code, message = call("Client_Compile", client=platform().handle, program=ctypes.addressof(program))
+    assert code == 3 and message.startswith("the program cannot be read as StableHLO")
+    program.format_size = 3
+    code, message = call("Client_Compile", client=platform().handle, program=ctypes.addressof(program))
+    assert code == 12 and "'mli'" in message

@@ -1,0 +1,78 @@
+"""JAX programs on the plugin, each in a process of its own, as JAX_PLATFORMS is read once.
+
+A program of `programs/` checks itself, mostly against JAX's own CPU in the same process, and prints `ok` at its end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
+
+
+def run(*arguments: str, platforms: str = "xlapy,cpu", flags: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "JAX_PLATFORMS": platforms, "XLAPY_FLAGS": flags, "PYTHONPATH": str(Path.cwd())}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_program(program):
+    for needed in ("optax", "flax", "equinox", "diffrax", "numpyro"):
+        if f"import {needed}" in program.read_text():
+            pytest.importorskip(needed)
+    done = run(str(program), flags="--num_devices=4" if program.stem.startswith("devices") else "")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.splitlines()[-1:] == ["ok"]
+
+
+def test_without_being_asked_for_it_costs_nothing():
+    code = "import jax, sys; jax.numpy.ones(3); print(jax.default_backend(), 'xlapy.pjrt.loaded' in sys.modules)"
+    for platforms in ("", "cpu"):
+        done = run("-c", code, platforms=platforms)
+        assert done.stdout.split() == ["cpu", "False"], done.stderr
+        assert "xlapy" not in done.stderr
+
+
+def test_alone_it_brings_the_cpu_that_callbacks_need():
+    done = run("-c", "import jax; print(jax.default_backend(), jax.devices('cpu')[0].platform)", platforms="xlapy")
+    assert done.stdout.split() == ["xlapy", "cpu"], done.stderr
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise ValueError('end')", "import os; os._exit(3)"])
+def test_the_process_ends_as_it_should(end):
+    """With arrays, functions and host memory alive."""
+    code = (
+        "import jax, jax.numpy as jnp, numpy as np\n"
+        "f = jax.jit(lambda x: jnp.sin(x) @ x)\n"
+        "x = jax.device_put(np.ones((200, 200), np.float32)); y = f(x); z = np.asarray(y)\n" + end
+    )
+    done = run("-c", code)
+    expected = {"": 0, "raise ValueError('end')": 1}.get(end, 3)
+    assert done.returncode == expected, done.stderr
+    assert ("ValueError: end" in done.stderr) == ("ValueError" in end)
+    assert "Fatal" not in done.stderr and "Check failed" not in done.stderr
+
+
+def test_flags_that_are_wrong_are_errors_of_jax():
+    done = run("-c", "import jax; jax.devices()", flags="--num_devices=0")
+    assert done.returncode == 1
+    assert "--num_devices is at least 1, given 0" in done.stderr
+
+
+def test_dispatches_do_not_leak():
+    code = """
+import resource, jax, jax.numpy as jnp
+f = jax.jit(lambda x, y: (x + y, x * y))
+x = jnp.ones(1000)
+for _ in range(1000): f(x, x)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for _ in range(50_000): f(x, x)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, jax.devices()[0].memory_stats()["bytes_in_use"])
+"""
+    grown, used = map(int, run("-c", code).stdout.split())
+    assert grown < 2000 and used < 200_000

@@ -1,0 +1,190 @@
+"""Buffers as Python sees them: arrays on their memory, and the transfers that native code leaves to Python.
+
+Owns: buffers from and to NumPy arrays. Must not know: programs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.pjrt.entries import entry
+from xlapy.pjrt.loaded import native
+from xlapy.pjrt.platform import PlatformDevice, platform
+from xlapy.pjrt.records import SIZES, Record, read_words
+from xlapy.pjrt.types import number_of, type_of
+
+Array = np.ndarray[Any, Any]
+
+STORAGE_HEAD = SIZES["storage"]
+_TILED = 0
+_LAYOUT_TYPE = 72
+"""Where PJRT_Buffer_MemoryLayout has its type; a tiled one has its order and rank at the next two."""
+_MINOR_TO_MAJOR, _RANK = 32, 40
+
+
+def element_type_of(buffer: Record) -> PrimitiveType:
+    return type_of(buffer["type"])
+
+
+def dimensions_of(buffer: Record) -> list[int]:
+    return read_words(buffer["dims"], buffer["num_dims"])
+
+
+@contextmanager
+def arrays_of(handles: Sequence[int]) -> Iterator[list[Array]]:
+    """The elements of buffers, read-only, as long as the context lasts; `InvalidArgumentError` if one has ended."""
+    storages: list[int] = []
+    try:
+        for handle in handles:
+            storage = native().pin(handle)
+            if storage is None:
+                raise InvalidArgumentError("the buffer has been deleted or donated")
+            storages.append(storage)
+        yield [_array(Record("buffer", handle)) for handle in handles]
+    finally:
+        for storage in storages:
+            native().release(storage)
+
+
+def _array(buffer: Record) -> Array:
+    array = array_at(buffer["data"], element_type_of(buffer), dimensions_of(buffer))
+    array.flags.writeable = False
+    return array
+
+
+def array_at(address: int, element_type: PrimitiveType, dimensions: Sequence[int]) -> Array:
+    """Elements at an address as an array, which does not keep them."""
+    dtype = element_type.dtype
+    assert dtype is not None, "only arrays have elements"
+    size = int(np.prod(dimensions, dtype=np.int64)) * dtype.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(address) if size else bytearray()
+    return np.ndarray(tuple(dimensions), dtype, memory)
+
+
+def new_buffer(element_type: PrimitiveType, dimensions: Sequence[int], memory: int) -> tuple[int, Array]:
+    """The handle of a new buffer, and its elements, to be written before anybody has the handle."""
+    dims = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
+    dtype = element_type.dtype
+    assert dtype is not None, "only arrays have elements"
+    size = int(np.prod(dimensions, dtype=np.int64)) * dtype.itemsize
+    storage = native().allocate(size)
+    if storage is None:
+        raise MemoryError(f"out of memory for a buffer of {size} bytes")
+    handle = native().new_record(number_of(element_type), ctypes.addressof(dims), len(dimensions), size, memory)
+    record = Record("buffer", handle)
+    record["storage"], record["data"] = storage, storage + STORAGE_HEAD
+    return int(handle), array_at(storage + STORAGE_HEAD, element_type, dimensions)
+
+
+def memory_of(device: int, memory: int) -> int:
+    """The memory that arguments name, by itself or by its device."""
+    if memory:
+        return memory
+    return platform().device_at(device).memories["device"] if device else platform().devices[0].memories["device"]
+
+
+def device_of(buffer: Record) -> PlatformDevice:
+    return platform().device_at(buffer["device"])
+
+
+# -- entries
+
+
+@entry("Client_BufferFromHostBuffer")
+def client_buffer_from_host_buffer(args: Any) -> None:
+    """Arrays with strides, and what else native code leaves."""
+    if args.device_layout and not _is_row_major(args.device_layout, args.num_dims):
+        raise UnsupportedError("buffers are row-major: a device layout of another order is not supported")
+    element_type = type_of(args.type)
+    dimensions = read_words(args.dims, args.num_dims)
+    handle, elements = new_buffer(element_type, dimensions, memory_of(args.device, args.memory))
+    if elements.size:
+        strides = read_words(args.byte_strides, args.num_byte_strides) if args.num_byte_strides else elements.strides
+        elements[...] = _strided(args.data, elements, strides)
+    args.buffer, args.done_with_host_buffer = handle, native().ready()
+
+
+def _strided(address: int, like: Array, strides: Sequence[int]) -> Array:
+    """Elements of the host, with strides of either sign, as an array of the same type and dimensions."""
+    reach = [stride * (size - 1) for stride, size in zip(strides, like.shape, strict=True)]
+    first = sum(step for step in reach if step < 0)
+    size = sum(map(abs, reach)) + like.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(address + first)
+    return np.ndarray(like.shape, like.dtype, memory, offset=-first, strides=tuple(strides))
+
+
+def _order(layout: int, rank: int) -> list[int] | None:
+    """Minor to major, of a tiled layout without tiles; None for one by strides."""
+    kind = ctypes.c_int32.from_address(layout + _LAYOUT_TYPE).value
+    if kind != _TILED:
+        return None
+    address, size = read_words(layout + _MINOR_TO_MAJOR, 2)
+    return read_words(address, size) if size else list(range(rank))[::-1]
+
+
+def _is_row_major(layout: int, rank: int) -> bool:
+    return _order(layout, rank) == list(range(rank))[::-1]
+
+
+@entry("Buffer_ToHostBuffer")
+def buffer_to_host_buffer(args: Any) -> None:
+    """In the layout that the host asks for."""
+    buffer = Record("buffer", args.src)
+    size = buffer["on_device_size_in_bytes"]
+    if not args.dst:
+        args.dst_size = size
+        return
+    if args.dst_size < size:
+        raise InvalidArgumentError(f"the buffer has {size} bytes, the host has room for {args.dst_size}")
+    rank = buffer["num_dims"]
+    order = _order(args.host_layout, rank) if args.host_layout else list(range(rank))[::-1]
+    if order is None:
+        raise UnsupportedError("host layouts by strides are not supported: give the order of the dimensions")
+    with arrays_of([args.src]) as (array,):
+        physical = array.transpose(order[::-1])
+        array_at(args.dst, element_type_of(buffer), physical.shape)[...] = physical
+    args.event = native().ready()
+
+
+@entry("Buffer_CopyRawToHost")
+def buffer_copy_raw_to_host(args: Any) -> None:
+    size = Record("buffer", args.buffer)["on_device_size_in_bytes"]
+    if not 0 <= args.offset <= args.offset + args.transfer_size <= size:
+        raise InvalidArgumentError(f"{args.transfer_size} bytes from {args.offset} are not in a buffer of {size} bytes")
+    with arrays_of([args.buffer]):
+        ctypes.memmove(args.dst, Record("buffer", args.buffer)["data"] + args.offset, args.transfer_size)
+    args.event = native().ready()
+
+
+@entry("Buffer_CopyToMemory")
+def buffer_copy_to_memory(args: Any) -> None:
+    args.dst_buffer = copied(args.buffer, args.dst_memory)
+
+
+@entry("Buffer_CopyToDevice")
+def buffer_copy_to_device(args: Any) -> None:
+    args.dst_buffer = copied(args.buffer, platform().device_at(args.dst_device).memories["device"])
+
+
+def copied(buffer: int, memory: int) -> int:
+    """The handle of a copy in a memory."""
+    record = Record("buffer", buffer)
+    with arrays_of([buffer]) as (array,):
+        handle, elements = new_buffer(element_type_of(record), array.shape, memory)
+        elements[...] = array
+    return handle
+
+
+@entry("Client_CreateUninitializedBuffer")
+def client_create_uninitialized_buffer(args: Any) -> None:
+    dimensions = read_words(args.shape_dims, args.shape_num_dims)
+    memory = memory_of(args.device, args.memory)
+    args.buffer, elements = new_buffer(type_of(args.shape_element_type), dimensions, memory)
+    elements[...] = np.zeros((), elements.dtype)

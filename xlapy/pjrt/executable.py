@@ -1,0 +1,339 @@
+"""Executables as handles: compiled, described, serialized, ended.
+
+PJRT has handles of executables and of loaded ones; here both are the same record, which ends with the last of them.
+
+Owns: the records of executables and what native code reads in them. Must not know: how runs go.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlapy.base.element_types import PRED
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.shape import Shape
+from xlapy.hlo.sharding import Sharding
+from xlapy.pjrt import records
+from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment
+from xlapy.pjrt.entries import entry
+from xlapy.pjrt.loaded import native
+from xlapy.pjrt.platform import MEMORY_KINDS, PlatformDevice, platform
+from xlapy.pjrt.program_intake import read_program
+from xlapy.pjrt.records import SIZES, Record, read_bytes
+from xlapy.pjrt.structs import structure
+from xlapy.pjrt.targets import adopt_targets
+from xlapy.pjrt.types import number_of
+from xlapy.runtime.cpu_backend import CpuProgram
+from xlapy.runtime.executable import Executable
+
+_ASKS_FROM = 1 << 24
+"""Bytes of results and temporaries from which a run looks first whether there is memory."""
+
+_FLOAT = 3
+_MAGIC = b"xlapy-pjrt-1"
+
+
+@dataclass(eq=False)
+class Loaded:
+    """An executable behind its handle. kept: what the record points to."""
+
+    executable: Executable
+    options: CompileOptions
+    options_bytes: bytes
+    record: Record
+    kept: list[int] = field(default_factory=list[int])
+    owners: int = 1
+    program_bytes: bytes | None = None
+    parameter_shardings: tuple[Sharding | None, ...] = ()
+    result_shardings: tuple[Sharding | None, ...] = ()
+
+    @property
+    def devices(self) -> list[PlatformDevice]:
+        return [platform().devices[number] for number in self.options.devices]
+
+    def row(self, values: list[int]) -> int:
+        """The address of a row of words that lives as long as the record."""
+        self.kept.append(records.words(values))
+        return self.kept[-1]
+
+    def text(self, value: str) -> tuple[int, int]:
+        address, size = records.text(value)
+        self.kept.append(address)
+        return address, size
+
+    def keep(self, value: Any) -> int:
+        self.kept.append(records.keep(value))
+        return self.kept[-1]
+
+
+_loaded: dict[int, Loaded] = {}
+_lock = threading.Lock()
+
+
+def loaded_at(handle: int) -> Loaded:
+    return _loaded[handle]
+
+
+TOKEN_SHAPE = Shape.array(PRED, (0,))
+"""What JAX passes for a token, and takes for one."""
+
+
+def result_leaves(executable: Executable) -> list[Shape]:
+    """The shapes of the buffers of the results: one each in a program's tuple of results."""
+    result = executable.program_shape.result
+    shapes = [TOKEN_SHAPE if shape.is_token else shape for shape in _elements(result)]
+    if not all(shape.is_array for shape in shapes):
+        raise InvalidArgumentError(f"{executable.name}: results are arrays and tokens, not {result.brief}")
+    return shapes
+
+
+def _elements(result: Shape) -> Sequence[Shape]:
+    return result.tuple_shapes if result.is_tuple else (result,)
+
+
+def donated_parameters(executable: Executable) -> list[int]:
+    return [leaf.parameter for leaf in executable.donated]
+
+
+# -- making one
+
+
+def load(executable: Executable, options: CompileOptions, options_bytes: bytes) -> Loaded:
+    """Gives an executable a handle."""
+    for number in options.devices:
+        if not 0 <= number < len(platform().devices):
+            raise InvalidArgumentError(
+                f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
+                f"(the flag num_devices)"
+            )
+    loaded = Loaded(executable, options, options_bytes, Record("executable"))
+    loaded.kept.append(loaded.record.address)
+    _describe(loaded)
+    program = executable.program
+    if isinstance(program, CpuProgram) and len(options.devices) == 1 and _is_plain(program):
+        _make_fast(loaded, program)
+    with _lock:
+        _loaded[loaded.record.address] = loaded
+    return loaded
+
+
+def _describe(loaded: Loaded) -> None:
+    """What JAX asks of an executable."""
+    record, executable, options = loaded.record, loaded.executable, loaded.options
+    record["executable"] = record.address
+    record["executable_name"], record["executable_name_size"] = loaded.text(executable.name)
+    record["num_replicas"], record["num_partitions"] = options.num_replicas, options.num_partitions
+    record["addressable_devices"] = loaded.row([device.handle for device in loaded.devices])
+    logical = (structure("LogicalDeviceIds") * len(options.devices))()
+    for number, row in enumerate(logical):
+        row.replica, row.partition = divmod(number, options.num_partitions)
+    record["addressable_device_logical_ids"] = loaded.keep(logical)
+    record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(options.devices)
+    record["size_in_bytes"] = executable.memory_analysis().generated_code_size_in_bytes
+    digest = hashlib.sha256(executable.module.to_text().encode("utf-8", "surrogateescape")).hexdigest()
+    record["executable_fingerprint"], record["executable_fingerprint_size"] = loaded.text(digest)
+    _describe_results(loaded, result_leaves(executable))
+
+
+def _describe_results(loaded: Loaded, shapes: list[Shape]) -> None:
+    record, parameters = loaded.record, loaded.executable.program_shape.parameters
+    record["num_outputs"] = record["num_output_types"] = len(shapes)
+    types = (ctypes.c_int32 * max(1, len(shapes)))(*[number_of(shape.element_type) for shape in shapes])
+    record["output_types"] = loaded.keep(types)
+    record["dims"] = loaded.row([size for shape in shapes for size in shape.dimensions])
+    record["dim_sizes"] = loaded.row([shape.rank for shape in shapes])
+    record["num_parameters"], record["argument_count"] = len(parameters), len(parameters)
+    kind, size = loaded.text(MEMORY_KINDS[0])
+    record["memory_kinds"] = loaded.row([kind] * len(parameters))
+    record["memory_kind_sizes"] = loaded.row([size] * len(parameters))
+    record["output_memory_kinds"] = loaded.row([kind] * len(shapes))
+    record["output_memory_kind_sizes"] = loaded.row([size] * len(shapes))
+
+
+def _is_plain(program: CpuProgram) -> bool:
+    """Whether native code runs it alone: without callbacks, dynamic dimensions, random numbers of the run, clocks."""
+    entry, native_program = program.shape, program.compiled.program
+    whole = all(shape.is_array for shape in (*entry.parameters, *_elements(entry.result)))
+    free = "rng-get-and-update-state" not in native_program.ids and native_program.clocks is None
+    return whole and free and program.direct is not None and not native_program.callbacks
+
+
+def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
+    """Fills in what native code needs to run the program by itself."""
+    record, native_program, donated = loaded.record, program.compiled.program, loaded.executable.donated
+    shapes = result_leaves(loaded.executable)
+    arguments = loaded.executable.program_shape.parameters
+    memory = loaded.devices[0].memories["device"]
+    table = [0] * native_program.table_size
+    first = 1 + len(native_program.arguments)
+    for place, address in program.fixed_addresses().items():
+        table[place] = address
+    record["entry"] = program.compiled.entry
+    record["table"], record["table_bytes"] = loaded.row(table), 8 * len(table)
+    record["arena_bytes"] = native_program.arena_size
+    rows = [(number_of(shape.element_type), _bytes(shape)) for shape in arguments]
+    record["arguments"] = loaded.row([word for row in rows for word in row])
+    record["donated"], record["donated_count"] = loaded.row([leaf.parameter for leaf in donated]), len(donated)
+    record["outputs"] = loaded.row([_template(loaded, shape, memory) for shape in shapes])
+    aliases = native_program.aliases
+    record["aliases"] = loaded.row([aliases.get(number, -1) for number in range(len(shapes))])
+    record["first_result"] = first
+    record["large"] = int(native_program.arena_size + sum(map(_bytes, shapes)) > _ASKS_FROM)
+    record["fast"] = 1
+
+
+def _template(loaded: Loaded, shape: Shape, memory: int) -> int:
+    """The record that buffers of a result begin as."""
+    size = SIZES["buffer"] + 8 * shape.rank
+    address = loaded.keep((ctypes.c_char * size)())
+    template = Record("buffer", address)
+    template["on_device_size_in_bytes"], template["bytes"] = _bytes(shape), size
+    template["device"], template["memory"] = loaded.devices[0].handle, memory
+    template["type"], template["num_dims"] = number_of(shape.element_type), shape.rank
+    template["is_on_cpu"] = 1
+    dims = (ctypes.c_int64 * shape.rank).from_address(address + SIZES["buffer"])
+    dims[:] = list(shape.dimensions)
+    return address
+
+
+def _bytes(shape: Shape) -> int:
+    return shape.size * shape.element_type.byte_size
+
+
+# -- entries
+
+
+@entry("Client_Compile")
+def client_compile(args: Any) -> None:
+    program = structure("Program").from_address(args.program)
+    code = read_bytes(program.code, program.code_size)
+    options_bytes = read_bytes(args.compile_options, args.compile_options_size)
+    options = read_options(options_bytes)
+    format = read_bytes(program.format, program.format_size).decode("utf-8", "replace")
+    intake = read_program(code, format, options.num_partitions)
+    adopt_targets(intake.module)
+    executable = platform().client.compile(intake.module, options.num_replicas, options.num_partitions)
+    loaded = load(executable, options, options_bytes)
+    loaded.parameter_shardings, loaded.result_shardings = intake.parameters, intake.results
+    args.executable = loaded.record.address
+
+
+@entry("LoadedExecutable_GetExecutable")
+def loaded_executable_get_executable(args: Any) -> None:
+    with _lock:
+        _loaded[args.loaded_executable].owners += 1
+    args.executable = args.loaded_executable
+
+
+@entry("Executable_Destroy")
+@entry("LoadedExecutable_Destroy", "Executable_Destroy")
+def executable_destroy(args: Any) -> None:
+    if not args.executable:
+        return
+    with _lock:
+        loaded = _loaded[args.executable]
+        loaded.owners -= 1
+        if loaded.owners:
+            return
+        del _loaded[args.executable]
+    native().end_place(args.executable)
+    records.forget(*loaded.kept)
+
+
+@entry("LoadedExecutable_Delete")
+def loaded_executable_delete(args: Any) -> None:
+    record = Record("executable", args.executable)
+    record["is_deleted"], record["fast"] = 1, 0
+
+
+@entry("LoadedExecutable_GetDeviceAssignment")
+def loaded_executable_get_device_assignment(args: Any) -> None:
+    loaded = _loaded[args.executable]
+    args.serialized_bytes, args.serialized_bytes_size = _given(loaded, write_assignment(loaded.options))
+    args.serialized_device_assignment = args.executable
+    args.serialized_device_assignment_deleter = native().address("nothing")
+
+
+def _given(loaded: Loaded, data: bytes) -> tuple[int, int]:
+    """Bytes at an address, as long as the executable lives."""
+    return loaded.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
+
+
+@entry("Executable_OptimizedProgram")
+def executable_optimized_program(args: Any) -> None:
+    """The module behind the passes as an HloModuleProtoWithConfig; the first of two calls asks for its size."""
+    loaded = _loaded[args.executable]
+    if loaded.program_bytes is None:
+        proto = loaded.executable.program.optimised.to_proto()
+        loaded.program_bytes = with_config(proto, loaded.parameter_shardings, loaded.result_shardings)
+    program = structure("Program").from_address(args.program)
+    format, size = _given(loaded, b"hlo_with_config")
+    program.format, program.format_size = format, size
+    if program.code:
+        if program.code_size < len(loaded.program_bytes):
+            raise InvalidArgumentError(
+                f"the program has {len(loaded.program_bytes)} bytes, there is room for {program.code_size}"
+            )
+        ctypes.memmove(program.code, loaded.program_bytes, len(loaded.program_bytes))
+    program.code_size = len(loaded.program_bytes)
+
+
+@entry("Executable_GetCostAnalysis")
+def executable_get_cost_analysis(args: Any) -> None:
+    loaded = _loaded[args.executable]
+    costs = loaded.executable.cost_analysis()
+    rows = (structure("NamedValue") * len(costs))()
+    for row, (name, cost) in zip(rows, costs.items(), strict=True):
+        row.struct_size, row.type, row.value_size = ctypes.sizeof(row), _FLOAT, 1
+        row.name, row.name_size = loaded.text(name)
+        row.value = int.from_bytes(struct.pack("<f", cost), "little")
+    args.num_properties, args.properties = len(costs), loaded.keep(rows)
+
+
+@entry("Executable_GetCompiledMemoryStats")
+def executable_get_compiled_memory_stats(args: Any) -> None:
+    stats = _loaded[args.executable].executable.memory_analysis()
+    for name, _ in structure("Executable_GetCompiledMemoryStats")._fields_[3:]:
+        setattr(args, name, getattr(stats, name, 0))
+    args.total_size_in_bytes = args.total_allocation_bytes = stats.peak_memory_in_bytes
+
+
+# -- serialized executables
+
+
+@entry("Executable_Serialize")
+def executable_serialize(args: Any) -> None:
+    """Our magic word, the compile options, and the executable as xlapy has it."""
+    loaded = _loaded[args.executable]
+    head = _MAGIC + struct.pack("<Q", len(loaded.options_bytes)) + loaded.options_bytes
+    args.serialized_bytes, args.serialized_bytes_size = _given(loaded, head + loaded.executable.serialize())
+    args.serialized_executable = args.executable
+    args.serialized_executable_deleter = native().address("nothing")
+
+
+@entry("Executable_GetCompileOptions")
+def executable_get_compile_options(args: Any) -> None:
+    loaded = _loaded[args.executable]
+    args.serialized_bytes, args.serialized_bytes_size = _given(loaded, loaded.options_bytes)
+    args.serialized_compile_options = args.executable
+    args.serialized_compile_options_deleter = native().address("nothing")
+
+
+@entry("Executable_DeserializeAndLoad")
+def executable_deserialize_and_load(args: Any) -> None:
+    data = read_bytes(args.serialized_executable, args.serialized_executable_size)
+    start = len(_MAGIC) + 8
+    if not data.startswith(_MAGIC) or len(data) < start:
+        raise InvalidArgumentError("these are not the bytes of an executable of xlapy")
+    (size,) = struct.unpack_from("<Q", data, len(_MAGIC))
+    options_bytes, rest = data[start : start + size], data[start + size :]
+    overridden = read_bytes(args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size)
+    executable = platform().client.deserialize(rest)
+    options_bytes = overridden or options_bytes
+    args.loaded_executable = load(executable, read_options(options_bytes), options_bytes).record.address

@@ -1,0 +1,357 @@
+"""Entries of buffers in LLVM text.
+
+A buffer is a record with its dimensions behind it; its elements are in a storage, dense and row-major, which several
+buffers may own. A lock of its own guards the end: who takes the storage to use it and who deletes the buffer never
+meet.
+
+Owns: making, reading, deleting buffers; transfers that copy dense arrays. Must not know: programs.
+"""
+
+from __future__ import annotations
+
+from xlapy.pjrt.records import SIZES
+
+ZERO_COPY = 2
+"""The least of the semantics of host buffers (PJRT_HostBufferSemantics) that lend memory."""
+
+LENT_FROM = 1 << 14
+"""Bytes from which host memory is used as it is, where the caller allows it: less is copied faster."""
+
+TEXT = f"""
+@element_sizes = internal global [64 x i64] zeroinitializer
+
+define void @set_element_size(i64 %type, i64 %size) {{
+  %place = getelementptr i64, ptr @element_sizes, i64 %type
+  store i64 %size, ptr %place
+  ret void
+}}
+
+; --- life
+
+; A buffer of that storage, which it takes over. Its record begins as a copy of a template.
+define ptr @make_buffer(ptr %template, ptr %storage, ptr %data) {{
+  %bytes = get i64 buffer.bytes of %template
+  %buffer = call ptr @malloc(i64 %bytes)
+  %copied = call ptr @memcpy(ptr %buffer, ptr %template, i64 %bytes)
+  put ptr %data buffer.data of %buffer
+  put ptr %storage buffer.storage of %buffer
+  put i64 0 buffer.lock of %buffer
+  %dims = getelementptr i8, ptr %buffer, i64 {SIZES["buffer"]}
+  put ptr %dims buffer.dims of %buffer
+  ret ptr %buffer
+}}
+
+; The storage, owned once more; null after the end.
+define ptr @pin(ptr %buffer) {{
+entry:
+  %lock = at buffer.lock of %buffer
+  call void @lock(ptr %lock)
+  %storage = get ptr buffer.storage of %buffer
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %out, label %take
+take:
+  call void @retain(ptr %storage)
+  br label %out
+out:
+  call void @unlock(ptr %lock)
+  ret ptr %storage
+}}
+
+define void @end(ptr %buffer) {{
+entry:
+  %lock = at buffer.lock of %buffer
+  call void @lock(ptr %lock)
+  %storage = get ptr buffer.storage of %buffer
+  put ptr null buffer.storage of %buffer
+  call void @unlock(ptr %lock)
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %out, label %give
+give:
+  call void @release(ptr %storage)
+  br label %out
+out:
+  ret void
+}}
+
+define ptr @Buffer_Delete(ptr %args) {{
+  %buffer = get ptr Buffer_Delete.buffer of %args
+  call void @end(ptr %buffer)
+  ret ptr null
+}}
+
+define ptr @Buffer_Destroy(ptr %args) {{
+entry:
+  %buffer = get ptr Buffer_Destroy.buffer of %args
+  %none = icmp eq ptr %buffer, null
+  br i1 %none, label %out, label %give
+give:
+  call void @end(ptr %buffer)
+  call void @free(ptr %buffer)
+  br label %out
+out:
+  ret ptr null
+}}
+
+define ptr @Buffer_IsDeleted(ptr %args) {{
+  %buffer = get ptr Buffer_IsDeleted.buffer of %args
+  %storage = get ptr buffer.storage of %buffer
+  %none = icmp eq ptr %storage, null
+  %byte = zext i1 %none to i8
+  put i8 %byte Buffer_IsDeleted.is_deleted of %args
+  ret ptr null
+}}
+
+define ptr @Buffer_ReadyEvent(ptr %args) {{
+  put ptr @ready_event Buffer_ReadyEvent.event of %args
+  ret ptr null
+}}
+
+; --- elements
+
+; NumPy arrays that show a buffer keep its memory, also when it is deleted, and from being overwritten.
+define ptr @Buffer_IncreaseExternalReferenceCount(ptr %args) {{
+entry:
+  %buffer = get ptr Buffer_IncreaseExternalReferenceCount.buffer of %args
+  %storage = call ptr @pin(ptr %buffer)
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %deleted, label %count
+count:
+  %external = at storage.external of %storage
+  %before = atomicrmw add ptr %external, i64 1 monotonic, align 8
+  put ptr %storage buffer.shown of %buffer
+  ret ptr null
+deleted:
+  %error = call ptr @deleted_error()
+  ret ptr %error
+}}
+
+define ptr @Buffer_DecreaseExternalReferenceCount(ptr %args) {{
+entry:
+  %buffer = get ptr Buffer_DecreaseExternalReferenceCount.buffer of %args
+  %storage = get ptr buffer.shown of %buffer
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %out, label %count
+count:
+  %external = at storage.external of %storage
+  %before = atomicrmw sub ptr %external, i64 1 monotonic, align 8
+  call void @release(ptr %storage)
+  br label %out
+out:
+  ret ptr null
+}}
+
+define ptr @Buffer_OpaqueDeviceMemoryDataPointer(ptr %args) {{
+entry:
+  %buffer = get ptr Buffer_OpaqueDeviceMemoryDataPointer.buffer of %args
+  %storage = get ptr buffer.storage of %buffer
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %deleted, label %tell
+tell:
+  %data = get ptr buffer.data of %buffer
+  put ptr %data Buffer_OpaqueDeviceMemoryDataPointer.device_memory_ptr of %args
+  ret ptr null
+deleted:
+  %error = call ptr @deleted_error()
+  ret ptr %error
+}}
+
+define ptr @Buffer_UnsafePointer(ptr %args) {{
+entry:
+  %buffer = get ptr Buffer_UnsafePointer.buffer of %args
+  %storage = get ptr buffer.storage of %buffer
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %deleted, label %tell
+tell:
+  %data = get ptr buffer.data of %buffer
+  put ptr %data Buffer_UnsafePointer.buffer_pointer of %args
+  ret ptr null
+deleted:
+  %error = call ptr @deleted_error()
+  ret ptr %error
+}}
+
+define internal ptr @deleted_error() {{
+  %error = call ptr @make_error(i64 3, ptr @deleted_text, i64 28)
+  ret ptr %error
+}}
+@deleted_text = internal constant [28 x i8] c"the buffer has been deleted."
+
+; --- transfers
+
+; Whether byte strides are those of a dense row-major array; dimensions of size 1 may have any.
+define internal i1 @is_dense(ptr %dims, i64 %rank, ptr %strides, i64 %size) {{
+entry:
+  %free = icmp eq ptr %strides, null
+  br i1 %free, label %yes, label %loop
+loop:
+  %left = phi i64 [ %rank, %entry ], [ %place, %next ]
+  %dense = phi i64 [ %size, %entry ], [ %grown, %next ]
+  %done = icmp eq i64 %left, 0
+  br i1 %done, label %yes, label %look
+look:
+  %place = sub i64 %left, 1
+  %dim_at = getelementptr i64, ptr %dims, i64 %place
+  %dim = load i64, ptr %dim_at
+  %stride_at = getelementptr i64, ptr %strides, i64 %place
+  %stride = load i64, ptr %stride_at
+  %same = icmp eq i64 %stride, %dense
+  %single = icmp ule i64 %dim, 1
+  %fits = or i1 %same, %single
+  %grown = mul i64 %dense, %dim
+  br i1 %fits, label %next, label %no
+next:
+  br label %loop
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+define internal i64 @product(ptr %dims, i64 %rank) {{
+entry:
+  br label %loop
+loop:
+  %place = phi i64 [ 0, %entry ], [ %following, %look ]
+  %total = phi i64 [ 1, %entry ], [ %grown, %look ]
+  %done = icmp eq i64 %place, %rank
+  br i1 %done, label %out, label %look
+look:
+  %at = getelementptr i64, ptr %dims, i64 %place
+  %dim = load i64, ptr %at
+  %grown = mul i64 %total, %dim
+  %following = add i64 %place, 1
+  br label %loop
+out:
+  ret i64 %total
+}}
+
+; A dense array becomes a buffer here, all else in Python.
+define ptr @Client_BufferFromHostBuffer(ptr %args) {{
+entry:
+  %memory = get ptr Client_BufferFromHostBuffer.memory of %args
+  %layout = get ptr Client_BufferFromHostBuffer.device_layout of %args
+  %type = get i32 Client_BufferFromHostBuffer.type of %args
+  %semantics = get i32 Client_BufferFromHostBuffer.host_buffer_semantics of %args
+  %source = get ptr Client_BufferFromHostBuffer.data of %args
+  %dims = get ptr Client_BufferFromHostBuffer.dims of %args
+  %rank = get i64 Client_BufferFromHostBuffer.num_dims of %args
+  %strides = get ptr Client_BufferFromHostBuffer.byte_strides of %args
+  %stride_count = get i64 Client_BufferFromHostBuffer.num_byte_strides of %args
+  %nowhere = icmp eq ptr %memory, null
+  %special = icmp ne ptr %layout, null
+  %known = icmp ult i32 %type, 64
+  %unknown = xor i1 %known, true
+  %unclear = or i1 %nowhere, %special
+  %refused = or i1 %unclear, %unknown
+  br i1 %refused, label %slow, label %typed
+typed:
+  %type_word = zext i32 %type to i64
+  %size_at = getelementptr i64, ptr @element_sizes, i64 %type_word
+  %element = load i64, ptr %size_at
+  %odd = icmp eq i64 %element, 0
+  br i1 %odd, label %slow, label %shaped
+shaped:
+  %has_strides = icmp eq i64 %stride_count, %rank
+  %used_strides = select i1 %has_strides, ptr %strides, ptr null
+  %dense = call i1 @is_dense(ptr %dims, i64 %rank, ptr %used_strides, i64 %element)
+  br i1 %dense, label %fast, label %slow
+fast:
+  %count = call i64 @product(ptr %dims, i64 %rank)
+  %bytes = mul i64 %count, %element
+  %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory)
+  %may_lend = icmp uge i32 %semantics, {ZERO_COPY}
+  %large = icmp uge i64 %bytes, {LENT_FROM}
+  %address = ptrtoint ptr %source to i64
+  %below = and i64 %address, 15
+  %aligned = icmp eq i64 %below, 0
+  %wanted = and i1 %may_lend, %large
+  %lent = and i1 %wanted, %aligned
+  br i1 %lent, label %lend, label %copy
+lend:
+  %event = call ptr @new_event()
+  %header = call ptr @lend(ptr %event)
+  br label %made
+copy:
+  %storage = call ptr @allocate(i64 %bytes)
+  %missing = icmp eq ptr %storage, null
+  br i1 %missing, label %fail, label %fill
+fill:
+  %place = getelementptr i8, ptr %storage, i64 64
+  %copied = call ptr @memcpy(ptr %place, ptr %source, i64 %bytes)
+  br label %made
+made:
+  %owner = phi ptr [ %header, %lend ], [ %storage, %fill ]
+  %data = phi ptr [ %source, %lend ], [ %place, %fill ]
+  %done = phi ptr [ %event, %lend ], [ @ready_event, %fill ]
+  put ptr %owner buffer.storage of %record
+  put ptr %data buffer.data of %record
+  put ptr %done Client_BufferFromHostBuffer.done_with_host_buffer of %args
+  put ptr %record Client_BufferFromHostBuffer.buffer of %args
+  ret ptr null
+fail:
+  call void @free(ptr %record)
+  br label %slow
+slow:
+  %result = call ptr @Client_BufferFromHostBuffer_in_python(ptr %args)
+  ret ptr %result
+}}
+
+; The record of a buffer in a memory, as yet without a storage.
+define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory) {{
+  %tail = mul i64 %rank, 8
+  %size = add i64 %tail, {SIZES["buffer"]}
+  %record = call ptr @malloc(i64 %size)
+  %behind = getelementptr i8, ptr %record, i64 {SIZES["buffer"]}
+  %copied = call ptr @memcpy(ptr %behind, ptr %dims, i64 %tail)
+  %devices = get ptr memory.devices of %memory
+  %device = load ptr, ptr %devices
+  put i64 0 buffer.zero of %record
+  put ptr null buffer.data of %record
+  put ptr null buffer.storage of %record
+  put i64 0 buffer.lock of %record
+  put ptr null buffer.shown of %record
+  put i64 %bytes buffer.on_device_size_in_bytes of %record
+  put ptr %device buffer.device of %record
+  put ptr %memory buffer.memory of %record
+  put i64 %type buffer.type of %record
+  put i64 %rank buffer.num_dims of %record
+  put ptr %behind buffer.dims of %record
+  put i64 1 buffer.is_on_cpu of %record
+  put i64 %size buffer.bytes of %record
+  ret ptr %record
+}}
+
+; Copies to the host without a layout here, in Python with one.
+define ptr @Buffer_ToHostBuffer(ptr %args) {{
+entry:
+  %layout = get ptr Buffer_ToHostBuffer.host_layout of %args
+  %target = get ptr Buffer_ToHostBuffer.dst of %args
+  %buffer = get ptr Buffer_ToHostBuffer.src of %args
+  %bytes = get i64 buffer.on_device_size_in_bytes of %buffer
+  %free = icmp eq ptr %layout, null
+  br i1 %free, label %dense, label %slow
+dense:
+  %asks = icmp eq ptr %target, null
+  br i1 %asks, label %tell, label %copy
+tell:
+  put i64 %bytes Buffer_ToHostBuffer.dst_size of %args
+  ret ptr null
+copy:
+  %room = get i64 Buffer_ToHostBuffer.dst_size of %args
+  %small = icmp ult i64 %room, %bytes
+  br i1 %small, label %slow, label %take
+take:
+  %storage = call ptr @pin(ptr %buffer)
+  %deleted = icmp eq ptr %storage, null
+  br i1 %deleted, label %slow, label %go
+go:
+  %data = get ptr buffer.data of %buffer
+  %copied = call ptr @memcpy(ptr %target, ptr %data, i64 %bytes)
+  call void @release(ptr %storage)
+  put ptr @ready_event Buffer_ToHostBuffer.event of %args
+  ret ptr null
+slow:
+  %result = call ptr @Buffer_ToHostBuffer_in_python(ptr %args)
+  ret ptr %result
+}}
+"""

@@ -1,0 +1,317 @@
+"""The table of entries as machine code: native entries, and ways into those in Python.
+
+A way into Python keeps the exception that Python has set at the moment (JAX destroys objects while one is on its way),
+and is closed when the interpreter ends: entries in Python then do nothing, while native ones still work.
+
+Owns: what is native, the table. Must not know: what entries in Python do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.pjrt.native import buffers, execute, memory
+from xlapy.pjrt.native.text import expanded
+from xlapy.pjrt.structs import API_VERSION, ENTRIES, HEAD_BYTES, fields
+
+_GETTERS: Mapping[str, str] = {
+    "Error_Message": "error",
+    "Error_GetCode": "error",
+    "Client_PlatformName": "client",
+    "Client_ProcessIndex": "client",
+    "Client_PlatformVersion": "client",
+    "Client_TopologyDescription": "client",
+    "Client_Devices": "client",
+    "Client_AddressableDevices": "client",
+    "Client_AddressableMemories": "client",
+    "DeviceDescription_Id": "description",
+    "DeviceDescription_ProcessIndex": "description",
+    "DeviceDescription_Attributes": "description",
+    "DeviceDescription_Kind": "description",
+    "DeviceDescription_DebugString": "description",
+    "DeviceDescription_ToString": "description",
+    "Device_GetDescription": "device",
+    "Device_IsAddressable": "device",
+    "Device_LocalHardwareId": "device",
+    "Device_AddressableMemories": "device",
+    "Device_DefaultMemory": "device",
+    "Device_GetAttributes": "device",
+    "Memory_Id": "memory",
+    "Memory_Kind": "memory",
+    "Memory_Kind_Id": "memory",
+    "Memory_DebugString": "memory",
+    "Memory_ToString": "memory",
+    "Memory_AddressableByDevices": "memory",
+    "TopologyDescription_PlatformName": "topology",
+    "TopologyDescription_PlatformVersion": "topology",
+    "TopologyDescription_GetDeviceDescriptions": "topology",
+    "TopologyDescription_Attributes": "topology",
+    "TopologyDescription_Fingerprint": "topology",
+    "Executable_Name": "executable",
+    "Executable_NumReplicas": "executable",
+    "Executable_NumPartitions": "executable",
+    "Executable_NumOutputs": "executable",
+    "Executable_SizeOfGeneratedCodeInBytes": "executable",
+    "Executable_Fingerprint": "executable",
+    "Executable_OutputElementTypes": "executable",
+    "Executable_OutputDimensions": "executable",
+    "Executable_ParameterMemoryKinds": "executable",
+    "Executable_OutputMemoryKinds": "executable",
+    "LoadedExecutable_AddressableDevices": "executable",
+    "LoadedExecutable_AddressableDeviceLogicalIds": "executable",
+    "LoadedExecutable_Fingerprint": "executable",
+    "LoadedExecutable_IsDeleted": "executable",
+    "Buffer_ElementType": "buffer",
+    "Buffer_Dimensions": "buffer",
+    "Buffer_UnpaddedDimensions": "buffer",
+    "Buffer_DynamicDimensionIndices": "buffer",
+    "Buffer_OnDeviceSizeInBytes": "buffer",
+    "Buffer_IsOnCpu": "buffer",
+    "Buffer_Device": "buffer",
+    "Buffer_Memory": "buffer",
+}
+"""Entries that hand out words of a record, and its kind."""
+
+_RENAMED: Mapping[tuple[str, str], str] = {
+    ("Buffer_UnpaddedDimensions", "unpadded_dims"): "dims",
+    ("Buffer_DynamicDimensionIndices", "dynamic_dim_indices"): "dims",
+    ("Buffer_DynamicDimensionIndices", "num_dynamic_dims"): "zero",
+    ("Executable_OutputMemoryKinds", "memory_kinds"): "output_memory_kinds",
+    ("Executable_OutputMemoryKinds", "memory_kind_sizes"): "output_memory_kind_sizes",
+}
+"""What a field of the arguments is called in the record, where it is not the same."""
+
+_NOTHING = (
+    "Plugin_Initialize",
+    "Client_Destroy",
+    "TopologyDescription_Destroy",
+    "ExecuteContext_Destroy",
+    "Error_ForEachPayload",
+)
+"""Entries with nothing to do: what they would end lives as long as the process."""
+
+_NATIVE = (
+    "Error_Destroy",
+    "Event_Destroy",
+    "Event_IsReady",
+    "Event_Error",
+    "Event_Await",
+    "Event_OnReady",
+    "Client_BufferFromHostBuffer",
+    "Buffer_Destroy",
+    "Buffer_Delete",
+    "Buffer_IsDeleted",
+    "Buffer_ReadyEvent",
+    "Buffer_IncreaseExternalReferenceCount",
+    "Buffer_DecreaseExternalReferenceCount",
+    "Buffer_OpaqueDeviceMemoryDataPointer",
+    "Buffer_UnsafePointer",
+    "Buffer_ToHostBuffer",
+    "Device_ClearMemoryStats",
+    "ExecuteContext_Create",
+    "LoadedExecutable_Execute",
+)
+"""Entries written in LLVM text."""
+
+IN_PYTHON_WHERE_NOT_PLAIN = ("Client_BufferFromHostBuffer", "Buffer_ToHostBuffer", "LoadedExecutable_Execute")
+"""Native entries that leave what is not plain to a function in Python."""
+
+_FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
+    "make_error": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64),
+    "allocate": (ctypes.c_void_p, ctypes.c_int64),
+    "release": (None, ctypes.c_void_p),
+    "trim": (ctypes.c_int64,),
+    "set_limit": (None, ctypes.c_int64),
+    "usage": (None, ctypes.c_void_p, ctypes.c_void_p),
+    "ready": (ctypes.c_void_p,),
+    "set_element_size": (None, ctypes.c_int64, ctypes.c_int64),
+    "new_record": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
+    "make_buffer": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+    "pin": (ctypes.c_void_p, ctypes.c_void_p),
+    "end": (None, ctypes.c_void_p),
+    "end_place": (None, ctypes.c_void_p),
+    "close": (None,),
+}
+"""Native functions that Python calls: the type of the result, then of the arguments."""
+
+_ERRORS = """
+@open = internal global i32 1
+@context = internal global [1 x i64] zeroinitializer
+
+define ptr @make_error(i64 %code, ptr %message, i64 %size) {
+  %bytes = add i64 %size, 33
+  %error = call ptr @malloc(i64 %bytes)
+  %text = getelementptr i8, ptr %error, i64 32
+  %copied = call ptr @memcpy(ptr %text, ptr %message, i64 %size)
+  %end = getelementptr i8, ptr %text, i64 %size
+  store i8 0, ptr %end
+  put i64 0 error.zero of %error
+  put i64 %code error.code of %error
+  put i64 %size error.message_size of %error
+  put ptr %text error.message of %error
+  ret ptr %error
+}
+
+define ptr @Error_Destroy(ptr %args) {
+  %error = get ptr Error_Destroy.error of %args
+  call void @free(ptr %error)
+  ret ptr null
+}
+
+define ptr @ExecuteContext_Create(ptr %args) {
+  put ptr @context ExecuteContext_Create.context of %args
+  ret ptr null
+}
+
+define ptr @Device_ClearMemoryStats(ptr %args) {
+  call void @forget_peak()
+  ret ptr null
+}
+
+define ptr @nothing(ptr %args) {
+  ret ptr null
+}
+
+define void @close() {
+  store atomic i32 0, ptr @open seq_cst, align 4
+  ret void
+}
+
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+
+define internal ptr @call_python(ptr %function, ptr %args) {
+entry:
+  %open = load atomic i32, ptr @open seq_cst, align 4
+  %closed = icmp eq i32 %open, 0
+  br i1 %closed, label %out, label %go
+out:
+  ret ptr null
+go:
+  %type = alloca ptr
+  %value = alloca ptr
+  %traceback = alloca ptr
+  %state = call i32 @PyGILState_Ensure()
+  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
+  %error = call ptr %function(ptr %args)
+  %set = load ptr, ptr %type
+  %by = load ptr, ptr %value
+  %from = load ptr, ptr %traceback
+  call void @PyErr_Restore(ptr %set, ptr %by, ptr %from)
+  call void @PyGILState_Release(i32 %state)
+  ret ptr %error
+}
+"""
+
+_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
+
+Thunk = Callable[[int], int]
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Native:
+    """The native functions, and the table; there is one in a process, which lives as long as that.
+
+    python: entries in Python, by name, from the address of arguments to that of an error, or 0.
+    """
+
+    def __init__(self, python: Mapping[str, Thunk]) -> None:
+        self._thunks = {name: _ENTRY(function) for name, function in python.items()}
+        imports = {f"{name}_function": _address(thunk) for name, thunk in self._thunks.items()}
+        imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
+        exports = [*_FUNCTIONS, *[function_of(name, python) for name in ENTRIES]]
+        self._code = compile_text(module_text(python), sorted(set(exports)), imports)
+        self._functions = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
+        self._api = _table(self._code, python)
+        leak(self._code, self._thunks, self._functions, self._api)
+
+    @property
+    def table(self) -> int:
+        """The address of the table."""
+        return ctypes.addressof(self._api)
+
+    def address(self, name: str) -> int:
+        """The address of a native function."""
+        return self._code.addresses[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._functions[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def leak(*values: Any) -> None:
+    """Makes objects live longer than the interpreter: native code uses them when it is gone."""
+    for value in values:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def function_of(entry: str, python: Mapping[str, Any]) -> str:
+    """The native function that is an entry."""
+    if entry in _NOTHING:
+        return "nothing"
+    if entry in _NATIVE or entry in _GETTERS:
+        return entry
+    return f"{entry}_in_python" if entry in python else f"{entry}_is_unknown"
+
+
+def module_text(python: Mapping[str, Any]) -> str:
+    """The module of all native functions."""
+    pieces = [memory.TEXT, buffers.TEXT, execute.TEXT, _ERRORS]
+    pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
+    pieces += [_way_text(name) for name in python]
+    pieces += [_unknown_text(name) for name in ENTRIES if function_of(name, python).endswith("_is_unknown")]
+    return "\n".join(map(expanded, pieces))
+
+
+def _getter_text(entry: str, kind: str) -> str:
+    handle, *rest = fields(entry)
+    lines = [f"define ptr @{entry}(ptr %args) {{", f"  %record = get ptr {entry}.{handle} of %args"]
+    for field in rest:
+        lines.append(f"  %{field} = get i64 {kind}.{_RENAMED.get((entry, field), field)} of %record")
+        lines.append(f"  put i64 %{field} {entry}.{field} of %args")
+    return "\n".join([*lines, "  ret ptr null", "}"])
+
+
+def _way_text(entry: str) -> str:
+    return (
+        f"declare ptr @{entry}_function(ptr)\n"
+        f"define ptr @{entry}_in_python(ptr %args) {{\n"
+        f"  %error = call ptr @call_python(ptr @{entry}_function, ptr %args)\n  ret ptr %error\n}}"
+    )
+
+
+def _unknown_text(entry: str) -> str:
+    message = f"xlapy does not have PJRT_{entry}"
+    return (
+        f'@{entry}_text = internal constant [{len(message)} x i8] c"{message}"\n'
+        f"define ptr @{entry}_is_unknown(ptr %args) {{\n"
+        f"  %error = call ptr @make_error(i64 12, ptr @{entry}_text, i64 {len(message)})\n  ret ptr %error\n}}"
+    )
+
+
+def _address(function: Any) -> int:
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
+    # Short and never waiting for Python: called with the interpreter's lock held.
+    return ctypes.PYFUNCTYPE(result, *arguments)(code.addresses[name])
+
+
+def _table(code: Code, python: Mapping[str, Any]) -> Any:
+    words = HEAD_BYTES // 8
+    table = (ctypes.c_int64 * (words + len(ENTRIES)))()
+    major, minor = API_VERSION
+    version = (ctypes.c_int32 * 2).from_buffer(table, HEAD_BYTES - 8)
+    table[0], table[2] = ctypes.sizeof(table), 24
+    version[0], version[1] = major, minor
+    for number, entry in enumerate(ENTRIES):
+        table[words + number] = code.addresses[function_of(entry, python)]
+    return table

@@ -1,0 +1,383 @@
+"""Memory of buffers, and events, in LLVM text.
+
+A storage is a header of 64 bytes with the elements behind it, aligned to 64; it ends with its last owner. Blocks of
+64 KiB and more are kept in lists by size, eight sizes between powers of two, as new memory costs a page fault for every
+4 KiB. A storage of size 0 lends memory of the host: it is a header only, whose event tells the host when it ends.
+
+The state of an event is 0 while it is pending, or the list of the callbacks that wait for it; 1 when it has happened.
+Nothing runs behind a caller's back, so the only pending events are those of lent memory.
+
+Owns: allocation, kept memory, events. Must not know: buffers, programs.
+"""
+
+from __future__ import annotations
+
+KEPT_FROM = 1 << 16
+"""Bytes from which blocks are kept: below, the C library's own cache serves as well."""
+
+_CLASSES = 48 * 16
+
+TEXT = f"""
+@kept = internal global [{_CLASSES} x ptr] zeroinitializer, align 64
+@kept_lock = internal global i64 0, align 64
+@kept_bytes = internal global i64 0
+@kept_limit = internal global i64 0
+@used_bytes = internal global i64 0, align 64
+@peak_bytes = internal global i64 0
+@ready_event = internal global [8 x i64] [i64 0, i64 1, i64 1, i64 0, i64 0, i64 0, i64 0, i64 0]
+
+declare ptr @malloc(i64)
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare i32 @sched_yield()
+declare i32 @usleep(i32)
+declare ptr @memcpy(ptr, ptr, i64)
+declare i64 @llvm.ctlz.i64(i64, i1)
+declare i64 @llvm.umax.i64(i64, i64)
+
+define internal void @lock(ptr %lock) {{
+entry:
+  br label %try
+try:
+  %before = atomicrmw xchg ptr %lock, i64 1 acquire, align 8
+  %taken = icmp ne i64 %before, 0
+  br i1 %taken, label %turn, label %ours
+turn:
+  %yielded = call i32 @sched_yield()
+  br label %try
+ours:
+  ret void
+}}
+
+define internal void @unlock(ptr %lock) {{
+  store atomic i64 0, ptr %lock release, align 8
+  ret void
+}}
+
+; --- blocks
+
+define internal i64 @rounded(i64 %size) {{
+  %zeros = call i64 @llvm.ctlz.i64(i64 %size, i1 true)
+  %shift = sub i64 60, %zeros
+  %step_shift = call i64 @llvm.umax.i64(i64 %shift, i64 12)
+  %step = shl i64 1, %step_shift
+  %less = sub i64 %step, 1
+  %more = add i64 %size, %less
+  %mask = sub i64 0, %step
+  %result = and i64 %more, %mask
+  ret i64 %result
+}}
+
+define internal ptr @class_of(i64 %rounded) {{
+  %zeros = call i64 @llvm.ctlz.i64(i64 %rounded, i1 true)
+  %power = sub i64 47, %zeros
+  %above = mul i64 %power, 16
+  %shift = sub i64 59, %zeros
+  %top = lshr i64 %rounded, %shift
+  %low = and i64 %top, 15
+  %class = add i64 %above, %low
+  %place = getelementptr ptr, ptr @kept, i64 %class
+  ret ptr %place
+}}
+
+define internal ptr @kept_block(i64 %rounded) {{
+  %place = call ptr @class_of(i64 %rounded)
+  call void @lock(ptr @kept_lock)
+  %head = load ptr, ptr %place
+  %none = icmp eq ptr %head, null
+  br i1 %none, label %out, label %take
+take:
+  %next = get ptr storage.next of %head
+  store ptr %next, ptr %place
+  %kept = load i64, ptr @kept_bytes
+  %left = sub i64 %kept, %rounded
+  store i64 %left, ptr @kept_bytes
+  br label %out
+out:
+  call void @unlock(ptr @kept_lock)
+  ret ptr %head
+}}
+
+; The storage with room for that many bytes, owned once; null if there is no memory.
+define ptr @allocate(i64 %size) {{
+entry:
+  %pointer = alloca ptr
+  %whole = add i64 %size, 64
+  %large = icmp uge i64 %whole, {KEPT_FROM}
+  br i1 %large, label %look, label %new
+look:
+  %rounded = call i64 @rounded(i64 %whole)
+  %found = call ptr @kept_block(i64 %rounded)
+  %none = icmp eq ptr %found, null
+  br i1 %none, label %new, label %ready
+new:
+  %bytes = phi i64 [ %whole, %entry ], [ %rounded, %look ]
+  %failed = call i32 @posix_memalign(ptr %pointer, i64 64, i64 %bytes)
+  %missing = icmp ne i32 %failed, 0
+  br i1 %missing, label %nothing, label %made
+nothing:
+  ret ptr null
+made:
+  %fresh = load ptr, ptr %pointer
+  br label %ready
+ready:
+  %storage = phi ptr [ %found, %look ], [ %fresh, %made ]
+  %taken = phi i64 [ %rounded, %look ], [ %bytes, %made ]
+  put i64 1 storage.owners of %storage
+  put ptr null storage.event of %storage
+  put i64 0 storage.external of %storage
+  put i64 %taken storage.size of %storage
+  %before = atomicrmw add ptr @used_bytes, i64 %taken monotonic, align 8
+  %used = add i64 %before, %taken
+  %highest = atomicrmw umax ptr @peak_bytes, i64 %used monotonic, align 8
+  ret ptr %storage
+}}
+
+; Memory of the host, owned once: a header with the event that tells its end.
+define internal ptr @lend(ptr %event) {{
+  %storage = call ptr @malloc(i64 64)
+  put i64 1 storage.owners of %storage
+  put ptr %event storage.event of %storage
+  put i64 0 storage.external of %storage
+  put i64 0 storage.size of %storage
+  ret ptr %storage
+}}
+
+define internal void @retain(ptr %storage) {{
+  %owners = at storage.owners of %storage
+  %before = atomicrmw add ptr %owners, i64 1 monotonic, align 8
+  ret void
+}}
+
+define void @release(ptr %storage) {{
+entry:
+  %owners = at storage.owners of %storage
+  %before = atomicrmw sub ptr %owners, i64 1 acq_rel, align 8
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %end, label %out
+end:
+  %event = get ptr storage.event of %storage
+  %size = get i64 storage.size of %storage
+  %ours = icmp eq ptr %event, null
+  br i1 %ours, label %block, label %lent
+lent:
+  call void @happen(ptr %event)
+  br label %give
+block:
+  %used = atomicrmw sub ptr @used_bytes, i64 %size monotonic, align 8
+  %small = icmp ult i64 %size, {KEPT_FROM}
+  br i1 %small, label %give, label %keep
+keep:
+  %limit = load i64, ptr @kept_limit
+  %fits = icmp ule i64 %size, %limit
+  br i1 %fits, label %room, label %give
+room:
+  %now = load i64, ptr @kept_bytes
+  %more = add i64 %now, %size
+  %full = icmp ugt i64 %more, %limit
+  br i1 %full, label %empty, label %add
+empty:
+  %trimmed = call i64 @trim()
+  br label %add
+add:
+  %place = call ptr @class_of(i64 %size)
+  call void @lock(ptr @kept_lock)
+  %head = load ptr, ptr %place
+  put ptr %head storage.next of %storage
+  store ptr %storage, ptr %place
+  %kept = load i64, ptr @kept_bytes
+  %sum = add i64 %kept, %size
+  store i64 %sum, ptr @kept_bytes
+  call void @unlock(ptr @kept_lock)
+  ret void
+give:
+  call void @free(ptr %storage)
+  br label %out
+out:
+  ret void
+}}
+
+; Gives kept blocks back; how many bytes that were.
+define i64 @trim() {{
+entry:
+  call void @lock(ptr @kept_lock)
+  %bytes = load i64, ptr @kept_bytes
+  store i64 0, ptr @kept_bytes
+  br label %list
+list:
+  %class = phi i64 [ 0, %entry ], [ %following, %done ]
+  %place = getelementptr ptr, ptr @kept, i64 %class
+  %first = load ptr, ptr %place
+  store ptr null, ptr %place
+  br label %block
+block:
+  %storage = phi ptr [ %first, %list ], [ %next, %drop ]
+  %end = icmp eq ptr %storage, null
+  br i1 %end, label %done, label %drop
+drop:
+  %next = get ptr storage.next of %storage
+  call void @free(ptr %storage)
+  br label %block
+done:
+  %following = add i64 %class, 1
+  %more = icmp ult i64 %following, {_CLASSES}
+  br i1 %more, label %list, label %out
+out:
+  call void @unlock(ptr @kept_lock)
+  ret i64 %bytes
+}}
+
+define void @set_limit(i64 %bytes) {{
+  store i64 %bytes, ptr @kept_limit
+  ret void
+}}
+
+; What is in use now, and was at most.
+define void @usage(ptr %used, ptr %peak) {{
+  %now = load i64, ptr @used_bytes
+  store i64 %now, ptr %used
+  %most = load i64, ptr @peak_bytes
+  store i64 %most, ptr %peak
+  ret void
+}}
+
+define void @forget_peak() {{
+  %now = load i64, ptr @used_bytes
+  store i64 %now, ptr @peak_bytes
+  ret void
+}}
+
+; --- events
+
+define internal ptr @new_event() {{
+  %event = call ptr @malloc(i64 24)
+  put i64 0 event.zero of %event
+  put i64 0 event.state of %event
+  put i64 2 event.owners of %event
+  ret ptr %event
+}}
+
+define ptr @ready() {{
+  ret ptr @ready_event
+}}
+
+define internal void @give_up_event(ptr %event) {{
+entry:
+  %constant = icmp eq ptr %event, @ready_event
+  br i1 %constant, label %out, label %count
+count:
+  %owners = at event.owners of %event
+  %before = atomicrmw sub ptr %owners, i64 1 acq_rel, align 8
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %end, label %out
+end:
+  call void @free(ptr %event)
+  br label %out
+out:
+  ret void
+}}
+
+; Calls who waits; gives up the ownership of whoever makes it happen.
+define internal void @happen(ptr %event) {{
+entry:
+  %state = at event.state of %event
+  %before = atomicrmw xchg ptr %state, i64 1 acq_rel, align 8
+  %first = inttoptr i64 %before to ptr
+  br label %look
+look:
+  %node = phi ptr [ %first, %entry ], [ %next, %call ]
+  %end = icmp eq ptr %node, null
+  br i1 %end, label %out, label %call
+call:
+  %next = load ptr, ptr %node
+  %second = getelementptr ptr, ptr %node, i64 1
+  %callback = load ptr, ptr %second
+  %third = getelementptr ptr, ptr %node, i64 2
+  %argument = load ptr, ptr %third
+  call void @free(ptr %node)
+  call void %callback(ptr null, ptr %argument)
+  br label %look
+out:
+  call void @give_up_event(ptr %event)
+  ret void
+}}
+
+define ptr @Event_Destroy(ptr %args) {{
+entry:
+  %event = get ptr Event_Destroy.event of %args
+  %none = icmp eq ptr %event, null
+  br i1 %none, label %out, label %end
+end:
+  call void @give_up_event(ptr %event)
+  br label %out
+out:
+  ret ptr null
+}}
+
+define ptr @Event_IsReady(ptr %args) {{
+  %event = get ptr Event_IsReady.event of %args
+  %at = at event.state of %event
+  %state = load atomic i64, ptr %at acquire, align 8
+  %happened = icmp eq i64 %state, 1
+  %byte = zext i1 %happened to i8
+  put i8 %byte Event_IsReady.is_ready of %args
+  ret ptr null
+}}
+
+define ptr @Event_Error(ptr %args) {{
+  ret ptr null
+}}
+
+define ptr @Event_Await(ptr %args) {{
+entry:
+  %event = get ptr Event_Await.event of %args
+  %at = at event.state of %event
+  br label %look
+look:
+  %state = load atomic i64, ptr %at acquire, align 8
+  %happened = icmp eq i64 %state, 1
+  br i1 %happened, label %out, label %sleep
+sleep:
+  %slept = call i32 @usleep(i32 50)
+  br label %look
+out:
+  ret ptr null
+}}
+
+define ptr @Event_OnReady(ptr %args) {{
+entry:
+  %event = get ptr Event_OnReady.event of %args
+  %callback = get ptr Event_OnReady.callback of %args
+  %argument = get ptr Event_OnReady.user_arg of %args
+  %at = at event.state of %event
+  %state = load atomic i64, ptr %at acquire, align 8
+  %happened = icmp eq i64 %state, 1
+  br i1 %happened, label %now, label %later
+now:
+  call void %callback(ptr null, ptr %argument)
+  ret ptr null
+later:
+  %node = call ptr @malloc(i64 24)
+  %second = getelementptr ptr, ptr %node, i64 1
+  store ptr %callback, ptr %second
+  %third = getelementptr ptr, ptr %node, i64 2
+  store ptr %argument, ptr %third
+  br label %try
+try:
+  %seen = phi i64 [ %state, %later ], [ %found, %lost ]
+  store i64 %seen, ptr %node
+  %new = ptrtoint ptr %node to i64
+  %pair = cmpxchg ptr %at, i64 %seen, i64 %new acq_rel acquire, align 8
+  %found = extractvalue {{ i64, i1 }} %pair, 0
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %out, label %lost
+lost:
+  %missed = icmp eq i64 %found, 1
+  br i1 %missed, label %drop, label %try
+drop:
+  call void @free(ptr %node)
+  br label %now
+out:
+  ret ptr null
+}}
+"""

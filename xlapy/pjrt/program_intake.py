@@ -1,0 +1,100 @@
+"""What JAX gives to compile, as a module of HLO for one of its partitions.
+
+JAX hands over one program for all devices, with shardings of the Shardy dialect; the passes of that dialect, which
+jaxlib has, make of it what each device runs, collectives among it.
+
+Owns: formats of programs, partitioning. Must not know: handles, devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jax._src.interpreters import mlir
+from jax._src.lib import _jax
+from jaxlib.mlir import ir, passmanager
+
+from xlapy import ops
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.sharding import Sharding
+
+_PARTITION = (
+    "builtin.module(sdy-propagation-pipeline,"
+    "func.func(sdy-insert-explicit-reshards{enable-full-version=true}),"
+    "func.func(sdy-reshard-to-collectives),"
+    "sdy-convert-global-to-local)"
+)
+_MANUAL = b"manual_computation"
+"""In programs that say what each device does, be it a single one."""
+
+_MARK = "xla.sdy."
+"""How targets of custom calls begin that say something of a sharding and do nothing."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """A module, and how its parameters and results are split over the partitions: None is not at all."""
+
+    module: Module
+    parameters: tuple[Sharding | None, ...] = ()
+    results: tuple[Sharding | None, ...] = ()
+
+
+def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
+    """The module of a program: `mlir` is StableHLO, as text, bytecode or portable artifact; `hlo` an HloModuleProto.
+
+    `InvalidArgumentError` for what cannot be read, `UnsupportedError` for other formats.
+    """
+    if format == "hlo":
+        return Intake(Module.from_proto(code, verify=False))
+    if format != "mlir":
+        raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
+    try:
+        text = _bytecode(code, partitions > 1 or _MANUAL in code)
+        computation = _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=True)
+    except Exception as error:
+        raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
+    module = Module.from_proto(computation.as_serialized_hlo_module_proto(), verify=False)
+    return _partitioned(module) if partitions > 1 else Intake(_unmarked(module))
+
+
+def _bytecode(code: bytes, is_whole: bool) -> bytes:
+    """A program as bytecode of the StableHLO of today, partitioned if it `is_whole`."""
+    with mlir.make_ir_context() as context:
+        portable = code.startswith(b"ML\xefR")
+        module = _jax.mlir.deserialize_portable_artifact(code, context) if portable else ir.Module.parse(code, context)
+        if is_whole:
+            passmanager.PassManager.parse(_PARTITION).run(module.operation)
+        return bytes(mlir.module_to_bytecode(module))
+
+
+def _partitioned(module: Module) -> Intake:
+    """The module without the shardings that it was partitioned by, and those of its parameters and results."""
+    entry = module.entry_computation
+    parameters = tuple(parameter.sharding for parameter in entry.parameters)
+    whole = None if entry.root is None else entry.root.sharding
+    results = whole.elements if whole is not None and whole.elements else (whole,)
+    for instruction in module.instructions():
+        instruction.sharding = None
+    return Intake(_unmarked(module), parameters, results)
+
+
+def _unmarked(module: Module) -> Module:
+    """Without the custom calls that mark shardings."""
+    for instruction in [one for one in module.instructions() if _is_mark(one)]:
+        edit.replace_uses(instruction, instruction.operands[0])
+        edit.remove_control_edges(instruction)
+        edit.remove(instruction)
+    return module
+
+
+def _is_mark(instruction: Instruction) -> bool:
+    return (
+        instruction.op is ops.CUSTOM_CALL
+        and instruction.custom_call_target.startswith(_MARK)
+        and len(instruction.operands) == 1
+        and instruction.operands[0].shape.compatible(instruction.shape)
+    )

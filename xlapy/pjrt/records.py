@@ -1,0 +1,113 @@
+"""Handles: what a PJRT handle points to is a record, a row of words that native code reads and Python fills.
+
+Word 0 of every record is 0, where PJRT would have a table of functions. A field that an entry only hands out has the
+name that it has in the entry's arguments, so that native code copies it.
+
+Owns: which words a record has, records that Python makes, what they point to. Must not know: entries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+WORD: Final = 8
+
+_KINDS = {
+    "error": "zero code message_size message",
+    "event": "zero state owners",
+    "client": "zero platform_name platform_name_size process_index platform_version platform_version_size devices "
+    "num_devices addressable_devices num_addressable_devices addressable_memories num_addressable_memories topology",
+    "topology": "zero platform_name platform_name_size platform_version platform_version_size descriptions "
+    "num_descriptions attributes num_attributes fingerprint",
+    "description": "zero id process_index num_attributes attributes device_kind device_kind_size debug_string "
+    "debug_string_size to_string to_string_size",
+    "device": "zero device_description is_addressable local_hardware_id memories num_memories memory attributes "
+    "num_attributes device_attributes attributes_deleter",
+    "memory": "zero id kind kind_size kind_id debug_string debug_string_size to_string to_string_size devices "
+    "num_devices",
+    # data: of the first element. lock: 1 while a thread takes or gives up the storage, which is 0 after the end.
+    # shown: the storage again, once NumPy arrays have been made of it. bytes: of the record, its dimensions included,
+    # which lie behind it.
+    "buffer": "zero data storage lock shown on_device_size_in_bytes device memory type num_dims dims is_on_cpu bytes",
+    # owners: how many buffers and runs use it. event: of host memory that is lent, set when the last owner goes.
+    # external: how many NumPy arrays show it. next: in the list of kept memory. size: bytes, this record included.
+    "storage": "owners event external next size class unused_6 unused_7",
+    # fast: whether native code runs it alone. large: whether it asks for memory first. place: memory of a run that no
+    # run uses. table: what the table of a run begins as. arguments: type and size each. donated: numbers of arguments.
+    # outputs: a record of a buffer each. aliases: the argument whose memory an output takes, or -1.
+    "executable": "zero executable executable_name executable_name_size num_replicas num_partitions num_outputs "
+    "addressable_devices num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids "
+    "is_deleted executable_fingerprint executable_fingerprint_size size_in_bytes output_types num_output_types dims "
+    "dim_sizes num_parameters memory_kinds memory_kind_sizes output_memory_kinds output_memory_kind_sizes "
+    "fast large entry place table table_bytes arena_bytes argument_count arguments donated_count donated outputs "
+    "aliases first_result",
+}
+
+OFFSETS: Mapping[str, Mapping[str, int]] = {
+    kind: {name: WORD * place for place, name in enumerate(names.split())} for kind, names in _KINDS.items()
+}
+"""Where the fields of each kind of record lie, in bytes."""
+
+SIZES: Mapping[str, int] = {kind: WORD * len(offsets) for kind, offsets in OFFSETS.items()}
+"""Bytes of each kind of record."""
+
+_kept: dict[int, Any] = {}
+"""What records point to, and records themselves: they live as long as the process, or until `forget`."""
+
+
+def keep(value: Any) -> int:
+    """Keeps a `ctypes` object where it is; its address."""
+    address = ctypes.addressof(value)
+    _kept[address] = value
+    return address
+
+
+def forget(*addresses: int) -> None:
+    """Ends what `keep` began."""
+    for address in addresses:
+        _kept.pop(address, None)
+
+
+def words(values: Sequence[int]) -> int:
+    """The address of a row of words, kept; there is one even if it has none."""
+    return keep((ctypes.c_int64 * max(1, len(values)))(*values))
+
+
+def text(value: str) -> tuple[int, int]:
+    """The address of a text, kept, and its length in bytes."""
+    data = value.encode("utf-8", "replace")
+    return keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
+
+
+class Record:
+    """A record that Python has made, or found at an address; fields by name."""
+
+    __slots__ = ("_offsets", "address")
+
+    def __init__(self, kind: str, address: int = 0, **values: int) -> None:
+        self._offsets = OFFSETS[kind]
+        self.address = address or keep((ctypes.c_int64 * (SIZES[kind] // WORD))())
+        for name, value in values.items():
+            self[name] = value
+
+    def __getitem__(self, name: str) -> int:
+        return int(ctypes.c_int64.from_address(self.address + self._offsets[name]).value)
+
+    def __setitem__(self, name: str, value: int) -> None:
+        ctypes.c_int64.from_address(self.address + self._offsets[name]).value = value
+
+    def set_text(self, name: str, value: str) -> None:
+        """Fills `name` and `name`_size."""
+        self[name], self[f"{name}_size"] = text(value)
+
+
+def read_bytes(address: int, size: int) -> bytes:
+    """Bytes at an address; none at 0."""
+    return ctypes.string_at(address, size) if address else b""
+
+
+def read_words(address: int, count: int) -> list[int]:
+    """Signed words at an address."""
+    return list((ctypes.c_int64 * count).from_address(address)) if count else []
