@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all fuzz bench lint types check docs clean
+.PHONY: demo test test-all test-jax fuzz bench lint types check docs clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,11 @@ test: $(VENV)/.dev
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS)
 
+# JAX's own tests on the plugin beside JAX's CPU; JAX is a checkout of its repository, fetched if it is not given.
+test-jax: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check absl-py hypothesis
+	$(BIN)/python -m tests.system.jax_suite $(if $(JAX),--jax $(JAX)) --every $(or $(EVERY),20)
+
 # About a minute: modules of fixed seeds against XLA, and mutated texts.
 fuzz: $(VENV)/.dev
 	$(BIN)/xlapy fuzz --seeds 0-249 --jobs $(JOBS) --output fuzz-output
@@ -55,4 +60,4 @@ docs: $(VENV)/.demo
 	$(BIN)/xlapy ops --builder > docs/builder.md.new && mv docs/builder.md.new docs/builder.md
 
 clean:
-	rm -rf $(VENV) demo-output fuzz-output bench-output build dist *.egg-info
+	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info
