@@ -56,7 +56,6 @@ class _Place:
         self.counts = None if program.clocks is None else Counts(program.clocks)
         if self.counts is not None:
             self.table[program.clock_index] = self.counts.address
-        self.table[program.shared_index] = _address_of(_UNSHARED)
         self.interruption = Interruption()
         self.table[program.asking_index] = self.interruption.function
         self.table[program.asking_index + 1] = self.interruption.thread
@@ -167,9 +166,13 @@ class NativeCall:
         return [place.counts for place in self._places if place.counts is not None]
 
     def constants(self) -> dict[int, int]:
-        """Where the table has constants, and their addresses."""
+        """Where the table has the same in every run, and what: constants, what a run without a host shares.
+
+        With no more than these, no thread asks the host whether to go on.
+        """
         first = 1 + len(self._program.arguments) + len(self._program.results)
-        return {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
+        found = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
+        return found | {self._program.shared_index: _address_of(_UNSHARED)}
 
     def trim(self) -> None:
         """Forgets the arenas that no call is using."""
