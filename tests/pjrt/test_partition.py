@@ -7,25 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jax._src.interpreters.mlir import make_ir_context
-from jax._src.lib import _jax
 
 import xlapy as xla
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.pjrt.partition import partition
+from xlapy.pjrt.program_intake import Intake, read_program
 
 MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>'
 
 
-def run_parts(code: bytes, parts: Sequence[Sequence[Any]]) -> list[Any]:
+def run_parts(intake: Intake, parts: Sequence[Sequence[Any]]) -> list[Any]:
     """The result of each of four partitions."""
-    with make_ir_context() as context:
-        module = _jax.mlir.deserialize_portable_artifact(code, context)
-        computation = _jax.mlir.mlir_module_to_xla_computation(str(module), use_tuple_args=False, return_tuple=False)
-    client = xla.Client("cpu", devices=4)
-    executable = client.compile(computation.as_serialized_hlo_module_proto(), 1, 4)
-    return executable.execute_sharded(parts)
+    executable = xla.Client("cpu", devices=4).compile(intake.module, 1, 4)
+    return [result for (result,) in executable.execute_sharded(parts)]
 
 
 def quarters(array: Any) -> list[Any]:
@@ -42,15 +36,15 @@ def test_a_product_of_sharded_matrices() -> None:
         %1 = stablehlo.dot_general %0, %b, contracting_dims = [1] x [0]
           : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
         return %1 : tensor<4x8xf32> }} }}"""
-    found = partition(mixed_artifact(text))
-    assert found is not None
-    assert found.meshes == {"mesh": '#sdy.mesh<["x"=2, "y"=2]>'}
-    assert found.parameters == ('#sdy.sharding<@mesh, [{"x"}, {"y"}]>', '#sdy.sharding<@mesh, [{"y"}, {}]>')
-    assert found.results == ('#sdy.sharding<@mesh, [{"x"}, {}]>',)
-    assert b"sdy" not in found.code
+    found = read_program(mixed_artifact(text), "mlir", 4)
+    assert [str(sharding) for sharding in found.parameters] == [
+        "{devices=[2,2]<=[4]}",
+        "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}",
+    ]
+    assert [str(sharding) for sharding in found.results] == ["{devices=[2,1,2]<=[4] last_tile_dim_replicate}"]
     a, b = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6), np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8)
     halves = [np.split(b, 2)[device % 2] for device in range(4)]
-    results = run_parts(found.code, list(zip(quarters(a), halves, strict=True)))
+    results = run_parts(found, list(zip(quarters(a), halves, strict=True)))
     expected = np.sin(a) @ b
     for device, result in enumerate(results):
         np.testing.assert_allclose(np.asarray(result), np.split(expected, 2)[device // 2], rtol=1e-5, atol=1e-6)
@@ -69,20 +63,21 @@ def test_a_region_by_hand() -> None:
           sdy.return %1 : tensor<2x2xf32>
         }} : (tensor<4x4xf32>) -> tensor<2x4xf32>
         return %0 : tensor<2x4xf32> }} }}"""
-    found = partition(mixed_artifact(text))
-    assert found is not None
+    found = read_program(mixed_artifact(text), "mlir", 4)
     whole = np.arange(16, dtype=np.float32).reshape(4, 4)
-    results = run_parts(found.code, [[part] for part in quarters(whole)])
+    results = run_parts(found, [[part] for part in quarters(whole)])
     expected = np.split(whole[:2] + whole[2:], 2, axis=1)
     for device, result in enumerate(results):
         np.testing.assert_array_equal(np.asarray(result), expected[device % 2])
 
 
-def test_programs_without_devices() -> None:
-    assert partition(artifact("func.func @main() { return }")) is None
-    assert partition(artifact('func.func @main() { return } loc("sdy")')) is None
+def test_programs_for_one_device() -> None:
+    text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
+    found = read_program(artifact(text), "mlir")
+    assert (found.parameters, found.results) == ((), ())
+    assert [parameter.shape.brief for parameter in found.module.entry_computation.parameters] == ["f32[2]"]
 
 
 def test_damaged_programs() -> None:
     with pytest.raises(InvalidArgumentError, match="the program cannot be read as StableHLO"):
-        partition(b"ML\xefR sdy")
+        read_program(b"ML\xefR sdy", "mlir", 4)
