@@ -15,11 +15,13 @@ from jax._src.lib import _jax
 from jaxlib.mlir import ir, passmanager
 
 from xlapy import ops
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
+from xlapy.base.logging import logger
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
+from xlapy.stablehlo.parse import parse_stablehlo
 
 _PARTITION = (
     "builtin.module(sdy-propagation-pipeline,"
@@ -27,6 +29,9 @@ _PARTITION = (
     "func.func(sdy-reshard-to-collectives),"
     "sdy-convert-global-to-local)"
 )
+_PORTABLE = b"ML\xefR\rStableHLO_v"
+"""How portable artifacts begin: bytecode of version 6, which StableHLO made."""
+
 _MANUAL = b"manual_computation"
 """In programs that say what each device does, be it a single one."""
 
@@ -52,13 +57,25 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
         return Intake(Module.from_proto(code, verify=False))
     if format != "mlir":
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
+    is_whole = partitions > 1 or _MANUAL in code
+    if code.startswith(_PORTABLE) and not is_whole:
+        try:
+            return Intake(parse_stablehlo(code))
+        except XlaError as error:
+            logger.info("a program is read by jaxlib: %s", error)
+    module = _through_jaxlib(code, is_whole)
+    return _partitioned(module) if partitions > 1 else Intake(_unmarked(module))
+
+
+def _through_jaxlib(code: bytes, is_whole: bool) -> Module:
+    """What is to be partitioned by jaxlib's passes, what is no artifact, and what the readers of the house refuse."""
     try:
-        text = _bytecode(code, partitions > 1 or _MANUAL in code)
-        computation = _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=True)
+        computation = _jax.mlir.mlir_module_to_xla_computation(
+            _bytecode(code, is_whole), use_tuple_args=False, return_tuple=True
+        )
     except Exception as error:
         raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
-    module = Module.from_proto(computation.as_serialized_hlo_module_proto(), verify=False)
-    return _partitioned(module) if partitions > 1 else Intake(_unmarked(module))
+    return Module.from_proto(computation.as_serialized_hlo_module_proto(), verify=False)
 
 
 def _bytecode(code: bytes, is_whole: bool) -> bytes:

@@ -41,6 +41,13 @@ PROGRAMS: dict[str, str] = {
         return %0, %1, %2, %3, %4, %5, %6, %7, %8 : tensor<8x8xf32>, tensor<4x8xf32>, tensor<2x8xf32>, tensor<4x8xf32>,
           tensor<4x8xf32>, tensor<4x8xf32>, tensor<ui32>, tensor<ui32>, tensor<4x8xf32>""",
     ),
+    "typed FFI as JAX writes it": function(
+        "%x: tensor<2xf32>",
+        "tensor<2xf32>",
+        """%0 = stablehlo.custom_call @f(%x) {mhlo.backend_config = {index = 3 : ui64, name = "x"}} :
+          (tensor<2xf32>) -> tensor<2xf32>
+        return %0 : tensor<2xf32>""",
+    ),
     "transfers": function(
         "%x: tensor<2x3xf32>, %t: !stablehlo.token",
         "tensor<2x3xf32>, tensor<2xi32>, tensor<3xf32>, !stablehlo.token",

@@ -40,6 +40,7 @@ TARGETS: dict[str, Target] = {}
 
 _VERSIONS = dict(enumerate(CustomCallApiVersion))
 _HIDDEN = "mhlo.attributes"
+_TYPED = "mhlo.backend_config"
 _HIDDEN_ELEMENTWISE = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan",
 )  # fmt: skip
@@ -68,6 +69,7 @@ def custom_call(scope: Scope, operation: ir.Operation) -> Results:
 def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequence[Instruction]:
     """The call itself: several results make a tuple, none an empty one."""
     operands = scope.operands(operation)
+    version, configuration = _interface(operation)
     shapes = [scope.declared(result) for result in operation.results]
     constraints = _constraints([operand.shape for operand in operands], operation)
     attributes = CustomCallAttributes.make(
@@ -76,7 +78,7 @@ def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequen
         custom_call_has_side_effect=flag(operation, "has_side_effect"),
         output_to_operand_aliasing=_aliases(operation),
         schedule=_schedule(operation),
-        api_version=_version(operation),
+        api_version=version,
     )
     called = [
         scope.program.computation(as_symbol(each, "called_computations"), scope.depth)
@@ -85,8 +87,20 @@ def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequen
     placed = _placed(shapes, operation)
     shape = placed[0] if len(placed) == 1 else Shape.tuple(placed)
     made = scope.emit(ops.CUSTOM_CALL, operands, attributes, called, shape=shape)
-    made.backend_config = _configuration(operation.attributes.get("backend_config"))
+    made.backend_config = _configuration(configuration)
     return scope.elements(made, len(shapes))
+
+
+def _interface(operation: ir.Operation) -> tuple[CustomCallApiVersion, Any]:
+    """The version of the interface and the configuration.
+
+    Before StableHLO had dictionaries for it, calls of typed FFI were written as calls of the first version, with the
+    dictionary in an attribute of its own: JAX does so still.
+    """
+    version, hidden = _version(operation), operation.attributes.get(_TYPED)
+    if version is CustomCallApiVersion.ORIGINAL and isinstance(hidden, dict):
+        return CustomCallApiVersion.TYPED_FFI, hidden
+    return version, operation.attributes.get("backend_config")
 
 
 def _version(operation: ir.Operation) -> CustomCallApiVersion:
