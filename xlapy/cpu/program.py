@@ -10,12 +10,13 @@ Owns: which memory an instruction's result goes to. Must not know: loops inside 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from xlapy import ops
+from xlapy.analysis.structure import Structure
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import random_state, scatter, sort, top_k, updates
@@ -104,7 +105,8 @@ class _Maker:
     ) -> None:
         self.watched = watched
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
-        self.kernels: dict[Instruction, list[tuple[Kernel, int]]] = {}
+        self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
+        self._structure = Structure(module)
         self._flows: dict[Computation, Flow] = {}
         self._module = module
         self._kept: dict[Any, Any] = {}
@@ -123,6 +125,18 @@ class _Maker:
         if make not in self._kept:
             self._kept[make] = make(self._module, self.program)
         found: _Kept = self._kept[make]
+        return found
+
+    def kernels(self, instruction: Instruction) -> list[tuple[Kernel, int]]:
+        """The kernels of an instruction; equal ones have the same, whatever memory they work on."""
+        if instruction.op is ops.FUSION:
+            key: Hashable = self._structure.number(instruction.computations[0])
+        else:
+            operands = tuple((operand.shape, instruction.operands.index(operand)) for operand in instruction.operands)
+            key = self._structure.description(instruction), operands
+        found = self._kernels.get(key)
+        if found is None:
+            found = self._kernels[key] = kernels_of(region_of(instruction))
         return found
 
     def flow(self, computation: Computation) -> Flow:
@@ -277,11 +291,8 @@ class Scope:
         if not any(leaf.size for _, leaf in array_leaves(instruction.shape)):
             self.fresh(instruction)
             return
-        region = region_of(instruction)
-        found = self.maker.kernels.get(instruction)
-        if found is None:
-            found = self.maker.kernels[instruction] = kernels_of(region)
-        operands = instruction.operands if instruction.op is ops.FUSION else region.operands
+        found = self.maker.kernels(instruction)
+        operands = instruction.operands if instruction.op is ops.FUSION else list(dict.fromkeys(instruction.operands))
         slots = [self.slot(operand) for operand in operands]
         # several kernels make a part of the result each, and may read what others have written over
         results = self.results(instruction, operands, found[0][0]) if len(found) == 1 else self.fresh(instruction)
