@@ -50,6 +50,9 @@ from xlapy.loops.types import I1, I64, ScalarType
 MOST_SCRATCH = 1 << 18
 """Bytes of scratch memory that a kernel may have: it lies on the stack, and is to stay in the cache."""
 
+_MOST_AT_ONCE = 32
+"""Statements of all accumulators of a vector axis: more than that wait for nothing, and only take long to compile."""
+
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 
@@ -268,7 +271,7 @@ class Builder:
         """A loop with carries: `body(position, values)` gives the next ones. Returns the last ones.
 
         A VECTOR axis takes `identities` and `combine`, which it puts its partial results together with; the initial
-        values come in once, at the end.
+        values come in once, at the end. It has fewer than `accumulators` where its body takes long enough by itself.
         """
         if extent == 0:
             return list(initial)
@@ -283,6 +286,8 @@ class Builder:
         if kind is AxisKind.VECTOR:
             assert combine is not None and all(identity is not None for identity in neutral)
             statement.combine = self._region([start.type for start in initial], combine)
+            enough = max(1, _MOST_AT_ONCE // max(1, len(statement.body.statements)))
+            statement.accumulators = min(accumulators, 1 << (enough.bit_length() - 1))
         self._close(statement)
         return self._results(statement.carries)
 
