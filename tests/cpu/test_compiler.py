@@ -92,6 +92,32 @@ def test_kernels_that_do_the_same_to_other_memory_are_one_function():
     assert_close(np.asarray(a), np.sin(x), rule="elementwise", where="sine")
 
 
+LAYERS = """HloModule layers
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }
+ENTRY e {
+  sorted0 = f32[4096] parameter(0)
+  y = f32[4096] parameter(1)
+"""
+
+
+def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
+    """The first layer reads an argument, which it must not overwrite; each other one what dies with it."""
+    layer = """
+  sine{m} = f32[4096] sine(sorted{n})
+  cosine{m} = f32[4096] cosine(sine{m})
+  layer{m} = f32[4096] multiply(cosine{m}, y)
+  sorted{m} = f32[4096] sort(layer{m}), dimensions={{0}}, to_apply=less"""
+    layers = "".join(layer.format(n=n, m=n + 1) for n in range(3))
+    text = f"{LAYERS}{layers}\n  ROOT r = f32[4096] add(sorted3, sorted0) }}"
+    steps = [step for step in all_steps(compile_module(parse_hlo(text)).program.steps) if isinstance(step, KernelStep)]
+    made = [step for step in steps if step.origin.startswith("layer")]
+    assert len(made) == 3
+    assert len({step.kernel for step in made}) == 1
+    x, y = (np.random.default_rng(seed).standard_normal(4096).astype(np.float32) for seed in range(2))
+    expected, actual = (np.asarray(xla.Client(name).compile(text)(x, y)) for name in ("interpreter", "cpu"))
+    assert_close(actual, expected, rule="program", where="three layers")
+
+
 @pytest.mark.parametrize("name", ["nbody_step", "mapped_loops", "sorts"])
 def test_scheduled_modules_stay_sound(name: str):
     """What XLA printed behind its own passes is scheduled: fusions are taken apart and made anew in that order."""

@@ -17,8 +17,6 @@ _COMPUTING = "elementwise movement contraction convolution reduction indexing so
 COMPUTING_FAMILIES = frozenset(_COMPUTING.split())
 """Families whose operations only compute: they end, and fail for no values."""
 
-_STRENGTH = {Effect.PURE: 0, Effect.ORDERED: 1, Effect.SIDE_EFFECT: 2}
-
 
 class Effects:
     """The effect of every computation of a module as it stands; computations added later are looked into when asked.
@@ -66,4 +64,10 @@ def has_side_effect(instruction: Instruction) -> bool:
 
 
 def _strongest(effects: Iterable[Effect]) -> Effect:
-    return max(effects, key=_STRENGTH.__getitem__, default=Effect.PURE)
+    found = Effect.PURE
+    for effect in effects:
+        if effect is Effect.SIDE_EFFECT:
+            return effect
+        if effect is Effect.ORDERED:
+            found = effect
+    return found

@@ -107,6 +107,7 @@ class _Maker:
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
         self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
         self._structure = Structure(module)
+        self._overwritten: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
         self._flows: dict[Computation, Flow] = {}
         self._module = module
         self._kept: dict[Any, Any] = {}
@@ -138,6 +139,13 @@ class _Maker:
         if found is None:
             found = self._kernels[key] = kernels_of(region_of(instruction))
         return found
+
+    def may_overwrite(self, kernel: Kernel, written: Buffer, read: frozenset[Buffer]) -> bool:
+        """As `updates.may_overwrite`; each kernel is looked through once for the same buffers."""
+        key = written, read
+        if key not in self._overwritten:
+            self._overwritten[key] = updates.may_overwrite(kernel, written, read)
+        return self._overwritten[key]
 
     def flow(self, computation: Computation) -> Flow:
         found = self._flows.get(computation)
@@ -316,9 +324,11 @@ class Scope:
     ) -> Slot | None:
         """The memory of an operand in which a kernel may make a result."""
         for made in dict.fromkeys(given):
-            read = {buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == made}
             slot = self.slots.get(made)
-            if slot is None or slot in self.entered or not updates.may_overwrite(kernel, written, read):
+            if slot is None or slot in self.entered:
+                continue
+            read = frozenset(buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == made)
+            if not self.maker.may_overwrite(kernel, written, read):
                 continue
             taken = self.taken(made, instruction)
             if taken is not None:

@@ -6,7 +6,7 @@ Owns: when a kernel may write where it reads, and the kernel of dynamic-update-s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from xlapy.base.shape import Shape
@@ -106,7 +106,7 @@ def _may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
     return len(written) == 1 and written[0].written and may_overwrite(step.kernel, written[0], read)
 
 
-def may_overwrite(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
+def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
     """Whether a kernel may write a result to memory that it reads: element by element, each after its last use."""
     if any(buffer.written for buffer in read):
         return False
@@ -133,12 +133,12 @@ def _in_order(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
     return True
 
 
-def _transposes(kernel: Kernel, read: set[Buffer]) -> bool:
+def _transposes(kernel: Kernel, read: Collection[Buffer]) -> bool:
     """Whether the kernel reads one of the buffers tile by tile."""
     return any(isinstance(s, Transpose) and s.source.buffer in read for s in kernel.statements())
 
 
-def _places(kernel: Kernel, written: Buffer, read: set[Buffer]) -> set[Affine]:
+def _places(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[Affine]:
     """The offsets at which the kernel writes one buffer or reads the others."""
     places: set[Affine] = set()
     for statement in kernel.statements():

@@ -42,9 +42,16 @@ def _visit(root: Instruction, done: set[Instruction], order: list[Instruction]) 
             done.add(current)
             order.append(current)
         else:
-            entered.add(current)
-            stack.extend([operand for operand in reversed(current.operands) if operand not in done])
-            stack.extend([before for before in current.control_predecessors if before not in done])
+            waits = [operand for operand in reversed(current.operands) if operand not in done]
+            if current.control_predecessors:
+                waits += [before for before in current.control_predecessors if before not in done]
+            if waits:
+                entered.add(current)
+                stack += waits
+            else:
+                stack.pop()
+                done.add(current)
+                order.append(current)
 
 
 def ancestors(roots: Iterable[Instruction]) -> set[Instruction]:
