@@ -50,7 +50,7 @@ from xlapy.loops.types import I1, I64, ScalarType
 MOST_SCRATCH = 1 << 18
 """Bytes of scratch memory that a kernel may have: it lies on the stack, and is to stay in the cache."""
 
-_MOST_AT_ONCE = 32
+_MOST_AT_ONCE = 64
 """Statements of all accumulators of a vector axis: more than that wait for nothing, and only take long to compile."""
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
