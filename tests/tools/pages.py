@@ -17,7 +17,14 @@ def rendered(path: Path, address: str = "") -> Page:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'browser'}"]
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        f"--user-data-dir={path.parent / 'browser'}",
+    ]
     command += ["--virtual-time-budget=2000", "--dump-dom", f"{path.as_uri()}{address}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return Page(done.stdout)

@@ -119,7 +119,7 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> 
     )
 
 
-def _in_order(kernel: Kernel, written: Buffer, read: set[Buffer]) -> bool:
+def _in_order(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
     """Whether the kernel reads nothing of the buffers behind the first time that it writes: a kernel with several
     results may compute one when it has stored another."""
     stored = False
