@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +28,14 @@ from xlapy.testing.random_modules.elementwise import BINARY, UNARY
 from xlapy.testing.random_modules.module import FAMILIES
 from xlapy.text import parse_hlo
 from xlapy.tools.fuzz import _examined
+
+
+@pytest.fixture(autouse=True)
+def memory_limit() -> Iterator[None]:
+    """Workers limit the memory of their process; here that is the process of the tests, and of what they start."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 class TestWorker:
