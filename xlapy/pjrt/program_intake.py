@@ -15,7 +15,7 @@ from jax._src.lib import _jax
 from jaxlib.mlir import ir, passmanager
 
 from xlapy import ops
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -61,7 +61,7 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
     if code.startswith(_PORTABLE) and not is_whole:
         try:
             return Intake(parse_stablehlo(code))
-        except XlaError as error:
+        except UnsupportedError as error:
             logger.info("a program is read by jaxlib: %s", error)
     module = _through_jaxlib(code, is_whole)
     return _partitioned(module) if partitions > 1 else Intake(_unmarked(module))

@@ -66,7 +66,8 @@ def _integer(stream: EntryStream) -> Any:
     return ir.IntegerAttribute(value, kind)
 
 
-def _float(stream: EntryStream) -> ir.FloatAttribute:
+def float_attribute(stream: EntryStream) -> ir.FloatAttribute:
+    """A number with a type."""
     kind = stream.type()
     return ir.FloatAttribute(stream.float_number(kind), kind)
 
@@ -120,7 +121,8 @@ def _dense_array(stream: EntryStream) -> ir.ElementsAttribute:
     return elements(ir.TensorType((size,), element), stream.blob(), stream)
 
 
-def _dense(stream: EntryStream) -> ir.ElementsAttribute:
+def dense_elements(stream: EntryStream) -> ir.ElementsAttribute:
+    """Constant elements behind their type."""
     type_ = stream.type()
     return elements(type_, stream.blob(), stream)
 
@@ -143,7 +145,7 @@ _ATTRIBUTES: tuple[Callable[[EntryStream], Any], ...] = (
     EntryStream.type,
     lambda stream: ir.Unit(),
     _integer,
-    _float,
+    float_attribute,
     _call_site,
     _file,
     _fused,
@@ -152,7 +154,7 @@ _ATTRIBUTES: tuple[Callable[[EntryStream], Any], ...] = (
     lambda stream: ir.UNKNOWN_LOCATION,
     _resource,
     _dense_array,
-    _dense,
+    dense_elements,
     _dense_strings,
     _sparse,
     EntryStream.attribute,
@@ -201,13 +203,15 @@ def buffer_type(sizes: list[int], element: Any, stream: EntryStream) -> ir.Buffe
     return ir.BufferType(tuple(sizes), element)
 
 
-def _tensor(stream: EntryStream) -> ir.TensorType:
+def tensor_type(stream: EntryStream) -> ir.TensorType:
+    """A tensor without an encoding."""
     return ir.TensorType(sizes_of(stream.signed_numbers()), stream.element_type())
 
 
-def _encoded_tensor(stream: EntryStream) -> ir.TensorType:
+def encoded_tensor_type(stream: EntryStream) -> ir.TensorType:
+    """A tensor with an encoding before it."""
     encoding = stream.attribute()
-    return with_encoding(_tensor(stream), encoding)
+    return with_encoding(tensor_type(stream), encoding)
 
 
 def with_encoding(tensor: ir.TensorType, encoding: Any) -> ir.TensorType:
@@ -238,8 +242,8 @@ _TYPES: tuple[Callable[[EntryStream], Any], ...] = (
     _memref,
     _memref_in_space,
     lambda stream: ir.NoneType(),
-    _tensor,
-    _encoded_tensor,
+    tensor_type,
+    encoded_tensor_type,
     lambda stream: ir.TupleType(stream.types()),
     _no_such("unranked buffers"),
     _no_such("unranked buffers"),

@@ -12,8 +12,16 @@ from typing import Any
 from xlapy.base.element_types import F64, PRED, S32, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.builtin import DYNAMIC, buffer_type, complex_type, sizes_of, with_encoding
-from xlapy.stablehlo.bytecode.entries import EntryStream, elements
+from xlapy.stablehlo.bytecode.builtin import (
+    DYNAMIC,
+    buffer_type,
+    complex_type,
+    dense_elements,
+    encoded_tensor_type,
+    float_attribute,
+    tensor_type,
+)
+from xlapy.stablehlo.bytecode.entries import EntryStream
 
 _NEWEST = "1.20"
 _DOUBLE = ir.ScalarType(F64)
@@ -62,11 +70,6 @@ def _api_version(stream: EntryStream) -> ir.IntegerAttribute:
     return ir.IntegerAttribute(stream.number(), ir.ScalarType(S32))
 
 
-def _float(stream: EntryStream) -> ir.FloatAttribute:
-    kind = stream.type()
-    return ir.FloatAttribute(stream.float_number(kind), kind)
-
-
 def _integer(stream: EntryStream) -> ir.IntegerAttribute:
     kind = stream.type()
     return ir.IntegerAttribute(stream.integer(kind), kind)
@@ -79,11 +82,6 @@ def _output_operand_alias(stream: EntryStream) -> ir.StructAttribute:
         "operand_tuple_indices": tuple(stream.signed_numbers()),
     }
     return ir.StructAttribute("stablehlo.output_operand_alias", fields)
-
-
-def _tensor_elements(stream: EntryStream) -> ir.ElementsAttribute:
-    type_ = stream.type()
-    return elements(type_, stream.blob(), stream)
 
 
 def _bounds(stream: EntryStream) -> ir.StructAttribute:
@@ -147,11 +145,11 @@ _ATTRIBUTES: dict[int, Callable[[EntryStream], Any]] = {
     2: _boolean,
     5: _api_version,
     6: EntryStream.dictionary,
-    8: _float,
+    8: float_attribute,
     9: _integer,
     10: _output_operand_alias,
     14: EntryStream.text,
-    15: _tensor_elements,
+    15: dense_elements,
     17: EntryStream.type,
     18: _bounds,
     20: _result_accuracy,
@@ -162,15 +160,6 @@ _ATTRIBUTES: dict[int, Callable[[EntryStream], Any]] = {
     25: _mesh,
     **{code: _enum(cases) for code, cases in ENUMS.items()},
 }
-
-
-def _tensor(stream: EntryStream) -> ir.TensorType:
-    return ir.TensorType(sizes_of(stream.signed_numbers()), stream.element_type())
-
-
-def _encoded_tensor(stream: EntryStream) -> ir.TensorType:
-    encoding = stream.attribute()
-    return with_encoding(_tensor(stream), encoding)
 
 
 def _storage(stream: EntryStream, is_signed: bool) -> PrimitiveType:
@@ -249,8 +238,8 @@ _TYPES: dict[int, Callable[[EntryStream], Any]] = {
     1: complex_type,
     8: lambda stream: ir.FunctionType(stream.types(), stream.types()),
     9: lambda stream: ir.IndexType(),
-    20: _tensor,
-    21: _encoded_tensor,
+    20: tensor_type,
+    21: encoded_tensor_type,
     22: lambda stream: ir.TokenType(),
     23: lambda stream: ir.TupleType(stream.types()),
     24: _quantized,

@@ -14,8 +14,6 @@ from xlapy.stablehlo.bytecode.downgrade import needed_version, versioned
 from xlapy.stablehlo.bytecode.output import Output
 from xlapy.stablehlo.bytecode.tables import Tables
 
-_FORMAT = 6
-
 
 def write_bytecode(module: ir.Operation) -> bytes:
     """A `builtin.module` as a portable artifact, of the oldest version of VHLO from 1.12 on that has all it needs.
@@ -42,7 +40,7 @@ class _Writer:
         entries, offsets = self._entries(dialects)
         file = Output()
         file.data += MAGIC
-        file.number(_FORMAT)
+        file.number(container.NEWEST)
         file.terminated(f"StableHLO_v1.{self._minor}.0")
         names = self._dialect_section(dialects)
         file.section(container.STRINGS, self._strings())
