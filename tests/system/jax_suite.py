@@ -3,8 +3,9 @@
     python -m tests.system.jax_suite --jax CHECKOUT --every 8 lax_test nn_test
 
 CHECKOUT is JAX's repository at the tag of the version that is installed; without it, it is fetched by git. Of each
-file, every N-th test runs. A table tells what passed, failed and was skipped; tests that only JAX's CPU passes are
-listed, and make the exit code 1.
+file, every N-th test runs, of each test at most `--each` of its cases, which JAX makes `--cases` of. The tests take the
+plugin for JAX's CPU, as they ask the platform's name for what to skip and what to expect. A table tells what passed,
+failed and was skipped, and the seconds; tests that only JAX's CPU passes are listed, and make the exit code 1.
 """
 
 from __future__ import annotations
@@ -14,23 +15,51 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
 FILES = (
-    "lax_test lax_numpy_test lax_control_flow_test lax_autodiff_test lax_vmap_test lax_numpy_indexing_test random_test "
-    "nn_test fft_test linalg_test lax_scipy_test api_test export_test debugging_primitives_test python_callback_test"
+    "lax_test lax_numpy_test lax_numpy_operators_test lax_numpy_reducers_test lax_numpy_indexing_test "
+    "lax_control_flow_test lax_autodiff_test lax_vmap_test lax_vmap_op_test random_test random_lax_test nn_test "
+    "fft_test linalg_test lax_scipy_test lax_scipy_sparse_test lax_scipy_spectral_dac_test api_test export_test "
+    "debugging_primitives_test python_callback_test"
 )
 REPOSITORY = "https://github.com/jax-ml/jax"
 OUTCOME = re.compile(r"^(tests/\S.*?) (PASSED|FAILED|ERROR|SKIPPED)\b", re.MULTILINE)
+UNFINISHED = re.compile(r"^(tests/\S+::\S+) *(?!.*(?:PASSED|FAILED|ERROR|SKIPPED))", re.MULTILINE)
+KINDS = {"passed": ("PASSED",), "failed": ("FAILED", "ERROR", "DIED"), "skipped": ("SKIPPED",)}
+LIMIT = 7200
+"""Seconds that a file may take: a hang is a failure."""
+
+
+# -- as a plugin of pytest, in the process of the tests
 
 
 def pytest_addoption(parser):
     parser.addoption("--every", type=int, default=1)
+    parser.addoption("--each", type=int, default=0)
+
+
+def pytest_configure(config):
+    import jax
+    import jax._src.test_util
+
+    jax.config.update("jax_test_dut", "cpu")
 
 
 def pytest_collection_modifyitems(config, items):
     items[:] = items[:: config.getoption("every")]
+    if each := config.getoption("each"):
+        seen: Counter[str] = Counter()
+        for item in items:
+            seen.update([test := re.sub(r"[\d_]+$", "", item.nodeid)])
+            item.wanted = seen[test] <= each
+        items[:] = [item for item in items if item.wanted]
+
+
+# -- as a program
 
 
 def fetched(given: str | None) -> Path:
@@ -43,40 +72,47 @@ def fetched(given: str | None) -> Path:
     return target
 
 
-def outcomes(checkout: Path, file: str, every: int, platforms: str) -> dict[str, str]:
-    """What became of each test; of a process that died, of those that it had run."""
+def outcomes(options: argparse.Namespace, checkout: Path, file: str, platforms: str) -> dict[str, str]:
+    """What became of each test; of a process that died, of those that it had begun."""
     here = str(Path(__file__).parent)
-    environment = os.environ | {"JAX_PLATFORMS": platforms, "JAX_NUM_GENERATED_CASES": "1", "PYTHONPATH": here}
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "jax_suite", f"--every={every}"]
+    changes = {"JAX_PLATFORMS": platforms, "JAX_NUM_GENERATED_CASES": str(options.cases), "PYTHONPATH": here}
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "jax_suite"]
+    command += [f"--every={options.every}", f"--each={options.each}", f"tests/{file}.py"]
+    command = ["timeout", "--signal=KILL", str(LIMIT), *command]
     done = subprocess.run(
-        [*command, f"tests/{file}.py"], cwd=checkout, env=environment, capture_output=True, text=True, check=False
+        command, cwd=checkout, env=os.environ | changes, capture_output=True, text=True, errors="replace", check=False
     )
     found = {name.partition("::")[2]: outcome for name, outcome in OUTCOME.findall(done.stdout)}
-    if done.returncode < 0 or done.returncode > 1:
+    if done.returncode not in (0, 1):
         print(f"{file} on {platforms}: pytest ended with {done.returncode}\n{done.stderr[-1000:]}")
+        found |= {name.partition("::")[2]: "DIED" for name in UNFINISHED.findall(done.stdout)[-1:]}
     return found
+
+
+def counted(found: dict[str, str]) -> list[int]:
+    return [sum(outcome in kinds for outcome in found.values()) for kinds in KINDS.values()]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jax", help="a checkout of JAX")
     parser.add_argument("--every", type=int, default=1, help="run every N-th test")
+    parser.add_argument("--each", type=int, default=0, help="run the first N cases of each test; 0: all")
+    parser.add_argument("--cases", type=int, default=10, help="cases that JAX makes of a test, 10 by default")
     parser.add_argument("files", nargs="*", default=FILES.split())
     options = parser.parse_args()
     checkout = fetched(options.jax)
     worse: list[str] = []
-    heads = ("passed", "failed", "skipped")
-    print("{:28} {:>14} {:>7} {:>8} {:>12} {:>7} {:>8}".format("file: xlapy, then JAX's CPU", *heads, *heads))
+    print("{:28}".format("file: xlapy, then JAX's CPU"), *[f"{head:>8}" for head in [*KINDS, "seconds"] * 2])
     for file in options.files:
-        ours = outcomes(checkout, file, options.every, "xlapy,cpu")
-        theirs = outcomes(checkout, file, options.every, "cpu")
-        counts = [
-            sum(outcome in kinds for outcome in found.values())
-            for found in (ours, theirs)
-            for kinds in (("PASSED",), ("FAILED", "ERROR"), ("SKIPPED",))
-        ]
-        print("{:28} {:14} {:7} {:8} {:12} {:7} {:8}".format(file, *counts), flush=True)
-        bad = [name for name, outcome in ours.items() if outcome in ("FAILED", "ERROR")]
+        started = time.monotonic()
+        ours = outcomes(options, checkout, file, "xlapy,cpu")
+        middle = time.monotonic()
+        theirs = outcomes(options, checkout, file, "cpu")
+        seconds = round(middle - started), round(time.monotonic() - middle)
+        row = [*counted(ours), seconds[0], *counted(theirs), seconds[1]]
+        print(f"{file:28}", *[f"{number:8}" for number in row], flush=True)
+        bad = [name for name, outcome in ours.items() if outcome in KINDS["failed"]]
         worse += [f"{file}::{name}" for name in bad if theirs.get(name) == "PASSED"]
     print("\n".join(["", "passed by JAX's CPU only:", *worse]) if worse else "\nnothing that JAX's CPU passes failed")
     return bool(worse)

@@ -64,6 +64,12 @@ def test_flags_that_are_wrong_are_errors_of_jax():
     assert "--num_devices is at least 1, given 0" in done.stderr
 
 
+@pytest.mark.parametrize(("asked", "flags", "devices"), [(-1, "", 1), (3, "", 3), (2, "--num_devices=4", 4)])
+def test_as_many_devices_as_the_flag_or_jax_asks_for(asked, flags, devices):
+    code = f"import jax; jax.config.update('jax_num_cpu_devices', {asked}); print(len(jax.devices()))"
+    assert run("-c", code, flags=flags).stdout.split() == [str(devices)]
+
+
 def test_dispatches_do_not_leak():
     code = """
 import resource, jax, jax.numpy as jnp

@@ -10,6 +10,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
+from jax._src.xla_bridge import num_cpu_devices
+
 import xlapy
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
@@ -53,16 +55,22 @@ class Platform:
 
 @functools.cache
 def platform() -> Platform:
-    """The client, made when it is first asked for; the flag `num_devices` says how many devices it has."""
-    count = int(flags.get("num_devices"))
-    if count < 1:
-        raise InvalidArgumentError(f"the flag --num_devices is at least 1, given {count}")
+    """The client, made when it is first asked for."""
+    count = _device_count()
     client = Client(devices=count)
     native().set_limit(int(flags.get("cache_limit")) << 20)
     for number, size in sizes().items():
         native().set_element_size(number, size)
     devices = tuple(_device(number) for number in range(count))
     return Platform(client, _client_record(devices).address, devices)
+
+
+def _device_count() -> int:
+    """What the flag `num_devices` says, or JAX's own option for its CPU if that asks for more."""
+    count = int(flags.get("num_devices"))
+    if count < 1:
+        raise InvalidArgumentError(f"the flag --num_devices is at least 1, given {count}")
+    return max(count, int(num_cpu_devices.value))
 
 
 def _device(number: int) -> PlatformDevice:
