@@ -7,7 +7,7 @@ import pytest
 
 import xlapy as xla
 from tests.testing.test_random_dynamic import cut
-from xlapy.base.errors import UnsupportedError
+from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.random_modules.dynamic import random_dynamic_module
 
@@ -56,12 +56,37 @@ ENTRY main {
     assert int(CPU.compile(text)(np.zeros((4, 3), np.float32))) == 4
 
 
-def test_what_has_no_static_form_is_refused():
-    text = """HloModule m
+FOURIER = """HloModule m
 ENTRY main {
   x = c64[<=4] parameter(0)
-  ROOT r = c64[<=4] fft(x), fft_type=FFT, fft_length={4}
+  y = c64[<=4] add(x, x)
+  z = c64[<=4] fft(y), fft_type=FFT, fft_length={4}
+  n = s32[] get-dimension-size(z), dimensions={0}
+  ROOT r = (c64[<=4], s32[]) tuple(z, n)
 }
 """
-    with pytest.raises(UnsupportedError, match=r"r \(fft\) of dynamic dimensions \(c64\[<=4\]"):
+
+
+def test_what_has_no_static_form_is_evaluated_by_the_interpreter():
+    values = np.arange(4, dtype=np.complex64)
+    program = CPU.compile(FOURIER)
+    assert "xlapy.interpret" in program.as_hlo_text(optimized=True)
+    for again in (program, CPU.deserialize(program.serialize())):
+        result, size = again(values)
+        np.testing.assert_array_equal(np.asarray(result), np.fft.fft(2 * values).astype(np.complex64))
+        assert int(size) == 4
+        with pytest.raises(
+            ExecutionError, match=r"z, of the sizes that it meets: .* dimension 0 of c64\[3\] must be 4"
+        ):
+            again(values[:3])
+
+
+def test_a_target_that_takes_no_sizes_is_refused():
+    text = """HloModule m
+ENTRY main {
+  x = f32[<=4] parameter(0)
+  ROOT r = f32[4] custom-call(x), custom_call_target="lapack_spotrf_ffi"
+}
+"""
+    with pytest.raises(UnsupportedError, match=r"r \(custom-call\): "):
         CPU.compile(text)

@@ -9,7 +9,6 @@ import pytest
 
 import xlapy as xla
 from xlapy.base import flags
-from xlapy.base.errors import UnsupportedError
 from xlapy.base.flags import Flags
 
 INTERPRETER = xla.Client("interpreter")
@@ -133,11 +132,25 @@ def test_replicas_draw_numbers_of_their_own():
     assert not np.any(ours[0] == ours[1])
 
 
-def test_numbers_inside_of_computations_of_elements_are_refused():
-    text = """
-    HloModule m
-    noise { x = f32[] parameter(0)  one = f32[] constant(1)  ROOT r = f32[] rng(x, one), distribution=rng_uniform }
-    ENTRY main { p = f32[4] parameter(0)  ROOT r = f32[4] map(p), dimensions={0}, to_apply=noise }
-    """
-    with pytest.raises(UnsupportedError, match=r"\(map\) applies noise.* to elements, which draws random numbers"):
-        CPU.compile(text)
+DRAWING = """
+HloModule m
+noise { x = f32[] parameter(0)  one = f32[] constant(1)  ROOT r = f32[] rng(x, one), distribution=rng_uniform }
+ENTRY main {
+  p = f32[4] parameter(0)
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  a = f32[3] rng(zero, one), distribution=rng_uniform
+  b = f32[4] map(p), dimensions={0}, to_apply=noise
+  c = f32[3] rng(zero, one), distribution=rng_uniform
+  ROOT r = (f32[3], f32[4], f32[3]) tuple(a, b, c)
+}
+"""
+
+
+def test_numbers_inside_of_computations_of_elements_go_on_with_the_same_counter():
+    limits = np.array([0, 0.5, 0.2, 0.1], np.float32)
+    program = CPU.compile(DRAWING)
+    expected = results(INTERPRETER, DRAWING, limits)
+    for again in (program, CPU.deserialize(program.serialize())):
+        for ours, theirs in zip(again(limits), expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(ours), theirs)

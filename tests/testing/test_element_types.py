@@ -28,9 +28,6 @@ REFUSED_AT_RUN = {
 }
 """What XLA's verifier lets pass and no back end runs: a part of the message, as a pattern."""
 
-SOME_TYPES_ON_CPU = {"ragged-dot", "rng", "rng-bit-generator", "scaled-dot", "stochastic-convert"}
-"""What cpu runs for some of the element types only."""
-
 LEGAL = 4000
 """So many combinations are legal, at least."""
 
@@ -73,8 +70,6 @@ def test_what_is_legal_runs(name: str, platform: str) -> None:
             try:
                 run(client, text, example, old, new)
             except XlaError as error:
-                if name in SOME_TYPES_ON_CPU and "does not run on cpu yet" in str(error):
-                    continue
                 assert re.search(REFUSED_AT_RUN[name], str(error)), f"{old} as {new}"
 
 

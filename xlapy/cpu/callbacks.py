@@ -121,9 +121,13 @@ class Host:
         return 0
 
     def _carry_out(self, step: CallbackStep) -> None:
+        if step.draws:
+            self._context.random_state().take(self._array(step.operands[-1]))
         value = self._evaluate(step)
-        for slot, (path, _) in zip(step.results, array_leaves(step.instruction.shape), strict=True):
+        for slot, (path, _) in zip(step.results, array_leaves(step.instruction.shape), strict=False):
             self._array(slot)[...] = _leaf(value, path)
+        if step.draws:
+            self._array(step.results[-1])[...] = self._context.random_state().words()
 
     def _look(self, step: LookStep) -> None:
         instruction: Instruction = step.instruction

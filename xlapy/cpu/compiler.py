@@ -76,7 +76,7 @@ def passes(
         RemoveDeadCode(),
         SortTopK(),
         Expand(runs=runs() | frozenset(DYNAMIC_EXPANSIONS)),
-        ResolveDynamicDimensions(),
+        ResolveDynamicDimensions(interpret=True),
         SplitTransforms(),
         Expand(runs=runs()),
         NormalizeLayouts(),

@@ -5,7 +5,7 @@
 A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
 name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes,
 offsets]; any other says
-whether it may be native code.
+whether it may be native code and whether it draws random numbers.
 
 Owns: this form. Must not know: where it is kept, what the host does with these steps.
 """
@@ -33,7 +33,7 @@ def describe_callbacks(program: NativeProgram) -> dict[str, Any]:
 def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
     header = {"instruction": step.instruction.name, "operands": _slots(step.operands)}
     if isinstance(step, CallbackStep):
-        return {**header, "results": _slots(step.results), "native": step.convention is not None}
+        return {**header, "results": _slots(step.results), "native": step.convention is not None, "draws": step.draws}
     rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in step.rows]
     return {
         **header,
@@ -66,7 +66,7 @@ def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]
     if "rows" not in described:
         results = _restored(described["results"])
         convention = convention_of(instruction) if described["native"] else None
-        return CallbackStep(number, instruction, operands, results, name, convention)
+        return CallbackStep(number, instruction, operands, results, name, convention, bool(described["draws"]))
     rows = [
         MeetRow(int(door), tuple(members), int(place), tuple(brings), tuple(takes), tuple(offsets))
         for door, members, place, brings, takes, offsets in described["rows"]

@@ -8,6 +8,7 @@ Owns: which instructions these are, the edges. Must not know: how they are carri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -18,7 +19,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import post_order
+from xlapy.hlo.traverse import called_computations, post_order
 from xlapy.passes.rewrite import settle
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
@@ -29,16 +30,22 @@ DRAWS = frozenset({ops.RNG, ops.RNG_GET_AND_UPDATE_STATE})
 
 def acts(instruction: Instruction) -> bool:
     """Whether the instruction, or one in a computation that it calls, acts on more than its result."""
-    pending, met = [instruction], set[Computation]()
+    return _acts_itself(instruction) or any(map(_acts_itself, called_instructions(instruction)))
+
+
+def called_instructions(instruction: Instruction) -> Iterator[Instruction]:
+    """The instructions of the computations that one calls, and of those that they call."""
+    pending, met = list(instruction.computations), set[Computation]()
     while pending:
-        current = pending.pop()
-        if current.op in DRAWS or (current.op.family in _FAMILIES and not _is_quiet(current)):
-            return True
-        for called in current.computations:
-            if called not in met:
-                met.add(called)
-                pending += called
-    return False
+        computation = pending.pop()
+        if computation not in met:
+            met.add(computation)
+            yield from computation
+            pending += called_computations(computation)
+
+
+def _acts_itself(instruction: Instruction) -> bool:
+    return instruction.op in DRAWS or (instruction.op.family in _FAMILIES and not _is_quiet(instruction))
 
 
 def _is_quiet(instruction: Instruction) -> bool:

@@ -24,8 +24,8 @@ from xlapy.cpu.checks import add_checks
 from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
+from xlapy.cpu.hosted import applies_steps, draws
 from xlapy.cpu.library import library_kernel
-from xlapy.cpu.order_effects import DRAWS, acts
 from xlapy.cpu.schedule import Region, make_kernel, region_of
 from xlapy.cpu.short_dimensions import short_dimension_kernel
 from xlapy.cpu.steps import (
@@ -44,12 +44,10 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
+from xlapy.interpreter.core import rule_of
 from xlapy.loops import Buffer, Kernel
 from xlapy.lower import LOWERINGS
-from xlapy.ops.registry import OpDef, Rules
-
-_CALLERS = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
-"""Operations whose computations run as steps."""
+from xlapy.ops.registry import AsyncRole, OpDef, Rules
 
 _NOTHING = frozenset({ops.AFTER_ALL, ops.PARAMETER})
 
@@ -182,18 +180,18 @@ class _Maker:
         self.program.constants.append(slot)
         return slot
 
-    def device_id(self, instruction: Instruction) -> Slot:
+    def device_id(self, op: OpDef, shape: Shape) -> Slot:
         """What the device or the run gives: an argument that no parameter stands for."""
-        name = instruction.op.name
+        name = op.name
         if name not in self.program.ids:
             self.program.ids.append(name)
-            self._argument(instruction.shape)
+            self._argument(shape)
         return self.program.arguments[self.program.ids.index(name) - len(self.program.ids)]
 
-    def random_state(self, instruction: Instruction) -> Slot:
+    def random_state(self) -> Slot:
         """The counter that draws move on, from the beginning to the end of a run; the run gives the first one."""
         if self._random_state is None:
-            first = self.device_id(instruction)
+            first = self.device_id(ops.RNG_GET_AND_UPDATE_STATE, random_state.SHAPE)
             self._random_state = Slot(first.shape, name="random-state")
             self.program.steps.insert(0, CopyStep(first, self._random_state))
         return self._random_state
@@ -257,24 +255,36 @@ class Scope:
 
     def add(self, instruction: Instruction) -> None:
         """Appends the steps that compute an instruction."""
-        inner = (i for computation in instruction.computations for i in computation)
-        if instruction.op not in _CALLERS and any(map(acts, inner)):
-            _check_draws(instruction)
+        if applies_steps(instruction):
             self.callback(instruction)
         elif instruction.op in STEPS:
             STEPS.find(instruction.op)(self, instruction)
         elif instruction.op in LOWERINGS or instruction.op is ops.FUSION:
             self.kernel(instruction)
+        elif instruction.op.async_role is AsyncRole.NONE:
+            self.callback(instruction)
         else:
-            raise UnsupportedError(f"{instruction.name} ({instruction.op.name}) does not run on cpu yet")
+            name = f"{instruction.name} ({instruction.op.name})"
+            raise UnsupportedError(f"{name} runs on cpu together with its other half only")
         if self.maker.watched:
             add_checks(self, instruction)
 
     def callback(self, instruction: Instruction) -> None:
-        """The host carries out the instruction."""
+        """The host carries out the instruction; `UnsupportedError` if the interpreter has no rule for it."""
+        rule_of(instruction)
         operands = [slot for operand in instruction.operands for slot in self.slots_of(operand)]
+        results, state = self.fresh(instruction), [self.maker.random_state()] if draws(instruction) else []
         callbacks = self.maker.program.callbacks
-        callbacks.append(CallbackStep(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name))
+        callbacks.append(
+            CallbackStep(
+                len(callbacks),
+                instruction,
+                [*operands, *state],
+                [*results, *state],
+                instruction.name,
+                draws=bool(state),
+            )
+        )
         self.steps.append(callbacks[-1])
 
     def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
@@ -299,7 +309,11 @@ class Scope:
         if not any(leaf.size for _, leaf in array_leaves(instruction.shape)):
             self.fresh(instruction)
             return
-        found = self.maker.kernels(instruction)
+        try:
+            found = self.maker.kernels(instruction)
+        except UnsupportedError:
+            self.callback(instruction)
+            return
         operands = instruction.operands if instruction.op is ops.FUSION else list(dict.fromkeys(instruction.operands))
         slots = [self.slot(operand) for operand in operands]
         # several kernels make a part of the result each, and may read what others have written over
@@ -359,16 +373,6 @@ class Scope:
         copy = Slot(source.shape, name=instruction.name)
         self.steps.append(CopyStep(source, copy))
         return copy
-
-
-def _check_draws(instruction: Instruction) -> None:
-    """The host, which is asked for what such an instruction gives, does not share the counter of native code."""
-    for computation in instruction.computations:
-        if any(i.op in DRAWS for i in computation):
-            raise UnsupportedError(
-                f"{instruction.name} ({instruction.op.name}) applies {computation.name} to elements, which draws "
-                "random numbers: that does not run on cpu yet"
-            )
 
 
 def kernels_of(region: Region) -> list[tuple[Kernel, int]]:
@@ -526,11 +530,11 @@ def _topk(scope: Scope, instruction: Instruction) -> None:
 
 @STEPS.rule(ops.PARTITION_ID, ops.REPLICA_ID)
 def _device_id(scope: Scope, instruction: Instruction) -> None:
-    scope.define(instruction, [scope.maker.device_id(instruction)])
+    scope.define(instruction, [scope.maker.device_id(instruction.op, instruction.shape)])
 
 
 @STEPS.rule(ops.RNG_GET_AND_UPDATE_STATE)
 def _counter(scope: Scope, instruction: Instruction) -> None:
-    state = scope.maker.random_state(instruction)
+    state = scope.maker.random_state()
     kernel = random_state.advance_kernel(instruction)
     scope.steps.append(KernelStep(kernel, [*scope.fresh(instruction), state], 1, instruction.name))

@@ -5,10 +5,14 @@ Owns: sums of 128 bits. Must not know: where the counter begins, what is drawn b
 
 from __future__ import annotations
 
+from xlapy.base.element_types import U64
+from xlapy.base.shape import Shape
 from xlapy.cpu.schedule import kernel_builder, output
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Kernel
 from xlapy.loops.types import I64
+
+SHAPE = Shape.array(U64, [2])
 
 _HALF = 2**64
 

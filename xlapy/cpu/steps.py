@@ -138,7 +138,8 @@ class Convention:
 class CallbackStep:
     """Asks the host for what an instruction gives; the host may fail, which ends the program.
 
-    With a convention, native code is called where the host has put its address, and the host is asked where not.
+    With a convention, native code is called where the host has put its address, and the host is asked where not. What
+    draws random numbers has their counter behind its operands, and behind its results.
     """
 
     number: int
@@ -149,6 +150,7 @@ class CallbackStep:
     results: list[Slot]
     origin: str = ""
     convention: Convention | None = None
+    draws: bool = False
 
 
 class BlockField(IntEnum):

@@ -1,4 +1,4 @@
-"""Meaning of custom-call: what its target returns, a registered one or one of XLA's own.
+"""Meaning of custom-call: what its target returns, a registered one or a built-in one.
 
 Owns: calls of Python targets, the built-in targets. Must not know: how native code is called (`custom_native.py`).
 Source: CustomCall of the specification.
@@ -31,6 +31,7 @@ from xlapy.interpreter.core import (
 from xlapy.interpreter.custom_decompositions import DECOMPOSITIONS
 from xlapy.interpreter.custom_dynamic import DYNAMIC_TARGETS
 from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
+from xlapy.interpreter.custom_program import INTERPRET_TARGET, check_program, interpret
 from xlapy.interpreter.custom_sparse import CSR_TARGET, check_csr_product, csr_product
 from xlapy.interpreter.custom_targets import (
     NativeTarget,
@@ -257,6 +258,7 @@ _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     "TopK": (_check_top_k, _top_k),
     **DYNAMIC_TARGETS,
     CSR_TARGET: (check_csr_product, csr_product),
+    INTERPRET_TARGET: (check_program, interpret),
     **DECOMPOSITIONS,
     **dict.fromkeys(lapack_targets(), (check_lapack, lapack)),
 }

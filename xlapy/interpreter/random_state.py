@@ -40,6 +40,11 @@ class RandomState:
         """The counter as u64[2], lower half first."""
         return np.array([self.counter % 2**64, self.counter >> 64], np.uint64)
 
+    def take(self, words: Array) -> None:
+        """Goes on from the counter of `words`."""
+        low, high = map(int, words)
+        self.counter = low + (high << 64)
+
     def advance(self, delta: int) -> Array:
         """The words of the counter as it was; it moves on by `delta`, modulo 2^128."""
         before = self.words()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xlapy import ops
+from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -19,7 +20,15 @@ from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.ops.registry import OpDef
 from xlapy.ops.sources import ParameterAttributes
-from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS, DynamicRule, SizeWriter, Value, packed_shape, unsupported
+from xlapy.passes.expand.dynamic import (
+    DYNAMIC_EXPANSIONS,
+    DynamicRule,
+    SizeWriter,
+    Value,
+    interpreted,
+    packed_shape,
+    unsupported,
+)
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import remove_uncalled
 
@@ -35,9 +44,12 @@ class ResolveDynamicDimensions:
 
     So do parameters and results of the entry computation. A size set beyond its bound becomes the bound. A schedule is
     given up. `UnsupportedError` for operations that have no such form (collectives, transfers, fusions).
+
+    interpret: these become calls of `xlapy.interpret` instead, for platforms that let the interpreter evaluate them.
     """
 
     name: ClassVar[str] = "resolve-dynamic-dimensions"
+    interpret: bool = False
 
     def run(self, module: Module) -> bool:
         if not any(map(_meets_sizes, module.instructions())):
@@ -45,7 +57,7 @@ class ResolveDynamicDimensions:
         entry, replaced = module.entry_computation, dict[Computation, Computation]()
         for computation in computation_post_order(module):
             if _carries_sizes(computation, replaced):
-                replaced[computation] = _Resolved(computation, replaced).made
+                replaced[computation] = _Resolved(computation, replaced, self.interpret).made
         _take_over_entry(module, entry, replaced)
         remove_uncalled(reversed(list(replaced)))
         RemoveDeadCode().run(module)
@@ -56,21 +68,24 @@ def _meets_sizes(instruction: Instruction) -> bool:
     return instruction.op in OF_SIZES or instruction.shape.is_dynamic
 
 
+def _takes_sizes(instruction: Instruction) -> bool:
+    return any(shape.is_dynamic for shape in instruction.operand_shapes)
+
+
 def _carries_sizes(computation: Computation, replaced: dict[Computation, Computation]) -> bool:
     return any(_meets_sizes(i) or any(c in replaced for c in i.computations) for i in computation) or any(
-        caller.shape.is_dynamic or any(operand.shape.is_dynamic for operand in caller.operands)
-        for caller in computation.callers
-        if caller.op in _CALLERS
+        caller.shape.is_dynamic or _takes_sizes(caller) for caller in computation.callers if caller.op in _CALLERS
     )
 
 
 class _Resolved:
     """A copy of a computation on static arrays and sizes: `made`."""
 
-    def __init__(self, computation: Computation, replaced: dict[Computation, Computation]) -> None:
+    def __init__(self, computation: Computation, replaced: dict[Computation, Computation], interpret: bool) -> None:
         module = computation.module
         assert module is not None
         self.replaced = replaced
+        self.interpret = interpret
         self.made = edit.add_computation(module, computation.name)
         self.made.execution_thread = computation.execution_thread
         self.values: dict[Instruction, Value] = {}
@@ -99,17 +114,34 @@ class _Resolved:
 
     def add(self, instruction: Instruction) -> None:
         write = SizeWriter(instruction, self.made)
-        if any(computation in self.replaced for computation in instruction.computations):
+        if self.calls_sizes(instruction) and instruction.op in _CALLERS:
             value = self.call(write, instruction)
-        elif _meets_sizes(instruction) or any(shape.is_dynamic for shape in instruction.operand_shapes):
-            values = [self.values[operand] for operand in instruction.operands]
-            value = write.conformed(_rule_of(instruction)(write, instruction, values), instruction.shape)
+        elif self.calls_sizes(instruction) or _meets_sizes(instruction) or _takes_sizes(instruction):
+            value = self.resolved(write, instruction)
         else:
             operands = [self.values[operand] for operand in instruction.operands]
             value = edit.clone_instruction(instruction, self.made, operands)
             write.made.append(value)
         self.values[instruction] = value
         self.keep_order(instruction, write.made)
+
+    def calls_sizes(self, instruction: Instruction) -> bool:
+        return any(computation in self.replaced for computation in instruction.computations)
+
+    def resolved(self, write: SizeWriter, instruction: Instruction) -> Value:
+        """The value of an instruction, by the rule of its op or, where that has none, by the interpreter."""
+        values = [self.values[operand] for operand in instruction.operands]
+        try:
+            if self.calls_sizes(instruction):
+                where = "calls, loops and branches"
+                raise unsupported(instruction, f"computations of dynamic dimensions are resolved in {where}")
+            value = _rule_of(instruction)(write, instruction, values)
+        except UnsupportedError:
+            if not self.interpret:
+                raise
+            write.discard()
+            value = interpreted(write, instruction, values)
+        return write.conformed(value, instruction.shape)
 
     def keep_order(self, instruction: Instruction, made: list[Instruction]) -> None:
         """What had to run before or after an instruction runs before or after all that it became."""
@@ -120,10 +152,6 @@ class _Resolved:
                     edit.add_control_edge(first, second)
 
     def call(self, write: SizeWriter, instruction: Instruction) -> Value:
-        if instruction.op not in _CALLERS:
-            raise unsupported(
-                instruction, "computations of dynamic dimensions are resolved in calls, loops and branches"
-            )
         called = [self.replaced.get(computation, computation) for computation in instruction.computations]
         wanted = _operand_shapes(instruction)
         operands = [

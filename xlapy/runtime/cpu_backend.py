@@ -216,7 +216,7 @@ def _lent(module: Module, donated: Sequence[Donated]) -> Sequence[Donated]:
 
 
 def _check(module: Module, replica_count: int, partition_count: int) -> None:
-    """`UnsupportedError` for what does not run on cpu yet."""
+    """`UnsupportedError` for what does not run on cpu."""
     check_partitioning(module, replica_count, partition_count)
     check_limits(module, "cpu", MAX_CALL_DEPTH)
     for instruction in module.instructions():
@@ -243,7 +243,7 @@ class CpuBackend:
         donated: Sequence[Donated] = (),
         checks: Checks = NO_CHECKS,
     ) -> CpuProgram:
-        """`UnsupportedError` for what does not run on cpu yet. What is watched is never out of the cache."""
+        """`UnsupportedError` for what does not run on cpu. What is watched is never out of the cache."""
         _check(module, replica_count, partition_count)
         numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
         if checks:

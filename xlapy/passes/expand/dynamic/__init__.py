@@ -25,6 +25,7 @@ from xlapy.passes.expand.dynamic.core import (
     packed_shape,
     unsupported,
 )
+from xlapy.passes.expand.dynamic.interpreted import interpreted
 
 __all__ = [
     "DYNAMIC_EXPANSIONS",
@@ -37,6 +38,7 @@ __all__ = [
     "custom",
     "elementwise",
     "indexing",
+    "interpreted",
     "linalg",
     "movement",
     "packed_shape",

@@ -1,0 +1,106 @@
+"""Operations whose dynamic dimensions have no static form: calls of `xlapy.interpret`, which the interpreter evaluates.
+
+    r = c64[<=4] fft(x)   becomes   custom-call(x.array, x.size), custom_call_target="xlapy.interpret"
+
+with a program in its `backend_config` that puts arrays and sizes together, applies the op and takes its result apart.
+
+Must not know: why an operation has no static form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import ops
+from xlapy.analysis.effects import has_side_effect
+from xlapy.base.element_types import S32
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import called_computations, computation_post_order
+from xlapy.interpreter.core import rule_of
+from xlapy.interpreter.custom import resolve
+from xlapy.interpreter.custom_program import INTERPRET_TARGET
+from xlapy.ops.custom import CustomCallAttributes
+from xlapy.ops.sources import ParameterAttributes
+from xlapy.passes.expand.dynamic.core import Sized, SizeWriter, Value, packed_shape, static
+
+
+def interpreted(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The instruction as such a call; `UnsupportedError` if the interpreter does not evaluate it either."""
+    rule_of(instruction)
+    if instruction.op is ops.CUSTOM_CALL:
+        resolve(instruction)
+    shapes = instruction.operand_shapes
+    operands = [write.packed(write.conformed(value, shape), shape) for value, shape in zip(values, shapes, strict=True)]
+    attributes = CustomCallAttributes.make(
+        custom_call_target=INTERPRET_TARGET, custom_call_has_side_effect=has_side_effect(instruction)
+    )
+    made = write.add(ops.CUSTOM_CALL, *operands, attributes=attributes, shape=packed_shape(instruction.shape))
+    made.metadata = instruction.metadata
+    made.backend_config = _program(instruction).to_text(print_large_constants=True)
+    return write.unpacked(made, instruction.shape)
+
+
+def _program(instruction: Instruction) -> Module:
+    """The module that takes packed operands and gives the packed value of the instruction."""
+    module = Module(f"interpreted_{instruction.name}")
+    called = _copied(instruction, module)
+    entry = edit.add_computation(module, "main", entry=True)
+    write = SizeWriter(instruction, entry)
+    operands: list[Instruction] = []
+    for number, operand in enumerate(instruction.operands):
+        attributes = ParameterAttributes.make(number=number)
+        parameter = write.add(ops.PARAMETER, attributes=attributes, shape=packed_shape(operand.shape))
+        operands.append(_put_together(write, write.unpacked(parameter, operand.shape), operand.shape))
+    value = edit.clone_instruction(instruction, entry, operands, called)
+    root = write.packed(_taken_apart(write, value, instruction.shape), instruction.shape)
+    edit.set_root(entry, root)
+    return module
+
+
+def _copied(instruction: Instruction, module: Module) -> list[Computation]:
+    """The computations that an instruction calls, in another module."""
+    assert instruction.parent is not None
+    assert instruction.parent.module is not None
+    reached = dict.fromkeys(instruction.computations)
+    pending = list(reached)
+    while pending:
+        met = [c for c in called_computations(pending.pop()) if c not in reached]
+        reached.update(dict.fromkeys(met))
+        pending += met
+    copies: dict[Computation, Computation] = {}
+    for computation in computation_post_order(instruction.parent.module):
+        if computation in reached:
+            copies[computation] = edit.clone_computation(computation, module, copies)
+    return [copies[computation] for computation in instruction.computations]
+
+
+def _put_together(write: SizeWriter, value: Value, shape: Shape) -> Instruction:
+    """An array of dynamic dimensions of an array and sizes."""
+    if isinstance(value, tuple):
+        elements = zip(value, shape.tuple_shapes, strict=True)
+        return write.add(ops.TUPLE, *[_put_together(write, each, part) for each, part in elements])
+    if isinstance(value, Instruction):
+        return value
+    sizes = [write.size(size) for size in value.sizes]
+    return write.add(ops.CUSTOM_CALL, value.array, *sizes, attributes=_target("SliceToDynamic"), shape=shape)
+
+
+def _taken_apart(write: SizeWriter, value: Instruction, shape: Shape) -> Value:
+    """The array and the sizes of an array of dynamic dimensions."""
+    if shape.is_static:
+        return value
+    if shape.is_tuple:
+        parts = enumerate(shape.tuple_shapes)
+        return tuple(_taken_apart(write, write.element(value, number), part) for number, part in parts)
+    both = Shape.tuple([static(shape), *[Shape.scalar(S32)] * shape.rank])
+    padded = write.add(ops.CUSTOM_CALL, value, attributes=_target("PadToStatic"), shape=both)
+    sizes = tuple(write.element(padded, 1 + dimension) for dimension in range(shape.rank))
+    return Sized(write.element(padded, 0), sizes)
+
+
+def _target(name: str) -> CustomCallAttributes:
+    return CustomCallAttributes.make(custom_call_target=name)
