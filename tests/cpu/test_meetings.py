@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.interpreter.custom_runner import registered
 from tests.interpreter.replica_runner import module
+from xlapy.base.errors import ExecutionError
 from xlapy.cpu import doors
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.steps import CallbackStep, MeetStep, all_steps
@@ -158,3 +162,33 @@ def test_large_operands_in_loaded_programs() -> None:
     executable = client.deserialize(client.compile(text).serialize())
     for result in executable.execute_sharded([[np.full(200000, device, np.float32)] for device in range(3)]):
         assert np.asarray(result).tolist() == [3] * 200000
+
+
+def test_whoever_sleeps_is_woken_when_the_run_fails() -> None:
+    """One of those who wait asks the host now and then, the others sleep without end."""
+    branches = """
+    calls { p = f32[2] parameter(0) ROOT r = f32[2] custom-call(p), custom_call_target="target" }
+    meets { p = f32[2] parameter(0) ROOT r = f32[2] all-reduce(p), replica_groups={}, to_apply=add }
+    add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"""
+    entry = """p = f32[2] parameter(0) i = u32[] replica-id() j = s32[] convert(i)
+      c = f32[2] conditional(j, p, p, p, p), branch_computations={meets, meets, calls, meets}
+      ROOT r = f32[2] all-reduce(c), replica_groups={}, to_apply=add"""
+
+    def target(_: Any) -> Any:
+        time.sleep(0.3)  # the others wait meanwhile
+        raise ValueError("not now")
+
+    with registered(target):
+        executable = Client("cpu", devices=4).compile(module(entry, 4, computations=branches))
+        thread = threading.Thread(target=lambda: errors.append(failure_of(executable)))
+        errors: list[str] = []
+        thread.start()
+        thread.join(20)
+    assert not thread.is_alive()
+    assert "raised ValueError: not now" in errors[0]
+
+
+def failure_of(executable: xla.Executable) -> str:
+    with pytest.raises(ExecutionError) as caught:
+        executable.execute_sharded([[np.ones(2, np.float32)]] * 4)
+    return str(caught.value)

@@ -79,6 +79,8 @@ class Host:
         self._shared = shared
         self._judge = judge
         self._error: BaseException | None = None
+        self.memory: object = None
+        """Of the run on this device, to live as long as the host: where one has failed, others still read it."""
         self._targets: PlaceTargets | None = None
 
     def serve(self, table: Table, targets: PlaceTargets | None = None) -> object:

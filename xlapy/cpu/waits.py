@@ -5,6 +5,7 @@ Owns: the snapshot of who waits for whom. Must not know: what becomes of it.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ import numpy as np
 from xlapy.cpu.steps import MEET_HEADER, WAIT_RECORD, MeetRow, MeetStep, NativeProgram
 
 _RECORD, _NUMBER = struct.Struct("3q"), struct.Struct("I")
+
+_call = ctypes.CDLL(None).syscall
+_FUTEX, _WAKE = ctypes.c_long(202), 129
 
 Memory = Any
 """Bytes, as an array of NumPy, which types do not show to be a buffer."""
@@ -37,9 +41,24 @@ def shared_memory(program: NativeProgram) -> Memory:
     return memory[start:]
 
 
-def cancel(shared: Memory) -> None:
-    """Makes native code end where it looks whether it should go on."""
-    shared[:4].view(np.int32)[0] = 1
+def cancel(program: NativeProgram, shared: Memory) -> None:
+    """Makes native code end where it looks whether it should go on, and where it waits.
+
+    Who was about to sleep finds the word changed, and far enough that nobody else changes it back by the way.
+    """
+    is_cancelled = shared[:4].view(np.int32)
+    if is_cancelled[0]:
+        return
+    is_cancelled[0] = 1
+    for place in _waiting_places(program):
+        shared[place : place + 4].view(np.uint32)[0] ^= 1 << 30
+        _call(_FUTEX, ctypes.c_void_p(shared.ctypes.data + place), _WAKE, 2**31 - 1, None, None, 0)
+
+
+def _waiting_places(program: NativeProgram) -> set[int]:
+    """Where the words lie on which devices wait."""
+    meetings = [step for step in program.callbacks if isinstance(step, MeetStep)]
+    return {row.door for step in meetings for row in step.rows if row.door >= 0}
 
 
 def waiting(program: NativeProgram, shared: Memory) -> Mapping[int, Wait]:

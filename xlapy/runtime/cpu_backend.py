@@ -107,6 +107,8 @@ class CpuProgram:
         align(arrays, addresses, self._shown)
         numbers = device_numbers(program.ids, *ids)
         memories, places = self.call.results()
+        if host is not None:
+            host.memory = arrays, memories
         self.call(*addresses, *map(array_address, numbers), *places, host=host, memory=(arrays, memories))
         results = [
             arrays[program.aliases[slot.number]]
@@ -142,6 +144,7 @@ class CpuProgram:
         run_id = next(run_ids)
         program = self.compiled.program
         shared = shared_memory(program)
+        hosts: list[Host] = []
 
         def body(exchange: DeviceExchange) -> Value:
             replica, partition = divmod(exchange.number, self._partition_count)
@@ -149,10 +152,11 @@ class CpuProgram:
             context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
             judge = _judge_by(exchange.rendezvous)
             host = Host(program, self._context(context), exchange.number, shared, judge, self._checks)
+            hosts.append(host)
             return self._execute(arguments[exchange.number], (replica, partition), host)
 
         replicas = len(devices) // self._partition_count
-        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(shared))
+        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared))
 
     def fixed_addresses(self) -> dict[int, int]:
         """What the table of addresses of every run on a single device begins with: constants, numbers of the device."""

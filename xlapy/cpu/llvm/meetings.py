@@ -1,13 +1,12 @@
 """Meetings of devices in LLVM text: what each brings goes to shared memory, and each waits there for the others.
 
 A door has, in an i32 each, the number of meetings so far, how many have come to the next one, and how many sleep; the
-last to come opens it. Who waits spins a little, then sleeps on the number by futex, at most for a slice of time, after
-which the host is asked whether there is hope: it knows who is missing and why. Memory for what is brought is there
-twice, used in turn: who comes to a meeting has read all of the one before, so nobody waits to leave.
+last to come opens it, all others wait for the number to change. Memory for what is brought is there twice, used in
+turn: who comes to a meeting has read all of the one before, so nobody waits to leave.
 
 In a direct meeting addresses are brought instead: what lies there is read until all meet again.
 
-Owns: doors, records of who waits. Must not know: what is exchanged, the host's judgement.
+Owns: doors. Must not know: what is exchanged, how one waits.
 """
 
 from __future__ import annotations
@@ -15,14 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.steps import WAIT_RECORD, MeetRow, MeetStep, NativeProgram, Slot, door_header
-
-_SPINS = 40
-"""Short, as devices may be more than processors. Nobody gives way by sched_yield: on a busy machine that waits for the
-time slices of other processes, where those who sleep are woken to run at once."""
-
-_SLICE = 50_000_000
-"""Nanoseconds of sleep after which the host is asked."""
+from xlapy.cpu.llvm.waits import WAKE
+from xlapy.cpu.steps import MEET_HEADER, MeetRow, MeetStep, NativeProgram, Slot, door_header
 
 
 def rows_text(step: MeetStep) -> str:
@@ -106,23 +99,11 @@ class _Row:
         return self.writer.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-def meet_text() -> str:
-    """The function that waits for all members; 0, or 1 if the run has failed. Needs `call_back`."""
-    return _TEXT.format(spins=_SPINS, nanoseconds=_SLICE, record=WAIT_RECORD)
-
-
-DECLARATIONS = {
-    "declare i64 @syscall(i64, ...)",
-    "declare void @llvm.x86.sse2.pause()",
-}
-
-_TEXT = """@slice = internal constant [2 x i64] [i64 0, i64 {nanoseconds}]
-
-define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings, i32 %place,
-  i32 %count) noinline #0 {{
+MEET = f"""define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
+  i32 %place, i32 %count) noinline #0 {{
 entry:
   %following = add i32 %meetings, 1
-  %members = getelementptr inbounds i8, ptr %door, i64 128
+  %members = getelementptr inbounds i8, ptr %door, i64 {MEET_HEADER}
   %own = getelementptr inbounds i32, ptr %members, i32 %place
   store atomic i32 %following, ptr %own monotonic, align 4
   %come = getelementptr inbounds i8, ptr %door, i64 64
@@ -138,53 +119,17 @@ open:
   %some = icmp ne i32 %sleepers, 0
   br i1 %some, label %wake, label %met
 wake:
-  %woken = call i64 (i64, ...) @syscall(i64 202, ptr %door, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %woken = {WAKE.format(word="%door")}
   br label %met
-wait:
-  %spins = phi i32 [ 0, %entry ], [ %more, %pause ]
-  %seen = load atomic i32, ptr %door acquire, align 4
-  %closed = icmp eq i32 %seen, %meetings
-  br i1 %closed, label %spin, label %met
-spin:
-  %more = add i32 %spins, 1
-  %long = icmp ugt i32 %more, {spins}
-  br i1 %long, label %lie, label %pause
-pause:
-  call void @llvm.x86.sse2.pause()
-  br label %wait
-lie:
-  %records = getelementptr inbounds i8, ptr %shared, i64 {record}
-  %behind = mul i64 %device, {record}
-  %record = getelementptr inbounds i8, ptr %records, i64 %behind
-  %for = getelementptr inbounds i64, ptr %record, i64 1
-  %times = getelementptr inbounds i64, ptr %record, i64 2
-  %passed = zext i32 %meetings to i64
-  store atomic i64 %passed, ptr %for monotonic, align 8
-  %earlier = load atomic i64, ptr %times monotonic, align 8
-  %again = add i64 %earlier, 1
-  store atomic i64 %again, ptr %times monotonic, align 8
-  %named = add i64 %number, 1
-  store atomic i64 %named, ptr %record seq_cst, align 8
-  %fewer = atomicrmw add ptr %asleep, i32 1 seq_cst, align 4
-  br label %sleep
-sleep:
-  %slept = call i64 (i64, ...) @syscall(i64 202, ptr %door, i32 128, i32 %meetings, ptr @slice, ptr null, i32 0)
-  %awake = load atomic i32, ptr %door seq_cst, align 4
-  %still = icmp eq i32 %awake, %meetings
-  br i1 %still, label %ask, label %rise
-ask:
-  %cancelled = load atomic i32, ptr %shared monotonic, align 4
-  %ended = icmp ne i32 %cancelled, 0
-  br i1 %ended, label %rise, label %judge
-judge:
-  %judged = call i32 @call_back(ptr %table, i64 %number)
-  %hopeless = icmp ne i32 %judged, 0
-  br i1 %hopeless, label %rise, label %sleep
-rise:
-  %status = phi i32 [ 0, %sleep ], [ 1, %ask ], [ 1, %judge ]
-  store atomic i64 0, ptr %record seq_cst, align 8
-  %more_awake = atomicrmw sub ptr %asleep, i32 1 seq_cst, align 4
-  ret i32 %status
 met:
   ret i32 0
+wait:
+  %first = icmp eq i32 %before, 0
+  %slice = select i1 %first, ptr @slice, ptr null
+  %passed = zext i32 %meetings to i64
+  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings, i64 %passed,
+    ptr %asleep, ptr %slice)
+  ret i32 %status
 }}"""
+"""The function that waits for all members; 0, or 1 if the run has ended. Needs `await`. The first to come asks the host
+for all."""

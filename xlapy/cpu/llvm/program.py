@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.clocks import Clock
-from xlapy.cpu.llvm import looks, target_calls
+from xlapy.cpu.llvm import looks, target_calls, waits
 from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
-from xlapy.cpu.llvm.meetings import DECLARATIONS, meet_text, rows_text, write_meeting
+from xlapy.cpu.llvm.meetings import MEET, rows_text, write_meeting
 from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.parts import HELD
@@ -146,6 +146,7 @@ class _ProgramWriter:
         self._changes_mode = False
         self._looks = False
         self._meets = False
+        self._waits = False
         self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
@@ -380,14 +381,20 @@ class _ProgramWriter:
 
     def meeting(self, function: _Function, step: MeetStep) -> str:
         """The status of a meeting."""
-        self.need_callbacks()
+        self.need_waits()
         if not self._meets:
             self._meets = True
-            self.functions.append(meet_text())
-            self.declarations |= DECLARATIONS
+            self.functions.append(MEET)
         self.functions.append(rows_text(step))
         operands = [(slot, self.pointer(function, slot)) for slot in step.operands]
         return write_meeting(function.writer, step, self.program, self.copy_of, operands)
+
+    def need_waits(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self.need_callbacks()
+            self.functions.append(waits.await_text())
+            self.declarations |= waits.DECLARATIONS
 
     # -- the way out of long runs
 
