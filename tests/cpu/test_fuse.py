@@ -117,3 +117,15 @@ def test_few_elements_are_computed_again_if_that_is_little_work(op):
         "b = f64[7,3] broadcast(y), dimensions={1}\n c = f64[7,3] parameter(1)\n ROOT z = f64[7,3] add(c, b)"
     )
     assert names == ([["broadcast", "add"]] if op == "power" else [[op, "broadcast", "add"]])
+
+
+@pytest.mark.parametrize("steps", [2, 12])
+def test_a_long_chain_that_would_be_computed_twice_gets_a_kernel(steps):
+    chain = "\n".join(f"c{n + 1} = f32[100,90] subtract(c{n}, y)" for n in range(steps))
+    names, why = fused(
+        f"c0 = f32[100,90] parameter(0)\n y = f32[100,90] parameter(1)\n {chain}\n"
+        f"t = f32[100,90] reverse(c{steps}), dimensions={{0}}\n ROOT z = f32[100,90] add(c{steps}, t)"
+    )
+    last = ["reverse", "add"]
+    assert sorted(names) == ([["subtract"] * 2 + last] if steps == 2 else [last, ["subtract"] * 12])
+    assert (f"z would compute each element of c{steps} 2 times" in why) is (steps == 12)

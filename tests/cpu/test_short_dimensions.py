@@ -53,6 +53,15 @@ def test_points_scaled_by_numbers_of_rows_and_columns():
     )
 
 
+@pytest.mark.parametrize("size", [64, 65])
+def test_few_places_are_written_out_if_they_fill_vectors(size: int):
+    check(
+        f"x = f32[9,{size},3] parameter(0)",
+        f"ROOT r = f32[9,{size},3] reverse(x), dimensions={{1}}",
+        written_out=size == 64,
+    )
+
+
 def test_what_lies_as_its_operands_do_is_gone_through_in_one_go():
     check(
         "x = f32[999,3] parameter(0)",

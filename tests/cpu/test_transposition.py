@@ -183,3 +183,27 @@ def test_a_few_elements_are_moved_without_tiles():
     assert "transpose " not in compiled.loops()
     assert not any(step.written_out for step in all_steps(compiled.program.steps) if isinstance(step, KernelStep))
     check(transposed("f32[16,8]", (1, 0)))
+
+
+@pytest.mark.parametrize("rows", [8, 256])
+def test_columns_of_large_arrays_in_loops_are_read_in_vectors(rows):
+    """Element by element, as those of arrays that may become registers, they would be code without end."""
+    text = f"""HloModule m
+body {{ s = (s32[], f32[{rows},3]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0  x = f32[{rows},3] get-tuple-element(s), index=1
+  one = s32[] constant(1)  next = s32[] add(n, one)
+  a = f32[{rows},1] slice(x), slice={{[0:{rows}], [0:1]}}  b = f32[{rows},1] slice(x), slice={{[0:{rows}], [1:2]}}
+  c = f32[{rows},1] subtract(a, b)  d = f32[{rows},3] concatenate(b, c, a), dimensions={{1}}
+  ROOT r = (s32[], f32[{rows},3]) tuple(next, d) }}
+condition {{ s = (s32[], f32[{rows},3]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0  limit = s32[] constant(3)
+  ROOT c = pred[] compare(n, limit), direction=LT }}
+ENTRY e {{ x = f32[{rows},3] parameter(0)  zero = s32[] constant(0)
+  s = (s32[], f32[{rows},3]) tuple(zero, x)
+  w = (s32[], f32[{rows},3]) while(s), condition=condition, body=body
+  ROOT r = f32[{rows},3] get-tuple-element(w), index=1 }}
+"""
+    compiled = compile_module(xla.parse_hlo(text))
+    kernels = [step for step in all_steps(compiled.program.steps) if isinstance(step, KernelStep)]
+    assert any(not step.written_out for step in kernels) is (rows == 256)
+    check(text)

@@ -22,8 +22,7 @@ _SINGLE = frozenset({
     ops.SUBTRACT, ops.XOR,
 })  # fmt: skip
 _MOVES = frozenset({
-    ops.CONCATENATE, ops.DYNAMIC_SLICE, ops.DYNAMIC_UPDATE_SLICE, ops.GATHER, ops.PAD, ops.REVERSE, ops.SLICE,
-    ops.TRANSPOSE,
+    ops.CONCATENATE, ops.DYNAMIC_SLICE, ops.DYNAMIC_UPDATE_SLICE, ops.PAD, ops.REVERSE, ops.SLICE, ops.TRANSPOSE,
 })  # fmt: skip
 _DIVISIONS = frozenset({ops.DIVIDE, ops.SQRT, ops.RSQRT})
 _LONG = frozenset({ops.POWER, ops.ATAN2})

@@ -44,6 +44,12 @@ LITTLE = 1 << 17
 LITTLE_WORK = 1 << 10
 """Operations that may be done again: a kernel of its own takes longer."""
 
+LITTLE_AGAIN = 6
+"""Operations that an element may cost more: to write something to memory and read it takes as long."""
+
+LONGEST_CHAIN = 64
+"""Instructions that are looked at to find what an element costs."""
+
 MOST_WRITTEN_OUT = 512
 """Elements of a short row and of all instructions together: each has code of its own."""
 
@@ -107,10 +113,8 @@ class Group:
             return self._reason_against_reduction(instruction)
         if _is_too_long(self.space, self.members):
             return f"{self.space} of {len(self.members)} instructions are much code already"
-        kind = self._kind(instruction)
-        return _reason_against_repeating(
-            instruction, times_computed(self.space, instruction, kind, self.times), self.root
-        )
+        times = times_computed(self.space, instruction, self._kind(instruction), self.times)
+        return _reason_against_repeating(instruction, times, self.root)
 
     def _reason_against_reduction(self, reduction: Instruction) -> str:
         space = space_of_reduction(reduction)
@@ -179,14 +183,44 @@ def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruct
 
 def _repeated(root: Instruction, times: dict[Instruction, float]) -> str:
     """Why members would be computed again and again, by how often that is; "" if they would not."""
-    return next(filter(None, (_reason_against_repeating(m, times[m], root) for m in times)), "")
+    extra = {m: (t - _size(m)) * cost(m) for m, t in times.items() if t > 1.5 * _size(m)}
+    if _is_little(sum(extra.values()), max(map(_size, times))):
+        return ""
+    worst = max(extra, key=lambda m: extra[m])
+    return _again(root, worst, times[worst])
 
 
 def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:
-    size = max(1, first_leaf(instruction.shape).size)
-    if times <= 1.5 * size or (times - size) * cost(instruction) <= LITTLE_WORK or cost(instruction) <= CHEAP:
+    size = _size(instruction)
+    if times <= 1.5 * size or _is_little((times - size) * _chain_cost(instruction), max(size, _size(root))):
         return ""
-    return f"{root.name} would compute each element of {instruction.name} {times / size:.0f} times"
+    return _again(root, instruction, times)
+
+
+def _again(root: Instruction, instruction: Instruction, times: float) -> str:
+    return f"{root.name} would compute each element of {instruction.name} {times / _size(instruction):.0f} times"
+
+
+def _is_little(extra: float, places: int) -> bool:
+    """Whether so many operations more than necessary may be done for so many elements."""
+    return extra <= max(LITTLE_WORK, LITTLE_AGAIN * places)
+
+
+def _size(instruction: Instruction) -> int:
+    return max(1, first_leaf(instruction.shape).size)
+
+
+def _chain_cost(instruction: Instruction) -> int:
+    """Of an element, with those of all that is computed for nothing else and would join the same kernel."""
+    chain, stack, total = {instruction}, [instruction], 0
+    while stack and len(chain) <= LONGEST_CHAIN:
+        member = stack.pop()
+        total += cost(member)
+        for operand in member.operands:
+            if operand not in chain and not _lies_in_memory(operand) and all(user in chain for user in operand.users):
+                chain.add(operand)
+                stack.append(operand)
+    return total
 
 
 def _sizes(instruction: Instruction) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class _Cutter:
         """Decides for each kernel whether it is written out."""
         for step in steps:
             if isinstance(step, KernelStep):
-                length = self.kernel_length(step.kernel) + (0 if in_loop else lone_accesses(step.kernel))
+                length = self.kernel_length(step.kernel) + lone_accesses(step.kernel, HELD if in_loop else 0)
                 step.written_out = length <= (IN_LOOPS if in_loop else ONCE)
             for inner in inner_steps(step):
                 self.mark(inner, in_loop=in_loop or isinstance(step, WhileStep))
@@ -110,23 +110,29 @@ def straight_length(block: Block) -> int:
     return sum(map(_statement_length, block.statements))
 
 
-def lone_accesses(kernel: Kernel) -> int:
-    """Elements that vectors load and store one by one, as they are no neighbours."""
+def lone_accesses(kernel: Kernel, small: int) -> int:
+    """Elements that vectors load and store one by one, as they are no neighbours.
+
+    small: bytes of the largest arrays that do not count, as they may become registers.
+    """
     found = 0
     for statement in kernel.statements():
         if isinstance(statement, For) and statement.width > 1 and isinstance(statement.extent, int):
-            apart = [inner for inner in statement.body.statements if _is_apart(statement, inner)]
+            apart = [inner for inner in statement.body.statements if _is_apart(statement, inner, small)]
             found += statement.extent * len(apart)
     return found
 
 
-def _is_apart(vector: For, statement: Statement) -> bool:
-    """Whether an access in the body of a vector axis is to elements that are no neighbours."""
+def _is_apart(vector: For, statement: Statement, small: int) -> bool:
+    """Whether an access in the body of a vector axis is to elements that are no neighbours, of an array not small."""
     if isinstance(statement, Store):
-        offset = statement.place.offset
+        place = statement.place
     elif isinstance(statement, Value) and statement.op == "load":
-        offset = statement.attribute[0].offset
+        place = statement.attribute[0]
     else:
+        return False
+    buffer, offset = place.buffer, place.offset
+    if buffer.size * buffer.type.byte_size <= small:
         return False
     others = any(value is not vector.axis and value.block is vector.body for value, _ in offset.terms)
     return others or abs(offset.coefficient(vector.axis)) > 1

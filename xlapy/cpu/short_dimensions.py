@@ -45,11 +45,16 @@ def short_dimension_kernel(region: Region) -> tuple[Kernel, int] | None:
     if not shapes[0].size or any(i.op in SUMS for i in region.inner):
         return None
     plan = _short_last(region, dimensions) or _short_columns(region, dimensions)
-    if plan is None or plan.sizes[plan.long] < 8 * lanes:
+    if plan is None or not _fills_vectors(plan.sizes[plan.long], lanes):
         return None
     if len(region.inner) * plan.sizes[plan.short] > MOST_WRITTEN_OUT:
         return None
     return _build(region, shapes, plan, lanes)
+
+
+def _fills_vectors(size: int, lanes: int) -> bool:
+    """Whether a dimension is worth vectors along it: little of them is left over."""
+    return size >= 8 * lanes or (size >= 2 * lanes and size % lanes == 0)
 
 
 @dataclass(frozen=True, slots=True)
