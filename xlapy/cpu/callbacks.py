@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,18 +21,39 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.checks import LookStep, TurnStep
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
-from xlapy.cpu.steps import CallbackStep, MeetStep, NativeProgram, Slot
+from xlapy.cpu.steps import CallbackStep, MeetStep, NativeProgram, Slot, TransferStep
 from xlapy.cpu.targets import PlaceTargets
 from xlapy.cpu.waits import Memory, Wait, waiting
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import TOKEN, Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
 from xlapy.interpreter.core import Value, rule_of
+from xlapy.interpreter.exchange import describe
 
 Array = np.ndarray[Any, Any]
 Table: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
 
-Judge = Callable[[int, Callable[[], Mapping[int, Wait]]], None]
+
+class Overseer(Protocol):
+    """What a device in native code asks of who knows all devices of the run."""
+
+    def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
+        """Told who waits in native code whenever this device has waited for long: an error if there is no hope."""
+
+    def claim(self, instruction: Instruction) -> None:
+        """Told of the first send or recv on a channel that any two devices may use: an error for a third one."""
+
+
+class _Unjoined:
+    def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
+        """Who is alone waits for nobody."""
+
+    def claim(self, instruction: Instruction) -> None:
+        """Nobody else is there."""
+
+
+UNJOINED: Final = _Unjoined()
+"""For a device that has nothing to do with others."""
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
@@ -42,10 +63,6 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
     ops.INFEED,
     ops.OUTFEED,
     ops.RAGGED_ALL_TO_ALL,
-    ops.RECV,
-    ops.RECV_DONE,
-    ops.SEND,
-    ops.SEND_DONE,
 )
 def callback(scope: Scope, instruction: Instruction) -> None:
     """The instruction as a callback."""
@@ -59,8 +76,7 @@ run_ids = itertools.count(1)
 class Host:
     """The host's side of one run on one device: it carries out callbacks, and keeps the error of one that failed.
 
-    number: of the device. shared: what the devices of the run share. judge: told who waits in native code whenever this
-    device has waited for long; raises an error when there is no hope. checks: what values are looked at for.
+    number: of the device. shared: what the devices of the run share. checks: what values are looked at for.
     """
 
     def __init__(
@@ -69,7 +85,7 @@ class Host:
         context: Context,
         number: int,
         shared: Memory,
-        judge: Judge = lambda _, __: None,
+        overseer: Overseer = UNJOINED,
         checks: Checks = NO_CHECKS,
     ) -> None:
         self._watch = Watch(checks)
@@ -77,7 +93,7 @@ class Host:
         self._context = context
         self._number = number
         self._shared = shared
-        self._judge = judge
+        self._overseer = overseer
         self._error: BaseException | None = None
         self.memory: object = None
         """Of the run on this device, to live as long as the host: where one has failed, others still read it."""
@@ -105,22 +121,38 @@ class Host:
     def _call(self, number: int) -> int:
         """Carries out a callback; 0, or 1 if it failed."""
         try:
+            if number < 0:
+                raise ExecutionError(
+                    f"{describe(self._program.callbacks[~number].instruction)}: out of memory for a message"
+                )
             step = self._program.callbacks[number]
             if isinstance(step, LookStep):
                 self._look(step)
             elif isinstance(step, TurnStep):
                 self._watch.begin(step.instruction) if step.begins else self._watch.turn(step.instruction)
+            elif isinstance(step, TransferStep):
+                self._look_after(step)
             elif isinstance(step, CallbackStep):
                 if self._targets is None or not self._targets.prepare(number, self._context):
                     self._carry_out(step)
             elif step.rows[self._number].door < 0:
                 self._evaluate(step)
             else:
-                self._judge(self._number, lambda: waiting(self._program, self._shared))
+                self._judge()
         except BaseException as error:  # nothing may pass through native code
             self._error = error
             return 1
         return 0
+
+    def _look_after(self, step: TransferStep) -> None:
+        """Of a transfer that another device may have begun before, or for which the device has waited for long."""
+        if step.claims:
+            self._overseer.claim(step.instruction)
+        else:
+            self._judge()
+
+    def _judge(self) -> None:
+        self._overseer.judge(lambda: waiting(self._program, self._shared))
 
     def _carry_out(self, step: CallbackStep) -> None:
         if step.draws:

@@ -18,7 +18,7 @@ from xlapy import ops
 from xlapy.base.shape import Shape
 from xlapy.cpu import direct_collectives
 from xlapy.cpu.direct_collectives import Seen, always, own
-from xlapy.cpu.doors import Door, Doors, byte_size, rounded
+from xlapy.cpu.doors import Door, Doors, byte_size
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
 from xlapy.cpu.schedule import Axes, kernel_builder, loops, output
@@ -30,6 +30,7 @@ from xlapy.cpu.steps import (
     Slot,
     SlotKind,
     door_header,
+    rounded,
 )
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value

@@ -12,6 +12,7 @@ from enum import Enum
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu import callbacks as callbacks  # these have steps of their own
+from xlapy.cpu import channels as channels
 from xlapy.cpu import collectives as collectives
 from xlapy.cpu import custom_calls as custom_calls
 from xlapy.cpu.buffers import assign_buffers, print_buffers

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xlapy import ops
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.cpu.steps import WAIT_RECORD, NativeProgram, door_header
+from xlapy.cpu.steps import NativeProgram, door_header, rounded
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
@@ -76,8 +76,6 @@ class Doors:
         self._program = program
         self._devices = program.replica_count * program.partition_count
         self._found: dict[Instruction, Door] = {}
-        self._top = rounded(WAIT_RECORD * (1 + self._devices))
-        program.shared_size = self._top
         together: dict[Hashable, list[Instruction]] = {}
         for computation in computation_post_order(module):
             for instruction in computation:
@@ -98,15 +96,14 @@ class Doors:
         first = doors[0]
         if first is None or len(kinds) > 1 or any(d is None or d.groups != first.groups for d in doors):
             return
-        size = door_header(first.count) + 2 * first.stage_size
-        for group in dict.fromkeys(first.groups.values()):
-            first.places[group] = self._top
-            self._top += rounded(size)
+        size = rounded(door_header(first.count) + 2 * first.stage_size)
+        groups = list(dict.fromkeys(first.groups.values()))
         lonely = sum(not group for group in first.groups.values())
-        self._top += lonely * rounded(size)
-        if self._top <= MOST_SHARED:
-            self._program.shared_size = self._top
-            self._found |= dict.fromkeys(instructions, first)
+        if self._program.shared_size + (len(groups) + lonely) * size > MOST_SHARED:
+            return
+        first.places |= {group: self._program.share(size) for group in groups}
+        self._program.share(lonely * size)
+        self._found |= dict.fromkeys(instructions, first)
 
     def _door(self, instruction: Instruction) -> Door | None:
         """The groups of an instruction that is of a form for meetings; None for any other, and for wrong groups."""
@@ -170,7 +167,3 @@ def _ends(instruction: Instruction) -> set[Instruction]:
 
 def byte_size(shape: Shape) -> int:
     return shape.size * shape.element_type.byte_size
-
-
-def rounded(size: int) -> int:
-    return -(-size // 64) * 64

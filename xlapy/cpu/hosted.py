@@ -14,13 +14,13 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.lower import LOWERINGS
 
 _GIVEN = frozenset({ops.PARAMETER})
-_OF_THE_PROGRAM = frozenset({ops.CALL, ops.CONDITIONAL, ops.FUSION, ops.WHILE})
+OF_THE_PROGRAM = frozenset({ops.CALL, ops.CONDITIONAL, ops.FUSION, ops.WHILE})
 """Their computations are parts of the program: nothing in them is applied to elements."""
 
 
 def applies_steps(instruction: Instruction) -> bool:
     """Whether a computation that an instruction applies to elements is no expression."""
-    if instruction.op in _OF_THE_PROGRAM:
+    if instruction.op in OF_THE_PROGRAM:
         return False
     return any((i.op not in LOWERINGS and i.op not in _GIVEN) or acts(i) for i in called_instructions(instruction))
 

@@ -3,9 +3,9 @@
     {"devices": [replicas, partitions], "shared": [places, bytes], "steps": [...]}
 
 A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
-name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes,
-offsets]; any other says
-whether it may be native code and whether it draws random numbers.
+name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes, offsets]; a transfer
+between devices has the queues and partners of each; any other step says whether it may be native code and whether it
+draws random numbers.
 
 Owns: this form. Must not know: where it is kept, what the host does with these steps.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from xlapy.base.shape import Shape
 from xlapy.cpu.custom_calls import convention_of
-from xlapy.cpu.steps import CallbackStep, MeetRow, MeetStep, NativeProgram, Slot, SlotKind
+from xlapy.cpu.steps import CallbackStep, MeetRow, MeetStep, NativeProgram, Slot, SlotKind, TransferStep
 from xlapy.hlo.module import Module
 
 
@@ -32,6 +32,9 @@ def describe_callbacks(program: NativeProgram) -> dict[str, Any]:
 
 def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
     header = {"instruction": step.instruction.name, "operands": _slots(step.operands)}
+    if isinstance(step, TransferStep):
+        ends = {"queues": step.queues, "partners": step.partners, "claims": step.claims}
+        return {**header, "results": _slots(step.results), **ends}
     if isinstance(step, CallbackStep):
         return {**header, "results": _slots(step.results), "native": step.convention is not None, "draws": step.draws}
     rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in step.rows]
@@ -63,6 +66,12 @@ def restore_callbacks(program: NativeProgram, described: Mapping[str, Any], opti
 
 def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]) -> CallbackStep | MeetStep:
     operands = _restored(described["operands"])
+    if "queues" in described:
+        results, claims = _restored(described["results"]), bool(described["claims"])
+        queues, partners = ([tuple(row) for row in described[what]] for what in ("queues", "partners"))
+        return TransferStep(
+            number, instruction, operands, results, name, queues=queues, partners=partners, claims=claims
+        )
     if "rows" not in described:
         results = _restored(described["results"])
         convention = convention_of(instruction) if described["native"] else None

@@ -153,6 +153,50 @@ class CallbackStep:
     draws: bool = False
 
 
+class QueueField(IntEnum):
+    """Where the queue between two devices has what, in bytes: those from DONE on are the receiver's."""
+
+    FIRST = 0
+    LAST = 8
+    SENT = 16
+    ASLEEP = 20
+    SENDER = 24
+    DONE = 64
+    ANNOUNCED = 72
+    RECEIVER = 76
+
+
+QUEUE_BYTES = 128
+
+
+class MessageField(IntEnum):
+    """Where a message has what, in bytes, before its arrays."""
+
+    NEXT = 0
+    NUMBER = 8
+    TAKEN = 12
+    STEP = 16
+    DEVICE = 24
+
+
+MESSAGE_HEADER = 64
+
+
+@dataclass(eq=False, slots=True)
+class TransferStep(CallbackStep):
+    """Sends its operands to queues in the memory that devices share, or receives its results from one.
+
+    A recv gives the number of the message that is to come, a recv-done takes it. The host looks after those who wait.
+    """
+
+    queues: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    """Where the queues of each device lie: none for one that takes no part."""
+    partners: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    """The devices, one of which is at the other end."""
+    claims: bool = False
+    """Whether any two devices may be the ends of the queue: those that use it first."""
+
+
 class BlockField(IntEnum):
     """Where a callback's block has what, in bytes: the memory by which native code is called.
 
@@ -266,9 +310,14 @@ WAIT_RECORD = 64
 """Bytes that say what a device waits for. They lie behind as many for the cancellation, one record a device."""
 
 
+def rounded(size: int) -> int:
+    """Bytes in whole lines of memory."""
+    return -(-size // 64) * 64
+
+
 def door_header(members: int) -> int:
     """Bytes of a door before the memory for what is brought."""
-    return MEET_HEADER + -(-4 * members // 64) * 64
+    return MEET_HEADER + rounded(4 * members)
 
 
 Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep | CallbackStep | MeetStep | LibraryStep
@@ -345,6 +394,13 @@ class NativeProgram:
     """Those in the arena, the largest first."""
     clocks: Clocks | None = None
     """Where the clock is read, if the program is instrumented."""
+
+    def share(self, size: int) -> int:
+        """Where so many bytes more lie in what devices share, behind the records of who waits."""
+        records = rounded(WAIT_RECORD * (1 + self.replica_count * self.partition_count))
+        place = max(records, self.shared_size)
+        self.shared_size = place + rounded(size)
+        return place
 
     def table_index(self, slot: Slot) -> int:
         """Where the table of addresses has the memory that a slot lies in: arena, arguments, results, constants."""
@@ -427,6 +483,7 @@ def step_title(step: Step) -> str:
     if isinstance(step, CallbackStep):
         operands, results = (", ".join(map(str, slots)) for slots in (step.operands, step.results))
         what = "callback" if step.convention is None else "target"
+        what = "transfer" if isinstance(step, TransferStep) else what
         return f"{what} {step.number} {step.origin}({operands}) to ({results})"
     if isinstance(step, MeetStep):
         operands, shared = (", ".join(map(str, slots)) for slots in (step.operands, step.shared))

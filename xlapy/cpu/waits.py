@@ -1,6 +1,6 @@
 """What is known of devices that wait in native code: read from the memory that they share.
 
-Owns: the snapshot of who waits for whom. Must not know: what becomes of it.
+Owns: the snapshot of who waits for whom, the end of waits and of messages. Must not know: what becomes of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.cpu.steps import MEET_HEADER, WAIT_RECORD, MeetRow, MeetStep, NativeProgram
+from xlapy.cpu.steps import (
+    MEET_HEADER,
+    MESSAGE_HEADER,
+    QUEUE_BYTES,
+    WAIT_RECORD,
+    MeetRow,
+    MeetStep,
+    NativeProgram,
+    QueueField,
+    TransferStep,
+)
 
 _RECORD, _NUMBER = struct.Struct("3q"), struct.Struct("I")
 
-_call = ctypes.CDLL(None).syscall
+_ADDRESS, _MESSAGE = struct.Struct("Q"), struct.Struct("QIIqq")
+"""A message begins so, see `MessageField`."""
+
+_library = ctypes.CDLL(None)
 _FUTEX, _WAKE = ctypes.c_long(202), 129
 
 Memory = Any
@@ -26,11 +39,11 @@ Memory = Any
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A device that waits in a meeting. times: how often it has waited before, so that waits differ."""
+    """A device that waits in a meeting or for a message. times: how often it has before, so that waits differ."""
 
-    step: MeetStep
+    step: MeetStep | TransferStep
     missing: tuple[int, ...]
-    """The devices that have not come."""
+    """The devices that have not come, or those of which one must send."""
     times: int
 
 
@@ -52,13 +65,39 @@ def cancel(program: NativeProgram, shared: Memory) -> None:
     is_cancelled[0] = 1
     for place in _waiting_places(program):
         shared[place : place + 4].view(np.uint32)[0] ^= 1 << 30
-        _call(_FUTEX, ctypes.c_void_p(shared.ctypes.data + place), _WAKE, 2**31 - 1, None, None, 0)
+        _library.syscall(_FUTEX, ctypes.c_void_p(shared.ctypes.data + place), _WAKE, 2**31 - 1, None, None, 0)
 
 
 def _waiting_places(program: NativeProgram) -> set[int]:
     """Where the words lie on which devices wait."""
     meetings = [step for step in program.callbacks if isinstance(step, MeetStep)]
-    return {row.door for step in meetings for row in step.rows if row.door >= 0}
+    doors = {row.door for step in meetings for row in step.rows if row.door >= 0}
+    return doors | {queue + QueueField.SENT for queue in _queues(program)}
+
+
+def _queues(program: NativeProgram) -> set[int]:
+    transfers = [step for step in program.callbacks if isinstance(step, TransferStep)]
+    return {queue for step in transfers for row in step.queues for queue in row}
+
+
+def take_messages(program: NativeProgram, shared: Memory) -> list[tuple[int, TransferStep]]:
+    """Gives back the memory of all messages, when no native code runs; who sent those that nobody took, and where."""
+    left: list[tuple[int, TransferStep]] = []
+    for queue in sorted(_queues(program)):
+        (last_done,) = _ADDRESS.unpack_from(shared, queue + QueueField.DONE)
+        (address,) = _ADDRESS.unpack_from(shared, queue)
+        address = last_done or address
+        while address:
+            header = (ctypes.c_char * MESSAGE_HEADER).from_address(address)
+            following, _, taken, number, device = _MESSAGE.unpack_from(header)
+            if not taken:
+                step = program.callbacks[number]
+                assert isinstance(step, TransferStep)
+                left.append((device, step))
+            _library.free(ctypes.c_void_p(address))
+            address = following
+        shared[queue : queue + QUEUE_BYTES] = 0
+    return left
 
 
 def waiting(program: NativeProgram, shared: Memory) -> Mapping[int, Wait]:
@@ -79,6 +118,10 @@ def _wait(program: NativeProgram, shared: Memory, device: int) -> Wait | None:
     if not number:
         return None
     step = program.callbacks[number - 1]
+    if isinstance(step, TransferStep):
+        (sent,) = _NUMBER.unpack_from(shared, step.queues[device][0] + QueueField.SENT)
+        is_there = (sent - passed) % (1 << 32) < 1 << 31
+        return None if is_there else Wait(step, step.partners[device], times)
     assert isinstance(step, MeetStep)
     row = step.rows[device]
     (meetings,) = _NUMBER.unpack_from(shared, row.door)

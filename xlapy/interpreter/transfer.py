@@ -130,7 +130,12 @@ def mode_of(instruction: Instruction) -> GroupMode:
 def _partners(context: Context, instruction: Instruction, pairs: Pairs) -> list[int]:
     """The devices that stand second in the pairs where this device stands first."""
     everybody = members(context, ALL_REPLICAS, mode_of(instruction))
-    place = everybody.index(device_number(context))
+    return partners_in(instruction, pairs, everybody, device_number(context))
+
+
+def partners_in(instruction: Instruction, pairs: Pairs, everybody: Sequence[int], device: int) -> list[int]:
+    """Those that stand second where a device stands first, in pairs of places among the devices that take part."""
+    place = everybody.index(device)
     others = [other for own, other in pairs if own == place]
     if any(other >= len(everybody) for other in others):
         raise ExecutionError(

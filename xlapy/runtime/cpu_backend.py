@@ -10,6 +10,7 @@ import platform
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.cpu.callbacks import Host, Judge, run_ids
+from xlapy.cpu.callbacks import Host, run_ids
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.image import LoadedProgram, image_of, load_image
+from xlapy.cpu.steps import TransferStep
 from xlapy.cpu.targets import check_targets
-from xlapy.cpu.waits import Wait, cancel, shared_memory
+from xlapy.cpu.waits import Wait, cancel, shared_memory, take_messages
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -43,7 +45,7 @@ from xlapy.runtime.limits import check_limits
 from xlapy.runtime.memory import MemoryStats
 from xlapy.runtime.native_call import NativeCall, array_address
 from xlapy.runtime.partitioning import check_partitioning
-from xlapy.runtime.rendezvous import Outside, Rendezvous
+from xlapy.runtime.rendezvous import Outside
 from xlapy.runtime.replicas import run_on_devices
 
 MAX_CALL_DEPTH = 100
@@ -87,6 +89,8 @@ class CpuProgram:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
         if not self.compiled.program.callbacks:
             return self._execute(arguments, (0, 0))
+        if device is None and any(isinstance(step, TransferStep) for step in self.compiled.program.callbacks):
+            device = Device(0, "cpu")
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]
         return self._execute(arguments, (0, 0), self._lone_host())
@@ -150,13 +154,15 @@ class CpuProgram:
             replica, partition = divmod(exchange.number, self._partition_count)
             cancelled = exchange.rendezvous.cancelled
             context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
-            judge = _judge_by(exchange.rendezvous)
-            host = Host(program, self._context(context), exchange.number, shared, judge, self._checks)
+            host = Host(program, self._context(context), exchange.number, shared, _Overseer(exchange), self._checks)
             hosts.append(host)
             return self._execute(arguments[exchange.number], (replica, partition), host)
 
+        def end() -> list[tuple[int, str]]:
+            return [(number, describe(step.instruction)) for number, step in take_messages(program, shared)]
+
         replicas = len(devices) // self._partition_count
-        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared))
+        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared), end)
 
     def fixed_addresses(self) -> dict[int, int]:
         """What the table of addresses of every run on a single device begins with: constants, numbers of the device."""
@@ -199,19 +205,26 @@ def is_dynamic(shape: ProgramShape) -> bool:
     return shape.result.is_dynamic or any(parameter.is_dynamic for parameter in shape.parameters)
 
 
-def _judge_by(rendezvous: Rendezvous) -> Judge:
-    """Whether there is hope for devices that wait in native code is for the run's rendezvous to say."""
+@dataclass(frozen=True, slots=True)
+class _Overseer:
+    """What devices that meet and wait in native code may do is for the run's rendezvous to say."""
 
-    def judge(device: int, look: Callable[[], Mapping[int, Wait]]) -> None:
-        rendezvous.judge(
-            device,
-            lambda: {
-                number: Outside(describe(wait.step.instruction), wait.missing, wait.times)
-                for number, wait in look().items()
-            },
-        )
+    exchange: DeviceExchange
 
-    return judge
+    def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
+        def waits() -> dict[int, Outside]:
+            return {number: _outside(wait) for number, wait in look().items()}
+
+        self.exchange.rendezvous.judge(self.exchange.number, waits)
+
+    def claim(self, instruction: Instruction) -> None:
+        self.exchange.claim(instruction)
+
+
+def _outside(wait: Wait) -> Outside:
+    return Outside(
+        describe(wait.step.instruction), wait.missing, wait.times, any_of=isinstance(wait.step, TransferStep)
+    )
 
 
 def _lent(module: Module, donated: Sequence[Donated]) -> Sequence[Donated]:

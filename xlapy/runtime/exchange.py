@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from xlapy import ops
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -57,6 +58,11 @@ class DeviceExchange:
 
     def send(self, instruction: Instruction, target: int | None, value: Value) -> None:
         self.rendezvous.post(self.number, self._key(instruction, self.number, target), value, describe(instruction))
+
+    def claim(self, instruction: Instruction) -> None:
+        """Says that this device is the one to send, or to receive, on the channel; `ExecutionError` if another is."""
+        end = "send" if instruction.op is ops.SEND else "receive"
+        self.rendezvous.claim(end, self._key(instruction, None, None), self.number, describe(instruction))
 
     def start_receive(self, instruction: Instruction, source: int | None) -> int:
         me = None if source is None else self.number

@@ -38,11 +38,15 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A device waits in `what`, of which others know nothing, for those that are missing. times: tells waits apart."""
+    """A device waits in `what`, of which others know nothing, for all that are missing, or (`any_of`) one of them.
+
+    times: tells waits apart.
+    """
 
     what: str
     missing: tuple[int, ...]
     times: int
+    any_of: bool = False
 
 
 def _given(devices: Sequence[int]) -> Callable[[], Sequence[int]]:
@@ -138,6 +142,11 @@ class Rendezvous:
                 self._wait(device, _Wait(what, lambda: senders, any_of=True))
             return self._messages.pop(place).value
 
+    def claim(self, end: str, key: Hashable, device: int, what: str) -> None:
+        """Says that a device is at an end ("send", "receive") of a channel; `ExecutionError` if another is."""
+        with self._lock:
+            self._claim(end, key, device, what)
+
     def _claim(self, end: str, key: Hashable, device: int, what: str) -> None:
         first = self._ends.setdefault((end, key), device)
         if first != device:
@@ -146,11 +155,15 @@ class Rendezvous:
                 "devices only; name the pairs in the frontend attribute _xla_send_recv_source_target_pairs"
             )
 
-    def unreceived(self) -> ExecutionError | None:
-        """The error for messages that nobody took; to be asked when all devices have finished."""
-        if not self._messages:
+    def unreceived(self, outside: Sequence[tuple[int, str]]) -> ExecutionError | None:
+        """The error for messages that nobody took; to be asked when all devices have finished.
+
+        outside: sender and instruction of those that went another way.
+        """
+        messages = [*((message.sender, message.what) for message in self._messages.values()), *outside]
+        if not messages:
             return None
-        sent = [f"{message.what} on {self._names[message.sender]}" for message in self._messages.values()]
+        sent = [f"{what} on {self._names[sender]}" for sender, what in messages]
         return ExecutionError(f"nobody received what was sent by {', '.join(sent)}")
 
     def _next(self, key: Hashable, device: int | None = None) -> Place:
@@ -185,7 +198,7 @@ class Rendezvous:
         with self._lock:
             waits = look()
             for waiter, wait in waits.items():
-                self._waits[waiter] = _Wait(wait.what, _given(wait.missing))
+                self._waits[waiter] = _Wait(wait.what, _given(wait.missing), wait.any_of)
             self._fail_if_stuck()
             own = waits.get(device)
             if own is not None and self._too_long(device, own):

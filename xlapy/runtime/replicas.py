@@ -25,10 +25,12 @@ def run_on_devices(
     partition_count: int,
     body: Body,
     cancel: Callable[[], None] = lambda: None,
+    end: Callable[[], Sequence[tuple[int, str]]] = tuple,
 ) -> list[Value]:
     """The values that `body` returns for each device; device number i runs as replica i // partition_count.
 
-    `cancel` is called when the run has failed: native code that runs must end.
+    `cancel` is called when the run has failed: native code that runs must end. `end` is called when all devices have
+    ended, and gives what native code has sent and nobody received: the sender's number and the instruction.
 
     The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are
     several. A single device runs in the calling thread.
@@ -60,7 +62,8 @@ def run_on_devices(
         run(exchanges[0])
     else:
         _run_threads(rendezvous, exchanges, run)
-    failure = rendezvous.failure or rendezvous.unreceived()
+    unreceived = rendezvous.unreceived(end())
+    failure = rendezvous.failure or unreceived
     if failure is not None:
         raise failure
     return results

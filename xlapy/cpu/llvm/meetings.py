@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xlapy.cpu.llvm.rows import Row, table_text
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.llvm.waits import WAKE
 from xlapy.cpu.steps import MEET_HEADER, MeetRow, MeetStep, NativeProgram, Slot, door_header
@@ -20,8 +21,11 @@ from xlapy.cpu.steps import MEET_HEADER, MeetRow, MeetStep, NativeProgram, Slot,
 
 def rows_text(step: MeetStep) -> str:
     """The constant with what each device does."""
-    rows = ", ".join(f"[{_width(step)} x i64] [{', '.join(f'i64 {n}' for n in _numbers(step, r))}]" for r in step.rows)
-    return f"@rows{step.number} = internal constant {_type(step)} [{rows}]"
+    return table_text(f"rows{step.number}", _rows(step))
+
+
+def _rows(step: MeetStep) -> list[list[int]]:
+    return [_numbers(step, row) for row in step.rows]
 
 
 def _numbers(step: MeetStep, row: MeetRow) -> list[int]:
@@ -34,10 +38,6 @@ def _width(step: MeetStep) -> int:
     return 4 + len(step.operands) + len(step.shared) * (2 if step.direct else 1)
 
 
-def _type(step: MeetStep) -> str:
-    return f"[{len(step.rows)} x [{_width(step)} x i64]]"
-
-
 def write_meeting(
     writer: Writer,
     step: MeetStep,
@@ -46,7 +46,7 @@ def write_meeting(
     operands: Sequence[tuple[Slot, str]],
 ) -> str:
     """Copies what the device brings, meets, and notes where the rest lies; returns the status."""
-    record = _Row(writer, step, program)
+    record = Row(writer, program, f"rows{step.number}", _rows(step))
     outside, inside, after = [writer.new_label(p) for p in ("outside", "inside", "met")]
     writer.branch(writer.let(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
     writer.begin(outside)
@@ -77,26 +77,6 @@ def write_meeting(
     writer.jump(after)
     writer.begin(after)
     return writer.let(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
-
-
-class _Row:
-    """Registers with what the device does in a meeting."""
-
-    def __init__(self, writer: Writer, step: MeetStep, program: NativeProgram) -> None:
-        self.writer = writer
-        self.step = step
-        self.shared = writer.let(f"load ptr, ptr {self.entry(program.shared_index)}")
-        self.device = writer.let(f"load i64, ptr {self.entry(program.device_index)}")
-
-    def entry(self, index: int) -> str:
-        return self.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
-
-    def number(self, position: int) -> str:
-        place = f"ptr @rows{self.step.number}, i64 0, i64 {self.device}, i64 {position}"
-        return self.writer.let(f"load i64, ptr {self.writer.let(f'getelementptr {_type(self.step)}, {place}')}")
-
-    def address(self, base: str, offset: str) -> str:
-        return self.writer.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
 MEET = f"""define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,

@@ -28,6 +28,9 @@ from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text
 from xlapy.cpu.llvm.meetings import MEET, rows_text, write_meeting
 from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.transfers import DECLARATIONS as TRANSFER_DECLARATIONS
+from xlapy.cpu.llvm.transfers import TRANSFERS, transfer_text, write_transfer
+from xlapy.cpu.llvm.transfers import rows_text as rows_of_queues
 from xlapy.cpu.parts import HELD
 from xlapy.cpu.steps import (
     BranchStep,
@@ -41,6 +44,7 @@ from xlapy.cpu.steps import (
     Slot,
     SlotKind,
     Step,
+    TransferStep,
     WhileStep,
 )
 from xlapy.loops import Kernel
@@ -147,6 +151,7 @@ class _ProgramWriter:
         self._looks = False
         self._meets = False
         self._waits = False
+        self._transfers = False
         self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
@@ -272,6 +277,8 @@ class _ProgramWriter:
             self.library_call(function, step)
         elif isinstance(step, MeetStep):
             self.require(function, self.meeting(function, step))
+        elif isinstance(step, TransferStep):
+            self.require(function, self.transfer(function, step))
         elif isinstance(step, CallbackStep):
             call = self.call_back(function, step.number) if step.convention is None else self.target(function, step)
             self.require(function, call)
@@ -388,6 +395,17 @@ class _ProgramWriter:
         self.functions.append(rows_text(step))
         operands = [(slot, self.pointer(function, slot)) for slot in step.operands]
         return write_meeting(function.writer, step, self.program, self.copy_of, operands)
+
+    def transfer(self, function: _Function, step: TransferStep) -> str:
+        """The status of a transfer between devices."""
+        self.need_waits()
+        if not self._transfers:
+            self._transfers = True
+            self.functions.append(TRANSFERS)
+            self.declarations |= TRANSFER_DECLARATIONS
+        self.functions += [rows_of_queues(step), transfer_text(step, self.program, self.copy_of)]
+        pointers = [self.pointer(function, slot) for slot in (*step.operands, *step.results)]
+        return write_transfer(function.writer, step, pointers)
 
     def need_waits(self) -> None:
         if not self._waits:
