@@ -79,6 +79,12 @@ def test_forms_of_the_text():
     assert "%p = getelementptr inbounds i8, ptr %s, i64 0" in text
 
 
+def test_loops_of_the_text():
+    text = expanded("  for %n below 3 as row\n  call void @f(i64 %n)\n  end row\n  ret i64 %n")
+    assert "%n = phi i64 [ 0, %row.from ], [ %row.following, %row.next ]" in text
+    assert text.endswith("  %row.following = add i64 %n, 1\n  br label %row.look\nrow.end:\n  ret i64 %n")
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0, 4), (100, 100)])
 def test_arrays_go_there_and_back(shape):
     array = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)

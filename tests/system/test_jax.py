@@ -58,6 +58,41 @@ def test_the_process_ends_as_it_should(end):
     assert "Fatal" not in done.stderr and "Check failed" not in done.stderr
 
 
+LONG = """
+import atexit, os, signal, threading, time
+atexit.register(lambda: print(np.asarray(y)[0], np.asarray(jax.jit(lambda v: v * 3)(y + 1))[0]))
+import jax, jax.numpy as jnp, numpy as np
+y = jax.jit(lambda v: jax.lax.fori_loop(0, 100_000, lambda i, c: jnp.sin(c) * 0, v))(jnp.ones(1000))
+"""
+
+
+@pytest.mark.parametrize("end", ["", "raise ValueError('end')"])
+def test_the_process_ends_after_what_is_running(end):
+    """Handlers of the end may still use JAX."""
+    done = run("-c", LONG + end)
+    assert done.returncode == bool(end) and done.stdout.split() == ["0.0", "3.0"], done.stderr
+    assert "Fatal" not in done.stderr and "Check failed" not in done.stderr
+
+
+def test_interruptions_end_waiting_and_then_what_is_running():
+    code = """
+import os, signal, threading, time, jax, jax.numpy as jnp
+y = jax.jit(lambda v: jax.lax.while_loop(lambda c: c[0] >= 0, jnp.sin, v))(jnp.ones(1000))
+def interrupt():
+    while True:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    y.block_until_ready()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    done = run("-c", code)
+    assert done.stdout.split() == ["interrupted"], done.stderr
+    assert "Fatal" not in done.stderr
+
+
 def test_flags_that_are_wrong_are_errors_of_jax():
     done = run("-c", "import jax; jax.devices()", flags="--num_devices=0")
     assert done.returncode == 1

@@ -240,7 +240,7 @@ def _top_k(_: Context, instruction: Instruction, values: Sequence[Value]) -> Val
     return padded_to(first_of_rows(rows, min(k, rows.shape[-1]), largest=True), instruction.shape)
 
 
-_IDENTITIES = (
+IDENTITIES = (
     "Sharding",
     "SPMDFullToShardShape",
     "SPMDShardToFullShape",
@@ -254,7 +254,7 @@ _IDENTITIES = (
 """Marks for the partitioner, for layouts and for memory spaces, none of which the interpreter has."""
 
 _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
-    **dict.fromkeys(_IDENTITIES, (_check_identity, _identity)),
+    **dict.fromkeys(IDENTITIES, (_check_identity, _identity)),
     "TopK": (_check_top_k, _top_k),
     **DYNAMIC_TARGETS,
     CSR_TARGET: (check_csr_product, csr_product),

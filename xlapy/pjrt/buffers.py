@@ -14,10 +14,10 @@ import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
-from xlapy.pjrt.entries import entry
+from xlapy.pjrt.entries import FailedRunError, entry
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import PlatformDevice, platform
-from xlapy.pjrt.records import SIZES, Record, read_words
+from xlapy.pjrt.records import SIZES, Record, read_bytes, read_words
 from xlapy.pjrt.types import number_of, type_of
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,10 @@ def dimensions_of(buffer: Record) -> list[int]:
 
 @contextmanager
 def arrays_of(handles: Sequence[int]) -> Iterator[list[Array]]:
-    """The elements of buffers, read-only, as long as the context lasts; `InvalidArgumentError` if one has ended."""
+    """The elements of buffers, read-only, as long as the context lasts; waits for runs that make them.
+
+    `InvalidArgumentError` if one has ended, `FailedRunError` if its run has failed.
+    """
     storages: list[int] = []
     try:
         for handle in handles:
@@ -47,10 +50,23 @@ def arrays_of(handles: Sequence[int]) -> Iterator[list[Array]]:
             if storage is None:
                 raise InvalidArgumentError("the buffer has been deleted or donated")
             storages.append(storage)
+        for handle in handles:
+            await_buffer(handle)
         yield [_array(Record("buffer", handle)) for handle in handles]
     finally:
         for storage in storages:
             native().release(storage)
+
+
+def await_buffer(handle: int) -> None:
+    """Waits until the elements of a buffer are there; `FailedRunError` if they will never be."""
+    address = native().await_event(Record("buffer", handle)["event"])
+    if address is None:
+        return
+    error = Record("error", address)
+    code, message = error["code"], read_bytes(error["message"], error["message_size"]).decode("utf-8", "replace")
+    native().forget_error(address)
+    raise FailedRunError(message, code)
 
 
 def _array(buffer: Record) -> Array:

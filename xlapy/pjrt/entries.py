@@ -9,7 +9,14 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError, UnsupportedError, VerificationError
+from xlapy.base.errors import (
+    ExecutionError,
+    InvalidArgumentError,
+    ParseError,
+    ShapeError,
+    UnsupportedError,
+    VerificationError,
+)
 from xlapy.pjrt.structs import structure
 
 if TYPE_CHECKING:
@@ -31,6 +38,14 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 """PJRT's codes of errors: CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED; INTERNAL is what is left."""
 
 _INTERNAL = 13
+
+
+class FailedRunError(ExecutionError):
+    """The error of a run that nobody waited for. code: PJRT's."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def entry(name: str, arguments: str = "") -> Callable[[Entry], Entry]:
@@ -59,7 +74,11 @@ def _called(native: Callable[[], Native], arguments: Any, function: Entry, addre
 
 def error_of(native: Native, error: BaseException) -> int:
     """The address of an error record, which whoever gets it destroys."""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), _INTERNAL)
+    code = (
+        error.code
+        if isinstance(error, FailedRunError)
+        else next((code for kind, code in _CODES if isinstance(error, kind)), _INTERNAL)
+    )
     message = str(error) or type(error).__name__
     if code == _INTERNAL and not type(error).__module__.startswith("xlapy"):
         message = f"{type(error).__name__}: {message}"

@@ -21,6 +21,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.sharding import Sharding
 from xlapy.pjrt import records
 from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment
+from xlapy.pjrt.duration import is_long
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import MEMORY_KINDS, PlatformDevice, platform
@@ -73,6 +74,9 @@ class Loaded:
 
 
 _loaded: dict[int, Loaded] = {}
+_ending: list[Loaded] = []
+"""What nobody has any more: it goes when its last run has ended, and the next one after it does."""
+
 _lock = threading.Lock()
 
 
@@ -174,6 +178,7 @@ def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
     first = 1 + len(native_program.arguments)
     for place, address in program.fixed_addresses().items():
         table[place] = address
+    table[native_program.shared_index] = native().cancelled_word()
     record["entry"] = program.compiled.entry
     record["table"], record["table_bytes"] = loaded.row(table), 8 * len(table)
     record["arena_bytes"] = native_program.arena_size
@@ -184,6 +189,7 @@ def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
     aliases = native_program.aliases
     record["aliases"] = loaded.row([aliases.get(number, -1) for number in range(len(shapes))])
     record["first_result"] = first
+    record["worker"], record["long"] = loaded.devices[0].worker, int(is_long(program.optimised))
     record["large"] = int(native_program.arena_size + sum(map(_bytes, shapes)) > _ASKS_FROM)
     record["fast"] = 1
 
@@ -196,7 +202,7 @@ def _template(loaded: Loaded, shape: Shape, memory: int) -> int:
     template["on_device_size_in_bytes"], template["bytes"] = _bytes(shape), size
     template["device"], template["memory"] = loaded.devices[0].handle, memory
     template["type"], template["num_dims"] = number_of(shape.element_type), shape.rank
-    template["is_on_cpu"] = 1
+    template["is_on_cpu"], template["event"] = 1, native().ready()
     dims = (ctypes.c_int64 * shape.rank).from_address(address + SIZES["buffer"])
     dims[:] = list(shape.dimensions)
     return address
@@ -242,8 +248,12 @@ def executable_destroy(args: Any) -> None:
         if loaded.owners:
             return
         del _loaded[args.executable]
-    native().end_place(args.executable)
-    records.forget(*loaded.kept)
+        _ending.append(loaded)
+        ended = [one for one in _ending if not one.record["waiting"]]
+        _ending[:] = [one for one in _ending if one not in ended]
+    for one in ended:
+        native().end_place(one.record.address)
+        records.forget(*one.kept)
 
 
 @entry("LoadedExecutable_Delete")

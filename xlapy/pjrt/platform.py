@@ -34,10 +34,11 @@ _INT64_LIST = 2
 
 @dataclass(frozen=True)
 class PlatformDevice:
-    """A device: its number, its handle, the handles of its memories by kind."""
+    """A device: its number, its handle, the record of its worker, the handles of its memories by kind."""
 
     number: int
     handle: int
+    worker: int
     memories: dict[str, int] = field(default_factory=dict[str, int])
 
 
@@ -84,7 +85,9 @@ def _device(number: int) -> PlatformDevice:
     memories = {kind: _memory(number, place, record.address) for place, kind in enumerate(MEMORY_KINDS)}
     record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
     record["memory"] = memories[MEMORY_KINDS[0]]
-    return PlatformDevice(number, record.address, memories)
+    worker = Record("worker").address
+    native().set_up_worker(worker)
+    return PlatformDevice(number, record.address, worker, memories)
 
 
 def _memory(device: int, place: int, handle: int) -> int:

@@ -21,6 +21,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
+from xlapy.interpreter.custom import IDENTITIES
 from xlapy.stablehlo.parse import parse_stablehlo
 
 _PARTITION = (
@@ -36,7 +37,7 @@ _MANUAL = b"manual_computation"
 """In programs that say what each device does, be it a single one."""
 
 _MARK = "xla.sdy."
-"""How targets of custom calls begin that say something of a sharding and do nothing."""
+"""How targets of custom calls begin that say something of a sharding and do nothing, as `IDENTITIES` do."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
     is_whole = partitions > 1 or _MANUAL in code
     if code.startswith(_PORTABLE) and not is_whole:
         try:
-            return Intake(parse_stablehlo(code))
+            return Intake(_unmarked(parse_stablehlo(code)))
         except UnsupportedError as error:
             logger.info("a program is read by jaxlib: %s", error)
     module = _through_jaxlib(code, is_whole)
@@ -100,7 +101,7 @@ def _partitioned(module: Module) -> Intake:
 
 
 def _unmarked(module: Module) -> Module:
-    """Without the custom calls that mark shardings."""
+    """Without the custom calls that only say something of a value."""
     for instruction in [one for one in module.instructions() if _is_mark(one)]:
         edit.replace_uses(instruction, instruction.operands[0])
         edit.remove_control_edges(instruction)
@@ -109,9 +110,11 @@ def _unmarked(module: Module) -> Module:
 
 
 def _is_mark(instruction: Instruction) -> bool:
+    if instruction.op is not ops.CUSTOM_CALL:
+        return False
+    target = instruction.custom_call_target
     return (
-        instruction.op is ops.CUSTOM_CALL
-        and instruction.custom_call_target.startswith(_MARK)
+        (target.startswith(_MARK) or target in IDENTITIES)
         and len(instruction.operands) == 1
         and instruction.operands[0].shape.compatible(instruction.shape)
     )

@@ -16,7 +16,11 @@ WORD: Final = 8
 
 _KINDS = {
     "error": "zero code message_size message",
-    "event": "zero state owners",
+    # error: a record, if what was waited for has failed.
+    "event": "zero state owners error",
+    "waiter": "next callback argument",
+    # A copy to the host that waits for its elements.
+    "transfer": "storage source target size event",
     "client": "zero platform_name platform_name_size process_index platform_version platform_version_size devices "
     "num_devices addressable_devices num_addressable_devices addressable_memories num_addressable_memories topology",
     "topology": "zero platform_name platform_name_size platform_version platform_version_size descriptions "
@@ -29,20 +33,29 @@ _KINDS = {
     "num_devices",
     # data: of the first element. lock: 1 while a thread takes or gives up the storage, which is 0 after the end.
     # shown: the storage again, once NumPy arrays have been made of it. bytes: of the record, its dimensions included,
-    # which lie behind it.
-    "buffer": "zero data storage lock shown on_device_size_in_bytes device memory type num_dims dims is_on_cpu bytes",
+    # which lie behind it. event: happens when the elements are there.
+    "buffer": "zero data storage lock shown event on_device_size_in_bytes device memory type num_dims dims is_on_cpu "
+    "bytes",
     # owners: how many buffers and runs use it. event: of host memory that is lent, set when the last owner goes.
     # external: how many NumPy arrays show it. next: in the list of kept memory. size: bytes, this record included.
-    "storage": "owners event external next size class unused_6 unused_7",
-    # fast: whether native code runs it alone. large: whether it asks for memory first. place: memory of a run that no
+    # queued: how many of the owners are runs that wait for their turn, or for that one. failed: the event of the run
+    # that was to write it and failed.
+    "storage": "owners event external next size queued failed unused",
+    # fast: whether native code runs it alone. long: whether behind the caller's back, by the worker. waiting: how many
+    # runs have not ended. large: whether it asks for memory first. place: memory of a run that no
     # run uses. table: what the table of a run begins as. arguments: type and size each. donated: numbers of arguments.
     # outputs: a record of a buffer each. aliases: the argument whose memory an output takes, or -1.
     "executable": "zero executable executable_name executable_name_size num_replicas num_partitions num_outputs "
     "addressable_devices num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids "
     "is_deleted executable_fingerprint executable_fingerprint_size size_in_bytes output_types num_output_types dims "
     "dim_sizes num_parameters memory_kinds memory_kind_sizes output_memory_kinds output_memory_kind_sizes "
-    "fast large entry place table table_bytes arena_bytes argument_count arguments donated_count donated outputs "
-    "aliases first_result",
+    "fast long worker waiting large entry place table table_bytes arena_bytes argument_count arguments donated_count "
+    "donated outputs aliases first_result",
+    # A run: what it needs when its turn comes. Behind it storages of its arguments, those of its results, the table.
+    "place": "next executable event arena",
+    # The thread of a device. next: of another one. first, last: places of runs that wait; running: of the one that does
+    # not. wake, room: semaphores of C's library.
+    "worker": "next lock started first last running wake wake_1 wake_2 wake_3 room room_1 room_2 room_3",
 }
 
 OFFSETS: Mapping[str, Mapping[str, int]] = {

@@ -86,6 +86,8 @@ entry:
   br i1 %none, label %out, label %give
 give:
   call void @end(ptr %buffer)
+  %event = get ptr buffer.event of %buffer
+  call void @give_up_event(ptr %event)
   call void @free(ptr %buffer)
   br label %out
 out:
@@ -102,7 +104,17 @@ define ptr @Buffer_IsDeleted(ptr %args) {{
 }}
 
 define ptr @Buffer_ReadyEvent(ptr %args) {{
+entry:
+  %buffer = get ptr Buffer_ReadyEvent.buffer of %args
+  %event = get ptr buffer.event of %buffer
+  %there = call i1 @is_well(ptr %event)
+  br i1 %there, label %known, label %tell
+known:
   put ptr @ready_event Buffer_ReadyEvent.event of %args
+  ret ptr null
+tell:
+  call void @keep_event(ptr %event)
+  put ptr %event Buffer_ReadyEvent.event of %args
   ret ptr null
 }}
 
@@ -181,48 +193,42 @@ define internal ptr @deleted_error() {{
 ; Whether byte strides are those of a dense row-major array; dimensions of size 1 may have any.
 define internal i1 @is_dense(ptr %dims, i64 %rank, ptr %strides, i64 %size) {{
 entry:
+  %dense = alloca i64
+  store i64 %size, ptr %dense
   %free = icmp eq ptr %strides, null
-  br i1 %free, label %yes, label %loop
-loop:
-  %left = phi i64 [ %rank, %entry ], [ %place, %next ]
-  %dense = phi i64 [ %size, %entry ], [ %grown, %next ]
-  %done = icmp eq i64 %left, 0
-  br i1 %done, label %yes, label %look
-look:
+  %count = select i1 %free, i64 0, i64 %rank
+  for %number below %count as one
+  %left = sub i64 %rank, %number
   %place = sub i64 %left, 1
   %dim_at = getelementptr i64, ptr %dims, i64 %place
   %dim = load i64, ptr %dim_at
   %stride_at = getelementptr i64, ptr %strides, i64 %place
   %stride = load i64, ptr %stride_at
-  %same = icmp eq i64 %stride, %dense
+  %wanted = load i64, ptr %dense
+  %same = icmp eq i64 %stride, %wanted
   %single = icmp ule i64 %dim, 1
   %fits = or i1 %same, %single
-  %grown = mul i64 %dense, %dim
-  br i1 %fits, label %next, label %no
-next:
-  br label %loop
-yes:
-  ret i1 true
-no:
-  ret i1 false
+  %grown = mul i64 %wanted, %dim
+  store i64 %grown, ptr %dense
+  br i1 %fits, label %one.next, label %one.end
+  end one
+  %all = icmp eq i64 %number, %count
+  ret i1 %all
 }}
 
 define internal i64 @product(ptr %dims, i64 %rank) {{
 entry:
-  br label %loop
-loop:
-  %place = phi i64 [ 0, %entry ], [ %following, %look ]
-  %total = phi i64 [ 1, %entry ], [ %grown, %look ]
-  %done = icmp eq i64 %place, %rank
-  br i1 %done, label %out, label %look
-look:
+  %total = alloca i64
+  store i64 1, ptr %total
+  for %place below %rank as one
   %at = getelementptr i64, ptr %dims, i64 %place
   %dim = load i64, ptr %at
-  %grown = mul i64 %total, %dim
-  %following = add i64 %place, 1
-  br label %loop
-out:
-  ret i64 %total
+  %before = load i64, ptr %total
+  %grown = mul i64 %before, %dim
+  store i64 %grown, ptr %total
+  end one
+  %result = load i64, ptr %total
+  ret i64 %result
 }}
 
 ; A dense array becomes a buffer here, all else in Python.
@@ -268,7 +274,7 @@ fast:
   %lent = and i1 %wanted, %aligned
   br i1 %lent, label %lend, label %copy
 lend:
-  %event = call ptr @new_event()
+  %event = call ptr @new_event(i64 2)
   %header = call ptr @lend(ptr %event)
   br label %made
 copy:
@@ -310,6 +316,7 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory)
   put ptr null buffer.storage of %record
   put i64 0 buffer.lock of %record
   put ptr null buffer.shown of %record
+  put ptr @ready_event buffer.event of %record
   put i64 %bytes buffer.on_device_size_in_bytes of %record
   put ptr %device buffer.device of %record
   put ptr %memory buffer.memory of %record
@@ -345,13 +352,56 @@ take:
   %deleted = icmp eq ptr %storage, null
   br i1 %deleted, label %slow, label %go
 go:
+  %event = get ptr buffer.event of %buffer
+  %there = call i1 @is_well(ptr %event)
+  br i1 %there, label %now, label %later
+now:
   %data = get ptr buffer.data of %buffer
   %copied = call ptr @memcpy(ptr %target, ptr %data, i64 %bytes)
   call void @release(ptr %storage)
   put ptr @ready_event Buffer_ToHostBuffer.event of %args
   ret ptr null
+later:
+  %done = call ptr @copy_later(ptr %buffer, ptr %storage, ptr %target)
+  put ptr %done Buffer_ToHostBuffer.event of %args
+  ret ptr null
 slow:
   %result = call ptr @Buffer_ToHostBuffer_in_python(ptr %args)
   ret ptr %result
+}}
+
+; Copies a buffer with that storage, which it takes over, when its elements are there; the event of the copy.
+define internal ptr @copy_later(ptr %buffer, ptr %storage, ptr %target) {{
+  %done = call ptr @new_event(i64 2)
+  %transfer = call ptr @malloc(i64 {SIZES["transfer"]})
+  %data = get ptr buffer.data of %buffer
+  %bytes = get i64 buffer.on_device_size_in_bytes of %buffer
+  put ptr %storage transfer.storage of %transfer
+  put ptr %data transfer.source of %transfer
+  put ptr %target transfer.target of %transfer
+  put i64 %bytes transfer.size of %transfer
+  put ptr %done transfer.event of %transfer
+  %event = get ptr buffer.event of %buffer
+  call void @when(ptr %event, ptr @carry_over, ptr %transfer)
+  ret ptr %done
+}}
+
+define internal void @carry_over(ptr %error, ptr %transfer) {{
+entry:
+  %storage = get ptr transfer.storage of %transfer
+  %done = get ptr transfer.event of %transfer
+  %worked = icmp eq ptr %error, null
+  br i1 %worked, label %copy, label %out
+copy:
+  %source = get ptr transfer.source of %transfer
+  %target = get ptr transfer.target of %transfer
+  %bytes = get i64 transfer.size of %transfer
+  %copied = call ptr @memcpy(ptr %target, ptr %source, i64 %bytes)
+  br label %out
+out:
+  call void @release(ptr %storage)
+  call void @free(ptr %transfer)
+  call void @happen(ptr %done, ptr %error)
+  ret void
 }}
 """

@@ -1,7 +1,7 @@
 """The table of entries as machine code: native entries, and ways into those in Python.
 
 A way into Python keeps the exception that Python has set at the moment (JAX destroys objects while one is on its way),
-and is closed when the interpreter ends: entries in Python then do nothing, while native ones still work.
+and is closed once the interpreter ends: entries in Python then do nothing, while native ones still work.
 
 Owns: what is native, the table. Must not know: what entries in Python do.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlapy.cpu.llvm.engine import Code, compile_text
-from xlapy.pjrt.native import buffers, execute, memory
+from xlapy.pjrt.native import buffers, events, execute, memory, worker
 from xlapy.pjrt.native.text import expanded
 from xlapy.pjrt.structs import API_VERSION, ENTRIES, HEAD_BYTES, fields
 
@@ -133,33 +133,23 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "pin": (ctypes.c_void_p, ctypes.c_void_p),
     "end": (None, ctypes.c_void_p),
     "end_place": (None, ctypes.c_void_p),
-    "close": (None,),
+    "forget_error": (None, ctypes.c_void_p),
+    "await_event": (ctypes.c_void_p, ctypes.c_void_p),
+    "set_up_worker": (None, ctypes.c_void_p),
+    "cancelled_word": (ctypes.c_void_p,),
+    "stop_workers": (None,),
+    "are_idle": (ctypes.c_int64,),
+    "set_cancelled": (None, ctypes.c_int64),
+    "before_fork": (None,),
+    "after_fork": (None, ctypes.c_int64),
 }
 """Native functions that Python calls: the type of the result, then of the arguments."""
 
-_ERRORS = """
-@open = internal global i32 1
+_WAITS = "await_event"
+"""The one that waits, and lets other threads run Python meanwhile; the rest are short."""
+
+_REST = """
 @context = internal global [1 x i64] zeroinitializer
-
-define ptr @make_error(i64 %code, ptr %message, i64 %size) {
-  %bytes = add i64 %size, 33
-  %error = call ptr @malloc(i64 %bytes)
-  %text = getelementptr i8, ptr %error, i64 32
-  %copied = call ptr @memcpy(ptr %text, ptr %message, i64 %size)
-  %end = getelementptr i8, ptr %text, i64 %size
-  store i8 0, ptr %end
-  put i64 0 error.zero of %error
-  put i64 %code error.code of %error
-  put i64 %size error.message_size of %error
-  put ptr %text error.message of %error
-  ret ptr %error
-}
-
-define ptr @Error_Destroy(ptr %args) {
-  %error = get ptr Error_Destroy.error of %args
-  call void @free(ptr %error)
-  ret ptr null
-}
 
 define ptr @ExecuteContext_Create(ptr %args) {
   put ptr @context ExecuteContext_Create.context of %args
@@ -175,11 +165,7 @@ define ptr @nothing(ptr %args) {
   ret ptr null
 }
 
-define void @close() {
-  store atomic i32 0, ptr @open seq_cst, align 4
-  ret void
-}
-
+declare i32 @Py_IsFinalizing()
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare void @PyErr_Fetch(ptr, ptr, ptr)
@@ -187,8 +173,8 @@ declare void @PyErr_Restore(ptr, ptr, ptr)
 
 define internal ptr @call_python(ptr %function, ptr %args) {
 entry:
-  %open = load atomic i32, ptr @open seq_cst, align 4
-  %closed = icmp eq i32 %open, 0
+  %ends = call i32 @Py_IsFinalizing()
+  %closed = icmp ne i32 %ends, 0
   br i1 %closed, label %out, label %go
 out:
   ret ptr null
@@ -224,6 +210,7 @@ class Native:
         self._thunks = {name: _ENTRY(function) for name, function in python.items()}
         imports = {f"{name}_function": _address(thunk) for name, thunk in self._thunks.items()}
         imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
+        imports["Py_IsFinalizing"] = _address(_is_finalizing())
         exports = [*_FUNCTIONS, *[function_of(name, python) for name in ENTRIES]]
         self._code = compile_text(module_text(python), sorted(set(exports)), imports)
         self._functions = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
@@ -263,7 +250,7 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 def module_text(python: Mapping[str, Any]) -> str:
     """The module of all native functions."""
-    pieces = [memory.TEXT, buffers.TEXT, execute.TEXT, _ERRORS]
+    pieces = [memory.TEXT, events.TEXT, buffers.TEXT, execute.TEXT, worker.TEXT, _REST]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_way_text(name) for name in python]
     pieces += [_unknown_text(name) for name in ENTRIES if function_of(name, python).endswith("_is_unknown")]
@@ -296,13 +283,19 @@ def _unknown_text(entry: str) -> str:
     )
 
 
+def _is_finalizing() -> Any:
+    """The function of that name, which Python before 3.13 keeps to itself."""
+    name = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
+    return getattr(ctypes.pythonapi, name)
+
+
 def _address(function: Any) -> int:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
-    # Short and never waiting for Python: called with the interpreter's lock held.
-    return ctypes.PYFUNCTYPE(result, *arguments)(code.addresses[name])
+    kind = ctypes.CFUNCTYPE if name == _WAITS else ctypes.PYFUNCTYPE
+    return kind(result, *arguments)(code.addresses[name])
 
 
 def _table(code: Code, python: Mapping[str, Any]) -> Any:

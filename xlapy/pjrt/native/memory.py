@@ -1,13 +1,10 @@
-"""Memory of buffers, and events, in LLVM text.
+"""Memory of buffers in LLVM text.
 
 A storage is a header of 64 bytes with the elements behind it, aligned to 64; it ends with its last owner. Blocks of
 64 KiB and more are kept in lists by size, eight sizes between powers of two, as new memory costs a page fault for every
 4 KiB. A storage of size 0 lends memory of the host: it is a header only, whose event tells the host when it ends.
 
-The state of an event is 0 while it is pending, or the list of the callbacks that wait for it; 1 when it has happened.
-Nothing runs behind a caller's back, so the only pending events are those of lent memory.
-
-Owns: allocation, kept memory, events. Must not know: buffers, programs.
+Owns: allocation, kept memory. Must not know: buffers, programs.
 """
 
 from __future__ import annotations
@@ -24,13 +21,11 @@ TEXT = f"""
 @kept_limit = internal global i64 0
 @used_bytes = internal global i64 0, align 64
 @peak_bytes = internal global i64 0
-@ready_event = internal global [8 x i64] [i64 0, i64 1, i64 1, i64 0, i64 0, i64 0, i64 0, i64 0]
 
 declare ptr @malloc(i64)
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
 declare i32 @sched_yield()
-declare i32 @usleep(i32)
 declare ptr @memcpy(ptr, ptr, i64)
 declare i64 @llvm.ctlz.i64(i64, i1)
 declare i64 @llvm.umax.i64(i64, i64)
@@ -126,6 +121,8 @@ ready:
   put i64 1 storage.owners of %storage
   put ptr null storage.event of %storage
   put i64 0 storage.external of %storage
+  put i64 0 storage.queued of %storage
+  put ptr null storage.failed of %storage
   put i64 %taken storage.size of %storage
   %before = atomicrmw add ptr @used_bytes, i64 %taken monotonic, align 8
   %used = add i64 %before, %taken
@@ -139,6 +136,8 @@ define internal ptr @lend(ptr %event) {{
   put i64 1 storage.owners of %storage
   put ptr %event storage.event of %storage
   put i64 0 storage.external of %storage
+  put i64 0 storage.queued of %storage
+  put ptr null storage.failed of %storage
   put i64 0 storage.size of %storage
   ret ptr %storage
 }}
@@ -156,12 +155,19 @@ entry:
   %last = icmp eq i64 %before, 1
   br i1 %last, label %end, label %out
 end:
+  %failed = get ptr storage.failed of %storage
+  %worked = icmp eq ptr %failed, null
+  br i1 %worked, label %whose, label %failure
+failure:
+  call void @give_up_event(ptr %failed)
+  br label %whose
+whose:
   %event = get ptr storage.event of %storage
   %size = get i64 storage.size of %storage
   %ours = icmp eq ptr %event, null
   br i1 %ours, label %block, label %lent
 lent:
-  call void @happen(ptr %event)
+  call void @happen(ptr %event, ptr null)
   br label %give
 block:
   %used = atomicrmw sub ptr @used_bytes, i64 %size monotonic, align 8
@@ -203,26 +209,21 @@ entry:
   call void @lock(ptr @kept_lock)
   %bytes = load i64, ptr @kept_bytes
   store i64 0, ptr @kept_bytes
-  br label %list
-list:
-  %class = phi i64 [ 0, %entry ], [ %following, %done ]
+  for %class below {_CLASSES} as list
   %place = getelementptr ptr, ptr @kept, i64 %class
   %first = load ptr, ptr %place
   store ptr null, ptr %place
   br label %block
 block:
-  %storage = phi ptr [ %first, %list ], [ %next, %drop ]
-  %end = icmp eq ptr %storage, null
-  br i1 %end, label %done, label %drop
+  %storage = phi ptr [ %first, %list.body ], [ %next, %drop ]
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %done, label %drop
 drop:
   %next = get ptr storage.next of %storage
   call void @free(ptr %storage)
   br label %block
 done:
-  %following = add i64 %class, 1
-  %more = icmp ult i64 %following, {_CLASSES}
-  br i1 %more, label %list, label %out
-out:
+  end list
   call void @unlock(ptr @kept_lock)
   ret i64 %bytes
 }}
@@ -245,139 +246,5 @@ define void @forget_peak() {{
   %now = load i64, ptr @used_bytes
   store i64 %now, ptr @peak_bytes
   ret void
-}}
-
-; --- events
-
-define internal ptr @new_event() {{
-  %event = call ptr @malloc(i64 24)
-  put i64 0 event.zero of %event
-  put i64 0 event.state of %event
-  put i64 2 event.owners of %event
-  ret ptr %event
-}}
-
-define ptr @ready() {{
-  ret ptr @ready_event
-}}
-
-define internal void @give_up_event(ptr %event) {{
-entry:
-  %constant = icmp eq ptr %event, @ready_event
-  br i1 %constant, label %out, label %count
-count:
-  %owners = at event.owners of %event
-  %before = atomicrmw sub ptr %owners, i64 1 acq_rel, align 8
-  %last = icmp eq i64 %before, 1
-  br i1 %last, label %end, label %out
-end:
-  call void @free(ptr %event)
-  br label %out
-out:
-  ret void
-}}
-
-; Calls who waits; gives up the ownership of whoever makes it happen.
-define internal void @happen(ptr %event) {{
-entry:
-  %state = at event.state of %event
-  %before = atomicrmw xchg ptr %state, i64 1 acq_rel, align 8
-  %first = inttoptr i64 %before to ptr
-  br label %look
-look:
-  %node = phi ptr [ %first, %entry ], [ %next, %call ]
-  %end = icmp eq ptr %node, null
-  br i1 %end, label %out, label %call
-call:
-  %next = load ptr, ptr %node
-  %second = getelementptr ptr, ptr %node, i64 1
-  %callback = load ptr, ptr %second
-  %third = getelementptr ptr, ptr %node, i64 2
-  %argument = load ptr, ptr %third
-  call void @free(ptr %node)
-  call void %callback(ptr null, ptr %argument)
-  br label %look
-out:
-  call void @give_up_event(ptr %event)
-  ret void
-}}
-
-define ptr @Event_Destroy(ptr %args) {{
-entry:
-  %event = get ptr Event_Destroy.event of %args
-  %none = icmp eq ptr %event, null
-  br i1 %none, label %out, label %end
-end:
-  call void @give_up_event(ptr %event)
-  br label %out
-out:
-  ret ptr null
-}}
-
-define ptr @Event_IsReady(ptr %args) {{
-  %event = get ptr Event_IsReady.event of %args
-  %at = at event.state of %event
-  %state = load atomic i64, ptr %at acquire, align 8
-  %happened = icmp eq i64 %state, 1
-  %byte = zext i1 %happened to i8
-  put i8 %byte Event_IsReady.is_ready of %args
-  ret ptr null
-}}
-
-define ptr @Event_Error(ptr %args) {{
-  ret ptr null
-}}
-
-define ptr @Event_Await(ptr %args) {{
-entry:
-  %event = get ptr Event_Await.event of %args
-  %at = at event.state of %event
-  br label %look
-look:
-  %state = load atomic i64, ptr %at acquire, align 8
-  %happened = icmp eq i64 %state, 1
-  br i1 %happened, label %out, label %sleep
-sleep:
-  %slept = call i32 @usleep(i32 50)
-  br label %look
-out:
-  ret ptr null
-}}
-
-define ptr @Event_OnReady(ptr %args) {{
-entry:
-  %event = get ptr Event_OnReady.event of %args
-  %callback = get ptr Event_OnReady.callback of %args
-  %argument = get ptr Event_OnReady.user_arg of %args
-  %at = at event.state of %event
-  %state = load atomic i64, ptr %at acquire, align 8
-  %happened = icmp eq i64 %state, 1
-  br i1 %happened, label %now, label %later
-now:
-  call void %callback(ptr null, ptr %argument)
-  ret ptr null
-later:
-  %node = call ptr @malloc(i64 24)
-  %second = getelementptr ptr, ptr %node, i64 1
-  store ptr %callback, ptr %second
-  %third = getelementptr ptr, ptr %node, i64 2
-  store ptr %argument, ptr %third
-  br label %try
-try:
-  %seen = phi i64 [ %state, %later ], [ %found, %lost ]
-  store i64 %seen, ptr %node
-  %new = ptrtoint ptr %node to i64
-  %pair = cmpxchg ptr %at, i64 %seen, i64 %new acq_rel acquire, align 8
-  %found = extractvalue {{ i64, i1 }} %pair, 0
-  %won = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %won, label %out, label %lost
-lost:
-  %missed = icmp eq i64 %found, 1
-  br i1 %missed, label %drop, label %try
-drop:
-  call void @free(ptr %node)
-  br label %now
-out:
-  ret ptr null
 }}
 """

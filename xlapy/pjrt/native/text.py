@@ -6,7 +6,14 @@
 
 A structure is a kind of record (`buffer`) or the arguments of an entry (`Buffer_Delete`).
 
-Owns: these three forms. Must not know: what the text does.
+    for %number below %count as row
+      ...
+    end row
+
+counts a register from 0. Inside, `row.next` is the label of the next round and `row.end` that of what follows the loop,
+where the register says how many rounds were done.
+
+Owns: these forms. Must not know: what the text does.
 """
 
 from __future__ import annotations
@@ -22,11 +29,15 @@ _FORM = re.compile(
     r"(?P<kind>\w+)\.(?P<field>\w+) of (?P<base>[%@][\w.]+)$"
 )
 
+_FOR = re.compile(r"^ *for (?P<number>%[\w.]+) below (?P<count>[%\w.]+) as (?P<name>\w+)$")
+_END = re.compile(r"^ *end (?P<name>\w+)$")
+
 
 def expanded(text: str) -> str:
     """Plain LLVM text."""
     numbers = itertools.count()
-    return "\n".join(_line(line, numbers) for line in text.splitlines())
+    loops: dict[str, str] = {}
+    return "\n".join(_loop(line, loops) or _line(line, numbers) for line in text.splitlines())
 
 
 def offset(kind: str, field: str) -> int:
@@ -34,6 +45,29 @@ def offset(kind: str, field: str) -> int:
     if kind in OFFSETS:
         return OFFSETS[kind][field]
     return int(getattr(structure(kind), field).offset)
+
+
+def _loop(line: str, loops: dict[str, str]) -> str:
+    """The beginning or the end of a loop; empty for other lines. loops: the registers of those that have begun."""
+    if form := _FOR.match(line):
+        name, number = form["name"], form["number"]
+        loops[name] = number
+        return f"""  br label %{name}.from
+{name}.from:
+  br label %{name}.look
+{name}.look:
+  {number} = phi i64 [ 0, %{name}.from ], [ %{name}.following, %{name}.next ]
+  %{name}.more = icmp ult i64 {number}, {form["count"]}
+  br i1 %{name}.more, label %{name}.body, label %{name}.end
+{name}.body:"""
+    if form := _END.match(line):
+        name = form["name"]
+        return f"""  br label %{name}.next
+{name}.next:
+  %{name}.following = add i64 {loops.pop(name)}, 1
+  br label %{name}.look
+{name}.end:"""
+    return ""
 
 
 def _line(line: str, numbers: itertools.count[int]) -> str:

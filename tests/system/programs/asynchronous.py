@@ -1,0 +1,141 @@
+"""Long programs run behind the caller's back: what is not there yet, what fails there, in which order."""
+
+import os
+import threading
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlapy.pjrt.loaded import native
+from xlapy.pjrt.platform import platform
+from xlapy.pjrt.records import Record
+
+x = jnp.ones(1000)
+endless = jax.jit(lambda v: jax.lax.while_loop(lambda c: c[0] >= 0, jnp.sin, v))
+sweep = jax.jit(lambda v: jax.lax.fori_loop(0, 5000, lambda i, c: jnp.sin(c) + 1, v))
+increment = jax.jit(lambda v: v + 1, donate_argnums=0)
+last = np.asarray(sweep(x))
+
+
+def cancel(*arrays):
+    """Ends the programs that run, and those that wait."""
+    native().set_cancelled(1)
+    for array in arrays:
+        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was cancelled"):
+            array.block_until_ready()
+    native().set_cancelled(0)
+
+
+# Dispatch returns; whoever needs the elements gets the error, as does what is computed with them.
+first = endless(x)
+second, third = first + 1, endless(x)
+assert not first.is_ready() and not second.is_ready() and not first.is_deleted()
+assert (x * 2)[0] == 2  # does not need them
+second.copy_to_host_async()
+
+
+def read():
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        np.asarray(first)
+    ended.append(first)
+
+
+ended = []
+waiting = threading.Thread(target=read)
+waiting.start()
+cancel(first, second, third)
+waiting.join()
+assert len(ended) == 1
+for failed in (first, second):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+        np.asarray(failed)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+        np.asarray(failed * 2)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+        jax.device_put(failed, jax.devices("cpu")[0]).block_until_ready()
+
+# Buffers may end before the runs that read and write them; a donated one is taken by a run that waits for its turn.
+given = sweep(x)
+address = given.unsafe_buffer_pointer()
+result = increment(given)
+assert given.is_deleted() and result.unsafe_buffer_pointer() == address
+assert np.array_equal(result, last + 1)
+gone = sweep(x)
+kept = gone + 1
+gone.delete()
+assert np.array_equal(kept, last + 1)
+with pytest.raises(RuntimeError, match="deleted"):
+    np.asarray(gone)
+del gone
+
+# One that others read is not overwritten before they have.
+shared = sweep(x)
+readers = [sweep(shared) for _ in range(3)]
+assert np.array_equal(increment(shared), last + 1)
+assert all(np.array_equal(reader, readers[0]) for reader in readers)
+with pytest.raises(RuntimeError, match="donate"):
+    twice = sweep(x)
+    jax.jit(lambda a, b: (a + 1, b + 1), donate_argnums=(0, 1))(twice, twice)
+
+# More than may wait, functions that end before they run, host memory that is lent.
+held = np.full(100_000, 2, np.float32)
+many = [jax.jit(lambda v, n=n: sweep(v[:1000]) + n)(held) for n in range(5)] + [sweep(x) for _ in range(50)]
+held = None
+assert all(np.array_equal(one, many[5]) for one in many[5:]) and np.array_equal(many[1], many[0] + 1)
+
+# What is not run by the worker waits for it: callbacks, copies to layouts of the host.
+seen = []
+jax.debug.callback(lambda v: seen.append(float(v[0])), sweep(x), ordered=True)
+jax.effects_barrier()
+assert seen == [float(last[0])]
+square = sweep(x)[:900].reshape(30, 30)
+assert np.array_equal(jax.device_get(square.T), last[:900].reshape(30, 30).T)
+
+
+# A callback may run programs itself, and wait for them.
+def compute(value):
+    return np.asarray(sweep(jnp.asarray(value)))
+
+
+inside = jax.pure_callback(compute, jax.ShapeDtypeStruct((1000,), np.float32), sweep(x))
+assert np.array_equal(inside, sweep(sweep(x)))
+
+# Many threads at once.
+wrong = []
+
+
+def work(number):
+    value = sweep(x + number)
+    again = sweep(x + number)
+    wrong.extend([] if np.array_equal(increment(value), again + 1) else [number])
+
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert wrong == []
+
+# The child of a fork has what waited and what is new; what was running is lost.
+running, waits = endless(x), sweep(x)
+while not Record("worker", platform().devices[0].worker)["running"]:
+    time.sleep(0.001)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    child = os.fork()
+if child == 0:
+    try:
+        with pytest.raises(jax.errors.JaxRuntimeError, match="forked"):
+            running.block_until_ready()
+        assert np.array_equal(waits, last) and np.array_equal(sweep(x), last)
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+cancel(running)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("ok")
