@@ -35,6 +35,7 @@ from xlapy.cpu.split_reductions import SplitReductions
 from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
 from xlapy.cpu.top_k import SortTopK
 from xlapy.cpu.trace import Trace
+from xlapy.cpu.turn_dots import TurnDots
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -85,6 +86,7 @@ def passes(
         FlattenTuples(),
         Fixpoint(limit=MOST_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=runs()),
+        TurnDots(),
         OrderSelections(),
         SplitReductions(),
         Fuse(explain=explain, copied=copied),

@@ -107,7 +107,7 @@ class Group:
         if instruction.op in HEAVY or not instruction.shape.is_array:
             return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
         heavy = next((m for m in self.members if m.op in HEAVY and cumulative(m) is None), None)
-        if heavy is not None and instruction.op not in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE):
+        if heavy is not None and not _is_read_in_place(heavy, instruction):
             return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
         if instruction.op is ops.REDUCE:
             return self._reason_against_reduction(instruction)
@@ -166,6 +166,13 @@ class Group:
         """Whether they go through rows together."""
         space = other.space if other.has_reductions else self.space
         return space.length > 1 and (self.has_reductions or other.has_reductions)
+
+
+def _is_read_in_place(heavy: Instruction, operand: Instruction) -> bool:
+    """Whether what reads its elements more than once may as well read them where they come from."""
+    if heavy.op is ops.DOT and operand.op in (ops.SLICE, ops.DYNAMIC_SLICE):
+        return True
+    return operand.op in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE)
 
 
 def _is_too_long(space: Space, members: Collection[Instruction]) -> bool:

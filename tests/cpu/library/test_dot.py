@@ -130,6 +130,7 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns():
 FORMS = [
     ((8, 64, 64), "nn", r"\Akernel r\([^)]*\)\n  for \S+ in \d+ parallel\n", "scratch"),
     ((64, 257, 1), "nn", r"carrying", "scratch"),
+    ((6, 9, 5), "nt", r"for \S+ in 8 vector", "mod"),
     ((3, 700, 100), "nn", r"scratch sums", "scratch right"),
     ((150, 700, 150), "nn", r"scratch right.*\n  scratch sums", None),
     ((150, 100, 150), "tt", r"scratch right", "scratch sums"),
@@ -141,3 +142,20 @@ def test_small_products_read_operands_where_they_are_and_large_ones_pack_them(sh
     kernel = kernel_text(product(*shape, form))
     assert re.search(found, kernel), kernel
     assert missing is None or missing not in kernel
+
+
+@pytest.mark.parametrize("sliced", ["slice={[1:2], [0:20], [3:43]}", "dynamic"])
+def test_slices_are_read_where_they_are(sliced):
+    """So a loop over the layers of a network copies none of their weights."""
+    a, b, place = whole_numbers(np.float32, 30, 20), whole_numbers(np.float32, 3, 20, 50), np.int32(1)
+    slicing = f"slice(b), {sliced}"
+    if sliced == "dynamic":
+        slicing = "dynamic-slice(b, i, zero, three), dynamic_slice_sizes={1,20,40}"
+    text = f"""HloModule m
+ENTRY e {{ a = f32[30,20] parameter(0)  b = f32[3,20,50] parameter(1)  i = s32[] parameter(2)
+  zero = s32[] constant(0)  three = s32[] constant(3)
+  s = f32[1,20,40] {slicing}
+  w = f32[20,40] reshape(s)
+  ROOT r = f32[30,40] dot(a, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"""
+    assert compile_module(xla.parse_hlo(text)).loops().count("kernel ") == 1
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b, place)), a @ b[1, :, 3:43])

@@ -2,7 +2,7 @@
 
 | form | lanes along | for |
 |---|---|---|
-| direct | columns, read where they are | an operand that the cache holds |
+| direct | columns, read where they are | an operand that the cache holds, columns in one run of memory or few |
 | streamed | columns, read where they are, a few terms at a time | few rows, an operand larger than the cache |
 | inner | terms | matrix times vector, few rows or columns of operands that are contiguous along the terms |
 | packed | columns, copied block by block into the order in which tiles read them | all that is larger |
@@ -36,6 +36,9 @@ IN_CACHE = 1 << 17
 FEW_ROWS = 16
 """Rows below which packing the other operand does not pay."""
 
+LEAST_SIDE = 2
+"""Rows and columns of products, too little work to be packed, that share what tiles read."""
+
 
 def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
     """The kernel of a region whose root is a dot, and the work of one task; None where general loops do as well."""
@@ -57,7 +60,7 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
     if along_terms and min(dot.rows, dot.columns) < FEW_ROWS:
         return _Inner(dot).kernel()
     if dot.rows * dot.columns * dot.terms < 1 << 12:
-        return None
+        return _Direct(dot).kernel() if min(dot.rows, dot.columns) >= LEAST_SIDE else None
     return packed_kernel(dot)
 
 
