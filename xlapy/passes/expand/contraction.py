@@ -31,8 +31,9 @@ def _require_static(instruction: Instruction) -> None:
 
 
 def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes, t: PrimitiveType) -> Instruction:
-    inferred = ops.DOT.result_shape([lhs.shape, rhs.shape], attrs)
-    return write.add(ops.DOT, lhs, rhs, attributes=attrs, shape=inferred.with_element_type(t))
+    # of the operands' own types neither need be the more precise one
+    shape = ops.DOT.result_shape([lhs.shape.with_element_type(t), rhs.shape.with_element_type(t)], attrs)
+    return write.add(ops.DOT, lhs, rhs, attributes=attrs, shape=shape)
 
 
 # -- scaled dot

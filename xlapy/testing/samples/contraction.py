@@ -142,6 +142,12 @@ _RAGGED = [
         _NOT_ON_THE_PEER,
     ),
     _sample(
+        "ragged_dot_f8e4m3_f8e4m3fnuz_to_f64",
+        ("f8e4m3[3,2]{1,0}", "f8e4m3fnuz[2,1]{1,0}", "s32[2]{0}"),
+        f"f64[2,3,1]{{2,1,0}} ragged-dot(a, b, c), {MATMUL}, lhs_ragged_dims={{1}}",
+        _NOT_ON_THE_PEER,
+    ),
+    _sample(
         "ragged_dot_batch",
         ("f32[5,2,3]{2,1,0}", "f32[5,3,4]{2,1,0}", "s32[2]{0}"),
         f"f32[5,2,4]{{2,1,0}} ragged-dot(a, b, c), {BATCHED}, lhs_ragged_dims={{0}}",
