@@ -63,7 +63,7 @@ def assert_transformed(kind: str, dimensions: tuple[int, ...], count: int, dtype
     assert error(actual, wanted) < np.finfo(dtype).eps * 0.6 * np.log2(2 + prod(lengths))
 
 
-ROWS = [(1,), (2,), (7, 8), (16, 16), (20, 12), (33, 60), (3, 4, 31), (100,), (17, 1024), (2, 2048), (3, 4800)]
+ROWS = [(1,), (2,), (7, 8), (9, 2), (16, 16), (20, 12), (33, 60), (3, 4, 31), (100,), (17, 1024), (2, 2048), (3, 4800)]
 
 
 @pytest.mark.parametrize("dimensions", ROWS, ids=str)

@@ -95,6 +95,14 @@ def test_a_reduction_carries_its_values():
     assert memory["out"].tolist() == [8, 9]
 
 
+def test_a_loop_of_no_turns_is_none():
+    b = Builder("k")
+    x = b.buffer("x", I32, 5, written=True)
+    with b.loop(0) as i:
+        b.store(x, i + 3, b.load(x, i))
+    assert not b.kernel.body.statements
+
+
 def test_a_loop_of_unknown_length_repeats_while_its_condition_holds():
     b = Builder("collatz")
     out = b.buffer("out", I64, 1, written=True)

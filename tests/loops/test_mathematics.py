@@ -281,6 +281,12 @@ def test_complex_corners(name: str, dtype: Any) -> None:
     assert_close(run_complex(name, operands), interpreted(name, operands), rule="elementwise")
 
 
+def test_complex_functions_beside_a_pole() -> None:
+    operands = (np.array([1 + 2e-308j, 1 - 3e-200j, -1 + 1e-17j, 1 + 0j, -1 + 1e-30j, 1 + 0.5j]),)
+    with np.errstate(divide="ignore"):
+        assert_close(run_complex("atanh", operands), np.arctanh(*operands), rule="elementwise")
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_corners_of_complex_powers(dtype: Any) -> None:
     """Those that do not hang on how a multiple of pi is rounded."""

@@ -411,7 +411,8 @@ class Builder:
         assert statement.body is self.block, "loops are closed in the order in which they were opened"
         assert statement.body.parent is not None
         self.block = statement.body.parent
-        self.block.statements.append(statement)
+        if statement.extent != 0:  # the number of turns is taken for one at least
+            self.block.statements.append(statement)
 
     def _results(self, carries: Sequence[Carry]) -> list[Value]:
         for carry in carries:

@@ -171,7 +171,9 @@ def linear(index: Index, dimensions: Sequence[int]) -> Affine:
 
 
 def delinear(builder: Builder, position: Affine, dimensions: Sequence[int]) -> Index:
-    """The index of a row-major position."""
+    """The index of a row-major position; anything where there is none."""
+    if 0 in dimensions:
+        return (Affine(),) * len(dimensions)
     index: list[Affine] = []
     for size in reversed(dimensions[1:]):
         index.append(builder.remainder(position, size))

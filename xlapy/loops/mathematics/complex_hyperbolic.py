@@ -81,7 +81,9 @@ def atanh(operand: Complex) -> Complex:
     real, imaginary = operand.real, operand.imaginary
     size = abs(real)
     distance = fma(1 - size, 1 - size, imaginary * imaginary)
-    length = log_plus_one(size * 4 / distance) * 0.25
+    close = size.equals(1) & (abs(imaginary) < 2.0**-60)  # to the pole: the square might underflow
+    growth = where(close, 2 / abs(imaginary), size * 4 / distance)
+    length = log_plus_one(growth) * where(close, imaginary.like(0.5), imaginary.like(0.25))
     angle = arc_tangent_2(imaginary * 2, fma(-imaginary, imaginary, (1 - size) * (size + 1))) * 0.5
     angle = where(operand.is_infinite, copysign(_HALF_PI, imaginary), angle)
     angle = where(imaginary.is_nan, imaginary, angle)

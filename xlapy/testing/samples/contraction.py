@@ -65,6 +65,12 @@ _DIMENSIONS = [
         "f32[6]{0} dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={}, rhs_batch_dims={0}, rhs_contracting_dims={}",
     ),
     _sample(
+        "dot_two_contractions_of_nothing",
+        ("f32[5,2,2,0]{3,2,1,0}", "f32[5,2,5,3,0,2]{5,4,3,2,1,0}"),
+        "f64[5,2,5,3]{3,2,1,0} dot(a, b), lhs_batch_dims={0,2}, lhs_contracting_dims={1,3}, rhs_batch_dims={2,1}, "
+        "rhs_contracting_dims={5,4}, operand_precision={default,highest}",
+    ),
+    _sample(
         "dot_two_contractions",
         ("f32[2,3,4]{2,1,0}", "f32[4,3,5]{2,1,0}"),
         "f32[2,5]{1,0} dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}",
