@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tests.cpu.kernel_runner import run_kernel
-from xlapy.base.element_types import ARRAY_TYPES, BF16, PrimitiveType
+from xlapy.base.element_types import ARRAY_TYPES, BF16, F8E8M0FNU, PrimitiveType
 from xlapy.loops import F32, F64, I8, AxisKind, Builder
 from xlapy.lower import load_element, register_type, storage_type, store_element
 from xlapy.lower.element_types import rounded
 from xlapy.lower.narrow_floats import is_narrow
+from xlapy.runtime import Client
 
 NARROW = [t for t in ARRAY_TYPES if is_narrow(t)]
 
@@ -51,6 +52,39 @@ def test_every_number_is_rounded_as_ml_dtypes_rounds_it(t: PrimitiveType):
     numbers = ~np.isnan(given)
     np.testing.assert_array_equal(bits[numbers], expected.view(bits.dtype)[numbers])
     np.testing.assert_array_equal(_is_nan(bits.view(t.dtype)[~numbers]), _is_nan(expected[~numbers]))
+
+
+@pytest.mark.parametrize("t", NARROW, ids=str)
+def test_float64_is_rounded_once(t: PrimitiveType):
+    """Beside the middle between two numbers, nearer to it than float32 can tell."""
+    numbers = np.arange(1 << t.bits, dtype=np.uint8).view(t.dtype).astype(np.float64)
+    numbers = np.unique(numbers[np.isfinite(numbers) & (numbers != 0) & (np.abs(numbers) > 1e-30)])
+    middles = (numbers[1:] + numbers[:-1]) / 2
+    x = np.concatenate(
+        [middles, np.nextafter(middles, np.inf), np.nextafter(middles, -np.inf), [1e300, -1e-300, np.inf]]
+    )
+    if t is F8E8M0FNU:
+        x = np.abs(x)
+    text = f"HloModule m\nENTRY e {{\n  x = f64[{x.size}] parameter(0)\n  ROOT r = {t}[{x.size}] convert(x)\n}}\n"
+    with np.errstate(all="ignore"):
+        expected = np.asarray(Client("interpreter").compile(text)(x)).view(np.uint8)
+    np.testing.assert_array_equal(np.asarray(Client("cpu").compile(text)(x)).view(np.uint8), expected)
+
+
+@pytest.mark.parametrize("t", ["u1", "u2", "u4", "s1", "s2", "s4"])
+def test_numbers_beyond_a_narrow_integer_saturate(t: str):
+    x = np.array([np.inf, -np.inf, np.nan, 5e9, -5e9, -1, 0.5, 1, 3e9, 100], np.float32)
+    text = f"HloModule m\nENTRY e {{\n  x = f32[10] parameter(0)\n  ROOT r = {t}[10] convert(x)\n}}\n"
+    low, high = (0, 2 ** int(t[1]) - 1) if t[0] == "u" else (-(2 ** (int(t[1]) - 1)), 2 ** (int(t[1]) - 1) - 1)
+    least, one = max(low, -1), min(high, 1)
+    result = np.asarray(Client("cpu").compile(text)(x)).astype(int)
+    assert result.tolist() == [high, low, 0, high, low, least, 0, one, high, high]
+
+
+def test_a_half_is_made_of_a_double_without_a_library():
+    text = "HloModule m\nENTRY e { x = f16[] parameter(0) y = f16[] parameter(1) ROOT r = f16[] remainder(x, y) }"
+    x, y = np.float16(7.25), np.float16(-2.5)
+    assert np.asarray(Client("cpu").compile(text)(x, y)) == 2.25
 
 
 def _is_nan(array: np.ndarray) -> np.ndarray:

@@ -25,7 +25,10 @@ EXPECTED = {
         "stablehlo.subtract",
         "as HloModuleProto",
     ],
-    "from_pytorch": ["124 instructions: f32[2,7,50]", "most likely words: 40 49 33 9 2 33 29\nas PyTorch says:   40 49"],
+    "from_pytorch": [
+        "124 instructions: f32[2,7,50]",
+        "most likely words: 40 49 33 9 2 33 29\nas PyTorch says:   40 49",
+    ],
     "pass_in_xla": ["sums rounded by a pass inside XLA", "mean: 0.500000 with sums in float32, 0.49"],
 }
 

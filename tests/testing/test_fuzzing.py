@@ -17,7 +17,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
 from xlapy.ops.registry import REGISTRY, OpDef
-from xlapy.testing.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault
+from xlapy.testing.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault, replay
 from xlapy.testing.fuzzing.differential import Verdict, compare, compared
 from xlapy.testing.fuzzing.peers import XLA_CPU, find_peer, run_on_platform
 from xlapy.testing.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
@@ -289,11 +289,34 @@ def test_a_process_that_does_not_survive_is_a_fault_of_its_seed() -> None:
         ("rsqrt(x)", [np.array([1e-38 + 1j], np.complex64)], True),
         ("rsqrt(x)", [np.array([0, 1], np.complex64)], False),
         ("negate(x)", [np.array([1e-38 + 1j], np.complex64)], False),
+        (
+            "dot(x, x), lhs_contracting_dims={}, rhs_contracting_dims={}",
+            [np.array(complex(1, np.inf), np.complex64)],
+            True,
+        ),
+        ("power(x, x)", [np.array([30j], np.complex64)], True),
+        ("power(x, x)", [np.array([1 + 1j], np.complex64)], False),
     ],
 )
-def test_cpu_is_excused_where_steps_are_denormal(line, values, excused):
-    size = values[0].size
+def test_cpu_is_excused_where_rounding_tells(line, values, excused):
+    size = ",".join(map(str, values[0].shape))
     text = f"HloModule m\nENTRY e {{\n  x = c64[{size}] parameter(0)\n  ROOT r = c64[{size}] {line}\n}}\n"
     root = parse_hlo(text).entry_computation.root_instruction
-    reason = find_peer("cpu").excuse(Step(root, tuple(values), values[0]))
+    reason = find_peer("cpu").excuse(Step(root, tuple(values * len(root.operands)), values[0]))
     assert (reason is not None) == excused
+
+
+def test_numbers_behind_those_that_are_excused_come_from_the_same_state():
+    text = """
+HloModule m
+
+ENTRY e {
+  a = f32[] constant(0)
+  b = f32[] constant(1)
+  first = f32[4] rng(a, b), distribution=rng_normal
+  second = f32[4] rng(a, b), distribution=rng_uniform
+  ROOT r = (f32[4], f32[4]) tuple(first, second)
+}
+"""
+    found = {line.split(": ")[1]: verdict for verdict, line in replay(text, [], "cpu")}
+    assert (found["first"], found["second"]) == (Verdict.EXCUSED, Verdict.AGREES)

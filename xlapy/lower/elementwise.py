@@ -18,7 +18,7 @@ from xlapy.loops.types import integer_type
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
-from xlapy.lower.narrow_floats import kept_positive
+from xlapy.lower.narrow_floats import is_narrow, kept_positive, rounded_to_odd
 from xlapy.ops import elementwise as ops
 from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
 from xlapy.ops.registry import OpDef
@@ -251,9 +251,11 @@ def _converted(builder: Builder, value: Value, source: PrimitiveType, target: Pr
         return builder.compare("une" if source.is_floating else "ne", value, builder.zero(value.type))
     wanted = register_type(target)
     if target.is_floating:
-        number = _to_float(builder, value, source, wanted)
-        one_step = source is F64 and target is F8E8M0FNU
-        return rounded(builder, kept_positive(builder, number) if one_step else number, target)
+        if source is F64 and is_narrow(target):  # in one step
+            number = kept_positive(builder, value) if target is F8E8M0FNU else rounded_to_odd(builder, value)
+        else:
+            number = _to_float(builder, value, source, wanted)
+        return rounded(builder, number, target)
     if source.is_floating:
         return _float_to_integer(builder, value, target)
     signed = source.is_signed
@@ -277,10 +279,11 @@ def _float_to_integer(builder: Builder, value: Value, target: PrimitiveType) -> 
     if target.bits >= 8:
         return builder.convert(how, value, wanted)
     wide = builder.convert(how, value, I32)
-    low, high = integers.limits(target)
-    bounded = builder.binary(
-        "smin", builder.binary("smax", wide, builder.constant(I32, low)), builder.constant(I32, high)
-    )
+    low, high = (builder.constant(I32, limit) for limit in integers.limits(target))
+    if target.is_signed:
+        bounded = builder.binary("smin", builder.binary("smax", wide, low), high)
+    else:
+        bounded = builder.binary("umin", wide, high)
     return builder.convert("trunc", bounded, wanted)
 
 

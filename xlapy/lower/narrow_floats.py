@@ -151,6 +151,17 @@ def kept_positive(builder: Builder, value: Value) -> Value:
     return builder.select(is_small, least, value)
 
 
+def rounded_to_odd(builder: Builder, value: Value) -> Value:
+    """An F64 as one of the two F32 beside it, that whose last bit is 1: rounded again it is as if rounded once."""
+    nearest = builder.convert("fptrunc", value, F32)
+    again = builder.convert("fpext", nearest, F64)
+    bits = builder.bitcast(nearest, I32)
+    beyond = builder.compare("ogt", builder.unary("abs", again), builder.unary("abs", value))
+    before = builder.select(beyond, builder.sub(bits, _int(builder, 1)), bits)
+    odd = builder.binary("or", before, _int(builder, 1))
+    return builder.bitcast(builder.select(builder.compare("one", again, value), odd, bits), F32)
+
+
 _LIFT: Final = 1023 - 127
 
 

@@ -86,6 +86,10 @@ def _convert(writer: Writer, value: Value, operand: str, lanes: int) -> str:
     source: ScalarType = value.args[0].type
     before, after = llvm_type(source, lanes), llvm_type(value.type, lanes)
     if value.attribute in _CASTS:
-        return writer.let(f"{value.attribute} {before} {operand} to {after}")
+        cast = writer.let(f"{value.attribute} {before} {operand} to {after}")
+        if value.attribute == "fptrunc" and source is F64 and value.type is F32:
+            # else LLVM makes one step of two to half, and calls for it what few machines and no library of ours have
+            return writer.call(after, f"llvm.arithmetic.fence.{suffix(F32, lanes)}", [(after, cast)])
+        return cast
     name = f"llvm.{value.attribute}.sat.{suffix(value.type, lanes)}.{suffix(source, lanes)}"
     return writer.call(after, name, [(before, operand)])

@@ -20,7 +20,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.program import runs
 from xlapy.hlo.module import Module
 from xlapy.ops.contraction import SCALED_DOT
-from xlapy.ops.elementwise import RSQRT, SQRT
+from xlapy.ops.elementwise import POWER, RSQRT, SQRT
 from xlapy.ops.random import RNG, RandomDistribution
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
@@ -50,6 +50,7 @@ class Peer:
     without: ops that its reader does not know. text: what it is given for a module's text. adjust: numbers that it
     mistreats, replaced before they are used. compared: a step and the peer's value, without what must not be compared.
     excuse: the class of a step on which it is known to differ. rule: a rule of comparison instead of the operation's.
+    draws: ops that run even where they are excused, because those behind them draw from the same state.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Peer:
     compared: Callable[[Step, Value], tuple[Step, Value]] = lambda step, value: (step, value)
     excuse: Callable[[Step], str | None] = _unexcused
     rule: Callable[[Step], str | None] = _unexcused
+    draws: tuple[OpDef, ...] = ()
     flushes_denormals: bool = False
 
     def run(self, worker: Caller, module: Module, arguments: Sequence[Value]) -> Value:
@@ -116,7 +118,9 @@ def cpu_excuse(step: Step) -> str | None:
         return "scaled numbers that are denormal"
     if instruction.op in (RSQRT, SQRT) and any(map(_has_tiny_parts, step.operands)):
         return "complex roots whose steps are denormal"
-    return None
+    if instruction.op is POWER and _is_large_power(*step.operands):
+        return "complex powers, whose logarithms are rounded before they grow"
+    return next((reason for reason, holds in xla_classes.order_classes(step) if holds), None)
 
 
 def _scales_to_denormals(scales: Value) -> bool:
@@ -133,10 +137,20 @@ def _has_tiny_parts(operand: Value) -> bool:
     return bool(np.any((parts < 8 * np.finfo(parts.dtype).smallest_normal) & (parts > 0)))
 
 
+def _is_large_power(base: Value, exponent: Value) -> bool:
+    """Whether powers of complex numbers turn or grow by far more than logarithms are exact to."""
+    if np.asarray(base).dtype.kind != "c":
+        return False
+    with np.errstate(all="ignore"):
+        product = np.abs(np.asarray(exponent, np.complex128) * np.log(np.asarray(base, np.complex128)))
+    return bool(np.any(product > 4))
+
+
 _CPU: Mapping[str, Any] = {
     "without": tuple(op for op in REGISTRY.values() if op not in runs() and op not in EXPANSIONS),
     "adjust": without_denormals,
     "excuse": cpu_excuse,
+    "draws": (RNG,),
     "flushes_denormals": True,
 }
 
