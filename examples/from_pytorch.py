@@ -1,7 +1,7 @@
 """A PyTorch model becomes StableHLO by torch.export, and runs compiled by xlapy beside PyTorch's own results.
 
 Needs PyTorch and its exporter: pip install torch==2.9.0 torch-xla==2.9.0 'numpy<2.3'
-Without them runs what they made of the same model: examples/pytorch, written by `python examples/from_pytorch.py --save`.
+Without them runs what they made of the same model: examples/pytorch, kept by `python examples/from_pytorch.py --save`.
 """
 
 import json

@@ -287,6 +287,15 @@ def test_complex_functions_beside_a_pole() -> None:
         assert_close(run_complex("atanh", operands), np.arctanh(*operands), rule="elementwise")
 
 
+def test_complex_functions_of_large_numbers() -> None:
+    far = (np.array([-1.7e308 + 1j, 1e300 - 1e300j, 3 + 1e200j, -1e160 + 0j]),)
+    assert_close(run_complex("atan", far), np.arctan(*far), rule="elementwise")
+    assert_close(run_complex("atanh", far), np.arctanh(*far), rule="elementwise")
+    narrow = (np.array([89 + 0.1j, 89 + 1.5707j, 88 - 3j], np.complex64),)
+    exact = np.expm1(narrow[0].astype(np.complex128)).astype(np.complex64)
+    assert_close(run_complex("exponential-minus-one", narrow), exact, rule="elementwise")
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_corners_of_complex_powers(dtype: Any) -> None:
     """Those that do not hang on how a multiple of pi is rounded."""

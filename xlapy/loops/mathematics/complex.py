@@ -180,13 +180,13 @@ def exponential(operand: Complex) -> Complex:
 
 
 def exponential_minus_one(operand: Complex) -> Complex:
-    """e^z - 1, accurate near 0; real for a zero imaginary part."""
+    """e^z - 1, accurate near 0, finite where only e^real overflows; real for a zero imaginary part."""
     real, imaginary = operand.real, operand.imaginary
     half_sine = trigonometry.sine(imaginary * 0.5)
     growth = exponentials.exponential_minus_one(real)
     cosine_ = fma(growth, trigonometry.cosine(imaginary), half_sine * half_sine * -2)
-    sine_ = exponentials.exponential(real) * trigonometry.sine(imaginary)
-    return Complex(cosine_, where(imaginary.equals(0), 0, sine_))
+    whole = exponential(operand)
+    return Complex(where(growth.is_infinite, whole.real, cosine_), whole.imaginary)
 
 
 def log(operand: Complex) -> Complex:

@@ -85,9 +85,10 @@ def atanh(operand: Complex) -> Complex:
     growth = where(close, 2 / abs(imaginary), size * 4 / distance)
     length = log_plus_one(growth) * where(close, imaginary.like(0.5), imaginary.like(0.25))
     angle = arc_tangent_2(imaginary * 2, fma(-imaginary, imaginary, (1 - size) * (size + 1))) * 0.5
-    angle = where(operand.is_infinite, copysign(_HALF_PI, imaginary), angle)
+    far = (size > 2.0**500) | (abs(imaginary) > 2.0**500)  # so that squares overflow
+    angle = where(far, copysign(_HALF_PI, imaginary), angle)
     angle = where(imaginary.is_nan, imaginary, angle)
-    length = where(operand.is_infinite | real.equals(0), 0, length)
+    length = where(far | real.equals(0), 0, length)
     return Complex(copysign(length, real), angle)
 
 

@@ -20,7 +20,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.program import runs
 from xlapy.hlo.module import Module
 from xlapy.ops.contraction import SCALED_DOT
-from xlapy.ops.elementwise import POWER, RSQRT, SQRT
+from xlapy.ops.elementwise import ATAN2, POWER, RSQRT, SQRT
 from xlapy.ops.random import RNG, RandomDistribution
 from xlapy.ops.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
@@ -118,6 +118,8 @@ def cpu_excuse(step: Step) -> str | None:
         return "scaled numbers that are denormal"
     if instruction.op in (RSQRT, SQRT) and any(map(_has_tiny_parts, step.operands)):
         return "complex roots whose steps are denormal"
+    if instruction.op is ATAN2 and instruction.shape.element_type.is_complex:
+        return "complex angles, quotients of what cancels"
     if instruction.op is POWER and _is_large_power(*step.operands):
         return "complex powers, whose logarithms are rounded before they grow"
     return next((reason for reason, holds in xla_classes.order_classes(step) if holds), None)
