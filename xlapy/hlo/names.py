@@ -5,6 +5,7 @@ Owns: `NameUniquer`. Must not know: instructions.
 
 from __future__ import annotations
 
+import functools
 import re
 
 from xlapy.base.element_types import ALL_TYPES, BUFFER, PRIMITIVE_TYPE_INVALID, TUPLE
@@ -53,6 +54,16 @@ class _Numbers:
         return self.following
 
 
+@functools.lru_cache(1 << 14)
+def _parts(name: str) -> tuple[str, int, bool]:
+    """The root of a name, its numeric suffix or 0, and whether it has one; modules are copied with their names."""
+    root = sanitize(name)
+    match = _SUFFIX.fullmatch(root)
+    if match and len(match[2]) < 21 and -(2**63) <= int(match[2]) < 2**63:
+        return match[1], int(match[2]), True
+    return root, 0, False
+
+
 class NameUniquer:
     """Gives out names: `a`, then `a.1`, `a.2`; a numeric suffix asked for is kept while it is free."""
 
@@ -63,10 +74,7 @@ class NameUniquer:
 
     def unique(self, name: str) -> str:
         """A name not given out before, as near to `name` as XLA's rules make it."""
-        root, wanted, suffixed = sanitize(name), 0, False
-        match = _SUFFIX.fullmatch(root)
-        if match and len(match[2]) < 21 and -(2**63) <= int(match[2]) < 2**63:
-            root, wanted, suffixed = match[1], int(match[2]), True
+        root, wanted, suffixed = _parts(name)
         numbers = self._roots.get(root)
         if numbers is None:
             numbers = self._roots[root] = _Numbers()

@@ -130,8 +130,7 @@ def callees_first(module: Module) -> list[Computation]:
 
 def _uncalled(module: Module) -> list[Computation]:
     """The computations that no other calls: the entry, and what is not used."""
-    called = {callee for computation in module.computations for callee in called_computations(computation)}
-    return [computation for computation in module.computations if computation not in called]
+    return [computation for computation in module.computations if not computation.callers]
 
 
 def _visit_computation(root: Computation, order: dict[Computation, None]) -> None:
