@@ -100,6 +100,18 @@ ENTRY e {
 """
 
 
+def test_a_short_program_is_one_function_and_its_kernels():
+    text = "HloModule short ENTRY e { x = f32[8] parameter(0) ROOT r = f32[8] add(x, x) }"
+    assert compile_module(xla.parse_hlo(text)).llvm.count("\ndefine ") == 1
+
+
+def test_looks_and_tasks_are_functions_of_the_whole_process():
+    text = "HloModule large ENTRY e { x = f32[1000000] parameter(0) ROOT r = f32[1000000] add(x, x) }"
+    compiled = compile_module(xla.parse_hlo(text))
+    assert set(compiled.code.imports) == {"xlapy_look", "xlapy_parallel", "xlapy_task2"}
+    assert compiled.llvm.count("\ndefine ") == 2, "the program and its kernel"
+
+
 def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
     """The first layer reads an argument, which it must not overwrite; each other one what dies with it."""
     layer = """

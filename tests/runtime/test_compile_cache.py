@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ import xlapy as xla
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu import image, sources
+from xlapy.cpu.llvm import shared_code
 from xlapy.runtime import compile_cache, cpu_backend
 from xlapy.runtime.compile_cache import CompileCache, cache_key
 
@@ -122,6 +124,20 @@ def test_a_loaded_program_tells_of_itself_what_a_compiled_one_does(folder):
     assert second.as_hlo_text(optimized=True) == first.as_hlo_text(optimized=True)
     assert second.memory_analysis() == first.memory_analysis()
     assert second.serialize() == first.serialize()
+
+
+def test_a_loaded_program_brings_the_functions_that_all_programs_share(folder, compiled, monkeypatch):
+    loop = """HloModule looping
+    body { v = f32[] parameter(0) ROOT r = f32[] add(v, v) }
+    condition { v = f32[] parameter(0) most = f32[] constant(100) ROOT go = pred[] compare(v, most), direction=LT }
+    ENTRY main { x = f32[] parameter(0) ROOT w = f32[] while(x), condition=condition, body=body }"""
+    xla.Client("cpu").compile(loop)
+    monkeypatch.setattr(shared_code, "_objects", {})
+    monkeypatch.setattr(shared_code, "compile_text", lambda *_: pytest.fail("it is compiled"))
+    monkeypatch.setattr(shared_code, "_code", functools.cache(shared_code._code.__wrapped__))
+    loaded = xla.Client("cpu").compile(loop)
+    assert np.asarray(loaded(np.float32(1))) == 128
+    assert compiled == ["looping"]
 
 
 def test_donation_is_part_of_the_key(folder, compiled):

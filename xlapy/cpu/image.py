@@ -7,13 +7,14 @@ A container (`xlapy.base.container`) of the kind "cpu program". Its header:
     aliases                     [result, argument] pairs
     constants, temporaries      [shape, name]; of temporaries the largest few, for messages
     imports                     the functions of this process that the code calls
+    objects                     the names of the object files that have them
     callbacks                   what the host carries out (`xlapy.cpu.image_callbacks`)
     features                    what the processor must have, under LLVM's names
     compiler                    who made it: `compiler_identity`; no other loads it, as tables of addresses may differ
 
 Its sections are the object file, the optimised module as HLO text, compressed by zlib and empty if the host carries out
-nothing of it, and the elements of each constant. Custom calls name their targets: the process that loads the program
-must have registered them.
+nothing of it, the elements of each constant, and the object files with functions of the process. Custom calls name
+their targets: the process that loads the program must have registered them.
 
 Owns: this form. Must not know: where it is kept.
 """
@@ -36,8 +37,9 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.decisions import Decision, decisions_text
 from xlapy.cpu.image_callbacks import describe_callbacks, restore_callbacks
-from xlapy.cpu.imports import import_address
+from xlapy.cpu.imports import import_address, objects_of
 from xlapy.cpu.llvm.engine import Code, host_features, link_object, llvm_version
+from xlapy.cpu.llvm.shared_code import learn_objects
 from xlapy.cpu.sources import sources_digest
 from xlapy.cpu.steps import NativeProgram, Slot, SlotKind
 from xlapy.hlo import edit
@@ -99,6 +101,7 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
     if isinstance(compiled, LoadedProgram):
         return compiled.image
     program, code = compiled.program, compiled.code
+    objects = objects_of(code.imports)
     header = {
         "name": program.name,
         "ids": program.ids,
@@ -109,13 +112,15 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
         "constants": _named(program.constants),
         "temporaries": _named(program.temporaries[:_NAMED]),
         "imports": sorted(code.imports),
+        "objects": list(objects),
         "callbacks": describe_callbacks(program),
         "features": sorted(name for name, has in host_features().items() if has),
         "compiler": dict(compiler_identity()),
     }
     data = [slot.data.tobytes() for slot in program.constants if slot.data is not None]
     text = compiled.module.to_text(print_large_constants=True) if program.callbacks else ""
-    return pack(KIND, header, [code.image, zlib.compress(text.encode("utf-8", "surrogateescape"), 1), *data])
+    shortened = zlib.compress(text.encode("utf-8", "surrogateescape"), 1)
+    return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
 
 
 def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
@@ -129,6 +134,7 @@ def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
         _check_origin(container.header)
         callbacks = container.header["callbacks"]
         program = _program(container)
+        learn_objects(_objects(container))
         imports = {name: import_address(name) for name in container.header["imports"]}
         if callbacks["steps"]:
             restore_callbacks(program, callbacks, _optimised(container))
@@ -163,9 +169,16 @@ def _program(container: Container) -> NativeProgram:
     program.constants = _slots(SlotKind.CONSTANT, header["constants"])
     program.temporaries = _slots(SlotKind.TEMPORARY, header["temporaries"])
     program.aliases = {int(result): int(argument) for result, argument in header["aliases"]}
-    for slot, data in zip(program.constants, container.sections[2:], strict=True):
+    data_of = container.sections[2 : len(container.sections) - len(header["objects"])]
+    for slot, data in zip(program.constants, data_of, strict=True):
         slot.data = np.ndarray(slot.shape.dimensions, slot.shape.dtype, data)
     return program
+
+
+def _objects(container: Container) -> dict[str, bytes]:
+    names = container.header["objects"]
+    sections = container.sections[len(container.sections) - len(names) :]
+    return {name: bytes(section) for name, section in zip(names, sections, strict=True)}
 
 
 def _optimised(container: Container) -> Module:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -99,9 +98,18 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-@functools.cache
 def _readable(kind: type[Any]) -> Mapping[str, Any]:
     """The type of each option that text can set."""
+    found = _READABLE.get(kind)
+    if found is None:
+        found = _READABLE[kind] = _read_hints(kind)
+    return found
+
+
+_READABLE: dict[type[Any], Mapping[str, Any]] = {}
+
+
+def _read_hints(kind: type[Any]) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in dataclasses.fields(kind) if hints[f.name] in _READERS}
 

@@ -1,10 +1,11 @@
 """Looks in LLVM text: whether a program that has run for long is to end early, as another device failed or by a signal.
 
-    i32 @look(ptr %table)
+    i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
 
-is 0 to go on. It is called between steps that together take about as long as `LOOK`, and from loops at their heads,
-every so many iterations. The run may be cancelled by what its devices share; and about twenty times a second the thread
-whose identity the table has (Python's main thread, the only one that handles signals) asks the host.
+is 0 to go on; the numbers are places in the table. It is called between steps that together take about as long as
+`LOOK`, and from loops at their heads, every so many iterations. The run may be cancelled by what its devices share; and
+about twenty times a second the thread whose identity the table has (Python's main thread, the only one that handles
+signals) asks the host.
 
 Owns: when to look, this text. Must not know: what the host does there.
 """
@@ -70,32 +71,12 @@ def write_due(writer: Writer, counter: str, every: int) -> str:
     return writer.let(f"icmp eq i32 {writer.let(f'and i32 {number}, {every - 1}')}, 0")
 
 
-def look_text(program: NativeProgram) -> str:
-    """The function, and one that notes the beginning of a run. They need `plain_mode`."""
-    return _TEXT.format(
-        shared=program.shared_index,
-        asking=program.asking_index,
-        thread=program.asking_index + 1,
-        last=program.asking_index + 2,
-        ticks=_TICKS,
-    )
-
-
 # In the segment 257, that of the register fs, a thread's own address comes first: by that pthread_self knows it.
 
-DECLARATIONS = {"declare i64 @llvm.readcyclecounter()"}
-
-_TEXT = """define internal void @begin_looking(ptr %table) #0 {{
-  %at = getelementptr inbounds i64, ptr %table, i64 {last}
-  %now = call i64 @llvm.readcyclecounter()
-  store i64 %now, ptr %at
-  ret void
-}}
-
-define internal i32 @look(ptr %table) noinline #0 {{
+LOOK_TEXT = f"""define i32 @xlapy_look(ptr %table, i64 %shared.index, i64 %asking.index) #0 {{
 entry:
   %old = alloca i32
-  %shared.at = getelementptr inbounds ptr, ptr %table, i64 {shared}
+  %shared.at = getelementptr inbounds ptr, ptr %table, i64 %shared.index
   %shared = load ptr, ptr %shared.at
   %cancelled = load atomic i32, ptr %shared monotonic, align 4
   %is.cancelled = icmp ne i32 %cancelled, 0
@@ -103,22 +84,22 @@ entry:
 end:
   ret i32 1
 time:
+  %host.at = getelementptr inbounds ptr, ptr %table, i64 %asking.index
   %now = call i64 @llvm.readcyclecounter()
-  %last.at = getelementptr inbounds i64, ptr %table, i64 {last}
+  %last.at = getelementptr inbounds i64, ptr %host.at, i64 2
   %last = load i64, ptr %last.at
   %passed = sub i64 %now, %last
-  %soon = icmp ult i64 %passed, {ticks}
+  %soon = icmp ult i64 %passed, {_TICKS}
   br i1 %soon, label %go.on, label %who
 who:
   store i64 %now, ptr %last.at
   %own = load i64, ptr addrspace(257) null
-  %thread.at = getelementptr inbounds i64, ptr %table, i64 {thread}
+  %thread.at = getelementptr inbounds i64, ptr %host.at, i64 1
   %thread = load i64, ptr %thread.at
   %asks = icmp eq i64 %own, %thread
   br i1 %asks, label %ask, label %go.on
 ask:
   call void @plain_mode(ptr %old)
-  %host.at = getelementptr inbounds ptr, ptr %table, i64 {asking}
   %host = load ptr, ptr %host.at
   %answer = call i32 %host()
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
@@ -126,3 +107,15 @@ ask:
 go.on:
   ret i32 0
 }}"""
+"""The function. It needs `plain_mode`."""
+
+DECLARATIONS = frozenset({"declare i64 @llvm.readcyclecounter()"})
+
+
+def begin_looking(program: NativeProgram) -> list[str]:
+    """Notes the beginning of a run."""
+    return [
+        f"  %looking.at = getelementptr inbounds i64, ptr %table, i64 {program.asking_index + 2}",
+        "  %looking.now = call i64 @llvm.readcyclecounter()",
+        "  store i64 %looking.now, ptr %looking.at",
+    ]

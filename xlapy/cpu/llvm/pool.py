@@ -19,10 +19,14 @@ import os
 import platform
 
 from xlapy.base import flags
-from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.engine import Code
+from xlapy.cpu.llvm.shared_code import compile_shared
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _SPINS = 4000
+
+POOL = "pool"
+"""The object file of the pool."""
 
 
 @functools.cache
@@ -43,7 +47,7 @@ def thread_count() -> int:
 
 @functools.cache
 def _code() -> Code:
-    return compile_text(pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], {})
+    return compile_shared(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"])
 
 
 def pool_text(machine: str) -> str:

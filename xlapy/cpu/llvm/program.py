@@ -26,6 +26,17 @@ from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
 from xlapy.cpu.llvm.meetings import MEET, rows_text, write_meeting
+from xlapy.cpu.llvm.shared_code import (
+    CALL_BACK,
+    FLUSH_DENORMALS,
+    LOOK,
+    MODE,
+    PLAIN_MODE,
+    task_call,
+    task_head,
+    task_name,
+)
+from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
 from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.llvm.transfers import DECLARATIONS as TRANSFER_DECLARATIONS
@@ -55,32 +66,12 @@ PARALLEL_WORK = 1 << 16
 PIECE = 64
 """Bytes of a small array that are copied at once."""
 
-FLUSH_DENORMALS = 0x8040
 
-_MODE = {"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"}
-
-_PLAIN_MODE = f"""define internal void @plain_mode(ptr %old) alwaysinline #0 {{
+_CALL_BACK = f"""define internal i32 @call_back(ptr %table, i64 %number) noinline #0 {{{{
 entry:
-  %new = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %old)
-  %mode = load i32, ptr %old
-  %plain = and i32 %mode, {~FLUSH_DENORMALS}
-  store i32 %plain, ptr %new
-  call void @llvm.x86.sse.ldmxcsr(ptr %new)
-  ret void
-}}"""
-"""Lets the caller compute as the host does; the mode of before goes to where `old` points."""
-
-_CALL_BACK = """define internal i32 @call_back(ptr %table, i64 %number) #0 {{
-entry:
-  %old = alloca i32
-  call void @plain_mode(ptr %old)
-  %place = getelementptr inbounds ptr, ptr %table, i64 {index}
-  %host = load ptr, ptr %place
-  %status = call i32 %host(i64 %number)
-  call void @llvm.x86.sse.ldmxcsr(ptr %old)
+  %status = call i32 @{CALL_BACK}(ptr %table, i64 {{index}}, i64 %number)
   ret i32 %status
-}}"""
+}}}}"""
 
 
 @dataclass(slots=True)
@@ -155,11 +146,13 @@ class _ProgramWriter:
         self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
-        function = self.function_of(PartStep(self.program.steps))
+        steps = self.program.steps
+        lone = steps[0] if len(steps) == 1 and self.program.clocks is None else None
+        function = self.function_of(lone if isinstance(lone, PartStep) else PartStep(steps))
         before: list[str] = []
         after: list[str] = []
         if flush_denormals:
-            self.declarations |= _MODE
+            self.declarations |= MODE
             before = [
                 "  %old = alloca i32",
                 "  %new = alloca i32",
@@ -171,7 +164,8 @@ class _ProgramWriter:
             ]
             after = ["  call void @llvm.x86.sse.ldmxcsr(ptr %old)"]
         if self._looks:
-            before.append("  call void @begin_looking(ptr %table)")
+            before += looks.begin_looking(self.program)
+            self.declarations |= looks.DECLARATIONS
         self.define(function, "xlapy_run", before, after)
 
     def part(self, part: PartStep) -> str:
@@ -364,18 +358,24 @@ class _ProgramWriter:
     def need_callbacks(self) -> None:
         if not self._calls_back:
             self._calls_back = True
-            self.need_plain_mode()
+            self.share(CALL_BACK)
             self.functions.append(_CALL_BACK.format(index=self.program.callback_index))
+
+    def share(self, function: str) -> None:
+        """The program calls a function of the whole process."""
+        self.imports.add(function)
+        self.declarations.add(SHARED_DECLARATIONS[function])
 
     def need_plain_mode(self) -> None:
         if not self._changes_mode:
             self._changes_mode = True
-            self.functions.append(_PLAIN_MODE)
-            self.declarations |= _MODE
+            self.functions.append(PLAIN_MODE)
+            self.declarations |= MODE
 
     def target(self, function: _Function, step: CallbackStep) -> str:
         """The status of the call of a target."""
         self.need_callbacks()
+        self.need_plain_mode()
         name = target_calls.function_name(step)
         if name not in self._target_calls:
             self._target_calls.add(name)
@@ -418,12 +418,10 @@ class _ProgramWriter:
 
     def look(self, function: _Function) -> None:
         """Leaves the function if the run is to end early."""
-        if not self._looks:
-            self._looks = True
-            self.need_plain_mode()
-            self.functions.append(looks.look_text(self.program))
-            self.declarations |= looks.DECLARATIONS
-        self.require(function, function.writer.let("call i32 @look(ptr %table)"))
+        self._looks = True
+        self.share(LOOK)
+        places = f"i64 {self.program.shared_index}, i64 {self.program.asking_index}"
+        self.require(function, function.writer.let(f"call i32 @{LOOK}(ptr %table, {places})"))
         function.unwatched = 0
 
     def look_in_loop(self, function: _Function, step: WhileStep) -> None:
@@ -472,7 +470,7 @@ class _ProgramWriter:
         pointers: the kernel and its buffers.
         """
         grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
-        self.run_parallel(function, step, self.task_name(len(step.kernel.buffers)), pointers, (extent, grain))
+        self.run_parallel(function, step, self.kernel_task(len(step.kernel.buffers)), pointers, (extent, grain))
 
     def run_parallel(
         self,
@@ -532,23 +530,19 @@ class _ProgramWriter:
             self._kernels[kernel] = found
         return found
 
-    def task_name(self, buffers: int) -> str:
+    def kernel_task(self, buffers: int) -> str:
         """A function that takes a kernel and so many buffers from a block of addresses: one for all such kernels."""
-        name = f"task{buffers}"
+        name = task_name(buffers)
         if name in self._tasks:
             return name
         self._tasks.add(name)
-        lines = [f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{", "entry:"]
-        for number in range(buffers + 1):
-            lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %block, i64 {number}")
-            lines.append(f"  %a{number} = load ptr, ptr %p{number}")
-        arguments = [*(f"ptr %a{number}" for number in range(1, buffers + 1)), "i64 %begin", "i64 %end"]
-        call = f"call void %a0({', '.join(arguments)})"
         if self.program.clocks is None:
-            body = [f"  {call}"]
-        else:
-            body = task_lines(call, buffers + 1, notes=self.notes_events)
-        self.functions.append("\n".join([*lines, *body, "  ret void", "}"]))
+            self.imports.add(name)
+            self.declarations.add(f"declare void @{name}(ptr, i64, i64)")
+            return name
+        head = f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{"
+        body = task_lines(task_call(buffers), buffers + 1, notes=self.notes_events)
+        self.functions.append("\n".join([head, "entry:", *task_head(buffers), *body, "  ret void", "}"]))
         return name
 
     def library_task(self, name: str, slots: int) -> str:
