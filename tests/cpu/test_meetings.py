@@ -51,6 +51,12 @@ FORMS = {
       dimensions={0}, to_apply=add""",
     "scatter columns": """q = f32[3,36] slice(p), slice={[0:3],[1:37]} ROOT r = f32[3,18] reduce-scatter(q),
       replica_groups={{1,0},{3,2}}, dimensions={1}, to_apply=add""",
+    "scatter all at once": """q = f32[4,37] concatenate(p, one), dimensions={0} i = s32[4,37] convert(q)
+      ROOT r = (f32[1,37], s32[1,37]) reduce-scatter(q, i), dimensions={0}, to_apply=best""",
+    "at a root": """b = bf16[3,37] convert(p) ROOT r = (f32[3,37], bf16[3,37]) collective-reduce(p, b),
+      replica_groups={{3,1},{0,2}}, to_apply=less_and_more""",
+    "all at once at a root": """i = s32[3,37] convert(p) ROOT r = (f32[3,37], s32[3,37]) collective-reduce(p, i),
+      replica_groups={{2,0,1,3}}, to_apply=best""",
     "gather": "ROOT r = f32[12,37] all-gather(p), dimensions={0}",
     "gather columns": "ROOT r = f32[3,148] all-gather(p), replica_groups={{3,1,2,0}}, dimensions={1}",
     "gather started": """s = (f32[3,37], f32[3,148]) all-gather-start(p), dimensions={1} ROOT r = f32[3,148]
@@ -70,9 +76,6 @@ FORMS = {
 }
 """Each ends a computation of p, f32[3,37], of zero, f32[], and of one, f32[1,37]."""
 
-SMALL_ONLY = ("all at once", "permute", "permute started", "broadcast")
-"""Forms whose large operands are the host's: reducers of all operands at once, and where not everybody receives."""
-
 
 def text_of(name: str) -> str:
     head = "p = f32[3,37] parameter(0) zero = f32[] constant(0) one = f32[1,37] slice(p), slice={[0:1],[0:37]} "
@@ -83,21 +86,26 @@ def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
     return [leaf for each in value for leaf in leaves(each)] if isinstance(value, tuple) else [np.asarray(value)]
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_native_collectives_have_the_bits_of_the_interpreter(name: str) -> None:
-    text = text_of(name)
-    steps = list(all_steps(compile_module(xla.parse_hlo(text), (), 4).program.steps))
+def check_native(text: str, devices: int) -> None:
+    """All in meetings, with the interpreter's bits."""
+    steps = list(all_steps(compile_module(xla.parse_hlo(text), (), devices).program.steps))
     assert any(isinstance(step, MeetStep) for step in steps)
     assert not any(isinstance(step, CallbackStep) for step in steps)
     random = np.random.default_rng(1)
-    arguments = [[np.float32(3) * random.standard_normal((3, 37), np.float32)] for _ in range(4)]
+    arguments = [[np.float32(3) * random.standard_normal((3, 37), np.float32)] for _ in range(devices)]
     expected, actual = (
-        Client(platform, devices=4).compile(text).execute_sharded(arguments) for platform in ("interpreter", "cpu")
+        Client(platform, devices=devices).compile(text).execute_sharded(arguments)
+        for platform in ("interpreter", "cpu")
     )
     for device, (theirs, ours) in enumerate(zip(expected, actual, strict=True)):
         for a, b in zip(leaves(theirs), leaves(ours), strict=True):
             assert a.dtype == b.dtype and a.shape == b.shape
             assert a.tobytes() == b.tobytes(), f"device {device}: {a} and {b}"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_native_collectives_have_the_bits_of_the_interpreter(name: str) -> None:
+    check_native(text_of(name), 4)
 
 
 def rounds(devices: int, count: int) -> str:
@@ -125,21 +133,35 @@ def test_more_devices_than_processors_meet_thousands_of_times() -> None:
     assert [np.asarray(result).tolist() for result in results] == [[value] * 5 for value in values]
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if name not in SMALL_ONLY])
+@pytest.mark.parametrize("name", FORMS)
 def test_members_that_see_each_others_operands_have_the_bits_of_the_interpreter(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doors, "MOST_BYTES", 0)
     steps = list(all_steps(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.steps))
     assert {step.direct for step in steps if isinstance(step, MeetStep)} == {True}
-    test_native_collectives_have_the_bits_of_the_interpreter(name)
+    check_native(text_of(name), 4)
 
 
-@pytest.mark.parametrize("name", SMALL_ONLY)
-def test_forms_for_which_large_operands_are_the_hosts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "MOST_BYTES", 0)
-    steps = list(all_steps(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.steps))
-    assert any(isinstance(step, CallbackStep) for step in steps)
+MANY = 20
+
+FORMS_OF_MANY = {
+    "sum": "ROOT r = f32[3,37] all-reduce(p), to_apply=less_and_more",
+    "all at once": "i = s32[3,37] convert(p) ROOT r = (f32[3,37], s32[3,37]) all-reduce(p, i), to_apply=best",
+    "gather": "ROOT r = f32[3,740] all-gather(p), dimensions={1}",
+    "permute": "ROOT r = f32[3,37] collective-permute(p), source_target_pairs={{0,19},{19,3},{7,7}}",
+    "scatter": """i = s32[3,37] convert(p) q = f32[60,37] broadcast(zero), dimensions={} w = f32[60,37] pad(p, zero),
+      padding=57_0x0_0 j = s32[60,37] convert(w) ROOT r = (f32[3,37], s32[3,37]) reduce-scatter(w, j), dimensions={0},
+      to_apply=best""",
+}
+
+
+@pytest.mark.parametrize("name", FORMS_OF_MANY)
+@pytest.mark.parametrize("most_bytes", [0, doors.MOST_BYTES])
+def test_many_devices(name: str, most_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "MOST_BYTES", most_bytes)
+    head = "p = f32[3,37] parameter(0) zero = f32[] constant(0) "
+    check_native(module(head + FORMS_OF_MANY[name], MANY, computations=REDUCERS), MANY)
 
 
 def test_large_operands_are_summed_in_blocks_again_and_again() -> None:

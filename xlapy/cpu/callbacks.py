@@ -59,7 +59,6 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
 @STEPS.rule(
-    ops.COLLECTIVE_REDUCE,
     ops.INFEED,
     ops.OUTFEED,
     ops.RAGGED_ALL_TO_ALL,

@@ -29,7 +29,6 @@ from xlapy.cpu.steps import (
     MeetStep,
     Slot,
     SlotKind,
-    door_header,
     rounded,
 )
 from xlapy.hlo.instruction import Instruction
@@ -41,6 +40,9 @@ from xlapy.lower.elementwise import convert_element
 from xlapy.lower.reduction import combine_elements, flat, unflat
 
 # -- meeting
+
+
+_ZEROS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +71,15 @@ def meet(scope: Scope, instruction: Instruction, taken: Sequence[_Taken]) -> lis
 
 def _row(instruction: Instruction, door: Door, device: int, taken: Sequence[_Taken]) -> MeetRow:
     group = door.groups[device]
-    zeros = door.region(len(door.sizes))
     if not group and instruction.op is not ops.COLLECTIVE_BROADCAST:
         return MeetRow(-1, (), 0)
     if not group:  # a meeting of its own
-        lonely = [d for d in sorted(door.groups) if not door.groups[d]].index(device)
-        place = max(door.places.values()) + (1 + lonely) * rounded(door_header(door.count) + 2 * door.stage_size)
         brings = tuple(door.region(n) for n in range(len(door.sizes)))
-        return MeetRow(place, (device,), 0, brings, tuple(zeros for _ in taken))
+        return MeetRow(door.places[device,], (device,), 0, brings, tuple(_ZEROS for _ in taken))
     place = group.index(device)
     brings = tuple(door.region(n) + place * size for n, size in enumerate(door.sizes))
     offsets = [(t.operand, t.offset(place)) for t in taken]
-    takes = tuple(zeros if offset is None else door.region(n) + offset for n, offset in offsets)
+    takes = tuple(_ZEROS if offset is None else door.region(n) + offset for n, offset in offsets)
     return MeetRow(door.places[group], group, place, brings, takes)
 
 
@@ -142,9 +141,7 @@ def _reduce(scope: Scope, instruction: Instruction, steps: Sequence[int]) -> Non
     ]
     sources = meet(scope, instruction, taken)
     results = scope.fresh(instruction)
-    each = len(instruction.to_apply.parameters) == 2
-    numbers = [[n] for n in range(len(results))] if each else [list(range(len(results)))]
-    for chosen in numbers:
+    for chosen in direct_collectives.reduced_together(instruction):
         if results[chosen[0]].shape.size:
             kernel, work = _reducing_kernel(instruction, chosen, [results[n].shape for n in chosen], count)
             slots = [*(sources[n] for n in chosen), *(results[n] for n in chosen)]
@@ -204,6 +201,15 @@ def _axes(builder: Builder, read: Sequence[Shape], result: Shape, work: int) -> 
         return Axes(False, 1, work)
     lanes = min(builder.lanes(register_type(shape.element_type)) for shape in (*read, result))
     return Axes(True, min(lanes, 1 << (result.size.bit_length() - 1)), work * min(result.size, 1 << 13))
+
+
+@STEPS.rule(ops.COLLECTIVE_REDUCE)
+def _collective_reduce(scope: Scope, instruction: Instruction) -> None:
+    count = _count(scope, instruction)
+    if not count:
+        scope.callback(instruction)
+        return
+    direct_collectives.reduce_at_root(scope, instruction, count)
 
 
 # -- all-gather, all-to-all
@@ -350,10 +356,7 @@ def _hand_on(
 ) -> None:
     """The arrays of the member whom `source` gives for a place; zeros for None."""
     if _is_direct(scope, instruction):
-        from_source = [
-            Seen(shape, lambda place: source(place) or 0, always(n))
-            for n, shape in enumerate(instruction.operand_shapes)
-        ]
+        from_source = [Seen(shape, source, always(n)) for n, shape in enumerate(instruction.operand_shapes)]
         direct_collectives.hand_over(scope, instruction, results, from_source)
         return
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
-from xlapy.cpu.doors import Doors, byte_size
+from xlapy.cpu.doors import Door, Doors, byte_size
 from xlapy.cpu.program import Scope
 from xlapy.cpu.schedule import Axes, kernel_builder, loops, output
 from xlapy.cpu.steps import CopyStep, KernelStep, MeetRow, MeetStep, Slot, SlotKind
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.lower import Lowering, components, storage_type, store_element
-from xlapy.lower.core import linear
+from xlapy.lower.core import Element, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.reduction import combine_elements, flat, unflat
@@ -35,10 +35,13 @@ Number = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a device sees of a member's array, from an offset in bytes on. array: of what is shown, by number."""
+    """What a device sees of a member's array, from an offset in bytes on; zeros, for copies, if it sees no member.
+
+    array: of what is shown, by number.
+    """
 
     shape: Shape
-    member: Number
+    member: Callable[[int], int | None]
     array: Number
     offset: Number = lambda _: 0
 
@@ -58,13 +61,7 @@ def show(scope: Scope, instruction: Instruction, shown: Sequence[Slot], seen: Se
     assert door is not None
     shared = [Slot(s.shape, SlotKind.SHARED, program.shared + n, name=instruction.name) for n, s in enumerate(seen)]
     program.shared += len(shared)
-    rows: list[MeetRow] = []
-    for device in sorted(door.groups):
-        group = door.groups[device]
-        place, width = group.index(device), len(shown)
-        brings = tuple(_ADDRESS * (place * width + n) for n in range(width))
-        takes = tuple(_ADDRESS * (s.member(place) * width + s.array(place)) for s in seen)
-        rows.append(MeetRow(door.places[group], group, place, brings, takes, tuple(s.offset(place) for s in seen)))
+    rows = [_row(door, device, len(shown), seen) for device in sorted(door.groups)]
     number = len(program.callbacks)
     step = MeetStep(number, instruction, list(shown), shared, rows, door.stage_size, instruction.name, direct=True)
     program.callbacks.append(step)
@@ -72,11 +69,32 @@ def show(scope: Scope, instruction: Instruction, shown: Sequence[Slot], seen: Se
     return shared
 
 
+def _row(door: Door, device: int, width: int, seen: Sequence[Seen]) -> MeetRow:
+    """width: how many arrays each member shows. Who is in no group meets itself alone, and takes zeros."""
+    group = door.groups[device] or (device,)
+    place = group.index(device)
+    brings = tuple(_ADDRESS * (place * width + n) for n in range(width))
+    takes = tuple(_place_of(s, place, width) if door.groups[device] else -1 for s in seen)
+    return MeetRow(door.places[group], group, place, brings, takes, tuple(s.offset(place) for s in seen))
+
+
+def _place_of(seen: Seen, place: int, width: int) -> int:
+    """Where the address of what is seen lies; -1 for zeros."""
+    member = seen.member(place)
+    return -1 if member is None else _ADDRESS * (member * width + seen.array(place))
+
+
 def operands_of(scope: Scope, instruction: Instruction) -> list[Slot]:
     return [scope.slot(operand) for operand in instruction.operands]
 
 
 # -- sums
+
+
+def reduced_together(instruction: Instruction) -> list[list[int]]:
+    """The numbers of the operands that a reducer takes at once: each by itself, or all."""
+    numbers = range(len(instruction.operands))
+    return [[n] for n in numbers] if len(instruction.to_apply.parameters) == 2 else [list(numbers)]
 
 
 def reduce_in_blocks(scope: Scope, instruction: Instruction, count: int) -> None:
@@ -92,15 +110,15 @@ def reduce_in_blocks(scope: Scope, instruction: Instruction, count: int) -> None
         seen += [Seen(block.shape, always(m), always(made), always(block.start(m))) for m in range(count)]
         seen += [Seen(block.shape, own, always(made), always(block.start(m))) for m in range(count)]
     slots = show(scope, instruction, shown, seen)
-    copies: list[CopyStep] = []
-    for n, block in enumerate(blocks):
-        taken, slots = slots[: 3 * count + 1], slots[3 * count + 1 :]
-        if block.shape.size:
-            kernel, work = _summing_kernel(instruction, operands[n].shape, block.shape, block.shape, count)
-            scope.steps.append(KernelStep(kernel, taken[: count + 1], work, instruction.name))
-            copies += map(CopyStep, taken[count + 1 : 2 * count + 1], taken[2 * count + 1 :])
+    taken = [slots[n * (3 * count + 1) : (n + 1) * (3 * count + 1)] for n in range(len(blocks))]
+    for chosen in reduced_together(instruction):
+        shapes = [blocks[n].shape for n in chosen]
+        sources = [slot for n in chosen for slot in taken[n][:count]]
+        _sum(scope, instruction, sources, shapes, [taken[n][count] for n in chosen], count)
     show(scope, instruction, shown)
-    scope.steps += copies
+    for own_slots, block in zip(taken, blocks, strict=True):
+        if block.shape.size:
+            scope.steps += map(CopyStep, own_slots[count + 1 : 2 * count + 1], own_slots[2 * count + 1 :])
     show(scope, instruction, shown)
 
 
@@ -109,15 +127,36 @@ class _Block:
 
     def __init__(self, shape: Shape, count: int) -> None:
         width = shape.element_type.byte_size
-        line = max(1, _WHOLE_LINES // width)
         each = -(-shape.size // count)
-        size = min(shape.size, -(-each // line) * line)
+        size = min(shape.size, -(-each // _WHOLE_LINES) * _WHOLE_LINES)
         self.shape = Shape.array(shape.element_type, [size])
         self._step, self._last = size * width, (shape.size - size) * width
 
     def start(self, place: int) -> int:
         """Where the block of a member begins, in bytes."""
         return min(place * self._step, self._last)
+
+
+def reduce_at_root(scope: Scope, instruction: Instruction, count: int) -> None:
+    """collective-reduce: the first member keeps the sums, all others get zeros."""
+    operands = operands_of(scope, instruction)
+    shapes = [operand.shape for operand in operands]
+    slots = show(
+        scope,
+        instruction,
+        operands,
+        [Seen(s, always(m), always(n)) for n, s in enumerate(shapes) for m in range(count)],
+    )
+    sums = [Slot(shape, name=instruction.name) for shape in shapes]
+    for chosen in reduced_together(instruction):
+        sources = [slot for n in chosen for slot in slots[n * count : (n + 1) * count]]
+        _sum(scope, instruction, sources, [shapes[n] for n in chosen], [sums[n] for n in chosen], count)
+    kept = [Seen(shape, _if_first, always(len(operands) + n)) for n, shape in enumerate(shapes)]
+    scope.steps += map(CopyStep, show(scope, instruction, [*operands, *sums], kept), scope.fresh(instruction))
+
+
+def _if_first(place: int) -> int | None:
+    return 0 if place == 0 else None
 
 
 def scatter_sums(scope: Scope, instruction: Instruction, count: int, steps: Sequence[int]) -> None:
@@ -129,11 +168,10 @@ def scatter_sums(scope: Scope, instruction: Instruction, count: int, steps: Sequ
         for m in range(count)
     ]
     slots = show(scope, instruction, operands, seen)
-    for n, (operand, result) in enumerate(zip(operands, results, strict=True)):
-        if result.shape.size:
-            kernel, work = _summing_kernel(instruction, operand.shape, operand.shape, result.shape, count)
-            sources = slots[n * count : (n + 1) * count]
-            scope.steps.append(KernelStep(kernel, [*sources, result], work, instruction.name))
+    for chosen in reduced_together(instruction):
+        shapes = [operands[n].shape for n in chosen]
+        sources = [slot for n in chosen for slot in slots[n * count : (n + 1) * count]]
+        _sum(scope, instruction, sources, shapes, [results[n] for n in chosen], count)
     show(scope, instruction, operands)
 
 
@@ -141,26 +179,49 @@ def _multiples(step: int) -> Number:
     return lambda place: place * step
 
 
-def _summing_kernel(
-    instruction: Instruction, operand: Shape, read: Shape, result: Shape, count: int
-) -> tuple[Kernel, int]:
-    """From the first member to the last. Buffers: what is seen of each, the result, whose indices are those read."""
+def _sum(
+    scope: Scope,
+    instruction: Instruction,
+    sources: Sequence[Slot],
+    read: Sequence[Shape],
+    results: Sequence[Slot],
+    count: int,
+) -> None:
+    """Appends what reduces arrays, from the first member to the last.
+
+    sources: what is seen of each member, array by array. read: the shapes in which the results' elements are found.
+    """
+    if results[0].shape.size:
+        kernel = _summing_kernel(instruction, read, [slot.shape for slot in results], count)
+        scope.steps.append(KernelStep(kernel, [*sources, *results], count * (1 << 13), instruction.name))
+
+
+def _summing_kernel(instruction: Instruction, read: Sequence[Shape], results: Sequence[Shape], count: int) -> Kernel:
     builder = kernel_builder(instruction.name)
-    t = operand.element_type
-    sources = [builder.buffer(f"in{m}", storage_type(t), read.size * components(t)) for m in range(count)]
-    made = output(builder, result, "out0")
+    types = [shape.element_type for shape in read]
+    sources = [
+        [builder.buffer(f"in{n * count + m}", storage_type(t), shape.size * components(t)) for m in range(count)]
+        for n, (shape, t) in enumerate(zip(read, types, strict=True))
+    ]
+    made = [output(builder, shape, f"out{n}") for n, shape in enumerate(results)]
     reducer = instruction.to_apply
-    wanted = reducer.parameters[0].shape.element_type
-    types = [register_type(kind) for kind in (t, *(p.shape.element_type for p in reducer.parameters))]
-    lanes = min(map(builder.lanes, types))
-    with loops(builder, _axes(result, lanes, count), result) as index:
-        lowering, place = Lowering(builder, {}), linear(index, read.dimensions)
-        members = [convert_element(builder, load_element(builder, s, place, t), t, wanted) for s in sources]
-        total = [members[0]]
-        for member in members[1:]:
-            total = unflat(flat(combine_elements(lowering, reducer, total, [member])), total)
-        store_element(builder, made, linear(index, result.dimensions), convert_element(builder, total[0], wanted, t), t)
-    return builder.kernel, count * (1 << 13)
+    wanted = [parameter.shape.element_type for parameter in reducer.parameters]
+    lanes = min(builder.lanes(register_type(t)) for t in (*types, *wanted))
+    with loops(builder, _axes(results[0], lanes, count), results[0]) as index:
+        lowering = Lowering(builder, {})
+
+        def member(number: int) -> list[Element]:
+            return [
+                convert_element(builder, load_element(builder, seen[number], linear(index, shape.dimensions), t), t, w)
+                for seen, shape, t, w in zip(sources, read, types, wanted, strict=False)
+            ]
+
+        totals = member(0)
+        for number in range(1, count):
+            totals = unflat(flat(combine_elements(lowering, reducer, totals, member(number))), totals)
+        for buffer, total, shape, w, t in zip(made, totals, results, wanted, types, strict=False):
+            store_element(builder, buffer, linear(index, shape.dimensions), convert_element(builder, total, w, t), t)
+    return builder.kernel
 
 
 def _axes(shape: Shape, lanes: int, work: int) -> Axes:

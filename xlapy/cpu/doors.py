@@ -22,9 +22,6 @@ from xlapy.ops.replica_groups import ALL_REPLICAS, group_mode, participants
 MOST_BYTES = 1 << 20
 """Of the operands of all members that are copied to a door: of larger ones the members are shown the addresses."""
 
-MOST_SHOWN = 16
-"""Members that are shown each other's addresses: each result has code that reads from all of them."""
-
 MOST_SHARED = 1 << 27
 """Bytes of all doors of a program."""
 
@@ -35,7 +32,7 @@ _ADDRESS = 8
 
 _GROUPED = frozenset({
     ops.ALL_GATHER, ops.ALL_GATHER_START, ops.ALL_REDUCE, ops.ALL_REDUCE_START, ops.ALL_TO_ALL,
-    ops.COLLECTIVE_BROADCAST, ops.REDUCE_SCATTER,
+    ops.COLLECTIVE_BROADCAST, ops.COLLECTIVE_REDUCE, ops.REDUCE_SCATTER,
 })  # fmt: skip
 _PERMUTES = frozenset({ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START})
 
@@ -51,7 +48,7 @@ class Door:
     direct: bool = False
     """Whether members bring the addresses of their operands and results only."""
     places: dict[tuple[int, ...], int] = field(default_factory=dict[tuple[int, ...], int])
-    """Where the door of each group lies in shared memory."""
+    """Where the door of each group lies in shared memory, and one of its own for who is in none."""
 
     @property
     def count(self) -> int:
@@ -59,13 +56,13 @@ class Door:
 
     @property
     def stage_size(self) -> int:
-        """The operands of all members, and zeros behind them for who receives nothing."""
+        """The operands of all members, or their addresses."""
         if self.direct:
             return rounded(self.count * 2 * len(self.sizes) * _ADDRESS)
-        return sum(rounded(self.count * size) for size in self.sizes) + rounded(sum(self.sizes))
+        return sum(rounded(self.count * size) for size in self.sizes)
 
     def region(self, operand: int) -> int:
-        """Where the arrays of an operand begin; behind the last operand, where the zeros do."""
+        """Where the arrays of an operand begin."""
         return sum(rounded(self.count * size) for size in self.sizes[:operand])
 
 
@@ -97,12 +94,10 @@ class Doors:
         if first is None or len(kinds) > 1 or any(d is None or d.groups != first.groups for d in doors):
             return
         size = rounded(door_header(first.count) + 2 * first.stage_size)
-        groups = list(dict.fromkeys(first.groups.values()))
-        lonely = sum(not group for group in first.groups.values())
-        if self._program.shared_size + (len(groups) + lonely) * size > MOST_SHARED:
+        groups = dict.fromkeys(group or (device,) for device, group in first.groups.items())
+        if self._program.shared_size + len(groups) * size > MOST_SHARED:
             return
         first.places |= {group: self._program.share(size) for group in groups}
-        self._program.share(lonely * size)
         self._found |= dict.fromkeys(instructions, first)
 
     def _door(self, instruction: Instruction) -> Door | None:
@@ -121,10 +116,11 @@ class Doors:
         sizes = tuple(byte_size(shape) for shape in instruction.operand_shapes)
         if len(lengths) != 1 or max(lengths) > MOST_MEMBERS:
             return None
-        count, direct = max(lengths), max(lengths) * sum(sizes) > MOST_BYTES
+        count = max(lengths)
+        direct = count * sum(sizes) > MOST_BYTES or instruction.op is ops.COLLECTIVE_REDUCE
         if instruction.op in _PERMUTES and max(map(max, instruction.source_target_pairs), default=0) >= count:
             return None
-        if direct and (count > MOST_SHOWN or not all(rows.values()) or not _can_show(instruction, count)):
+        if direct and not all(rows.values()) and instruction.op is not ops.COLLECTIVE_BROADCAST:
             return None
         return Door(rows, sizes, direct)
 
@@ -135,13 +131,6 @@ def _can_meet(instruction: Instruction) -> bool:
     if instruction.op not in _GROUPED or getattr(instruction.attributes, "has_dynamic_root", False):
         return False
     return not instruction.computations or _reduces(instruction)
-
-
-def _can_show(instruction: Instruction, count: int) -> bool:
-    """Whether every result is made of what members show: all of them receive, and reducers take operands one by one."""
-    if instruction.op in _PERMUTES:
-        return len({target for _, target in instruction.source_target_pairs}) == count
-    return not instruction.computations or len(instruction.to_apply.parameters) == 2
 
 
 def _reduces(instruction: Instruction) -> bool:

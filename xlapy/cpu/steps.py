@@ -82,7 +82,7 @@ class KernelStep:
 
 @dataclass(eq=False, slots=True)
 class CopyStep:
-    """Copies the bytes of one slot to another."""
+    """Copies the bytes of one slot to another. Of what is shared there may be none: then the target becomes zeros."""
 
     source: Slot
     target: Slot
@@ -254,6 +254,7 @@ class MeetRow:
     """Of this device among the members."""
     brings: tuple[int, ...] = ()
     takes: tuple[int, ...] = ()
+    """-1 for zeros, which only copies read."""
     offsets: tuple[int, ...] = ()
     """In a direct meeting: of each place from the address that it takes."""
 

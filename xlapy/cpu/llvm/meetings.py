@@ -69,14 +69,23 @@ def write_meeting(
         f"i32 {meetings}, i32 {place}, i32 {count})"
     )
     for position, slot in enumerate(step.shared):
-        taken = record.address(stage, record.number(4 + len(operands) + position))
-        if step.direct:
-            address = writer.let(f"load ptr, ptr {taken}")
-            taken = record.address(address, record.number(4 + len(operands) + len(step.shared) + position))
+        taken = _taken(record, step, stage, position)
         writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slot))}")
     writer.jump(after)
     writer.begin(after)
     return writer.let(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
+
+
+def _taken(record: Row, step: MeetStep, stage: str, position: int) -> str:
+    """Where an array lies that the device takes; null if it takes zeros."""
+    writer, begin = record.writer, 4 + len(step.operands)
+    offset = record.number(begin + position)
+    absent = writer.let(f"icmp slt i64 {offset}, 0")
+    taken = record.address(stage, writer.let(f"select i1 {absent}, i64 0, i64 {offset}"))
+    if step.direct:
+        address = writer.let(f"load ptr, ptr {taken}")
+        taken = record.address(address, record.number(begin + len(step.shared) + position))
+    return writer.let(f"select i1 {absent}, ptr null, ptr {taken}")
 
 
 MEET = f"""define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,

@@ -335,6 +335,9 @@ class _ProgramWriter:
         if not step.source.size:
             return
         target, source = self.pointer(function, step.target), self.pointer(function, step.source)
+        if step.source.kind is SlotKind.SHARED:
+            self.copy_or_clear(function, target, source, step.source.size)
+            return
         if step.source.size > HELD:
             function.writer.do(self.copy_of(target, source, step.source.size))
             return
@@ -343,6 +346,20 @@ class _ProgramWriter:
             piece = function.writer.let(f"load {type}, ptr {begin}, align 1")
             end = function.writer.let(f"getelementptr inbounds i8, ptr {target}, i64 {offset}")
             function.writer.do(f"store {type} {piece}, ptr {end}, align 1")
+
+    def copy_or_clear(self, function: _Function, target: str, source: str, size: int) -> None:
+        """Zeros where the source is null."""
+        writer = function.writer
+        absent, present, after = [writer.new_label(p) for p in ("absent", "present", "copied")]
+        writer.branch(writer.let(f"icmp eq ptr {source}, null"), absent, present)
+        writer.begin(absent)
+        self.declarations.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        writer.do(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
+        writer.jump(after)
+        writer.begin(present)
+        writer.do(self.copy_of(target, source, size))
+        writer.jump(after)
+        writer.begin(after)
 
     def copy_of(self, target: str, source: str, size: int) -> str:
         self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
