@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.pjrt import buffers
@@ -16,6 +17,7 @@ from xlapy.pjrt.native.link import function_of
 from xlapy.pjrt.native.text import expanded, offset
 from xlapy.pjrt.platform import platform
 from xlapy.pjrt.records import Record, read_bytes, read_words
+from xlapy.pjrt.serialized import KIND
 from xlapy.pjrt.structs import ENTRIES, HEAD_BYTES, structure
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -202,6 +204,14 @@ def test_many_threads_delete_and_read_the_same_buffers():
 def test_devices_that_are_not_there():
     code, message = call("Client_LookupDevice", client=platform().handle, id=5)
     assert code == 3 and message == "there is no device 5: xlapy has 1"
+
+
+def test_executables_that_cannot_be_read():
+    for data, message in ((b"rubbish", "not the bytes of an executable"), (pack(KIND, {}, [b""]), "cannot be read")):
+        text = ctypes.create_string_buffer(data, len(data))
+        given = {"serialized_executable": ctypes.addressof(text), "serialized_executable_size": len(data)}
+        code, told = call("Executable_DeserializeAndLoad", client=platform().handle, **given)
+        assert code == 3 and message in told
 
 
 def test_programs_that_cannot_be_read():

@@ -105,6 +105,59 @@ def test_as_many_devices_as_the_flag_or_jax_asks_for(asked, flags, devices):
     assert run("-c", code, flags=flags).stdout.split() == [str(devices)]
 
 
+def test_executables_run_in_other_processes(tmp_path):
+    """By jax.experimental.serialize_executable, those of several devices with their shardings."""
+    write = f"""
+import pickle, jax, jax.numpy as jnp, pytest
+from jax.experimental.serialize_executable import serialize
+from jax.sharding import PartitionSpec as P
+mesh = jax.make_mesh((2,), ("d",))
+split = jax.NamedSharding(mesh, P("d"))
+x, parts = jnp.arange(6.0), jax.device_put(jnp.arange(6.0), split)
+functions = [(jax.jit(lambda v: (jnp.sin(v), v.sum())), x), (jax.jit(lambda v: v * 2, out_shardings=split), parts)]
+compiled = [serialize(function.lower(given).compile()) for function, given in functions]
+pickle.dump(compiled, open({str(tmp_path / "compiled")!r}, "wb"))
+calls = jax.jit(lambda v: jax.pure_callback(lambda w: w, jax.typeof(x), v)).lower(x).compile()
+with pytest.raises(jax.errors.JaxRuntimeError, match="calls Python functions of this process"):
+    serialize(calls)
+"""
+    read = f"""
+import pickle, jax, jax.numpy as jnp, numpy as np
+from jax.experimental.serialize_executable import deserialize_and_load as load
+plain, split = pickle.load(open({str(tmp_path / "compiled")!r}, "rb"))
+x, devices = jnp.arange(6.0), jax.devices()
+sine, total = load(*plain, execution_devices=devices[:1])(x)
+assert np.allclose(sine, np.sin(x)) and total == 15
+double = load(*split, execution_devices=devices)
+(wanted,), _ = double.input_shardings
+assert double.output_shardings == wanted and len(wanted.device_set) == 2
+assert np.asarray(double(jax.device_put(x, wanted))).tolist() == [0, 2, 4, 6, 8, 10]
+print("ok")
+"""
+    for code in (write, read):
+        done = run("-c", code, flags="--num_devices=2")
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["ok"]
+
+
+def test_the_persistent_cache_of_jax(tmp_path):
+    code = f"""
+import collections, jax, jax.numpy as jnp, numpy as np, warnings
+warnings.simplefilter("error")
+jax.config.update("jax_compilation_cache_dir", {str(tmp_path)!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_raise_persistent_cache_errors", True)
+seen = collections.Counter()
+jax.monitoring.register_event_listener(lambda event, **_: seen.update([event.rsplit("/", 1)[1]]))
+jax.jit(lambda v: jnp.sin(v) @ v)(jax.device_put(np.ones(2)))
+jax.jit(lambda v: jax.debug.callback(lambda w: print(np.asarray(w).sum()), v))(jax.device_put(np.ones(2)))
+jax.effects_barrier()
+print(seen["cache_hits"], seen["cache_misses"])
+"""
+    outputs = [run("-c", code, flags=flags).stdout.split() for flags in ("", "", "--denormals=keep")]
+    assert outputs == [["2.0", "0", "1"], ["2.0", "1", "0"], ["2.0", "0", "1"]]
+
+
 def test_dispatches_do_not_leak():
     code = """
 import resource, jax, jax.numpy as jnp

@@ -84,19 +84,23 @@ def array_at(address: int, element_type: PrimitiveType, dimensions: Sequence[int
     return np.ndarray(tuple(dimensions), dtype, memory)
 
 
+def new_record(element_type: PrimitiveType, dimensions: Sequence[int], memory: int) -> Record:
+    """The record of a buffer, as yet without memory."""
+    dims = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
+    size = int(np.prod(dimensions, dtype=np.int64)) * element_type.byte_size
+    number = number_of(element_type)
+    return Record("buffer", native().new_record(number, ctypes.addressof(dims), len(dimensions), size, memory))
+
+
 def new_buffer(element_type: PrimitiveType, dimensions: Sequence[int], memory: int) -> tuple[int, Array]:
     """The handle of a new buffer, and its elements, to be written before anybody has the handle."""
-    dims = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
-    dtype = element_type.dtype
-    assert dtype is not None, "only arrays have elements"
-    size = int(np.prod(dimensions, dtype=np.int64)) * dtype.itemsize
+    size = int(np.prod(dimensions, dtype=np.int64)) * element_type.byte_size
     storage = native().allocate(size)
     if storage is None:
         raise MemoryError(f"out of memory for a buffer of {size} bytes")
-    handle = native().new_record(number_of(element_type), ctypes.addressof(dims), len(dimensions), size, memory)
-    record = Record("buffer", handle)
+    record = new_record(element_type, dimensions, memory)
     record["storage"], record["data"] = storage, storage + STORAGE_HEAD
-    return int(handle), array_at(storage + STORAGE_HEAD, element_type, dimensions)
+    return record.address, array_at(storage + STORAGE_HEAD, element_type, dimensions)
 
 
 def memory_of(device: int, memory: int) -> int:
@@ -125,6 +129,20 @@ def client_buffer_from_host_buffer(args: Any) -> None:
         strides = read_words(args.byte_strides, args.num_byte_strides) if args.num_byte_strides else elements.strides
         elements[...] = _strided(args.data, elements, strides)
     args.buffer, args.done_with_host_buffer = handle, native().ready()
+
+
+@entry("Client_CreateViewOfDeviceBuffer")
+def client_create_view_of_device_buffer(args: Any) -> None:
+    """Memory of others, as it is."""
+    if args.layout and not _is_row_major(args.layout, args.num_dims):
+        raise UnsupportedError("buffers are row-major: views in another order of dimensions are not supported")
+    element_type, dimensions = type_of(args.element_type), read_words(args.dims, args.num_dims)
+    alignment = element_type.byte_size // (2 if element_type.is_complex else 1)
+    if args.device_buffer_ptr % alignment:
+        raise InvalidArgumentError(f"the buffer at {args.device_buffer_ptr:#x} is not aligned to {alignment} bytes")
+    record = new_record(element_type, dimensions, memory_of(args.device, args.memory))
+    told = args.on_delete_callback, args.on_delete_callback_arg
+    args.buffer = native().view_of(record.address, args.device_buffer_ptr, *told)
 
 
 def _strided(address: int, like: Array, strides: Sequence[int]) -> Array:

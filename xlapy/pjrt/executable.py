@@ -37,7 +37,6 @@ _ASKS_FROM = 1 << 24
 """Bytes of results and temporaries from which a run looks first whether there is memory."""
 
 _FLOAT = 3
-_MAGIC = b"xlapy-pjrt-1"
 
 
 @dataclass(eq=False)
@@ -67,6 +66,9 @@ class Loaded:
         address, size = records.text(value)
         self.kept.append(address)
         return address, size
+
+    def bytes(self, data: bytes) -> tuple[int, int]:
+        return self.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
 
     def keep(self, value: Any) -> int:
         self.kept.append(records.keep(value))
@@ -265,14 +267,9 @@ def loaded_executable_delete(args: Any) -> None:
 @entry("LoadedExecutable_GetDeviceAssignment")
 def loaded_executable_get_device_assignment(args: Any) -> None:
     loaded = _loaded[args.executable]
-    args.serialized_bytes, args.serialized_bytes_size = _given(loaded, write_assignment(loaded.options))
+    args.serialized_bytes, args.serialized_bytes_size = loaded.bytes(write_assignment(loaded.options))
     args.serialized_device_assignment = args.executable
     args.serialized_device_assignment_deleter = native().address("nothing")
-
-
-def _given(loaded: Loaded, data: bytes) -> tuple[int, int]:
-    """Bytes at an address, as long as the executable lives."""
-    return loaded.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
 
 
 @entry("Executable_OptimizedProgram")
@@ -283,7 +280,7 @@ def executable_optimized_program(args: Any) -> None:
         proto = loaded.executable.program.optimised.to_proto()
         loaded.program_bytes = with_config(proto, loaded.parameter_shardings, loaded.result_shardings)
     program = structure("Program").from_address(args.program)
-    format, size = _given(loaded, b"hlo_with_config")
+    format, size = loaded.bytes(b"hlo_with_config")
     program.format, program.format_size = format, size
     if program.code:
         if program.code_size < len(loaded.program_bytes):
@@ -312,38 +309,3 @@ def executable_get_compiled_memory_stats(args: Any) -> None:
     for name, _ in structure("Executable_GetCompiledMemoryStats")._fields_[3:]:
         setattr(args, name, getattr(stats, name, 0))
     args.total_size_in_bytes = args.total_allocation_bytes = stats.peak_memory_in_bytes
-
-
-# -- serialized executables
-
-
-@entry("Executable_Serialize")
-def executable_serialize(args: Any) -> None:
-    """Our magic word, the compile options, and the executable as xlapy has it."""
-    loaded = _loaded[args.executable]
-    head = _MAGIC + struct.pack("<Q", len(loaded.options_bytes)) + loaded.options_bytes
-    args.serialized_bytes, args.serialized_bytes_size = _given(loaded, head + loaded.executable.serialize())
-    args.serialized_executable = args.executable
-    args.serialized_executable_deleter = native().address("nothing")
-
-
-@entry("Executable_GetCompileOptions")
-def executable_get_compile_options(args: Any) -> None:
-    loaded = _loaded[args.executable]
-    args.serialized_bytes, args.serialized_bytes_size = _given(loaded, loaded.options_bytes)
-    args.serialized_compile_options = args.executable
-    args.serialized_compile_options_deleter = native().address("nothing")
-
-
-@entry("Executable_DeserializeAndLoad")
-def executable_deserialize_and_load(args: Any) -> None:
-    data = read_bytes(args.serialized_executable, args.serialized_executable_size)
-    start = len(_MAGIC) + 8
-    if not data.startswith(_MAGIC) or len(data) < start:
-        raise InvalidArgumentError("these are not the bytes of an executable of xlapy")
-    (size,) = struct.unpack_from("<Q", data, len(_MAGIC))
-    options_bytes, rest = data[start : start + size], data[start + size :]
-    overridden = read_bytes(args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size)
-    executable = platform().client.deserialize(rest)
-    options_bytes = overridden or options_bytes
-    args.loaded_executable = load(executable, read_options(options_bytes), options_bytes).record.address

@@ -20,21 +20,25 @@ def initialize() -> None:
     asked = str(jax.config.jax_platforms or "").split(",")
     if NAME not in asked:
         return
-    register()
+    register(is_default=asked[0] == NAME)
     if "cpu" not in asked:  # where JAX puts what callbacks are given
         jax.config.update("jax_platforms", ",".join([*asked, "cpu"]))
 
 
-def register() -> None:
-    """Registers the platform and what JAX has to know of it."""
+def register(is_default: bool) -> None:
+    """Registers the platform and what JAX has to know of it. is_default: whether it is the default of JAX."""
     from jax._src import xla_bridge
 
+    from xlapy.pjrt.interchange import prepare_interchange
     from xlapy.pjrt.loaded import native
     from xlapy.pjrt.lowering import prepare_jax
+    from xlapy.pjrt.persistent_cache import prepare_cache
 
     xla_bridge._nonexperimental_plugins.add(NAME)  # JAX would warn of every other
     xla_bridge.register_plugin(NAME, priority=-100, c_api=_capsule(native().table))
     prepare_jax()
+    prepare_cache()
+    prepare_interchange(is_default)
 
 
 def _capsule(address: int) -> object:

@@ -19,12 +19,14 @@ _KINDS = {
     # error: a record, if what was waited for has failed.
     "event": "zero state owners error",
     "waiter": "next callback argument",
+    # Whom memory belongs to that a buffer shows.
+    "owner": "data callback argument",
     # A copy to the host that waits for its elements.
     "transfer": "storage source target size event",
     "client": "zero platform_name platform_name_size process_index platform_version platform_version_size devices "
     "num_devices addressable_devices num_addressable_devices addressable_memories num_addressable_memories topology",
     "topology": "zero platform_name platform_name_size platform_version platform_version_size descriptions "
-    "num_descriptions attributes num_attributes fingerprint",
+    "num_descriptions attributes num_attributes",
     "description": "zero id process_index num_attributes attributes device_kind device_kind_size debug_string "
     "debug_string_size to_string to_string_size",
     "device": "zero device_description is_addressable local_hardware_id memories num_memories memory attributes "

@@ -5,6 +5,7 @@ Owns: the way from JAX's registry into xlapy's. Must not know: how targets are c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from jaxlib import xla_client
@@ -33,11 +34,24 @@ def register_type(name: str, registration: Any) -> None:
 def adopt_targets(module: Module) -> None:
     """Registers those targets of a module's calls that are known to JAX's CPU only."""
     for instruction in module.instructions():
-        if instruction.op is ops.CUSTOM_CALL and find_target(instruction.custom_call_target, "cpu") is None:
+        if instruction.op is ops.CUSTOM_CALL and find_target(instruction.custom_call_target, _CPU) is None:
             try:
-                resolve(instruction, "cpu")
+                resolve(instruction, _CPU)
             except UnsupportedError:
                 _adopt(instruction.custom_call_target)
+
+
+def registered_targets(module: Module) -> list[str]:
+    """The names of targets that a module calls and that somebody has registered."""
+    names = {one.custom_call_target for one in module.instructions() if one.op is ops.CUSTOM_CALL}
+    return sorted(name for name in names if find_target(name, _CPU) is not None)
+
+
+def adopt_named(names: Iterable[str]) -> None:
+    """Registers those of the targets with these names that are known to JAX's CPU only."""
+    for name in names:
+        if find_target(name, _CPU) is None:
+            _adopt(name)
 
 
 def _adopt(name: str) -> None:

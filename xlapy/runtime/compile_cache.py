@@ -256,19 +256,22 @@ def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
     Where instructions come from in a source is not part of it. Constants count by their bytes: text does not tell all
     NaNs apart, and is slow for large ones.
     """
-    around = {
-        "choices": choices,
-        "flags": {flag.name: flags.get(flag.name) for flag in flags.TABLE if flag.name not in _WITHOUT_EFFECT},
-        "processor": [host_name(), sorted(name for name, has in host_features().items() if has)],
-        "compiler": dict(compiler_identity()),
-    }
-    digest = hashlib.sha256(json.dumps(around, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps({"choices": choices, **surroundings()}, sort_keys=True).encode())
     digest.update(print_module(module, _TEXT).encode("utf-8", "surrogateescape"))
     for instruction in module.instructions():
         if instruction.op is ops.CONSTANT:
             for array in _arrays(instruction.literal):
                 digest.update(array)
     return digest.hexdigest()
+
+
+def surroundings() -> dict[str, Any]:
+    """What every program depends on, as JSON can say it: flags, the processor, the compiler."""
+    return {
+        "flags": {flag.name: flags.get(flag.name) for flag in flags.TABLE if flag.name not in _WITHOUT_EFFECT},
+        "processor": [host_name(), sorted(name for name, has in host_features().items() if has)],
+        "compiler": dict(compiler_identity()),
+    }
 
 
 def _arrays(literal: Literal) -> Iterator[bytes]:

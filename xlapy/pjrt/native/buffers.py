@@ -302,6 +302,35 @@ slow:
   ret ptr %result
 }}
 
+; A buffer of memory that others own, who are told when it ends.
+define ptr @view_of(ptr %record, ptr %data, ptr %callback, ptr %argument) {{
+entry:
+  %event = call ptr @new_event(i64 1)
+  %storage = call ptr @lend(ptr %event)
+  put ptr %storage buffer.storage of %record
+  put ptr %data buffer.data of %record
+  %unheard = icmp eq ptr %callback, null
+  br i1 %unheard, label %out, label %tell
+tell:
+  %owner = call ptr @malloc(i64 {SIZES["owner"]})
+  put ptr %data owner.data of %owner
+  put ptr %callback owner.callback of %owner
+  put ptr %argument owner.argument of %owner
+  call void @when(ptr %event, ptr @tell_owner, ptr %owner)
+  br label %out
+out:
+  ret ptr %record
+}}
+
+define internal void @tell_owner(ptr %error, ptr %owner) {{
+  %data = get ptr owner.data of %owner
+  %callback = get ptr owner.callback of %owner
+  %argument = get ptr owner.argument of %owner
+  call void @free(ptr %owner)
+  call void %callback(ptr %data, ptr %argument)
+  ret void
+}}
+
 ; The record of a buffer in a memory, as yet without a storage.
 define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory) {{
   %tail = mul i64 %rank, 8
