@@ -49,6 +49,49 @@ def test_a_temporary_lies_where_a_result_will_be_if_it_is_gone_by_then():
     assert str(first) == "temporary@result0+0:f32[64,64]"
 
 
+UPDATE = """HloModule update
+ENTRY main { x = f32[64,64] parameter(0)  y = f32[64,64] parameter(1)
+  g = f32[64,64] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  ROOT w = f32[64,64] subtract(x, g) }"""
+
+SOFTMAX = """HloModule softmax
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY main { x = f32[64,32] parameter(0)  y = f32[96,32] parameter(1)
+  s = f32[64,96] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  e = f32[64,96] exponential(s)  zero = f32[] constant(0)
+  t = f32[64] reduce(e, zero), dimensions={1}, to_apply=add  b = f32[64,96] broadcast(t), dimensions={0}
+  p = f32[64,96] divide(e, b)
+  ROOT r = f32[64,32] dot(p, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+ROWS_READ_AGAIN = """HloModule again
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY main { x = f32[40,20] parameter(0)  y = f32[20,20] parameter(1)
+  z = f32[40,20] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[40,20,20] broadcast(z), dimensions={0,1}  b = f32[40,20,20] broadcast(y), dimensions={1,2}
+  c = f32[40,20,20] multiply(a, b)  zero = f32[] constant(0)
+  s = f32[40,20] reduce(c, zero), dimensions={1}, to_apply=add
+  ROOT r = f32[40,20] dot(s, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+
+def test_a_result_overwrites_what_dies_with_it():
+    program = compiled(UPDATE).program
+    product = next(step for step in all_steps(program.steps) if isinstance(step, KernelStep)).slots[-1]
+    assert (program.arena_size, str(product)) == (0, "temporary@result0+0:f32[64,64]")
+
+
+def test_rows_are_overwritten_when_they_have_been_gone_through():
+    program = compiled(SOFTMAX).program
+    scores, softmax, _ = (step for step in all_steps(program.steps) if isinstance(step, KernelStep))
+    assert scores.slots[-1] is softmax.slots[-1]
+    assert program.arena_size == 64 * 96 * 4
+
+
+def test_rows_that_are_read_for_every_element_are_not_overwritten():
+    program = compiled(ROWS_READ_AGAIN).program
+    first, second, _ = (step for step in all_steps(program.steps) if isinstance(step, KernelStep))
+    assert first.slots[-1] is not second.slots[-1]
+
+
 def test_states_that_begin_alike_are_filled_where_they_lie():
     program = compiled(FILLED).program
     steps = list(all_steps(program.steps))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import insort
 
 from xlapy.cpu.lives import Lives
-from xlapy.cpu.steps import CopyStep, NativeProgram, PartStep, Slot, SlotKind, Step, WhileStep
+from xlapy.cpu.steps import CopyStep, KernelStep, NativeProgram, PartStep, Slot, SlotKind, Step, WhileStep
+from xlapy.cpu.updates import may_share, note_shared
 
 ALIGNMENT = 64
 
@@ -26,10 +27,12 @@ def assign_buffers(program: NativeProgram) -> None:
             placed[ending[due]].give_back(ending[due])
             due += 1
         results = [region for region in results if region.until > lives.first[slot]]
-        lent = (region for region in results if region.until > lives.last[slot] and region.place(slot))
-        placed[slot] = next(lent, arena)
-        if placed[slot] is arena:
+        lent = (region for region in results if region.lasts(slot, lives.last[slot]) and region.place(slot))
+        placed[slot] = region = next(lent, arena)
+        if region is arena:
             arena.place_behind(slot)
+        elif region.until == lives.last[slot]:
+            region.note_overwriting(slot)
     program.arena_size = arena.top
     program.temporaries = sorted((slot for slot in temporaries if slot.number < 0), key=lambda slot: -slot.size)
 
@@ -40,20 +43,37 @@ def _lent(program: NativeProgram, lives: Lives) -> list[_Region]:
     That of a result which a loop makes is not lent: it holds what the last iteration made.
     """
     free = [slot for slot in program.results if slot.number not in program.aliases and lives.begins_outside_loops(slot)]
-    return [_Region(slot.number, slot.size, lives.first[slot]) for slot in sorted(free, key=lambda slot: slot.size)]
+    makers = {begin: step for step, (begin, _) in lives.extents.items() if isinstance(step, KernelStep)}
+    ordered = sorted(free, key=lambda slot: slot.size)
+    return [_Region(slot, lives.first[slot], makers.get(lives.first[slot])) for slot in ordered]
 
 
 class _Region:
     """The free ranges, by offset, of the arena or of a result's memory; the smallest that fits is taken.
 
-    result: its number, -1 for the arena; until: the step that needs the memory for the result.
+    result: the one whose memory it is. until: the step that needs the memory for it; maker: that step, if a kernel.
     """
 
-    def __init__(self, result: int = -1, size: int = 0, until: int = 0) -> None:
+    def __init__(self, result: Slot | None = None, until: int = 0, maker: KernelStep | None = None) -> None:
         self.result = result
-        self.top = size
+        self.top = 0 if result is None else result.size
         self.until = until
-        self._free = [(0, size)] if size else []
+        self.maker = maker
+        self._free = [(0, self.top)] if self.top else []
+
+    def lasts(self, slot: Slot, last: int) -> bool:
+        """Whether the memory is free for a slot until its last use, or that is where the result overwrites it."""
+        if last != self.until:
+            return last < self.until
+        result, maker = self.result, self.maker
+        if result is None or maker is None or result.size != slot.size or not may_share(maker, result, slot):
+            return False
+        return self._free == [(0, self.top)]
+
+    def note_overwriting(self, slot: Slot) -> None:
+        """Notes that the result is made where the slot lies."""
+        assert self.result is not None and self.maker is not None
+        note_shared(self.maker, slot, self.result)
 
     def place(self, slot: Slot) -> bool:
         """Gives a slot its place in a free range, if there is one that is large enough."""
@@ -65,7 +85,9 @@ class _Region:
         self._free.remove((offset, length))
         if length > size:
             insort(self._free, (offset + size, length - size))
-        slot.number, slot.offset = self.result, offset
+        slot.offset = offset
+        if self.result is not None:
+            slot.number = self.result.number
         return True
 
     def place_behind(self, slot: Slot) -> None:

@@ -27,6 +27,7 @@ from xlapy.cpu.steps import (
 )
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
+from xlapy.loops.ir import Block
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.movement import starts_of
@@ -81,24 +82,29 @@ def make_in(steps: list[Step], source_slot: Slot, target: Slot) -> bool:
     if isinstance(maker, CallbackStep):
         if source_slot in maker.operands or target in slots_of(maker):
             return False
-    elif not isinstance(maker, KernelStep) or not _may_share(maker, source_slot, target):
+    elif not isinstance(maker, KernelStep) or not may_share(maker, source_slot, target):
         return False
     if any(target in _all_slots(step) for step in steps[naming[0] + 1 :]):
         return False
     if isinstance(maker, KernelStep):
-        for buffer, slot in zip(maker.kernel.buffers, maker.slots, strict=True):
-            if slot in (source_slot, target):
-                buffer.exclusive = False
+        note_shared(maker, source_slot, target)
     for step in all_steps(steps[naming[0] :]):
         _replace(step, source_slot, target)
     return True
+
+
+def note_shared(step: KernelStep, *slots: Slot) -> None:
+    """Notes that some slots of a kernel may lie in the same memory."""
+    for buffer, slot in zip(step.kernel.buffers, step.slots, strict=True):
+        if slot in slots:
+            buffer.exclusive = False
 
 
 def _all_slots(step: Step) -> set[Slot]:
     return {slot for inner in all_steps([step]) for slot in slots_of(inner)}
 
 
-def _may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
+def may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
     """Whether the kernel writes the whole of the slot, and reads the target only where it writes at that moment."""
     pairs = list(zip(step.kernel.buffers, step.slots, strict=True))
     written = [buffer for buffer, slot in pairs if slot is made]
@@ -107,7 +113,8 @@ def _may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
 
 
 def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
-    """Whether a kernel may write a result to memory that it reads: element by element, each after its last use."""
+    """Whether a kernel may write a result to memory that it reads: element by element, or row by row, each after its
+    last use."""
     if any(buffer.written for buffer in read):
         return False
     if any((buffer.size, buffer.type.byte_size) != (written.size, written.type.byte_size) for buffer in read):
@@ -115,7 +122,7 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> 
     if not read:
         return True
     return (
-        not _transposes(kernel, read) and len(_places(kernel, written, read)) == 1 and _in_order(kernel, written, read)
+        not _transposes(kernel, read) and _in_rows(_places(kernel, written, read)) and _in_order(kernel, written, read)
     )
 
 
@@ -149,6 +156,36 @@ def _places(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[Af
         elif isinstance(statement, Transpose) and statement.source.buffer in read:
             places.add(statement.source.offset)
     return places
+
+
+def _in_rows(places: set[Affine]) -> bool:
+    """Whether all are one place, or lie in the same row of its own: loops one behind the other go through it."""
+    if len(places) == 1:
+        return True
+    axes = [_innermost(place) for place in places]
+    if any(axis is None or axis.range is None for axis in axes):
+        return False
+    known = [axis for axis in axes if axis is not None]
+    rows = {place.without(axis) for place, axis in zip(places, known, strict=True)}
+    length = 1 + max(axis.range[1] for axis in known if axis.range is not None)
+    if len(rows) > 1 or any(_is_inside(a.block, b.block) for a in known for b in known if a is not b):
+        return False
+    (row,) = rows
+    return len(row.terms) < 2 and all(axis.op == "axis" and step >= length for axis, step in row.terms)
+
+
+def _innermost(place: Affine) -> Value | None:
+    """The axis of the innermost loop that a place depends on, if it goes on by one element in every turn."""
+    value, coefficient = max(place.terms, key=lambda term: term[0].block.depth, default=(None, 0))
+    return value if value is not None and value.op == "axis" and coefficient == 1 else None
+
+
+def _is_inside(block: Block, outer: Block) -> bool:
+    """Whether a block stands in another one, or is that."""
+    at: Block | None = block
+    while at is not None and at is not outer:
+        at = at.parent
+    return at is outer
 
 
 def _replace(step: Step, old: Slot, new: Slot) -> None:
