@@ -70,7 +70,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
     "no entry": (
         "module { func.func @f() { return } func.func @g() { return } }",
         ParseError,
-        "it has no function @main among its 2",
+        "it has no function @main, so nothing says where it begins; its functions are @f, @g",
     ),
     "a return of another type": (
         "func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> { return %x : tensor<2xf32> }",

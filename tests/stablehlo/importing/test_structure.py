@@ -128,3 +128,32 @@ def test_instructions(name: str) -> None:
 def _ends(module: xlapy.Module) -> list[Any]:
     entry = module.entry_computation
     return [each.sharding for each in (*entry.parameters, entry.root_instruction)]
+
+
+def test_constants_of_other_dialects_and_the_only_public_function_begins() -> None:
+    module = xlapy.parse_stablehlo("""
+        func.func private @inner(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }
+        func.func @f(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<i1>) {
+          %0 = sdy.constant dense<1.0> : tensor<2xf32>
+          %1 = arith.constant dense<true> : tensor<i1>
+          %2 = stablehlo.add %x, %0 : tensor<2xf32>
+          %3 = call @inner(%2) : (tensor<2xf32>) -> tensor<2xf32>
+          return %3, %1 : tensor<2xf32>, tensor<i1>
+        }""")
+    assert module.entry_computation.program_shape.result.brief == "(f32[2], pred[])"
+    assert [i.op.name for i in module.instructions()].count("constant") == 2
+
+
+def test_what_others_write_of_convolutions_and_custom_calls() -> None:
+    module = xlapy.parse_stablehlo("""
+        func.func @main(%x: tensor<1x4x1xf32>, %k: tensor<2x1x1xf32>) -> tensor<1x3x1xf32> {
+          %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {
+              stride = [1], pad = [[0, 0]],
+            } {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x4x1xf32>, tensor<2x1x1xf32>) -> tensor<1x3x1xf32>
+          %1 = stablehlo.custom_call @other(%0) {api_version = 0 : i32} : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
+          return %1 : tensor<1x3x1xf32>
+        }""")
+    root = module.entry_computation.root_instruction
+    assert (root.custom_call_target, root.api_version.name) == ("other", "ORIGINAL")
+    assert root.operands[0].op.name == "convolution"

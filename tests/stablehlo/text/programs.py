@@ -192,6 +192,15 @@ FORMS: dict[str, str] = {
         %7 = "chlo.constant_like"(%a) <{value = 1.0 : f32}> : (tensor<4xf32>) -> tensor<4xf32>
         """,
     ),
+    "constants of arith": _function(
+        "%a: tensor<2x4xf32>",
+        """
+        %0 = arith.constant dense<[1, 2]> : tensor<2xi32>
+        %1 = arith.constant {x.y = 1 : i64} 2.5 : f32
+        %2 = arith.constant -3 : i8
+        %3 = arith.constant true
+        %4 = arith.constant 7 : index""",
+    ),
     "sdy": """
         sdy.mesh @mesh = <["x"=2, "y"=2]>
         sdy.mesh @empty = <[]>

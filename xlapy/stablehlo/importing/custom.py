@@ -112,7 +112,7 @@ def _version(operation: ir.Operation) -> CustomCallApiVersion:
     number = integer(operation, "api_version", 1)
     if number not in _VERSIONS:
         raise ShapeError(f"there is no api_version {number}")
-    return _VERSIONS[number]
+    return _VERSIONS[number or 1]  # where none is told it is the first
 
 
 def _schedule(operation: ir.Operation) -> CustomCallSchedule:

@@ -92,11 +92,16 @@ class Program:
                     edit.remove(instruction)
 
     def _entry_function(self) -> ir.Operation:
+        """`@main`, or the only function, or the only one that is not private."""
         if "main" in self.functions:
             return self.functions["main"]
-        if len(self.functions) == 1:
-            return next(iter(self.functions.values()))
-        error = ShapeError(f"it has no function @main among its {len(self.functions)}, so nothing says where it begins")
+        found = list(self.functions.values())
+        if len(found) > 1:
+            found = [f for f in found if f.attributes.get("sym_visibility") != "private"]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(f"@{name}" for name in self.functions) or "none"
+        error = ShapeError(f"it has no function @main, so nothing says where it begins; its functions are {names}")
         raise ImportFailure(self.root, error)
 
     def _build_entry(self, entry: ir.Operation, argument_shapes: ArgumentShapes | None) -> None:

@@ -91,8 +91,12 @@ def convolution(reader: OperationReader, operation: ir.Operation) -> None:
     cursor.expect(",", "after 'dim_numbers'")
     assigned(reader, "window")
     cursor.expect("{", "before the window")
-    for attribute, value in cursor.separated("}", lambda: _window(reader)):
+    while not cursor.accept("}"):  # a comma may stand before the brace
+        attribute, value = _window(reader)
         operation.attributes[attribute] = value
+        if not cursor.accept(","):
+            cursor.expect("}", "after the window")
+            break
     ends_with_function_type(reader, operation)
 
 
