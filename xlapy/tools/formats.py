@@ -147,9 +147,11 @@ def write_module(module: Module, form: Format) -> bytes:
         return text.encode()
     if form is Format.HLO:
         return print_module(module, PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
+    from xlapy.passes.composites import with_composites
     from xlapy.stablehlo.export import export_program
 
-    return write_operation(export_program(module), form)
+    portable = with_composites(module) if form is Format.BYTECODE else module
+    return write_operation(export_program(portable), form)
 
 
 def read_operation(name: str, data: bytes, form: Format) -> ir.Operation:

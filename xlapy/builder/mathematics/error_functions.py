@@ -20,12 +20,17 @@ _LARGEST_EXPONENT = {False: 88.72283905206835, True: 7.09782712893383996843e2}
 @in_f32
 def erfc(x: XlaOp) -> XlaOp:
     """1 - erf(x), exact where it is small."""
+    far = far_erfc(x)
+    far = e.select(x < 0.0, 2.0 - far, far)
+    return e.select(abs(x) > 1.0, far, 1.0 - e.erf(x))
+
+
+def far_erfc(x: XlaOp) -> XlaOp:
+    """erfc of |x| where that is at least 1."""
     wide = x.element_type is F64
     z = -(x * x)
     far = _far_f64(x, z) if wide else _far_f32(x, z)
-    far = e.select(z < -_LARGEST_EXPONENT[wide], constant_like(x, 0.0), far)
-    far = e.select(x < 0.0, 2.0 - far, far)
-    return e.select(abs(x) > 1.0, far, 1.0 - e.erf(x))
+    return e.select(z < -_LARGEST_EXPONENT[wide], constant_like(x, 0.0), far)
 
 
 def _far_f32(x: XlaOp, z: XlaOp) -> XlaOp:

@@ -1,0 +1,89 @@
+"""Functions of real numbers that HLO has, made of simpler ones: for programs whose readers have not.
+
+Owns: erf, and the inverse trigonometric and hyperbolic functions, as HLO. Must not know: who asks for them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xlapy.base.element_types import F64
+from xlapy.builder import elementwise as e
+from xlapy.builder.mathematics.error_functions import far_erfc
+from xlapy.builder.mathematics.polynomials import constant_like, horner, in_f32
+from xlapy.builder.op import XlaOp
+
+_LOG_OF_2 = math.log(2)
+_HUGE = {False: 2.0**60, True: 2.0**500}
+"""From here on x^2 + 1 is x^2, which does not yet overflow; whether the numbers are float64."""
+_TERMS = {False: 12, True: 20}
+"""Of the series of erf, so many that below 1 nothing is missing."""
+
+
+@in_f32
+def erf(x: XlaOp) -> XlaOp:
+    """Its power series below 1, and beyond it what is left of the complement."""
+    terms = range(_TERMS[x.element_type is F64], -1, -1)
+    series = [2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in terms]
+    near = x * horner(x * x, series)
+    return e.select(abs(x) < 1.0, near, e.sign(x) * (1.0 - far_erfc(abs(x))))
+
+
+@in_f32
+def acos(x: XlaOp) -> XlaOp:
+    angle = e.atan2(e.sqrt((1.0 - x) * (1.0 + x)), 1.0 + x) * 2.0
+    return e.select(x == -1.0, constant_like(x, math.pi), angle)
+
+
+@in_f32
+def asin(x: XlaOp) -> XlaOp:
+    return e.atan2(x, 1.0 + e.sqrt((1.0 - x) * (1.0 + x))) * 2.0
+
+
+@in_f32
+def atan(x: XlaOp) -> XlaOp:
+    return e.atan2(x, constant_like(x, 1.0))
+
+
+@in_f32
+def sinh(x: XlaOp) -> XlaOp:
+    """By e^x - 1 where e^x and e^-x would cancel."""
+    growth, half = e.expm1(x), _half_exponential(x)
+    near = (growth + growth / (growth + 1.0)) * 0.5
+    return e.select(abs(x) < 1.0, near, e.sign(x) * (half - 0.25 / half))
+
+
+@in_f32
+def cosh(x: XlaOp) -> XlaOp:
+    half = _half_exponential(x)
+    return half + 0.25 / half
+
+
+def _half_exponential(x: XlaOp) -> XlaOp:
+    """e^|x| / 2, also where e^|x| overflows."""
+    root = e.exp(abs(x) * 0.5)
+    return root * 0.5 * root
+
+
+@in_f32
+def asinh(x: XlaOp) -> XlaOp:
+    size = abs(x)
+    square = size * size
+    usual = e.log1p(size + square / (1.0 + e.sqrt(square + 1.0)))
+    huge = size > _HUGE[x.element_type is F64]
+    return e.sign(x) * e.select(huge, e.log(size) + _LOG_OF_2, usual)
+
+
+@in_f32
+def acosh(x: XlaOp) -> XlaOp:
+    """NaN below 1."""
+    excess = x - 1.0
+    usual = e.log1p(excess + e.sqrt(excess * (excess + 2.0)))
+    huge = x > _HUGE[x.element_type is F64]
+    return e.select(x < 1.0, constant_like(x, math.nan), e.select(huge, e.log(x) + _LOG_OF_2, usual))
+
+
+@in_f32
+def atanh(x: XlaOp) -> XlaOp:
+    """NaN beyond 1 and -1."""
+    return (e.log1p(x) - e.log1p(-x)) * 0.5

@@ -1,0 +1,111 @@
+"""Operations that only CHLO has, as calls of what they expand to: for readers that know StableHLO alone.
+
+Those that have a name and plain attributes in CHLO say so: the call is a composite, which is the operation again for
+those who know it. Owns: which operations, how they are outlined. Must not know: how StableHLO is written.
+"""
+
+from __future__ import annotations
+
+from xlapy import ops
+from xlapy.base.shape import Shape
+from xlapy.builder import XlaBuilder
+from xlapy.builder.mathematics import decompositions
+from xlapy.builder.sources import parameter
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.ops.control import CallAttributes
+from xlapy.ops.registry import OpDef
+from xlapy.ops.sources import ParameterAttributes
+from xlapy.passes.expand.expand import Expand
+from xlapy.passes.rewrite import Writer, take_over
+
+_EXPANDED = (ops.TOPK, ops.RAGGED_DOT, ops.SCAN)
+_FUNCTIONS = {
+    ops.ACOS: decompositions.acos,
+    ops.ACOSH: decompositions.acosh,
+    ops.ASIN: decompositions.asin,
+    ops.ASINH: decompositions.asinh,
+    ops.ATAN: decompositions.atan,
+    ops.ATANH: decompositions.atanh,
+    ops.COSH: decompositions.cosh,
+    ops.ERF: decompositions.erf,
+    ops.SINH: decompositions.sinh,
+}
+
+
+def with_composites(module: Module) -> Module:
+    """The module itself, or a copy in which such operations are calls of functions.
+
+    Functions of complex numbers stay what they are.
+    """
+    if not any(map(_is_outlined, module.instructions())):
+        return module
+    copy = edit.clone_module(module)
+    made: dict[tuple[OpDef, Shape], Computation] = {}
+    for instruction in [i for i in copy.instructions() if _is_outlined(i)]:
+        if instruction.op in _EXPANDED:
+            _outline(instruction, _copied(instruction, copy))
+            continue
+        key = instruction.op, instruction.operands[0].shape.without_layout()
+        if key not in made:
+            made[key] = _decomposition(*key, copy)
+        _outline(instruction, made[key])
+    Expand(ops=tuple(op.name for op in _EXPANDED)).run(copy)
+    return copy
+
+
+def _is_outlined(instruction: Instruction) -> bool:
+    if instruction.op in _EXPANDED:
+        return True
+    return instruction.op in _FUNCTIONS and instruction.shape.is_static and instruction.shape.element_type.is_floating
+
+
+def _copied(instruction: Instruction, module: Module) -> Computation:
+    """A computation that is nothing but a copy of an instruction, to be expanded."""
+    inner = edit.add_computation(module, f"{instruction.op.name.replace('-', '_')}.impl")
+    parameters = [_parameter(inner, number, operand) for number, operand in enumerate(instruction.operands)]
+    edit.set_root(inner, edit.clone_instruction(instruction, inner, parameters))
+    return inner
+
+
+def _decomposition(op: OpDef, shape: Shape, module: Module) -> Computation:
+    builder = XlaBuilder(f"chlo.{op.name}.impl")
+    function = builder.build(_FUNCTIONS[op](parameter(builder, 0, shape, "x")))
+    inner = edit.clone_computation(function.module.entry_computation, module)
+    for instruction in inner:
+        instruction.metadata = None  # where it was built is no place in the program
+    return inner
+
+
+def _outline(instruction: Instruction, inner: Computation) -> None:
+    """Replaces an instruction by the call of a computation."""
+    attributes = _composite(instruction)
+    write = Writer(instruction)
+    call = write.add(
+        ops.CALL,
+        *instruction.operands,
+        attributes=CallAttributes.make(is_composite=bool(attributes)),
+        computations=[inner],
+        shape=instruction.shape,
+    )
+    take_over(instruction, call)
+    call.frontend_attributes = {**(call.frontend_attributes or {}), **attributes} or None
+
+
+def _parameter(inner: Computation, number: int, operand: Instruction) -> Instruction:
+    return edit.create(inner, ops.PARAMETER, (), ParameterAttributes.make(number=number), shape=operand.shape)
+
+
+def _composite(instruction: Instruction) -> dict[str, str]:
+    """What a composite says of itself; nothing where CHLO has not the very operation."""
+    if instruction.op in _FUNCTIONS:
+        return {"composite.name": f"chlo.{instruction.op.name}", "composite.version": "1"}
+    if instruction.op is not ops.TOPK or not instruction.largest:
+        return {}
+    return {
+        "composite.name": "chlo.top_k",
+        "composite.attributes": f"{{k = {instruction.k} : i64}}",
+        "composite.version": "1",
+    }
