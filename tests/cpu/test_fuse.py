@@ -129,3 +129,25 @@ def test_a_long_chain_that_would_be_computed_twice_gets_a_kernel(steps):
     last = ["reverse", "add"]
     assert sorted(names) == ([["subtract"] * 2 + last] if steps == 2 else [last, ["subtract"] * 12])
     assert (f"z would compute each element of c{steps} 2 times" in why) is (steps == 12)
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_lists_of_indices_are_not_put_together_in_memory(dimension):
+    half, whole = ("s32[40,1]", "s32[40,2]") if dimension else ("s32[1,40]", "s32[2,40]")
+    names, _ = fused(
+        f"x = f32[9,9] parameter(0)\n i = {half} parameter(1)\n j = {half} parameter(2)\n"
+        f"k = {whole} concatenate(i, j), dimensions={{{dimension}}}\n"
+        "g = f32[40] gather(x, k), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1},"
+        f"index_vector_dim={dimension}, slice_sizes={{1,1}}\n ROOT r = f32[40] negate(g)"
+    )
+    assert names == [["concatenate", "gather", "negate"]]
+
+
+def test_lists_one_behind_the_other_are_put_together_in_memory():
+    names, _ = fused(
+        "x = f32[99] parameter(0)\n i = s32[20,1] parameter(1)\n j = s32[20,1] parameter(2)\n"
+        "k = s32[40,1] concatenate(i, j), dimensions={0}\n"
+        "g = f32[40] gather(x, k), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},"
+        "index_vector_dim=1, slice_sizes={1}\n ROOT r = f32[40] negate(g)"
+    )
+    assert names == [["gather", "negate"]]

@@ -76,7 +76,7 @@ def test_lanes_that_fall_or_lie_apart_are_read_from_the_first_ones_address() -> 
         apart = b.load(a, i * 40 + j * 23)
         b.store(out, i * 100 - j + 60, b.add(backwards, apart))
     assert_same(b.kernel)
-    assert len(lines_with(b.kernel, "<16 x i64> <i64 0, i64 23, i64 46")) == 2, (
+    assert len(lines_with(b.kernel, "<16 x i32> <i32 0, i32 23, i32 46")) == 2, (
         "in the loop of whole vectors, and for the rest"
     )
 
@@ -100,3 +100,16 @@ def test_lanes_are_divided_in_as_many_bits_as_positions_need(factor: int) -> Non
         b.store(out, place + 63, b.value_of(b.remainder(place * factor, 10)))
     assert_same(b.kernel)
     assert bool(lines_with(b.kernel, "udiv <16 x i32>")) == (62 * factor < 1 << 31)
+
+
+@pytest.mark.parametrize("most", [99, 1 << 31])
+def test_places_of_lanes_are_32_bits_where_they_fit(most: int) -> None:
+    b = Builder("gathered")
+    a, indices = b.buffer("a", F32, 300), b.buffer("indices", I64, 64)
+    out = b.buffer("out", F32, 64, written=True)
+    with b.loop(64, AxisKind.VECTOR, width=16) as i:
+        b.store(out, i, b.load(a, b.clamped(b.load(indices, i), most) * 3))
+    (line,) = (line for line in lines_with(b.kernel, "getelementptr") if "<16 x i" in line)
+    assert ("<16 x i32>" in line) is (most == 99)
+    if most == 99:
+        assert_same(b.kernel)

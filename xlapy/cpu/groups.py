@@ -104,9 +104,11 @@ class Group:
 
     def reason_apart(self, instruction: Instruction) -> str:
         """Why an instruction that members need may not be computed with them; "" if it may."""
+        if picks_indices(instruction):
+            return ""
         if instruction.op in HEAVY or not instruction.shape.is_array:
             return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
-        heavy = next((m for m in self.members if m.op in HEAVY and cumulative(m) is None), None)
+        heavy = next((m for m in self.members if _is_heavy(m) and cumulative(m) is None), None)
         if heavy is not None and not _is_read_in_place(heavy, instruction):
             return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
         if instruction.op is ops.REDUCE:
@@ -132,7 +134,7 @@ class Group:
 
     @property
     def is_heavy(self) -> bool:
-        return not HEAVY.isdisjoint([member.op for member in self.members])
+        return any(map(_is_heavy, self.members))
 
     def reason_against_merging(self, other: Group, results: list[Instruction]) -> str:
         """Why two groups are not one with these results, if that can be told at a glance."""
@@ -168,6 +170,21 @@ class Group:
         return space.length > 1 and (self.has_reductions or other.has_reductions)
 
 
+def picks_indices(instruction: Instruction) -> bool:
+    """Whether it puts the indices of gathers together, which take each from where it comes: nothing is selected."""
+    if instruction.op is not ops.CONCATENATE or not instruction.has_users:
+        return False
+    dimension = instruction.attributes.dimension
+    return all(
+        user.op is ops.GATHER and user.operands[0] is not instruction and user.attributes.index_vector_dim == dimension
+        for user in instruction.users
+    )
+
+
+def _is_heavy(instruction: Instruction) -> bool:
+    return instruction.op in HEAVY and not picks_indices(instruction)
+
+
 def _is_read_in_place(heavy: Instruction, operand: Instruction) -> bool:
     """Whether what reads its elements more than once may as well read them where they come from."""
     if heavy.op is ops.DOT and operand.op in (ops.SLICE, ops.DYNAMIC_SLICE):
@@ -199,7 +216,10 @@ def _repeated(root: Instruction, times: dict[Instruction, float]) -> str:
 
 def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:
     size = _size(instruction)
-    if times <= 1.5 * size or _is_little((times - size) * _chain_cost(instruction), max(size, _size(root))):
+    if times <= 1.5 * size:
+        return ""
+    each = _chain_cost(instruction)
+    if each <= CHEAP or _is_little((times - size) * each, max(size, _size(root))):
         return ""
     return _again(root, instruction, times)
 
