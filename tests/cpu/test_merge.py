@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import sys
+from types import FrameType
 
 import pytest
 
 from tests.cpu.test_fuse import ADD, fused
 from tests.cpu.test_row_kernels import assert_same, kernels
+from xlapy.cpu.fuse import Fuse
+from xlapy.text import parse_hlo
 
 
 def test_readers_of_one_array_become_one_kernel():
@@ -119,3 +123,33 @@ def random_program(rng: random.Random) -> str:
     types = ", ".join(shapes[name[0]] for name in results)
     body = "\n".join([*lines, f"ROOT result = ({types}) tuple({', '.join(results)})"])
     return f"HloModule m\n{ADD}ENTRY e {{ {body} }}"
+
+
+def sums_and_products(length: int) -> str:
+    """A chain all of whose instructions read one array."""
+    lines = ["HloModule m ENTRY e {", "x0 = f32[64] parameter(0)", "y = f32[64] parameter(1)"]
+    for n in range(length):
+        op, other = ("add", "multiply", "subtract")[n % 3], "y" if n % 4 else f"x{max(0, n - 7)}"
+        lines.append(f"x{n + 1} = f32[64] {op}(x{n}, {other})")
+    return "\n".join([*lines, f"ROOT r = f32[64] sine(x{length}) }}"])
+
+
+def calls_of_fusing(text: str) -> int:
+    """How many calls of Python functions it takes to fuse a program, which tells the time on every machine alike."""
+    module, calls = parse_hlo(text), 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        Fuse().run(module)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_time_of_merging_grows_with_the_program_however_many_read_one_array():
+    short, long = (calls_of_fusing(sums_and_products(length)) for length in (1000, 2000))
+    assert long < 2.4 * short

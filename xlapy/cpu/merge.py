@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop
 from itertools import islice
 
 from xlapy import ops
@@ -87,6 +88,8 @@ class _Merger:
         for node in self.nodes.values():
             for operand in self.predecessors(node):
                 self.successors.setdefault(operand, set()).add(node)
+        self.updated: dict[Instruction, bool] = {}
+        """Whether an operand is updated in place, for those asked about."""
         self.steps = 0
         self.tried: set[tuple[Group, Group]] = set()
 
@@ -131,10 +134,16 @@ class _Merger:
         """The groups that read what this one reads, if that is much."""
         for operand in self.operands(group):
             if operand.shape.is_array and operand.shape.size * operand.shape.element_type.byte_size >= LEAST_SHARED:
-                found = [node for node in self.successors[operand] if node is not self.node_of[group]]
-                for node in sorted(found, key=lambda node: node.place):
+                for node in self.near(self.node_of[group], self.successors[operand]):
                     if isinstance(node.content, Group) and self._read_alike(group, node.content, operand):
                         yield node.content
+
+    def near(self, node: _Node, nodes: Iterable[_Node]) -> Iterator[_Node]:
+        """Those that are not too far from a node, the first to run first; mostly only a few are asked for."""
+        found = [(n.place, n) for n in nodes if n is not node and abs(n.place - node.place) <= MOST_BETWEEN]
+        heapify(found)
+        while found:
+            yield heappop(found)[1]
 
     def predecessors(self, node: _Node) -> Iterable[Instruction]:
         """What a node reads from memory, or waits for."""
@@ -166,7 +175,7 @@ class _Merger:
         if not reason and behind is None:
             reason = "others run between them"
         made = reason or left.merged(right, results, self.members_of_both(left, right))
-        if not isinstance(made, str) and any(_is_updated(operand) for operand in self.operands(made)):
+        if not isinstance(made, str) and any(map(self.is_updated, self.operands(made))):
             made = "what they read is updated in place"
         if isinstance(made, str):
             self.decide(left, right, DecisionKind.APART, f"stay two kernels: {made}")
@@ -175,6 +184,12 @@ class _Merger:
         self.decide(left, right, DecisionKind.MERGED, f"become one kernel, of {_counted(len(results))}")
         self.replace(first, last, made, behind)
         return made
+
+    def is_updated(self, operand: Instruction) -> bool:
+        """Whether a kernel that runs late might read what an update in place would have to leave alone for it."""
+        if operand not in self.updated:
+            self.updated[operand] = any(user.op in IN_PLACE for user in operand.users)
+        return self.updated[operand]
 
     def decide(self, left: Group, right: Group, kind: DecisionKind, text: str) -> None:
         names = left.root.name, right.root.name
@@ -245,11 +260,6 @@ def _counted(results: int) -> str:
     return "one result" if results == 1 else f"{results} results"
 
 
-def _is_updated(operand: Instruction) -> bool:
-    """Whether a kernel that runs late might read what an update in place would have to leave alone for it."""
-    return any(user.op in IN_PLACE for user in operand.users)
-
-
 def _reductions(group: Group) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The sizes of what a group reduces, and the dimensions along which."""
     return {(m.operands[0].shape.dimensions, tuple(m.dimensions)) for m in group.members if m.op is ops.REDUCE}
@@ -257,5 +267,8 @@ def _reductions(group: Group) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 def _kind_in(group: Group, operand: Instruction) -> Kind:
     members: Mapping[Instruction, Kind] = group.members
-    users = [user for user in operand.users if user in members]
+    if operand.user_count > len(members):
+        users = [member for member in members if operand in member.operands]
+    else:
+        users = [user for user in operand.users if user in members]
     return joined(operand_kind(group.space, user, members[user], operand) for user in users)

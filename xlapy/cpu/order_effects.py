@@ -19,7 +19,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import called_computations, post_order
+from xlapy.hlo.traverse import called_computations, computation_post_order, post_order
 from xlapy.passes.rewrite import settle
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
@@ -60,8 +60,12 @@ class OrderEffects:
 
     def run(self, module: Module) -> bool:
         changed = False
-        for computation in module.computations:
-            for earlier, later in pairwise([i for i in post_order(computation) if acts(i)]):
+        acting: set[Computation] = set()
+        for computation in computation_post_order(module):
+            effects = [i for i in post_order(computation) if _acts_itself(i) or not acting.isdisjoint(i.computations)]
+            if effects:
+                acting.add(computation)
+            for earlier, later in pairwise(effects):
                 if earlier not in (*later.operands, *later.control_predecessors):
                     edit.add_control_edge(earlier, later)
                     changed = True

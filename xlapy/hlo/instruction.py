@@ -108,6 +108,10 @@ class Instruction:
         return bool(self._users)
 
     @property
+    def user_count(self) -> int:
+        return len(self._users) if self._users else 0
+
+    @property
     def control_predecessors(self) -> tuple[Instruction, ...]:
         """Instructions that must run before this one without giving it a value."""
         return self._control_predecessors
