@@ -112,6 +112,19 @@ def test_looks_and_tasks_are_functions_of_the_whole_process():
     assert compiled.llvm.count("\ndefine ") == 2, "the program and its kernel"
 
 
+def test_addresses_are_read_where_they_are_needed():
+    """Registers that hold hundreds of them would all be kept on the stack."""
+    parameters = [f"p{n} = f32[{1000 + n}] parameter({n})" for n in range(20)]
+    results = [f"r{n} = f32[{1000 + n}] sine(p{n})" for n in range(20)]
+    shapes, names = (
+        ", ".join(parts) for parts in zip(*((f"f32[{1000 + n}]", f"r{n}") for n in range(20)), strict=True)
+    )
+    text = "\n".join(["HloModule m ENTRY e {", *parameters, *results, f"ROOT t = ({shapes}) tuple({names}) }}"])
+    run = compile_module(parse_hlo(text)).llvm.split("@xlapy_run(")[1]
+    between = run.split("call void @kernel")
+    assert [part.count("load ptr") for part in between] == [2] * 20 + [0]
+
+
 def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
     """The first layer reads an argument, which it must not overwrite; each other one what dies with it."""
     layer = """

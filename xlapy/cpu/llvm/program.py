@@ -119,6 +119,8 @@ class _Function:
     """The ticks when the last clock ended, if that was a moment ago."""
     turns: dict[Clock, str] = field(default_factory=dict[Clock, str])
     """Where turns of loops are counted."""
+    loops: int = 0
+    """Those around what is being written."""
     unwatched: int = 0
     """Operations since the last look."""
 
@@ -283,16 +285,23 @@ class _ProgramWriter:
     # -- memory
 
     def pointer(self, function: _Function, slot: Slot) -> str:
-        """A register with the slot's address, made at the head of the function; of what is shared, at the moment."""
-        if slot.kind is SlotKind.SHARED:
-            place = function.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.program.table_index(slot)}")
-            return function.writer.let(f"load ptr, ptr {place}")
-        if slot not in function.pointers:
-            if slot.kind is SlotKind.HELD:
-                self.hold(function, slot)
-            else:
-                function.pointers[slot] = self.memory(function, slot)
-        return function.pointers[slot]
+        """A register with the slot's address, for a step: read at the moment, so that few are held at a time.
+
+        What is read again and again in loops is read once, at the head of the function.
+        """
+        if slot in function.pointers:
+            return function.pointers[slot]
+        if slot.kind is SlotKind.HELD:
+            self.hold(function, slot)
+            return function.pointers[slot]
+        if function.loops and slot.kind is not SlotKind.SHARED:
+            function.pointers[slot] = self.memory(function, slot)
+            return function.pointers[slot]
+        if slot.kind is SlotKind.TEMPORARY:
+            base = self.base(function, self.program.table_index(slot))
+            return function.writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {slot.offset}")
+        place = function.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.program.table_index(slot)}")
+        return function.writer.let(f"load ptr, ptr {place}")
 
     def hold(self, function: _Function, slot: Slot) -> None:
         """Memory for a slot on the function's stack; a constant is its own text."""
@@ -314,7 +323,7 @@ class _ProgramWriter:
         return found
 
     def memory(self, function: _Function, slot: Slot) -> str:
-        """A register with the address that a slot has by the table."""
+        """A register with the address that a slot has by the table, made at the head of the function."""
         base = self.base(function, self.program.table_index(slot))
         if slot.kind is not SlotKind.TEMPORARY or not slot.offset:
             return base
@@ -580,6 +589,7 @@ class _ProgramWriter:
     def loop(self, function: _Function, step: WhileStep) -> None:
         writer = function.writer
         head, body, after = [writer.new_label(p) for p in ("while", "do", "done")]
+        function.loops += 1
         decides = self.pointer(function, step.decides)
         counted = self.begin_turns(function, step)
         writer.jump(head)
@@ -593,6 +603,7 @@ class _ProgramWriter:
         self.steps(function, step.body)
         writer.jump(head)
         writer.begin(after)
+        function.loops -= 1
         if counted is not None:
             self.end_turns(function, counted)
 
