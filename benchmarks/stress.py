@@ -1,10 +1,11 @@
 """Many calls from many threads at once: right results, and nothing that grows.
 
-    python benchmarks/stress.py [--calls 10000] [--threads 8]
+    python benchmarks/stress.py [--calls 10000] [--threads 8] [--rounds 100000]
 
 Each thread calls programs that all share and programs of its own: small and large arrays, donated buffers, loops,
 native and Python targets, programs loaded from bytes, programs on several devices. Every result is compared with what
 it must be. Behind a first round for warming up, memory, threads and open files are compared with those at the end.
+Then eight devices meet and send to each other in a loop of many rounds.
 """
 
 from __future__ import annotations
@@ -42,6 +43,29 @@ ENTRY e { x = f32[N] parameter(0)  y = f32[N] custom-call(x), custom_call_target
 TOGETHER = """HloModule together, replica_count=3
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 ENTRY e { x = f32[N] parameter(0)  ROOT r = f32[N] all-reduce(x), replica_groups={{0,1,2}}, to_apply=add }"""
+
+DEVICES = 8
+MODULUS = 10_007
+ROUNDS = """HloModule rounds, replica_count=8
+add { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT c = s32[] add(a, b) }
+less { s = (s32[], s32[], s32[N]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1  ROOT r = pred[] compare(i, n), direction=LT }
+step { s = (s32[], s32[], s32[N]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1  x = s32[N] get-tuple-element(s), index=2
+  one = s32[] constant(1)  j = s32[] add(i, one)  k = token[] after-all()
+  id = u32[] replica-id()  d = s32[] convert(id)  e = s32[N] broadcast(d), dimensions={}  y = s32[N] add(x, e)
+  t = (s32[N], u32[], token[]) send(y, k), RING  v = (s32[N], u32[], token[]) recv(k), RING
+  u = token[] send-done(t)  w = (s32[N], token[]) recv-done(v)  a = s32[N] get-tuple-element(w), index=0
+  p = s32[N] collective-permute(a), source_target_pairs={{0,3},{3,0},{1,2},{5,7}}
+  q = s32[N] all-reduce(p), replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=add
+  g = s32[M] all-gather(q), replica_groups={{0,4},{1,5},{2,6},{3,7}}, dimensions={0}
+  f = s32[N] slice(g), slice={[0:N]}  h = s32[N] slice(g), slice={[N:M]}  z = s32[N] add(f, h)  b = s32[N] add(z, a)
+  m = s32[] constant(10007)  c = s32[N] broadcast(m), dimensions={}  o = s32[N] remainder(b, c)
+  ROOT r = (s32[], s32[], s32[N]) tuple(j, n, o) }
+ENTRY e { n = s32[] parameter(0)  x = s32[N] parameter(1)  i = s32[] constant(0)
+  s = (s32[], s32[], s32[N]) tuple(i, n, x)  w = (s32[], s32[], s32[N]) while(s), condition=less, body=step
+  ROOT r = s32[N] get-tuple-element(w), index=2 }"""
+"""Eight devices send around, permute, sum in groups and gather across them."""
 
 Work = Callable[[int], None]
 """Takes a number, which makes calls differ."""
@@ -95,6 +119,23 @@ WORKS = 8
 """How many those are; the last makes a program."""
 
 
+def rounds(size: int, count: int) -> None:
+    """One run of so many rounds of eight devices on arrays of a size; its result is checked."""
+    ring = ",".join(f"{{{d},{(d + 1) % DEVICES}}}" for d in range(DEVICES))
+    text = ROUNDS.replace("RING", f'frontend_attributes={{_xla_send_recv_source_target_pairs="{{{ring}}}"}}')
+    text = text.replace("[N]", f"[{size}]").replace("[M]", f"[{2 * size}]")
+    text = text.replace("[0:N]", f"[0:{size}]").replace("[N:M]", f"[{size}:{2 * size}]")
+    executable = xla.Client("cpu", devices=DEVICES).compile(text)
+    values = list(range(DEVICES))
+    given = [[np.int32(count), np.full(size, value, np.int32)] for value in values]
+    for _ in range(count):
+        sent = [(values[d - 1] + (d - 1) % DEVICES) for d in range(DEVICES)]
+        total = sent[0] + sent[1] + sent[3] + sent[5]  # what the permutation hands on, to members of both groups
+        values = [(total + own) % MODULUS for own in sent]
+    for result, value in zip(executable.execute_sharded(given), values, strict=True):
+        expect(result, value)
+
+
 def expect(result: object, value: int) -> None:
     array = np.asarray(result)
     if not (array == value).all():
@@ -139,6 +180,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--dispatches", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=100_000)
     options = parser.parse_args()
     xla.register_custom_call_target("stress.negate", np.negative)
     client = xla.Client("cpu", devices=3)
@@ -153,6 +195,10 @@ def main() -> None:
             add(ones, ones)
 
     check("dispatches", dispatches, options.dispatches)
+    rounds(5, options.rounds // 10)
+    rounds(50_000, options.rounds // 1000)
+    check("rounds", lambda: rounds(5, options.rounds), options.rounds, 1)
+    check("rounds of large arrays", lambda: rounds(50_000, options.rounds // 100), options.rounds // 100, 1)
 
 
 def check(what: str, work: Callable[[], None], count: int, programs: int = 0) -> None:
