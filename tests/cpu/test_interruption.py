@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.interpreter.custom_runner import registered
 
 CPU = xla.Client("cpu")
 ENDLESS = 10**15
@@ -139,3 +140,12 @@ def test_a_device_that_waits_for_one_in_an_endless_loop_ends() -> None:
     executable = xla.Client("cpu", devices=2).compile(WAITING)
     assert interrupted(lambda: executable.execute_sharded([[np.int64(ENDLESS)], [np.int64(0)]])) < 2
     assert [float(r) for r in executable.execute_sharded([[np.int64(2)], [np.int64(3)]])] == [5, 5]
+
+
+def test_a_loop_that_calls_python_ends() -> None:
+    """Handlers run inside of what is called, or just when it begins."""
+    call = 'y = f32[K] custom-call(x), custom_call_target="target"'
+    with registered(lambda x: x):
+        executable = xla.Client("cpu").compile(loop(3, ENDLESS, step=call))
+        for _ in range(5):
+            assert interrupted(lambda: executable(np.ones(3, np.float32))) < 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -21,9 +21,9 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.checks import LookStep, TurnStep
 from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.program import STEPS, Scope
-from xlapy.cpu.steps import CallbackStep, MeetStep, NativeProgram, Slot, TransferStep
+from xlapy.cpu.steps import WAITS_FOR_HOST, CallbackStep, MeetStep, NativeProgram, Slot, TransferStep
 from xlapy.cpu.targets import PlaceTargets
-from xlapy.cpu.waits import Memory, Wait, waiting
+from xlapy.cpu.waits import Memory, Wait, times_waited, waiting
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import TOKEN, Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
@@ -43,6 +43,9 @@ class Overseer(Protocol):
     def claim(self, instruction: Instruction) -> None:
         """Told of the first send or recv on a channel that any two devices may use: an error for a third one."""
 
+    def wait_for_host(self, instruction: Instruction, times: int) -> None:
+        """Told whenever this device has waited for the host for long, with what tells waits apart: an error at last."""
+
 
 class _Unjoined:
     def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
@@ -50,6 +53,9 @@ class _Unjoined:
 
     def claim(self, instruction: Instruction) -> None:
         """Nobody else is there."""
+
+    def wait_for_host(self, instruction: Instruction, times: int) -> None:
+        """The host never joins."""
 
 
 UNJOINED: Final = _Unjoined()
@@ -59,8 +65,6 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
 @STEPS.rule(
-    ops.INFEED,
-    ops.OUTFEED,
     ops.RAGGED_ALL_TO_ALL,
 )
 def callback(scope: Scope, instruction: Instruction) -> None:
@@ -106,7 +110,9 @@ class Host:
         self._table, self._targets = table, targets
         if targets is not None:
             targets.begin(self._context.run_id, self._number, self._context.cancelled)
-        function = _CALLBACK(self._call)
+        answers = self._answers()
+        next(answers)
+        function = _CALLBACK(answers.send)
         table[self._program.callback_index] = ctypes.cast(function, ctypes.c_void_p).value
         table[self._program.shared_index] = self._shared.ctypes.data
         table[self._program.device_index] = self._number
@@ -117,31 +123,45 @@ class Host:
         error, self._error = self._error, None
         return error or ExecutionError("the run is cancelled")
 
-    def _call(self, number: int) -> int:
-        """Carries out a callback; 0, or 1 if it failed."""
-        try:
-            if number < 0:
-                raise ExecutionError(
-                    f"{describe(self._program.callbacks[~number].instruction)}: out of memory for a message"
-                )
-            step = self._program.callbacks[number]
-            if isinstance(step, LookStep):
-                self._look(step)
-            elif isinstance(step, TurnStep):
-                self._watch.begin(step.instruction) if step.begins else self._watch.turn(step.instruction)
-            elif isinstance(step, TransferStep):
-                self._look_after(step)
-            elif isinstance(step, CallbackStep):
-                if self._targets is None or not self._targets.prepare(number, self._context):
-                    self._carry_out(step)
-            elif step.rows[self._number].door < 0:
-                self._evaluate(step)
-            else:
-                self._judge()
-        except BaseException as error:  # nothing may pass through native code
-            self._error = error
-            return 1
-        return 0
+    def _answers(self) -> Generator[int, int, None]:
+        """An answer for each callback: 0, or 1 if it failed.
+
+        A generator, as it goes on inside of `try`: a function would begin outside, where handlers of signals may raise.
+        """
+        answer = 0
+        while True:
+            try:
+                while True:
+                    number = yield answer
+                    answer = 0
+                    self._call(number)
+            except GeneratorExit:
+                return
+            except BaseException as error:  # nothing may pass through native code
+                self._error = error
+                answer = 1
+
+    def _call(self, number: int) -> None:
+        """Carries out a callback."""
+        if number < 0:
+            what = describe(self._program.callbacks[~number].instruction)
+            raise ExecutionError(f"{what}: out of memory for a message")
+        step = self._program.callbacks[number % WAITS_FOR_HOST]
+        if number >= WAITS_FOR_HOST:
+            self._overseer.wait_for_host(step.instruction, times_waited(self._shared, self._number))
+        elif isinstance(step, LookStep):
+            self._look(step)
+        elif isinstance(step, TurnStep):
+            self._watch.begin(step.instruction) if step.begins else self._watch.turn(step.instruction)
+        elif isinstance(step, TransferStep):
+            self._look_after(step)
+        elif isinstance(step, CallbackStep):
+            if self._targets is None or not self._targets.prepare(number, self._context):
+                self._carry_out(step)
+        elif step.rows[self._number].door < 0:
+            self._evaluate(step)
+        else:
+            self._judge()
 
     def _look_after(self, step: TransferStep) -> None:
         """Of a transfer that another device may have begun before, or for which the device has waited for long."""

@@ -15,6 +15,7 @@ from xlapy.cpu import callbacks as callbacks  # these have steps of their own
 from xlapy.cpu import channels as channels
 from xlapy.cpu import collectives as collectives
 from xlapy.cpu import custom_calls as custom_calls
+from xlapy.cpu import feeds as feeds
 from xlapy.cpu.buffers import assign_buffers, print_buffers
 from xlapy.cpu.clocks import place_clocks
 from xlapy.cpu.decisions import Decision, Explain, decisions_text

@@ -4,7 +4,8 @@
 
 A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
 name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes, offsets]; a transfer
-between devices has the queues and partners of each; any other step says whether it may be native code and whether it
+between devices has the queues and partners of each; a feed
+its place and kind; any other step says whether it may be native code and whether it
 draws random numbers.
 
 Owns: this form. Must not know: where it is kept, what the host does with these steps.
@@ -17,7 +18,7 @@ from typing import Any
 
 from xlapy.base.shape import Shape
 from xlapy.cpu.custom_calls import convention_of
-from xlapy.cpu.steps import CallbackStep, MeetRow, MeetStep, NativeProgram, Slot, SlotKind, TransferStep
+from xlapy.cpu.steps import CallbackStep, FeedStep, MeetRow, MeetStep, NativeProgram, Slot, SlotKind, TransferStep
 from xlapy.hlo.module import Module
 
 
@@ -35,6 +36,8 @@ def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
     if isinstance(step, TransferStep):
         ends = {"queues": step.queues, "partners": step.partners, "claims": step.claims}
         return {**header, "results": _slots(step.results), **ends}
+    if isinstance(step, FeedStep):
+        return {**header, "results": _slots(step.results), "place": step.place, "kind": step.kind}
     if isinstance(step, CallbackStep):
         return {**header, "results": _slots(step.results), "native": step.convention is not None, "draws": step.draws}
     rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in step.rows]
@@ -72,6 +75,9 @@ def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]
         return TransferStep(
             number, instruction, operands, results, name, queues=queues, partners=partners, claims=claims
         )
+    if "kind" in described:
+        results, place, kind = _restored(described["results"]), int(described["place"]), int(described["kind"])
+        return FeedStep(number, instruction, operands, results, name, place=place, kind=kind)
     if "rows" not in described:
         results = _restored(described["results"])
         convention = convention_of(instruction) if described["native"] else None

@@ -197,6 +197,31 @@ class TransferStep(CallbackStep):
     """Whether any two devices may be the ends of the queue: those that use it first."""
 
 
+class FeedField(IntEnum):
+    """Where a feed, which begins as a queue does, has what else, in bytes: from TAKEN on for an infeed."""
+
+    JOINED = 24
+    TAKEN = 72
+    BUSY = 76
+
+
+WAITS_FOR_HOST = 1 << 32
+"""Is added to the number of a step in which a device waits for the host."""
+
+FED_HEADER = 16
+"""Bytes of what is fed in before the addresses of its arrays."""
+
+
+@dataclass(eq=False, slots=True)
+class FeedStep(CallbackStep):
+    """Takes what the host feeds in, or gives to it what is fed out; where the host has not joined, it is called."""
+
+    place: int = 0
+    """Where the feeds of all devices lie in what they share, one behind the other."""
+    kind: int = 0
+    """The number of the shape that is fed in, from 1 on."""
+
+
 class BlockField(IntEnum):
     """Where a callback's block has what, in bytes: the memory by which native code is called.
 
@@ -484,7 +509,7 @@ def step_title(step: Step) -> str:
     if isinstance(step, CallbackStep):
         operands, results = (", ".join(map(str, slots)) for slots in (step.operands, step.results))
         what = "callback" if step.convention is None else "target"
-        what = "transfer" if isinstance(step, TransferStep) else what
+        what = "transfer" if isinstance(step, TransferStep | FeedStep) else what
         return f"{what} {step.number} {step.origin}({operands}) to ({results})"
     if isinstance(step, MeetStep):
         operands, shared = (", ".join(map(str, slots)) for slots in (step.operands, step.shared))

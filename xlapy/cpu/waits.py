@@ -1,11 +1,10 @@
 """What is known of devices that wait in native code: read from the memory that they share.
 
-Owns: the snapshot of who waits for whom, the end of waits and of messages. Must not know: what becomes of them.
+Owns: the snapshot of who waits for whom, the end of all waits. Must not know: what becomes of it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.cpu import futex
 from xlapy.cpu.steps import (
     MEET_HEADER,
-    MESSAGE_HEADER,
     QUEUE_BYTES,
     WAIT_RECORD,
+    WAITS_FOR_HOST,
+    FeedStep,
     MeetRow,
     MeetStep,
     NativeProgram,
@@ -27,12 +28,6 @@ from xlapy.cpu.steps import (
 
 _RECORD, _NUMBER = struct.Struct("3q"), struct.Struct("I")
 
-_ADDRESS, _MESSAGE = struct.Struct("Q"), struct.Struct("QIIqq")
-"""A message begins so, see `MessageField`."""
-
-_library = ctypes.CDLL(None)
-_FUTEX, _WAKE = ctypes.c_long(202), 129
-
 Memory = Any
 """Bytes, as an array of NumPy, which types do not show to be a buffer."""
 
@@ -41,9 +36,9 @@ Memory = Any
 class Wait:
     """A device that waits in a meeting or for a message. times: how often it has before, so that waits differ."""
 
-    step: MeetStep | TransferStep
+    step: MeetStep | TransferStep | FeedStep
     missing: tuple[int, ...]
-    """The devices that have not come, or those of which one must send."""
+    """The devices that have not come, or those of which one must send; none where it waits for the host."""
     times: int
 
 
@@ -65,45 +60,38 @@ def cancel(program: NativeProgram, shared: Memory) -> None:
     is_cancelled[0] = 1
     for place in _waiting_places(program):
         shared[place : place + 4].view(np.uint32)[0] ^= 1 << 30
-        _library.syscall(_FUTEX, ctypes.c_void_p(shared.ctypes.data + place), _WAKE, 2**31 - 1, None, None, 0)
+        futex.wake(shared.ctypes.data + place)
 
 
 def _waiting_places(program: NativeProgram) -> set[int]:
     """Where the words lie on which devices wait."""
     meetings = [step for step in program.callbacks if isinstance(step, MeetStep)]
     doors = {row.door for step in meetings for row in step.rows if row.door >= 0}
-    return doors | {queue + QueueField.SENT for queue in _queues(program)}
+    return doors | {queue + QueueField.SENT for queue in (*queues_of(program), *_feeds(program))}
 
 
-def _queues(program: NativeProgram) -> set[int]:
+def _feeds(program: NativeProgram) -> set[int]:
+    devices = range(program.replica_count * program.partition_count)
+    places = {step.place for step in program.callbacks if isinstance(step, FeedStep)}
+    return {place + QUEUE_BYTES * device for place in places for device in devices}
+
+
+def queues_of(program: NativeProgram) -> set[int]:
+    """Where the queues between devices lie."""
     transfers = [step for step in program.callbacks if isinstance(step, TransferStep)]
     return {queue for step in transfers for row in step.queues for queue in row}
-
-
-def take_messages(program: NativeProgram, shared: Memory) -> list[tuple[int, TransferStep]]:
-    """Gives back the memory of all messages, when no native code runs; who sent those that nobody took, and where."""
-    left: list[tuple[int, TransferStep]] = []
-    for queue in sorted(_queues(program)):
-        (last_done,) = _ADDRESS.unpack_from(shared, queue + QueueField.DONE)
-        (address,) = _ADDRESS.unpack_from(shared, queue)
-        address = last_done or address
-        while address:
-            header = (ctypes.c_char * MESSAGE_HEADER).from_address(address)
-            following, _, taken, number, device = _MESSAGE.unpack_from(header)
-            if not taken:
-                step = program.callbacks[number]
-                assert isinstance(step, TransferStep)
-                left.append((device, step))
-            _library.free(ctypes.c_void_p(address))
-            address = following
-        shared[queue : queue + QUEUE_BYTES] = 0
-    return left
 
 
 def waiting(program: NativeProgram, shared: Memory) -> Mapping[int, Wait]:
     """The devices that wait, by number: all of them at one moment, for two looks in a row found the same."""
     first = _look(program, shared)
     return first if _look(program, shared) == first else {}
+
+
+def times_waited(shared: Memory, device: int) -> int:
+    """How often a device has begun to wait."""
+    times: int = _RECORD.unpack_from(shared, WAIT_RECORD * (1 + device))[2]
+    return times
 
 
 def _look(program: NativeProgram, shared: Memory) -> dict[int, Wait]:
@@ -117,6 +105,10 @@ def _wait(program: NativeProgram, shared: Memory, device: int) -> Wait | None:
     number, passed, times = _RECORD.unpack_from(shared, begin)
     if not number:
         return None
+    if number > WAITS_FOR_HOST:
+        step = program.callbacks[number - 1 - WAITS_FOR_HOST]
+        assert isinstance(step, FeedStep)
+        return Wait(step, (), times)
     step = program.callbacks[number - 1]
     if isinstance(step, TransferStep):
         (sent,) = _NUMBER.unpack_from(shared, step.queues[device][0] + QueueField.SENT)

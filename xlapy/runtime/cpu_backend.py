@@ -19,12 +19,13 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
+from xlapy.cpu import messages
 from xlapy.cpu.callbacks import Host, run_ids
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.image import LoadedProgram, image_of, load_image
-from xlapy.cpu.steps import TransferStep
+from xlapy.cpu.steps import FeedStep, TransferStep
 from xlapy.cpu.targets import check_targets
-from xlapy.cpu.waits import Wait, cancel, shared_memory, take_messages
+from xlapy.cpu.waits import Wait, cancel, shared_memory
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -41,6 +42,7 @@ from xlapy.runtime.dispatch import Dispatch, align, device_numbers, leaf_number,
 from xlapy.runtime.donation import Donated
 from xlapy.runtime.dynamic_leaves import joined, static_leaves
 from xlapy.runtime.exchange import DeviceExchange
+from xlapy.runtime.feeds import joined_feeds
 from xlapy.runtime.limits import check_limits
 from xlapy.runtime.memory import MemoryStats
 from xlapy.runtime.native_call import NativeCall, array_address
@@ -156,10 +158,11 @@ class CpuProgram:
             context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
             host = Host(program, self._context(context), exchange.number, shared, _Overseer(exchange), self._checks)
             hosts.append(host)
-            return self._execute(arguments[exchange.number], (replica, partition), host)
+            with joined_feeds(exchange.device, program, shared, exchange.number):
+                return self._execute(arguments[exchange.number], (replica, partition), host)
 
         def end() -> list[tuple[int, str]]:
-            return [(number, describe(step.instruction)) for number, step in take_messages(program, shared)]
+            return [(number, describe(step.instruction)) for number, step in messages.take_all(program, shared)]
 
         replicas = len(devices) // self._partition_count
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared), end)
@@ -220,11 +223,15 @@ class _Overseer:
     def claim(self, instruction: Instruction) -> None:
         self.exchange.claim(instruction)
 
+    def wait_for_host(self, instruction: Instruction, times: int) -> None:
+        self.exchange.wait_for_host(instruction, times)
+
 
 def _outside(wait: Wait) -> Outside:
-    return Outside(
-        describe(wait.step.instruction), wait.missing, wait.times, any_of=isinstance(wait.step, TransferStep)
-    )
+    what = describe(wait.step.instruction)
+    if isinstance(wait.step, FeedStep):
+        what = f"{what} for the host"
+    return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.step, TransferStep))
 
 
 def _lent(module: Module, donated: Sequence[Donated]) -> Sequence[Donated]:

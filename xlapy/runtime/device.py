@@ -15,7 +15,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.arguments import fits, shape_of, wrap_result
 from xlapy.runtime.buffer import Buffer
-from xlapy.runtime.channels import HostQueue
+from xlapy.runtime.channels import HostQueue, InfeedQueue, OutfeedQueue
 
 
 class Device:
@@ -33,8 +33,8 @@ class Device:
     def __init__(self, id: int, platform: str = "interpreter") -> None:
         self.id = id
         self.platform = platform
-        self.infeed = HostQueue()
-        self.outfeed = HostQueue()
+        self.infeed = InfeedQueue()
+        self.outfeed = OutfeedQueue()
         self._lock = threading.Lock()
         self._to_device: dict[int, HostQueue] = {}
         self._from_device: dict[int, HostQueue] = {}

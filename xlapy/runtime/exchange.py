@@ -8,6 +8,7 @@ the nth time on the others.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -47,6 +48,8 @@ class DeviceExchange:
     timeout: float
     _awaited: dict[int, _Awaited] = field(default_factory=dict[int, _Awaited])
     _last: int = 0
+    _since: tuple[int, float] = (0, 0)
+    """Which wait for the host it is in which native code waits, and since when."""
 
     def meet(self, instruction: Instruction, members: Sequence[int], brought: Value) -> list[Value]:
         if len(members) == 1:
@@ -93,6 +96,14 @@ class DeviceExchange:
     def infeed(self, instruction: Instruction, shape: Shape) -> Value:
         what = describe(instruction)
         return check_value(shape, self._take(self.device.infeed, what), what)
+
+    def wait_for_host(self, instruction: Instruction, times: int) -> None:
+        """Told now and then that native code waits for the host, the `times`th time; `ExecutionError` if too long."""
+        if self._since[0] != times:
+            self._since = times, time.monotonic()
+        elif time.monotonic() - self._since[1] > self.timeout:
+            what = f"{describe(instruction)} waits for the host"
+            raise ExecutionError(f"{what}: nothing came within {self.timeout:g} seconds")
 
     def outfeed(self, instruction: Instruction, value: Value) -> None:
         self.device.outfeed.put(_copied(value))

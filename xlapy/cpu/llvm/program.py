@@ -23,6 +23,7 @@ from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.clocks import Clock
 from xlapy.cpu.llvm import looks, target_calls, waits
 from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
+from xlapy.cpu.llvm.feeds import NEXT_FED, feed_text
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
 from xlapy.cpu.llvm.meetings import MEET, rows_text, write_meeting
@@ -47,6 +48,7 @@ from xlapy.cpu.steps import (
     BranchStep,
     CallbackStep,
     CopyStep,
+    FeedStep,
     KernelStep,
     LibraryStep,
     MeetStep,
@@ -145,6 +147,7 @@ class _ProgramWriter:
         self._meets = False
         self._waits = False
         self._transfers = False
+        self._feeds = False
         self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
@@ -275,6 +278,8 @@ class _ProgramWriter:
             self.require(function, self.meeting(function, step))
         elif isinstance(step, TransferStep):
             self.require(function, self.transfer(function, step))
+        elif isinstance(step, FeedStep):
+            self.require(function, self.feed(function, step))
         elif isinstance(step, CallbackStep):
             call = self.call_back(function, step.number) if step.convention is None else self.target(function, step)
             self.require(function, call)
@@ -424,14 +429,27 @@ class _ProgramWriter:
 
     def transfer(self, function: _Function, step: TransferStep) -> str:
         """The status of a transfer between devices."""
-        self.need_waits()
-        if not self._transfers:
-            self._transfers = True
-            self.functions.append(TRANSFERS)
-            self.declarations |= TRANSFER_DECLARATIONS
+        self.need_transfers()
         self.functions += [rows_of_queues(step), transfer_text(step, self.program, self.copy_of)]
         pointers = [self.pointer(function, slot) for slot in (*step.operands, *step.results)]
         return write_transfer(function.writer, step, pointers)
+
+    def feed(self, function: _Function, step: FeedStep) -> str:
+        """The status of an infeed or outfeed."""
+        self.need_transfers()
+        if not self._feeds:
+            self._feeds = True
+            self.functions.append(NEXT_FED)
+        self.functions.append(feed_text(step, self.program, self.copy_of))
+        arrays = "".join(f", ptr {self.pointer(function, slot)}" for slot in (*step.operands, *step.results))
+        return function.writer.let(f"call i32 @feed{step.number}(ptr %table{arrays})")
+
+    def need_transfers(self) -> None:
+        if not self._transfers:
+            self._transfers = True
+            self.need_waits()
+            self.functions.append(TRANSFERS)
+            self.declarations |= TRANSFER_DECLARATIONS
 
     def need_waits(self) -> None:
         if not self._waits:

@@ -82,7 +82,7 @@ def _claim(row: Row, step: TransferStep, queue: str, end: QueueField) -> None:
         _require(row.writer, row.writer.let(f"icmp eq i32 {status}, 0"))
 
 
-def _places(slots: Sequence[Slot]) -> list[int]:
+def message_places(slots: Sequence[Slot]) -> list[int]:
     """Where arrays lie in a message."""
     places = [MESSAGE_HEADER]
     for slot in slots:
@@ -91,7 +91,7 @@ def _places(slots: Sequence[Slot]) -> list[int]:
 
 
 def _write_send(writer: Writer, row: Row, step: TransferStep, copy: Copy) -> None:
-    places = _places(step.operands)
+    places = message_places(step.operands)
     for position in range(len(_rows(step)[0])):
         after = writer.new_label("after")
         queue = _queue(row, position, after)
@@ -129,7 +129,7 @@ def _write_receipt(writer: Writer, row: Row, step: TransferStep, copy: Copy) -> 
     message = writer.let(f"{call}, i32 {wanted})")
     _require(writer, writer.let(f"icmp ne ptr {message}, null"))
     results = [(n, slot) for n, slot in enumerate(step.results, start=1) if slot.size]
-    for (number, slot), place in zip(results, _places([slot for _, slot in results]), strict=False):
+    for (number, slot), place in zip(results, message_places([slot for _, slot in results]), strict=False):
         writer.do(copy(f"%array{number}", row.address(message, str(place)), slot.size))
     writer.do(f"call void @finish(ptr {queue}, ptr {message})")
     writer.jump(after)
