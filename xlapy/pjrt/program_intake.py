@@ -1,9 +1,6 @@
 """What JAX gives to compile, as a module of HLO for one of its partitions.
 
-JAX hands over one program for all devices, with shardings of the Shardy dialect; the passes of that dialect, which
-jaxlib has, make of it what each device runs, collectives among it.
-
-Owns: formats of programs, partitioning. Must not know: handles, devices.
+Owns: formats of programs, what is read by whom. Must not know: handles, devices, how programs are cut up.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ from dataclasses import dataclass
 
 from jax._src.interpreters import mlir
 from jax._src.lib import _jax
-from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir import ir
 
 from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -22,14 +19,9 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.interpreter.custom import IDENTITIES
+from xlapy.pjrt.partitioning import partition
 from xlapy.stablehlo.parse import parse_stablehlo
 
-_PARTITION = (
-    "builtin.module(sdy-propagation-pipeline,"
-    "func.func(sdy-insert-explicit-reshards{enable-full-version=true}),"
-    "func.func(sdy-reshard-to-collectives),"
-    "sdy-convert-global-to-local)"
-)
 _PORTABLE = b"ML\xefR\rStableHLO_v"
 """How portable artifacts begin: bytecode of version 6, which StableHLO made."""
 
@@ -85,7 +77,7 @@ def _bytecode(code: bytes, is_whole: bool) -> bytes:
         portable = code.startswith(b"ML\xefR")
         module = _jax.mlir.deserialize_portable_artifact(code, context) if portable else ir.Module.parse(code, context)
         if is_whole:
-            passmanager.PassManager.parse(_PARTITION).run(module.operation)
+            partition(module)
         return bytes(mlir.module_to_bytecode(module))
 
 
@@ -93,8 +85,9 @@ def _partitioned(module: Module) -> Intake:
     """The module without the shardings that it was partitioned by, and those of its parameters and results."""
     entry = module.entry_computation
     parameters = tuple(parameter.sharding for parameter in entry.parameters)
-    whole = None if entry.root is None else entry.root.sharding
-    results = whole.elements if whole is not None and whole.elements else (whole,)
+    root = entry.root_instruction
+    whole, count = root.sharding, len(root.shape.tuple_shapes) if root.shape.is_tuple else 1
+    results = whole.elements if whole is not None and whole.elements else (whole,) * count
     for instruction in module.instructions():
         instruction.sharding = None
     return Intake(_unmarked(module), parameters, results)
