@@ -7,6 +7,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.scatter import scatter_kernel
 from xlapy.cpu.updates import may_overwrite
 from xlapy.loops import F32, Affine, Builder
 
@@ -56,3 +57,26 @@ def test_what_a_kernel_reads_behind_a_result_is_not_overwritten_by_it():
     b.store(later, zero, b.load(second, zero))
     assert may_overwrite(b.kernel, made, {first}) and may_overwrite(b.kernel, later, {first})
     assert may_overwrite(b.kernel, later, {second}) and not may_overwrite(b.kernel, made, {second})
+
+
+def test_nothing_is_written_to_an_operand_without_room_for_a_window():
+    text = """
+HloModule m
+
+set {
+  a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1)
+}
+
+ENTRY e {
+  x = f32[0] parameter(0)
+  i = s32[2] parameter(1)
+  u = f32[2] parameter(2)
+  ROOT r = f32[0] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, to_apply=set
+}
+"""
+    kernel = scatter_kernel(xla.parse_hlo(text).entry_computation.root_instruction)
+    assert not kernel.body.statements
+    arguments = np.zeros(0, np.float32), np.arange(2, dtype=np.int32), np.ones(2, np.float32)
+    assert np.asarray(CPU.compile(text)(*arguments)).size == 0

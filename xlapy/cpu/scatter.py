@@ -43,9 +43,11 @@ class _Scatter:
         update = self.updates[0].shape.dimensions
         rows = [size for d, size in enumerate(update) if d not in self.attrs.update_window_dims]
         window = [update[d] for d in self.attrs.update_window_dims]
-        with self.builder.loop(math.prod(rows)) as row:
+        sizes = self.window_sizes(window)
+        fits = all(size <= whole for size, whole in zip(sizes, self.shape, strict=True))
+        with self.builder.loop(math.prod(rows) if fits else 0) as row:
             batch = delinear(self.builder, row, rows)
-            starts, condition = self.starts(batch, self.window_sizes(window))
+            starts, condition = self.starts(batch, sizes)
             if condition is None:
                 self.window(batch, starts, window)
             else:
