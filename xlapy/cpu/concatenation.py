@@ -21,7 +21,10 @@ LEAST_ELEMENTS = 1 << 12
 """Of a result that is worth several kernels."""
 
 LEAST_BYTES = 256
-"""That an operand puts in one place: fewer, and the lines of the result would be written by several kernels."""
+"""That an operand puts in one place: fewer, and the lines of the result are written by several kernels."""
+
+MOST_NARROW = 16
+"""Of so many elements one may be of such an operand: the borders of an image."""
 
 MOST_OPERANDS = 16
 
@@ -37,7 +40,8 @@ def concatenating_kernels(region: Region) -> list[tuple[Kernel, int]] | None:
     lanes, dimension = choose_axes(region, root.shape).lanes, root.attributes.dimension
     size = root.shape.element_type.byte_size
     pieces = [math.prod(operand.shape.dimensions[dimension:]) for operand in root.operands]
-    if lanes == 1 or any(0 < piece * size < LEAST_BYTES for piece in pieces):
+    narrow = sum(piece for piece in pieces if piece * size < LEAST_BYTES)
+    if lanes == 1 or narrow * MOST_NARROW > sum(pieces):
         return None
     kernels: list[tuple[Kernel, int]] = []
     start = 0
