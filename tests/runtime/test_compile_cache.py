@@ -82,7 +82,7 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     original = sources._digest
 
     def forget() -> list[str]:
-        monkeypatch.setattr(sources, "_known", {})
+        monkeypatch.setattr(sources, "_known", [])
         compile_cache._recall_sources.cache_clear()
         image.compiler_identity.cache_clear()
         monkeypatch.setattr(sources, "_digest", lambda: read.append("read") or original())
@@ -189,12 +189,22 @@ def test_the_files_of_the_compiler_are_read_once_for_all_processes(folder, compi
     assert (compiled, read) == (["cached"], ["read", "read"])
 
 
+def test_the_state_of_the_files_is_asked_for_once(folder, another_process, monkeypatch):
+    another_process()
+    run()
+    another_process()
+    asked: list[str] = []
+    original = sources._files
+    monkeypatch.setattr(sources, "_files", lambda: asked.append("asked") or original())
+    run()
+    assert asked == ["asked"]
+
+
 def test_files_that_were_touched_are_read_again(folder, compiled, another_process, monkeypatch):
     read = another_process()
     run()
     another_process()
     monkeypatch.setattr(compile_cache, "sources_state", lambda: "another state")
-    monkeypatch.setattr(sources, "sources_state", lambda: "another state")
     run()
     assert (compiled, read) == (["cached"], ["read", "read"])
 

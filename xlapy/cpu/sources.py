@@ -18,17 +18,15 @@ import xlapy
 _OTHER_PARTS = frozenset({"builder", "pjrt", "stablehlo", "testing", "tools"})
 """Packages that no compiled program depends on."""
 
-_known: dict[str, str] = {}
-"""Digests by the state of the files."""
+_known: list[str] = []
+"""The digest, once it is known: the process has read the files by then, what is written later is not part of it."""
 
 
 def sources_digest() -> str:
     """The digest of what the files of the compiler hold."""
-    state = sources_state()
-    found = _known.get(state)
-    if found is None:
-        found = _known[state] = _digest()
-    return found
+    if not _known:
+        _known.append(_digest())
+    return _known[0]
 
 
 def sources_state() -> str:
@@ -41,9 +39,10 @@ def sources_state() -> str:
     return digest.hexdigest()
 
 
-def learn_digest(state: str, digest: str) -> None:
-    """Spares reading the files if they still have a state."""
-    _known.setdefault(state, digest)
+def learn_digest(digest: str) -> None:
+    """Spares reading the files, for who knows that they still have the state in which this was their digest."""
+    if not _known:
+        _known.append(digest)
 
 
 def _digest() -> str:

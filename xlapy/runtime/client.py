@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xlapy.base.collecting import collecting_later
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.builder import XlaComputation
@@ -48,6 +49,7 @@ class Client:
         self._gives_way = platform is None and self.platform != _LAST
         self.devices = tuple([Device(number, self.platform) for number in range(devices)])
 
+    @collecting_later()
     def compile(
         self,
         program: XlaComputation | Module | str | bytes,

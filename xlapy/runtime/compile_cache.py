@@ -216,7 +216,7 @@ def _recall_sources(folder: Path) -> None:
     with suppress(OSError, ValueError):
         known, digest = path.read_text().split()
         if known == state:
-            learn_digest(state, digest)
+            learn_digest(digest)
             return
     with suppress(OSError):
         _write_whole(path, f"{state} {sources_digest()}\n".encode())
