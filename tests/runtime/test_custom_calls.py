@@ -105,6 +105,29 @@ def test_operands_are_arrays_that_cannot_be_written_to() -> None:
     assert X[0, 0] == 0
 
 
+def test_an_operand_in_the_memory_of_another_type() -> None:
+    """Integers that overwrite the numbers which they are made of."""
+    text = entry(
+        "x = f32[2,3] parameter(0)\n"
+        'p = f32[2,3] custom-call(x), custom_call_target="target"\n'
+        "e = pred[2,3] compare(p, x), direction=LT\ni = s32[2,3] iota(), iota_dimension=1\n"
+        "z = s32[] constant(7)\nb = s32[2,3] broadcast(z), dimensions={}\nv = s32[2,3] select(e, i, b)\n"
+        'ROOT r = s32[2,3] custom-call(v), custom_call_target="target"'
+    )
+    with registered(np.negative):
+        assert make_client().compile(text)(X).array.tolist() == [[-7, -1, -2], [0, -1, -2]]
+
+
+def test_an_operand_that_is_only_reshaped_keeps_its_constraint() -> None:
+    text = entry(
+        "x = f32[2,3] parameter(0)\ny = f32[3,1,2] reshape(x)\n"
+        'ROOT r = f32[3,1,2] custom-call(y), custom_call_target="target", '
+        "operand_layout_constraints={f32[3,1,2]{0,2,1}}"
+    )
+    with registered(np.negative):
+        assert make_client().compile(text)(X).array.tolist() == (-X).reshape(3, 1, 2).tolist()
+
+
 @pytest.mark.parametrize(("layout", "strides"), [("{1,0}", (12, 4)), ("{0,1}", (4, 8))])
 def test_operands_lie_as_the_constraints_say(layout: str, strides: tuple[int, int]) -> None:
     met: list[Any] = []

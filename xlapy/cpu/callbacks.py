@@ -9,6 +9,7 @@ Owns: the steps of these operations, what happens at a callback. Must not know: 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
@@ -218,8 +219,11 @@ class Host:
             return tuple(self._value(element, slots, copies=copies) for element in shape.tuple_shapes)
         if not shape.is_array:
             return TOKEN
-        # A reshape has no memory of its own: the slot may be that of its operand.
-        array = self._array(next(slots))
+        # A reshape has no memory of its own: the slot may be that of its operand. What overwrites an operand has other
+        # elements there.
+        slot = next(slots)
+        is_own = slot.shape.element_type is shape.element_type
+        array = self._array(slot if is_own else dataclasses.replace(slot, shape=shape.without_layout()))
         return (array.copy("K") if copies else array).reshape(shape.dimensions)
 
 

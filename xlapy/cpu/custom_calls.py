@@ -91,9 +91,9 @@ def _operands(scope: Scope, instruction: Instruction) -> dict[Path, Slot]:
     whole = constrained(instruction)
     found: dict[Path, Slot] = {}
     for number, operand in enumerate(instruction.operands):
-        for path, _ in array_leaves(operand.shape):
+        for path, leaf in array_leaves(operand.shape):
             layout = None if whole is None else whole.subshape((number, *path)).layout
-            found[number, *path] = _laid_out(scope, instruction, scope.slot(operand, path), layout)
+            found[number, *path] = _laid_out(scope, instruction, scope.slot(operand, path), leaf, layout)
     return found
 
 
@@ -111,7 +111,8 @@ def _own(scope: Scope, instruction: Instruction, place: Path, layout: Layout | N
     """Memory that the call may overwrite, with the elements of an operand's array."""
     number, *path = place
     operand = instruction.operands[number]
-    laid = _laid_out(scope, instruction, scope.slot(operand, tuple(path)), layout)
+    leaf = operand.shape.subshape(path)
+    laid = _laid_out(scope, instruction, scope.slot(operand, tuple(path)), leaf, layout)
     return laid if _order(laid.shape) is not None else scope.own_copy(instruction, operand, tuple(path))
 
 
@@ -129,14 +130,15 @@ def _physical(leaf: Shape) -> Shape:
     return leaf if _order(leaf) is not None else Shape.array(leaf.element_type, leaf.dimensions)
 
 
-def _laid_out(scope: Scope, instruction: Instruction, slot: Slot, layout: Layout | None) -> Slot:
-    """The slot, or memory in which its elements lie in the order of a layout."""
-    shape = Shape.array(slot.shape.element_type, slot.shape.dimensions, layout=layout)
+def _laid_out(scope: Scope, instruction: Instruction, slot: Slot, leaf: Shape, layout: Layout | None) -> Slot:
+    """The slot, or memory in which its elements lie in the order of a layout. A slot that reshapes share has the shape
+    of one of them, not that of the array."""
+    shape = Shape.array(leaf.element_type, leaf.dimensions, layout=layout)
     order = _order(shape)
     if order is None:
         return slot
     made = Slot(shape, name=instruction.name)
-    _transpose(scope, slot, made, slot.shape.dimensions, order)
+    _transpose(scope, slot, made, leaf.dimensions, order)
     return made
 
 
