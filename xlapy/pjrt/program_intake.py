@@ -1,5 +1,8 @@
 """What JAX gives to compile, as a module of HLO for one of its partitions.
 
+JAX hands over one program for all devices, with shardings of the Shardy dialect; the passes of that dialect, which
+jaxlib has, give every value one. (Those of its passes that cut programs up end the process at some of them.)
+
 Owns: formats of programs, what is read by whom. Must not know: handles, devices, how programs are cut up.
 """
 
@@ -9,7 +12,8 @@ from dataclasses import dataclass
 
 from jax._src.interpreters import mlir
 from jax._src.lib import _jax
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import stablehlo
 
 from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -19,8 +23,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.interpreter.custom import IDENTITIES
-from xlapy.pjrt.partitioning import partition
+from xlapy.passes.partition import partition
 from xlapy.stablehlo.parse import parse_stablehlo
+
+_PROPAGATE = "builtin.module(sdy-propagation-pipeline)"
+"""Gives every value a sharding that follows from those which the program names."""
+
+_VERSION = "1.17.0"
+"""Of the artifacts that are written for the reader of the house."""
 
 _PORTABLE = b"ML\xefR\rStableHLO_v"
 """How portable artifacts begin: bytecode of version 6, which StableHLO made."""
@@ -50,47 +60,55 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
         return Intake(Module.from_proto(code, verify=False))
     if format != "mlir":
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
-    is_whole = partitions > 1 or _MANUAL in code
-    if code.startswith(_PORTABLE) and not is_whole:
+    if partitions > 1 or _MANUAL in code:
+        return _partitioned(_propagated(code), partitions)
+    if code.startswith(_PORTABLE):
         try:
             return Intake(_unmarked(parse_stablehlo(code)))
         except UnsupportedError as error:
             logger.info("a program is read by jaxlib: %s", error)
-    module = _through_jaxlib(code, is_whole)
-    return _partitioned(module) if partitions > 1 else Intake(_unmarked(module))
+    return Intake(_unmarked(_through_jaxlib(code)))
 
 
-def _through_jaxlib(code: bytes, is_whole: bool) -> Module:
-    """What is to be partitioned by jaxlib's passes, what is no artifact, and what the readers of the house refuse."""
+def _through_jaxlib(code: bytes) -> Module:
+    """What is no artifact, and what the readers of the house refuse."""
     try:
-        computation = _jax.mlir.mlir_module_to_xla_computation(
-            _bytecode(code, is_whole), use_tuple_args=False, return_tuple=True
-        )
+        with mlir.make_ir_context() as context:
+            bytecode = bytes(mlir.module_to_bytecode(_parsed(code, context)))
+        computation = _jax.mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=False, return_tuple=True)
     except Exception as error:
         raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
     return Module.from_proto(computation.as_serialized_hlo_module_proto(), verify=False)
 
 
-def _bytecode(code: bytes, is_whole: bool) -> bytes:
-    """A program as bytecode of the StableHLO of today, partitioned if it `is_whole`."""
+def _parsed(code: bytes, context: ir.Context) -> ir.Module:
+    portable = code.startswith(b"ML\xefR")
+    return _jax.mlir.deserialize_portable_artifact(code, context) if portable else ir.Module.parse(code, context)
+
+
+def _propagated(code: bytes) -> Module:
+    """A program with a sharding on every value."""
     with mlir.make_ir_context() as context:
-        portable = code.startswith(b"ML\xefR")
-        module = _jax.mlir.deserialize_portable_artifact(code, context) if portable else ir.Module.parse(code, context)
-        if is_whole:
-            partition(module)
-        return bytes(mlir.module_to_bytecode(module))
+        try:
+            artifact = stablehlo.serialize_portable_artifact(_with_shardings(code, context), _VERSION, True)
+            return parse_stablehlo(artifact)
+        except (UnsupportedError, ValueError) as error:
+            logger.info("a program has no artifact, and is read as text: %s", error)
+            return parse_stablehlo(str(_with_shardings(code, context)))
 
 
-def _partitioned(module: Module) -> Intake:
-    """The module without the shardings that it was partitioned by, and those of its parameters and results."""
-    entry = module.entry_computation
-    parameters = tuple(parameter.sharding for parameter in entry.parameters)
-    root = entry.root_instruction
-    whole, count = root.sharding, len(root.shape.tuple_shapes) if root.shape.is_tuple else 1
-    results = whole.elements if whole is not None and whole.elements else (whole,) * count
-    for instruction in module.instructions():
-        instruction.sharding = None
-    return Intake(_unmarked(module), parameters, results)
+def _with_shardings(code: bytes, context: ir.Context) -> ir.Module:
+    try:
+        module = _parsed(code, context)
+        passmanager.PassManager.parse(_PROPAGATE).run(module.operation)
+        return module
+    except Exception as error:
+        raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
+
+
+def _partitioned(module: Module, partitions: int) -> Intake:
+    parts = partition(module, partitions)
+    return Intake(_unmarked(module), parts.parameters, parts.results)
 
 
 def _unmarked(module: Module) -> Module:

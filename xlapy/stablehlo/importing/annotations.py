@@ -104,9 +104,9 @@ class Annotations:
         shardings = [self.sharding(attributes) for attributes in result_attributes(function, len(results))]
         root = scope.packed(results)
         if len(results) != 1:
-            parts = [sharding for sharding in shardings if sharding is not None]
-            if parts and len(parts) == len(results):
-                root.sharding = Sharding(ShardingKind.TUPLE, elements=tuple(parts))
+            if any(shardings):
+                parts = tuple([sharding or Sharding(ShardingKind.UNKNOWN) for sharding in shardings])
+                root.sharding = Sharding(ShardingKind.TUPLE, elements=parts)
                 root.sharding.check(root.shape)
         elif shardings[0] is not None:
             root = scope.emit(ops.RESHAPE, (root,), shape=root.shape)

@@ -88,6 +88,8 @@ def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequen
     shape = placed[0] if len(placed) == 1 else Shape.tuple(placed)
     made = scope.emit(ops.CUSTOM_CALL, operands, attributes, called, shape=shape)
     made.backend_config = _configuration(configuration)
+    if not shapes:
+        scope.program.annotations.annotate(operation, [made])
     return scope.elements(made, len(shapes))
 
 

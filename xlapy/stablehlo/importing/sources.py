@@ -21,7 +21,7 @@ from xlapy.stablehlo.importing.scope import Scope
 from xlapy.stablehlo.importing.types import element_type, known_shape, type_text
 
 
-@rule("stablehlo.constant", "chlo.constant", "sdy.constant", "arith.constant", operands=0, stored=True)
+@rule("stablehlo.constant", "chlo.constant", "arith.constant", "sdy.constant", operands=0, stored=True)
 def constant(scope: Scope, operation: ir.Operation) -> Instruction:
     """Elements as they are; a value without dimensions in them (`dense<0.0>`) is repeated by a broadcast."""
     value = required(operation, "value")

@@ -1,0 +1,260 @@
+"""Along which dimensions an operation may be cut, so that each device computes its part from parts of the operands.
+
+Owns: the factors of each op, the attributes of its parts. Must not know: devices, how arrays lie on them.
+
+A factor is what a dimension of the result is computed from: in `dot(a, b)` of matrices, the rows are dimension 0 of `a`
+and of the result, the sum is dimension 1 of `a` and 0 of `b` and no dimension of the result. Whatever has no rule, and
+every dimension that is in no factor, is computed from whole operands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xlapy import ops
+from xlapy.base.shape import Ints, Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.ops.attributes import Attributes
+from xlapy.ops.dimensions import PaddingDimension, SliceRanges, WindowDimension
+from xlapy.ops.registry import OpDef
+from xlapy.passes.partition.reducers import adds_up
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The dimension of each operand and of each array of the result that are cut together; None is none of them."""
+
+    operands: tuple[int | None, ...]
+    results: tuple[int | None, ...]
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether the parts of the results are to be combined."""
+        return all(dimension is None for dimension in self.results)
+
+
+Rule = Callable[[Instruction], Iterator[Factor]]
+_RULES: dict[OpDef, Rule] = {}
+
+
+def factors_of(instruction: Instruction) -> list[Factor]:
+    if instruction.shape.is_dynamic or any(operand.shape.is_dynamic for operand in instruction.operands):
+        return []
+    rule = _RULES.get(instruction.op, _elementwise if instruction.op.elementwise else None)
+    return [] if rule is None else list(rule(instruction))
+
+
+def _rule(*definitions: OpDef) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(definitions, rule))
+        return rule
+
+    return register
+
+
+def _same(instruction: Instruction, dimensions: Sequence[int]) -> Iterator[Factor]:
+    """The same dimension of all operands that have as many as the first, and of all results."""
+    rank = instruction.operands[0].shape.rank
+    count = 1 if instruction.shape.is_array else len(instruction.shape.tuple_shapes)
+    for dimension in dimensions:
+        taken = tuple([dimension if operand.shape.rank == rank else None for operand in instruction.operands])
+        yield Factor(taken, (dimension,) * count)
+
+
+def _elementwise(instruction: Instruction) -> Iterator[Factor]:
+    rank = instruction.shape.rank
+    for dimension in range(rank):
+        yield Factor(tuple([dimension if o.shape.rank == rank else None for o in instruction.operands]), (dimension,))
+
+
+# -- movement
+
+
+@_rule(ops.BROADCAST)
+def _broadcast(instruction: Instruction) -> Iterator[Factor]:
+    places = {result: operand for operand, result in enumerate(instruction.attributes.dimensions)}
+    for dimension in range(instruction.shape.rank):
+        yield Factor((places.get(dimension),), (dimension,))
+
+
+@_rule(ops.TRANSPOSE)
+def _transpose(instruction: Instruction) -> Iterator[Factor]:
+    for result, operand in enumerate(instruction.attributes.dimensions):
+        yield Factor((operand,), (result,))
+
+
+@_rule(ops.RESHAPE)
+def _reshape(instruction: Instruction) -> Iterator[Factor]:
+    """The major dimensions of what is split or merged: both begin after as many elements."""
+    starts = {start: dimension for dimension, start in _starts(instruction.operands[0].shape)}
+    for dimension, start in _starts(instruction.shape):
+        if start in starts:
+            yield Factor((starts[start],), (dimension,))
+
+
+def _starts(shape: Shape) -> Iterator[tuple[int, int]]:
+    """Dimensions of more than one element, and how many times each is counted through."""
+    start = 1
+    for dimension, size in enumerate(shape.dimensions):
+        if size != 1:
+            yield dimension, start
+        start *= size
+
+
+@_rule(ops.REVERSE)
+def _reverse(instruction: Instruction) -> Iterator[Factor]:
+    return _same(instruction, _others(instruction.shape, instruction.attributes.dimensions))
+
+
+@_rule(ops.CONCATENATE)
+def _concatenate(instruction: Instruction) -> Iterator[Factor]:
+    return _same(instruction, _others(instruction.shape, [instruction.attributes.dimension]))
+
+
+@_rule(ops.PAD)
+def _pad(instruction: Instruction) -> Iterator[Factor]:
+    rows = instruction.attributes.padding.dimensions
+    return _same(instruction, [d for d, row in enumerate(rows) if row == PaddingDimension(0, 0)])
+
+
+@_rule(ops.SLICE, ops.DYNAMIC_SLICE, ops.DYNAMIC_UPDATE_SLICE)
+def _slice(instruction: Instruction) -> Iterator[Factor]:
+    """Dimensions that are taken whole."""
+    if instruction.op is not ops.SLICE and instruction.operands[-1].shape.rank:
+        return  # all indices in one vector
+    last = instruction.operands[1] if instruction.op is ops.DYNAMIC_UPDATE_SLICE else instruction
+    sizes = zip(instruction.operands[0].shape.dimensions, last.shape.dimensions, strict=True)
+    kept = [dimension for dimension, (before, after) in enumerate(sizes) if before == after]
+    yield from _same(instruction, kept)
+
+
+def _others(shape: Shape, dimensions: Sequence[int]) -> list[int]:
+    return [dimension for dimension in range(shape.rank) if dimension not in dimensions]
+
+
+# -- contraction, convolution, reduction, sorting
+
+
+@_rule(ops.DOT)
+def _dot(instruction: Instruction) -> Iterator[Factor]:
+    attributes = instruction.attributes
+    left, right = (operand.shape for operand in instruction.operands[:2])
+    result = iter(range(instruction.shape.rank))
+    for pair in zip(attributes.lhs_batch_dims, attributes.rhs_batch_dims, strict=True):
+        yield Factor(pair, (next(result),))
+    for dimension in _others(left, (*attributes.lhs_batch_dims, *attributes.lhs_contracting_dims)):
+        yield Factor((dimension, None), (next(result),))
+    for dimension in _others(right, (*attributes.rhs_batch_dims, *attributes.rhs_contracting_dims)):
+        yield Factor((None, dimension), (next(result),))
+    for pair in zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True):
+        yield Factor(pair, (None,))
+
+
+@_rule(ops.CONVOLUTION)
+def _convolution(instruction: Instruction) -> Iterator[Factor]:
+    attributes = instruction.attributes
+    labels = attributes.dim_labels
+    if attributes.batch_group_count == 1:
+        yield Factor((labels.input_batch_dimension, None), (labels.output_batch_dimension,))
+        if attributes.feature_group_count == 1:
+            yield Factor((None, labels.kernel_output_feature_dimension), (labels.output_feature_dimension,))
+
+
+@_rule(ops.REDUCE)
+def _reduce(instruction: Instruction) -> Iterator[Factor]:
+    count = len(instruction.operands) // 2
+    reduced = instruction.attributes.dimensions
+    for result, dimension in enumerate(_others(instruction.operands[0].shape, reduced)):
+        yield Factor((dimension,) * count + (None,) * count, (result,) * count)
+    if adds_up(instruction):
+        for dimension in reduced:
+            yield Factor((dimension, None), (None,))
+
+
+@_rule(ops.REDUCE_WINDOW)
+def _reduce_window(instruction: Instruction) -> Iterator[Factor]:
+    rows = instruction.attributes.window.dimensions
+    return _same(instruction, [d for d, row in enumerate(rows) if row == WindowDimension(1)])
+
+
+@_rule(ops.SORT)
+def _sort(instruction: Instruction) -> Iterator[Factor]:
+    return _same(instruction, _others(instruction.operands[0].shape, [instruction.attributes.dimension]))
+
+
+# -- sources, linear algebra
+
+
+@_rule(ops.IOTA)
+def _iota(instruction: Instruction) -> Iterator[Factor]:
+    for dimension in _others(instruction.shape, [instruction.attributes.iota_dimension]):
+        yield Factor((), (dimension,))
+
+
+@_rule(ops.CHOLESKY, ops.TRIANGULAR_SOLVE)
+def _matrices(instruction: Instruction) -> Iterator[Factor]:
+    return _same(instruction, range(instruction.shape.rank - 2))
+
+
+@_rule(ops.FFT)
+def _fft(instruction: Instruction) -> Iterator[Factor]:
+    return _same(instruction, range(instruction.shape.rank - len(instruction.attributes.fft_length)))
+
+
+# -- indexing
+
+
+@_rule(ops.GATHER)
+def _gather(instruction: Instruction) -> Iterator[Factor]:
+    attributes = instruction.attributes
+    operand, indices = (each.shape for each in instruction.operands)
+    inside = _others(operand, (*attributes.collapsed_slice_dims, *attributes.operand_batching_dims))
+    for dimension, result in zip(inside, attributes.offset_dims, strict=True):
+        if attributes.slice_sizes[dimension] == operand.dimensions[dimension]:
+            yield Factor((dimension, None), (result,))
+    batching = dict(zip(attributes.start_indices_batching_dims, attributes.operand_batching_dims, strict=True))
+    outside = _others(instruction.shape, attributes.offset_dims)
+    for index, result in zip(_others(indices, [attributes.index_vector_dim]), outside, strict=True):
+        yield Factor((batching.get(index), index), (result,))
+
+
+@_rule(ops.SCATTER)
+def _scatter(instruction: Instruction) -> Iterator[Factor]:
+    attributes = instruction.attributes
+    count = len(instruction.operands) // 2
+    target, updates = instruction.operands[0].shape, instruction.operands[-1].shape
+    indices = instruction.operands[count].shape
+    inside = _others(target, (*attributes.inserted_window_dims, *attributes.input_batching_dims))
+    for dimension, update in zip(inside, attributes.update_window_dims, strict=True):
+        if updates.dimensions[update] == target.dimensions[dimension]:
+            yield Factor((dimension,) * count + (None,) + (update,) * count, (dimension,) * count)
+    outside = _others(updates, attributes.update_window_dims)
+    places = dict(zip(_others(indices, [attributes.index_vector_dim]), outside, strict=True))
+    batching = zip(attributes.input_batching_dims, attributes.scatter_indices_batching_dims, strict=True)
+    for dimension, index in batching:
+        yield Factor((dimension,) * count + (index,) + (places[index],) * count, (dimension,) * count)
+
+
+# -- the attributes of a part
+
+
+def attributes_of_part(instruction: Instruction, operands: Sequence[Shape], result: Shape) -> Attributes:
+    """Of an operation on parts of its operands: sizes of what is taken whole are those of the part."""
+    attributes = instruction.attributes
+    if instruction.op is ops.SLICE:
+        ranges, sizes = attributes.ranges, instruction.operands[0].shape.dimensions
+        limits = _of_part(ranges.limits, sizes, operands[0].dimensions)
+        return dataclasses.replace(attributes, ranges=SliceRanges(ranges.starts, limits, ranges.strides))
+    if instruction.op is ops.DYNAMIC_SLICE:
+        return dataclasses.replace(attributes, dynamic_slice_sizes=result.dimensions)
+    if instruction.op is ops.GATHER:
+        sizes = _of_part(attributes.slice_sizes, instruction.operands[0].shape.dimensions, operands[0].dimensions)
+        return dataclasses.replace(attributes, slice_sizes=sizes)
+    return attributes
+
+
+def _of_part(sizes: Ints, before: Ints, after: Ints) -> Ints:
+    """Sizes along dimensions that were cut are those of the part; of a slice of one element too."""
+    return tuple([size if old == new else min(size, new) for size, old, new in zip(sizes, before, after, strict=True)])
