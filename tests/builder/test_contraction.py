@@ -66,6 +66,13 @@ def test_preferred_element_type(wanted: Any, text: str) -> None:
     assert ops.dot(*parameters("f32[2,3]", "f32[3]"), preferred_element_type=wanted).shape.brief == text
 
 
+def test_of_two_types_without_a_higher_one_the_result_has_what_is_chosen() -> None:
+    operands = parameters("f8e4m3[2,3]", "f8e4m3fnuz[3]")
+    assert ops.dot(*operands, preferred_element_type="f32").shape.brief == "f32[2]"
+    with pytest.raises(ShapeError, match="neither f8e4m3 nor f8e4m3fnuz is the more precise type"):
+        ops.dot(*operands)
+
+
 def test_mixed_operands_have_the_more_precise_type() -> None:
     assert ops.dot(*parameters("bf16[2,3]", "f32[3]")).shape.brief == "f32[2]"
 

@@ -27,6 +27,7 @@ from xlapy.ops.contraction import (
     Algorithm,
     DotAttributes,
     RaggedDotAttributes,
+    of_comparable_types,
 )
 from xlapy.ops.dimensions import Precision
 from xlapy.ops.registry import OpDef
@@ -74,8 +75,9 @@ def append_typed(
     """Appends an op that infers its shape up to the element type, which may be chosen."""
     if preferred_element_type is None:
         return append(op, operands, attributes)
-    shape = op.result_shape([operand.shape for operand in operands], attributes)
-    return append(op, operands, attributes, shape=shape.with_element_type(element_type_of(preferred_element_type)))
+    element_type = element_type_of(preferred_element_type)
+    shape = op.result_shape(of_comparable_types([operand.shape for operand in operands]), attributes)
+    return append(op, operands, attributes, shape=shape.with_element_type(element_type))
 
 
 def _precision(config: PrecisionConfig | None) -> dict[str, Any]:

@@ -197,6 +197,16 @@ def result_of(operands: Sequence[Shape], dimensions: Dimensions, element_type: P
     return Shape.array(chosen, [size for size, _ in dimensions], [dynamic for _, dynamic in dimensions])
 
 
+def of_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
+    """Operands to infer the shape of a product of a chosen type from: where neither of the two types is the higher, the
+    second is as of the first one's."""
+    lhs, rhs, *rest = operands
+    types = [shape.element_type for shape in (lhs, rhs) if shape.is_array]
+    if len(types) == 2 and _precision_order(types[0]) == _precision_order(types[1]):
+        rhs = rhs.with_element_type(types[0])
+    return [lhs, rhs, *rest]
+
+
 def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
     """The element type declared for a sum of products: any, but real only if both operands are."""
     if not shape.is_array:

@@ -13,7 +13,14 @@ from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, S32, 
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import DotAttributes, RaggedDotAttributes, RaggedMode, group_prefix, ragged_mode
+from xlapy.ops.contraction import (
+    DotAttributes,
+    RaggedDotAttributes,
+    RaggedMode,
+    group_prefix,
+    of_comparable_types,
+    ragged_mode,
+)
 from xlapy.ops.dimensions import Window
 from xlapy.ops.elementwise import ComparisonDirection
 from xlapy.ops.reduction import WindowAttributes
@@ -31,8 +38,7 @@ def _require_static(instruction: Instruction) -> None:
 
 
 def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes, t: PrimitiveType) -> Instruction:
-    # of the operands' own types neither need be the more precise one
-    shape = ops.DOT.result_shape([lhs.shape.with_element_type(t), rhs.shape.with_element_type(t)], attrs)
+    shape = ops.DOT.result_shape(of_comparable_types([lhs.shape, rhs.shape]), attrs).with_element_type(t)
     return write.add(ops.DOT, lhs, rhs, attributes=attrs, shape=shape)
 
 

@@ -11,10 +11,9 @@ from typing import Any
 from xlapy import ops
 from xlapy.base.element_types import BF16, F8E4M3FN, F16, F32, F64, PrimitiveType
 from xlapy.base.errors import ShapeError, UnsupportedError
-from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes
-from xlapy.ops.contraction import Algorithm, DotAttributes, RaggedDotAttributes
+from xlapy.ops.contraction import Algorithm, DotAttributes, RaggedDotAttributes, of_comparable_types
 from xlapy.ops.dimensions import Precision
 from xlapy.ops.reduction import ReduceAttributes
 from xlapy.ops.registry import OpDef
@@ -52,18 +51,19 @@ def _typed(
     scope: Scope, operation: ir.Operation, op: OpDef, operands: list[Instruction], attributes: Attributes
 ) -> Instruction:
     """An instruction that infers its sizes, of the element type that is declared."""
-    inferred = op.result_shape([operand.shape for operand in operands], attributes)
-    return scope.emit(op, operands, attributes, shape=_declared_type(operation, inferred))
+    shapes, declared = [operand.shape for operand in operands], _declared_type(operation)
+    if declared is None:
+        return scope.emit(op, operands, attributes, shape=op.result_shape(shapes, attributes))
+    inferred = op.result_shape(of_comparable_types(shapes), attributes)
+    return scope.emit(op, operands, attributes, shape=inferred.with_element_type(declared))
 
 
-def _declared_type(operation: ir.Operation, shape: Shape) -> Shape:
+def _declared_type(operation: ir.Operation) -> PrimitiveType | None:
     declared = operation.results[0].type
-    if isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
-        wanted = declared.element
-        if isinstance(wanted, ir.QuantizedType):
-            return shape.with_element_type(wanted.expressed)
-        return shape.with_element_type(element_type(wanted))
-    return shape
+    if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
+        return None
+    wanted = declared.element
+    return wanted.expressed if isinstance(wanted, ir.QuantizedType) else element_type(wanted)
 
 
 @rule("stablehlo.dot", operands=2)
