@@ -7,11 +7,13 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.interpreter import replica_runner
+from tests.interpreter.custom_runner import registered
 from tests.interpreter.replica_runner import make_client
 from xlapy.base import flags
 from xlapy.base.errors import XlaError
@@ -67,6 +69,18 @@ def outfeed(_: random.Random, __: int) -> str:
     return f"{P} {TOKEN} o = token[] outfeed(p, k) ROOT r = f32[2] negate(p)"
 
 
+def infeed(_: random.Random, __: int) -> str:
+    return f"{P} {TOKEN} i = (f32[2], token[]) infeed(k) ROOT r = f32[2] get-tuple-element(i), index=0"
+
+
+def fails(_: random.Random, __: int) -> str:
+    return f'{P} ROOT r = f32[2] custom-call(p), custom_call_target="target"'
+
+
+def refuse(_: Any) -> Any:
+    raise ValueError("not now")
+
+
 BODIES: list[Callable[[random.Random, int], str]] = [
     all_reduce,
     all_reduce,
@@ -75,6 +89,8 @@ BODIES: list[Callable[[random.Random, int], str]] = [
     transfer,
     local,
     outfeed,
+    infeed,
+    fails,
 ]
 
 
@@ -108,6 +124,9 @@ def program(seed: int) -> tuple[str, int]:
     return header + "\n".join(computations) + f"\nENTRY e {{ {entry} ROOT r = f32[2] negate({value}) }}\n", replicas
 
 
+MOST_FED = 9
+"""Three loops of as many rounds."""
+
 SAID = {
     "never finishes": r"the program can never finish: .* waits for ",
     "not received": "nobody received what was sent by ",
@@ -115,6 +134,7 @@ SAID = {
     "two senders": "both (send|receive) on the channel, which joins two devices only",
     "no such id": "name id [0-9]+, there are [0-9]+ ",
     "left out": "leave out device ",
+    "failed": "raised ValueError: not now$",
 }
 
 
@@ -122,6 +142,9 @@ def outcome(seed: int) -> str:
     text, replicas = program(seed)
     try:
         executable = make_client(replicas).compile(text)
+        for device in executable.devices:
+            for _ in range(MOST_FED):
+                device.transfer_to_infeed(np.ones(2, np.float32))
         results = executable.execute_sharded([[np.ones(2, np.float32)]] * replicas)
     except XlaError as error:
         (said,) = [name for name, pattern in SAID.items() if re.search(pattern, str(error))][:1] or [str(error)]
@@ -135,7 +158,9 @@ def test_programs_end_or_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flags, "current", lambda: values)
     threads = threading.active_count()
     count = 400 if replica_runner.platform == "interpreter" else 100
-    met = Counter(outcome(seed) for seed in range(count))
+    with registered(refuse):
+        met = Counter(outcome(seed) for seed in range(count))
     assert set(met) <= {"ends", *SAID}  # none waited for the time-out
     assert min(met["ends"], met["never finishes"]) > count // 10 and met["two senders"] and met["not received"]
+    assert met["failed"]
     assert threading.active_count() == threads
