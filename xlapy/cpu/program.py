@@ -375,13 +375,22 @@ class Scope:
         return copy
 
 
+KERNELS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
+    library_kernel,
+    cumulative_kernel,
+    short_dimension_kernel,
+    transposing_kernel,
+    make_kernel,
+)
+"""What may make the kernel of a region: the first that suits; the last does always."""
+
+
 def kernels_of(region: Region) -> list[tuple[Kernel, int]]:
     """The kernels that together compute a region, with the work of one parallel iteration of each."""
     several = concatenating_kernels(region)
     if several:
         return several
-    special = library_kernel(region) or cumulative_kernel(region)
-    return [special or short_dimension_kernel(region) or transposing_kernel(region) or make_kernel(region)]
+    return [next(found for kernel in KERNELS if (found := kernel(region)) is not None)]
 
 
 # -- operations with steps of their own

@@ -441,6 +441,11 @@ class NativeProgram:
         return 1 + len(self.arguments) + len(self.results) + slot.number
 
     @property
+    def ids_index(self) -> int:
+        """Where it has what the program asks of the device and the run: the last of the arguments."""
+        return 1 + len(self.arguments) - len(self.ids)
+
+    @property
     def callback_index(self) -> int:
         """Where the table has the address of the function that carries out callbacks: behind all memory."""
         return 1 + len(self.arguments) + len(self.results) + len(self.constants)

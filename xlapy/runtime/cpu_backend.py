@@ -172,8 +172,7 @@ class CpuProgram:
         program = self.compiled.program
         if self._numbers is None:
             self._numbers = device_numbers(program.ids, 0, 0)
-        first = 1 + len(program.arguments) - len(program.ids)
-        numbers = {first + place: array_address(array) for place, array in enumerate(self._numbers)}
+        numbers = {program.ids_index + place: array_address(array) for place, array in enumerate(self._numbers)}
         return numbers | self.call.constants()
 
     @property

@@ -16,7 +16,6 @@ from xlapy.base.errors import ExecutionError
 from xlapy.cpu.callbacks import Host, run_ids
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.image import LoadedProgram
-from xlapy.cpu.llvm.program import table_size
 from xlapy.cpu.steps import CallbackStep, NativeProgram, Slot
 from xlapy.cpu.targets import PlaceTargets, Targets
 from xlapy.runtime import allocator
@@ -48,7 +47,7 @@ class _Place:
 
     def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: Targets | None) -> None:
         self.arena = allocator.results().allocate(max(1, program.arena_size))
-        self.table = (ctypes.c_void_p * table_size(program))()
+        self.table = (ctypes.c_void_p * program.table_size)()
         self.address = _address_of(self.table)
         self.table[0] = array_address(self.arena)
         for place, address in constants.items():

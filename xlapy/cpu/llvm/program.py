@@ -100,11 +100,6 @@ def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTe
     return ProgramText(f"{declarations}\n\n{functions}\n{attributes}\n", frozenset(writer.imports), writer.places)
 
 
-def table_size(program: NativeProgram) -> int:
-    """How many addresses the table of a program holds."""
-    return program.table_size
-
-
 @dataclass
 class _Function:
     """A function under construction: its writer, and the base addresses that it has loaded."""
