@@ -37,11 +37,11 @@ def test_a_product_of_sharded_matrices() -> None:
           : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
         return %1 : tensor<4x8xf32> }} }}"""
     found = read_program(mixed_artifact(text), "mlir", 4)
-    assert [str(sharding) for sharding in found.parameters] == [
+    assert [str(sharding) for sharding in found.placement.parameters] == [
         "{devices=[2,2]<=[4]}",
         "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}",
     ]
-    assert [str(sharding) for sharding in found.results] == ["{devices=[2,1,2]<=[4] last_tile_dim_replicate}"]
+    assert [str(sharding) for sharding in found.placement.results] == ["{devices=[2,1,2]<=[4] last_tile_dim_replicate}"]
     a, b = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6), np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8)
     halves = [np.split(b, 2)[device % 2] for device in range(4)]
     results = run_parts(found, list(zip(quarters(a), halves, strict=True)))
@@ -74,7 +74,7 @@ def test_a_region_by_hand() -> None:
 def test_programs_for_one_device() -> None:
     text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
     found = read_program(artifact(text), "mlir")
-    assert (found.parameters, found.results) == ((), ())
+    assert (found.placement.parameters, found.placement.results) == ((), ())
     assert [parameter.shape.brief for parameter in found.module.entry_computation.parameters] == ["f32[2]"]
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import jax
+from jaxlib import xla_client
+
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.proto.meshes import write_sharding
 from xlapy.proto.messages import Message, decode, encode, message_class
-
-_XLA = "xla_"
-"""How XLA's options begin. They are taken, and mean nothing here."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,29 @@ def read_options(data: bytes) -> CompileOptions:
 
 
 def _check_overrides(message: Message) -> None:
-    for name in message.env_option_overrides:
-        if not name.startswith(_XLA):
-            raise InvalidArgumentError(f"No such compile option: {name!r}")
+    """XLA's options mean nothing here, but are judged: by JAX's CPU, which compiles nothing with them."""
+    overrides = [(name, _value(given)) for name, given in message.env_option_overrides.items()]
+    if not overrides:
+        return
+    options = xla_client.CompileOptions()
+    options.env_option_overrides = overrides
+    device = jax.devices("cpu")[0]
+    try:
+        device.client.compile_and_load(_NOTHING, xla_client.DeviceList((device,)), options)
+    except jax.errors.JaxRuntimeError as error:
+        raise InvalidArgumentError(str(error).removeprefix("INVALID_ARGUMENT: ")) from error
+
+
+_NOTHING = "module { func.func @main() { return } }"
+
+
+def _value(override: Message) -> bool | int | float | str:
+    """What an OptionOverrideProto has."""
+    for field in ("string_field", "bool_field", "int_field", "double_field"):
+        if override.HasField(field):
+            value: bool | int | float | str = getattr(override, field)
+            return value
+    return ""
 
 
 def _devices(assignment: Message, replicas: int, partitions: int) -> tuple[int, ...]:

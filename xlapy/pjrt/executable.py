@@ -18,14 +18,13 @@ from typing import Any
 from xlapy.base.element_types import PRED
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.hlo.sharding import Sharding
 from xlapy.pjrt import records
 from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment
 from xlapy.pjrt.duration import is_long
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import MEMORY_KINDS, PlatformDevice, platform
-from xlapy.pjrt.program_intake import read_program
+from xlapy.pjrt.program_intake import Placement, read_program
 from xlapy.pjrt.records import SIZES, Record, read_bytes
 from xlapy.pjrt.structs import structure
 from xlapy.pjrt.targets import adopt_targets
@@ -50,12 +49,15 @@ class Loaded:
     kept: list[int] = field(default_factory=list[int])
     owners: int = 1
     program_bytes: bytes | None = None
-    parameter_shardings: tuple[Sharding | None, ...] = ()
-    result_shardings: tuple[Sharding | None, ...] = ()
+    placement: Placement = field(default_factory=Placement)
 
     @property
     def devices(self) -> list[PlatformDevice]:
         return [platform().devices[number] for number in self.options.devices]
+
+    def kind(self, result: int) -> str:
+        """The kind of memory of a result."""
+        return (self.placement.kinds[result] if self.placement.kinds else "") or MEMORY_KINDS[0]
 
     def row(self, values: list[int]) -> int:
         """The address of a row of words that lives as long as the record."""
@@ -110,7 +112,7 @@ def donated_parameters(executable: Executable) -> list[int]:
 # -- making one
 
 
-def load(executable: Executable, options: CompileOptions, options_bytes: bytes) -> Loaded:
+def load(executable: Executable, options: CompileOptions, options_bytes: bytes, placement: Placement) -> Loaded:
     """Gives an executable a handle."""
     for number in options.devices:
         if not 0 <= number < len(platform().devices):
@@ -118,7 +120,11 @@ def load(executable: Executable, options: CompileOptions, options_bytes: bytes) 
                 f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
                 f"(the flag num_devices)"
             )
-    loaded = Loaded(executable, options, options_bytes, Record("executable"))
+    if unknown := [kind for kind in placement.kinds if kind and kind not in MEMORY_KINDS]:
+        raise InvalidArgumentError(
+            f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
+        )
+    loaded = Loaded(executable, options, options_bytes, Record("executable"), placement=placement)
     loaded.kept.append(loaded.record.address)
     _describe(loaded)
     program = executable.program
@@ -158,8 +164,9 @@ def _describe_results(loaded: Loaded, shapes: list[Shape]) -> None:
     kind, size = loaded.text(MEMORY_KINDS[0])
     record["memory_kinds"] = loaded.row([kind] * len(parameters))
     record["memory_kind_sizes"] = loaded.row([size] * len(parameters))
-    record["output_memory_kinds"] = loaded.row([kind] * len(shapes))
-    record["output_memory_kind_sizes"] = loaded.row([size] * len(shapes))
+    kinds = [loaded.text(loaded.kind(number)) for number in range(len(shapes))]
+    record["output_memory_kinds"] = loaded.row([kind for kind, _ in kinds])
+    record["output_memory_kind_sizes"] = loaded.row([size for _, size in kinds])
 
 
 def _is_plain(program: CpuProgram) -> bool:
@@ -175,7 +182,6 @@ def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
     record, native_program, donated = loaded.record, program.compiled.program, loaded.executable.donated
     shapes = result_leaves(loaded.executable)
     arguments = loaded.executable.program_shape.parameters
-    memory = loaded.devices[0].memories["device"]
     table = [0] * native_program.table_size
     first = 1 + len(native_program.arguments)
     for place, address in program.fixed_addresses().items():
@@ -187,7 +193,7 @@ def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
     rows = [(number_of(shape.element_type), _bytes(shape)) for shape in arguments]
     record["arguments"] = loaded.row([word for row in rows for word in row])
     record["donated"], record["donated_count"] = loaded.row([leaf.parameter for leaf in donated]), len(donated)
-    record["outputs"] = loaded.row([_template(loaded, shape, memory) for shape in shapes])
+    record["outputs"] = loaded.row([_template(loaded, number, shape) for number, shape in enumerate(shapes)])
     aliases = native_program.aliases
     record["aliases"] = loaded.row([aliases.get(number, -1) for number in range(len(shapes))])
     record["first_result"] = first
@@ -196,13 +202,14 @@ def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
     record["fast"] = 1
 
 
-def _template(loaded: Loaded, shape: Shape, memory: int) -> int:
+def _template(loaded: Loaded, number: int, shape: Shape) -> int:
     """The record that buffers of a result begin as."""
     size = SIZES["buffer"] + 8 * shape.rank
     address = loaded.keep((ctypes.c_char * size)())
     template = Record("buffer", address)
     template["on_device_size_in_bytes"], template["bytes"] = _bytes(shape), size
-    template["device"], template["memory"] = loaded.devices[0].handle, memory
+    template["device"] = loaded.devices[0].handle
+    template["memory"] = loaded.devices[0].memories[loaded.kind(number)]
     template["type"], template["num_dims"] = number_of(shape.element_type), shape.rank
     template["is_on_cpu"], template["event"] = 1, native().ready()
     dims = (ctypes.c_int64 * shape.rank).from_address(address + SIZES["buffer"])
@@ -227,9 +234,7 @@ def client_compile(args: Any) -> None:
     intake = read_program(code, format, options.num_partitions)
     adopt_targets(intake.module)
     executable = platform().client.compile(intake.module, options.num_replicas, options.num_partitions)
-    loaded = load(executable, options, options_bytes)
-    loaded.parameter_shardings, loaded.result_shardings = intake.parameters, intake.results
-    args.executable = loaded.record.address
+    args.executable = load(executable, options, options_bytes, intake.placement).record.address
 
 
 @entry("LoadedExecutable_GetExecutable")
@@ -278,7 +283,7 @@ def executable_optimized_program(args: Any) -> None:
     loaded = _loaded[args.executable]
     if loaded.program_bytes is None:
         proto = loaded.executable.program.optimised.to_proto()
-        loaded.program_bytes = with_config(proto, loaded.parameter_shardings, loaded.result_shardings)
+        loaded.program_bytes = with_config(proto, loaded.placement.parameters, loaded.placement.results)
     program = structure("Program").from_address(args.program)
     format, size = loaded.bytes(b"hlo_with_config")
     program.format, program.format_size = format, size

@@ -118,10 +118,10 @@ def _run(loaded: Loaded, given: Sequence[Sequence[int]], args: Any) -> None:
 
 
 def _hand_out(loaded: Loaded, device: int, values: Sequence[Value], args: Any) -> None:
-    memory = loaded.devices[device].memories["device"]
+    memories = loaded.devices[device].memories
     row = read_words(args.output_lists, device + 1)[-1]
     outputs = (ctypes.c_uint64 * len(values)).from_address(row)
     for number, (shape, value) in enumerate(zip(result_leaves(loaded.executable), values, strict=True)):
         array = np.zeros(0, np.bool_) if value is TOKEN else actual(value)
-        outputs[number], elements = new_buffer(shape.element_type, array.shape, memory)
+        outputs[number], elements = new_buffer(shape.element_type, array.shape, memories[loaded.kind(number)])
         elements[...] = array

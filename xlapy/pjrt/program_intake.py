@@ -8,7 +8,7 @@ Owns: formats of programs, what is read by whom. Must not know: handles, devices
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jax._src.interpreters import mlir
 from jax._src.lib import _jax
@@ -38,17 +38,29 @@ _PORTABLE = b"ML\xefR\rStableHLO_v"
 _MANUAL = b"manual_computation"
 """In programs that say what each device does, be it a single one."""
 
+_KIND = "mhlo.memory_kind"
+"""The attribute of a result that is to be in a kind of memory."""
+
 _MARK = "xla.sdy."
 """How targets of custom calls begin that say something of a sharding and do nothing, as `IDENTITIES` do."""
 
 
 @dataclass(frozen=True)
-class Intake:
-    """A module, and how its parameters and results are split over the partitions: None is not at all."""
+class Placement:
+    """Where the arrays of a program are: how parameters and results are split over the partitions (None is not at all),
+    and in which kind of memory results are, "" for the default."""
 
-    module: Module
     parameters: tuple[Sharding | None, ...] = ()
     results: tuple[Sharding | None, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Intake:
+    """A program that has been read."""
+
+    module: Module
+    placement: Placement = field(default_factory=Placement)
 
 
 def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
@@ -61,13 +73,15 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
     if format != "mlir":
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
     if partitions > 1 or _MANUAL in code:
-        return _partitioned(_propagated(code), partitions)
+        module = _propagated(code)
+        parts = partition(module, partitions)
+        return Intake(_unmarked(module), Placement(parts.parameters, parts.results, _kinds(code)))
     if code.startswith(_PORTABLE):
         try:
-            return Intake(_unmarked(parse_stablehlo(code)))
+            return Intake(_unmarked(parse_stablehlo(code, verify=False)), Placement(kinds=_kinds(code)))
         except UnsupportedError as error:
             logger.info("a program is read by jaxlib: %s", error)
-    return Intake(_unmarked(_through_jaxlib(code)))
+    return Intake(_unmarked(_through_jaxlib(code)), Placement(kinds=_kinds(code)))
 
 
 def _through_jaxlib(code: bytes) -> Module:
@@ -106,9 +120,17 @@ def _with_shardings(code: bytes, context: ir.Context) -> ir.Module:
         raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
 
 
-def _partitioned(module: Module, partitions: int) -> Intake:
-    parts = partition(module, partitions)
-    return Intake(_unmarked(module), parts.parameters, parts.results)
+def _kinds(code: bytes) -> tuple[str, ...]:
+    """The kind of memory of each result; nothing if none is said."""
+    if _KIND.encode() not in code:
+        return ()
+    with mlir.make_ir_context() as context:
+        functions = _parsed(code, context).body
+        main = next(one for one in functions if ir.StringAttr(one.operation.attributes["sym_name"]).value == "main")
+        if "res_attrs" not in main.operation.attributes:
+            return ()
+        results = map(ir.DictAttr, ir.ArrayAttr(main.operation.attributes["res_attrs"]))
+        return tuple(ir.StringAttr(one[_KIND]).value if _KIND in one else "" for one in results)
 
 
 def _unmarked(module: Module) -> Module:

@@ -1,7 +1,8 @@
 """Executables as bytes, for other processes and for JAX's persistent cache.
 
 A container (`xlapy.base.container`) of the kind "executable of JAX": the header has the shardings of parameters and
-results, and the names of registered targets; the sections are the compile options and the executable as xlapy has it.
+results, the kinds of memory of results, and the names of registered targets; the sections are the compile options and
+the executable as xlapy has it.
 
 Owns: this form. Must not know: how executables run.
 """
@@ -22,6 +23,7 @@ from xlapy.pjrt.entries import entry
 from xlapy.pjrt.executable import Loaded, load, loaded_at
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import platform
+from xlapy.pjrt.program_intake import Placement
 from xlapy.pjrt.records import read_bytes
 from xlapy.pjrt.targets import adopt_named, registered_targets
 
@@ -34,8 +36,9 @@ def written(loaded: Loaded) -> bytes:
     if calls_python(executable.module):
         raise UnsupportedError(f"{executable.name} calls Python functions of this process: it cannot be serialized")
     header = {
-        "parameters": _texts(loaded.parameter_shardings),
-        "results": _texts(loaded.result_shardings),
+        "parameters": _texts(loaded.placement.parameters),
+        "results": _texts(loaded.placement.results),
+        "kinds": loaded.placement.kinds,
         "targets": registered_targets(executable.module),
     }
     return pack(KIND, header, [loaded.options_bytes, executable.serialize()])
@@ -58,13 +61,12 @@ def read(data: bytes, options: bytes = b"") -> Loaded:
     try:
         own_options, image = map(bytes, container.sections)
         parameters, results = (_shardings(container.header[name]) for name in ("parameters", "results"))
+        placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])))
         adopt_named(map(str, container.header["targets"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
     executable = platform().client.deserialize(image)
-    loaded = load(executable, read_options(options or own_options), options or own_options)
-    loaded.parameter_shardings, loaded.result_shardings = parameters, results
-    return loaded
+    return load(executable, read_options(options or own_options), options or own_options, placement)
 
 
 def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:

@@ -15,22 +15,28 @@ from xlapy.stablehlo.text import read_text
 
 
 def parse_stablehlo(
-    source: str | bytes, argument_shapes: ArgumentShapes | None = None, *, filename: str | None = None
+    source: str | bytes,
+    argument_shapes: ArgumentShapes | None = None,
+    *,
+    filename: str | None = None,
+    verify: bool = True,
 ) -> Module:
-    """The verified HLO module of a StableHLO program: MLIR text, or the bytecode of a portable artifact.
+    """The HLO module of a StableHLO program: MLIR text, or the bytecode of a portable artifact.
 
     The function `@main` is the entry; several results make a tuple. argument_shapes: the shapes of arguments (in order,
     or by number in a mapping) where the program declares sizes `?`; what follows from them is worked out.
-    filename: what messages call the text.
+    filename: what messages call the text. verify: whether the module is verified, as `Client.compile` does anyway.
     Raises `ParseError` with line, column and a caret for text that is no StableHLO, `BytecodeError` for damaged
     bytecode, `VerificationError` for bytecode of a program that breaks a rule, `UnsupportedError` for what has no form
     in HLO: sizes that stay unknown among it.
     """
     if isinstance(source, str):
-        return import_program(read_text(source, filename), argument_shapes, text=source, filename=filename)
+        return import_program(
+            read_text(source, filename), argument_shapes, text=source, filename=filename, verify=verify
+        )
     data = bytes(source)
     if is_bytecode(data):
-        return import_program(read_bytecode(data), argument_shapes, filename=filename)
+        return import_program(read_bytecode(data), argument_shapes, filename=filename, verify=verify)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

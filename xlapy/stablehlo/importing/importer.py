@@ -64,8 +64,9 @@ def import_program(
     *,
     text: str | None = None,
     filename: str | None = None,
+    verify: bool = True,
 ) -> Module:
-    """The verified module of a `builtin.module`, whose function `@main` is the entry.
+    """The module of a `builtin.module`, whose function `@main` is the entry; verified unless somebody else does that.
 
     Several results make a tuple, one stays as it is. argument_shapes: of arguments by number, where sizes are declared
     `?`; results follow from them. text: what it was read from, for pictures in messages.
@@ -73,6 +74,6 @@ def import_program(
     `UnsupportedError` for what HLO has no form for, sizes that stay unknown among it.
     """
     try:
-        return Program(root).build(argument_shapes)
+        return Program(root).build(argument_shapes, verify)
     except ImportFailure as failure:
         raise failure.as_error(text, filename) from failure.error

@@ -71,8 +71,8 @@ class Program:
 
     # -- the entry
 
-    def build(self, argument_shapes: ArgumentShapes | None) -> Module:
-        """Imports everything that the entry function needs."""
+    def build(self, argument_shapes: ArgumentShapes | None, verified: bool) -> Module:
+        """Imports everything that the entry function needs; `verified` unless somebody else does that."""
         entry = self._entry_function()
         try:
             self._build_entry(entry, argument_shapes)
@@ -81,7 +81,8 @@ class Program:
         if self.constants.were_asked:
             self._drop_what_sizes_were_computed_by()
         self.module.stack_frames = self.locations.frames()
-        verify(self.module)
+        if verified:
+            verify(self.module)
         return self.module
 
     def _drop_what_sizes_were_computed_by(self) -> None:
