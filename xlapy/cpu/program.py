@@ -21,6 +21,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.cpu import random_state, scatter, sort, top_k, updates
 from xlapy.cpu.checks import add_checks
+from xlapy.cpu.column_reductions import column_kernel
 from xlapy.cpu.concatenation import concatenating_kernels
 from xlapy.cpu.cumulative import cumulative_kernel
 from xlapy.cpu.flow import SAME, Flow, Made, Path, array_leaves, is_alias
@@ -378,6 +379,7 @@ class Scope:
 KERNELS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     library_kernel,
     cumulative_kernel,
+    column_kernel,
     short_dimension_kernel,
     transposing_kernel,
     make_kernel,
