@@ -105,6 +105,15 @@ def test_operands_are_arrays_that_cannot_be_written_to() -> None:
     assert X[0, 0] == 0
 
 
+def test_a_result_that_is_only_reshaped() -> None:
+    text = entry(
+        'x = f32[2,3] parameter(0)\np = f32[2,3] custom-call(x), custom_call_target="target"\n'
+        "ROOT r = f32[3,1,2] reshape(p)"
+    )
+    with registered(np.negative):
+        assert make_client().compile(text)(X).array.tolist() == (-X).reshape(3, 1, 2).tolist()
+
+
 def test_an_operand_in_the_memory_of_another_type() -> None:
     """Integers that overwrite the numbers which they are made of."""
     text = entry(

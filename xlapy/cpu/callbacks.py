@@ -178,8 +178,8 @@ class Host:
         if step.draws:
             self._context.random_state().take(self._array(step.operands[-1]))
         value = self._evaluate(step)
-        for slot, (path, _) in zip(step.results, array_leaves(step.instruction.shape), strict=False):
-            self._array(slot)[...] = _leaf(value, path)
+        for slot, (path, leaf) in zip(step.results, array_leaves(step.instruction.shape), strict=False):
+            self._array_of(slot, leaf)[...] = _leaf(value, path)
         if step.draws:
             self._array(step.results[-1])[...] = self._context.random_state().words()
 
@@ -219,12 +219,16 @@ class Host:
             return tuple(self._value(element, slots, copies=copies) for element in shape.tuple_shapes)
         if not shape.is_array:
             return TOKEN
-        # A reshape has no memory of its own: the slot may be that of its operand. What overwrites an operand has other
-        # elements there.
-        slot = next(slots)
-        is_own = slot.shape.element_type is shape.element_type
-        array = self._array(slot if is_own else dataclasses.replace(slot, shape=shape.without_layout()))
-        return (array.copy("K") if copies else array).reshape(shape.dimensions)
+        array = self._array_of(next(slots), shape)
+        return array.copy("K") if copies else array
+
+    def _array_of(self, slot: Slot, shape: Shape) -> Array:
+        """`_array` as an array of a shape, which may not be that of the slot: a reshape has the memory of its operand,
+        and what overwrites an operand may have other elements."""
+        if slot.shape.element_type is not shape.element_type:
+            slot = dataclasses.replace(slot, shape=shape.without_layout())
+        array = self._array(slot)
+        return array if array.shape == shape.dimensions else array.reshape(shape.dimensions)
 
 
 def _leaf(value: Value, path: Sequence[int]) -> Array:
