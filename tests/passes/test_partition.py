@@ -286,12 +286,75 @@ def test_what_has_a_sharding_on_one_device_runs_there_alone() -> None:
     np.testing.assert_array_equal(seen[0], x)
 
 
+def test_what_each_device_does_with_its_part() -> None:
+    seen: list[Any] = []
+
+    def target(x: Any) -> tuple[Any, ...]:
+        seen.append(x.tolist())
+        return ()
+
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = () custom-call(x), custom_call_target="target", custom_call_has_side_effect=true
+        ROOT r = f32[8,8] negate(x), sharding={ROWS} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES, frozenset({"target"}))
+    verify(module)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    parts = [[rows] for rows in np.split(x, DEVICES)]
+    with registered(target):
+        xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    assert sorted(seen) == [rows.tolist() for (rows,) in parts]
+
+
+def test_a_region_by_hand_along_one_axis_of_two() -> None:
+    """And one inside of it, along the other."""
+    mesh = "mesh['x'=2,'y'=2]"
+    text = f"""{HEAD}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={BOTH}
+        a = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={{{mesh}, [{{'x'}}, {{'y'}}]}}
+        p = f32[4,8] custom-call(a), custom_call_target="SPMDFullToShardShape",
+          sharding={{{mesh}, [{{}}, {{'y'}}], manual={{'x'}}}}
+        s = f32[4,8] all-reduce(p), channel_id=3, replica_groups={{{{0,2}},{{1,3}}}}, use_global_device_ids=true,
+          to_apply=sum
+        b = f32[4,8] custom-call(s), custom_call_target="Sharding", sharding={{{mesh}, [{{}}, {{'y'}}]}}
+        q = f32[4,4] custom-call(b), custom_call_target="SPMDFullToShardShape",
+          sharding={{{mesh}, [{{}}, {{}}], manual={{'y'}}}}
+        i = u32[] partition-id()
+        f = f32[] convert(i)
+        g = f32[4,4] broadcast(f), dimensions={{}}
+        h = f32[4,4] add(q, g)
+        c = f32[4,4] custom-call(h), custom_call_target="Sharding", sharding={{{mesh}, [{{}}, {{}}], manual={{'y'}}}}
+        t = f32[4,8] custom-call(c), custom_call_target="SPMDShardToFullShape", sharding={{{mesh}, [{{}}, {{'y'}}]}}
+        m = f32[4,8] custom-call(t), custom_call_target="Sharding", sharding={{{mesh}, [{{}}, {{'y'}}], manual={{'x'}}}}
+        ROOT r = f32[8,8] custom-call(m), custom_call_target="SPMDShardToFullShape",
+          sharding={{{mesh}, [{{'x'}}, {{'y'}}]}} }}"""
+    module = xla.parse_hlo(text)
+    told = partition(module, DEVICES)
+    verify(module)
+    x, shape = np.arange(64, dtype=np.float32).reshape(8, 8), Shape.parse("f32[8,8]")
+    parts = [[part(x, shape, told.parameters[0], device)] for device in range(DEVICES)]
+    results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    whole = np.tile(x[:4] + x[4:], (2, 1)) + np.kron(np.arange(4).reshape(2, 2), np.ones((4, 4)))
+    for device, result in enumerate(results):
+        np.testing.assert_array_equal(np.asarray(result), part(whole, shape, told.results[0], device))
+
+
 def test_transfers_are_refused() -> None:
     text = """HloModule m
       ENTRY e { t = token[] after-all()
         i = (f32[4], token[]) infeed(t)
         ROOT r = f32[4] get-tuple-element(i), index=0 }"""
     with pytest.raises(UnsupportedError, match=r"^i \(infeed\) of a program for several devices"):
+        partition(xla.parse_hlo(text), DEVICES)
+
+
+def test_partial_sums_are_refused() -> None:
+    text = """HloModule m
+      ENTRY e { x = f32[8] parameter(0), sharding={mesh['x'=4], [{}], unreduced={'x'}}
+        ROOT r = f32[8] negate(x) }"""
+    message = r"^sharding \{mesh\['x'=4\], .*unreduced.*\} of f32\[8\]: devices would have sums still to be reduced"
+    with pytest.raises(UnsupportedError, match=message):
         partition(xla.parse_hlo(text), DEVICES)
 
 

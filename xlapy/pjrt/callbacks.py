@@ -24,6 +24,9 @@ from xlapy.base.errors import ExecutionError
 from xlapy.interpreter.custom_targets import register_custom_call_target
 
 TARGET = "xla_ffi_python_xlapy_callback"
+PARTITIONED_TARGET = "xla_ffi_partitioned_python_xlapy_callback"
+"""Of what each device calls with its parts of the operands."""
+
 _NAME = "xlapy"
 
 
@@ -78,7 +81,8 @@ def _with_token(sharding: Any, results: int) -> Any:
 
 def make_callable(original: Callable[..., Any]) -> Callable[..., Any]:
     """Lowers calls of Python on this platform, and leaves others to JAX's own function."""
-    register_custom_call_target(TARGET, _call)
+    for target in (TARGET, PARTITIONED_TARGET):
+        register_custom_call_target(target, _call)
 
     def emit_python_callback(
         ctx: mlir.LoweringRuleContext,
@@ -107,7 +111,8 @@ def make_callable(original: Callable[..., Any]) -> Callable[..., Any]:
             sharding = _with_token(sharding, len(ctx.avals_out))
             avals_in, avals_out = [core.abstract_token, *ctx.avals_in], [core.abstract_token, *ctx.avals_out]
             ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
-        lowered = ffi.build_ffi_lowering_function(TARGET, has_side_effect=has_side_effect)
+        target = PARTITIONED_TARGET if partitioned else TARGET
+        lowered = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)
         made = lowered(ctx, *operands, index=np.uint64(number))
         if sharding is not None:
             mlir.set_sharding(ctx.module_context, made, sharding)

@@ -24,6 +24,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.interpreter.custom import IDENTITIES
 from xlapy.passes.partition import partition
+from xlapy.pjrt.callbacks import PARTITIONED_TARGET
 from xlapy.stablehlo.parse import parse_stablehlo
 
 _PROPAGATE = "builtin.module(sdy-propagation-pipeline)"
@@ -74,7 +75,7 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
     if partitions > 1 or _MANUAL in code:
         module = _propagated(code)
-        parts = partition(module, partitions)
+        parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}))
         return Intake(_unmarked(module), Placement(parts.parameters, parts.results, _kinds(code)))
     if code.startswith(_PORTABLE):
         try:

@@ -25,10 +25,11 @@ from xlapy.passes.rewrite import Writer
 @dataclass(frozen=True)
 class Local:
     """What a device has of an array: an instruction, and where its part lies. Without a placement it is computed by
-    hand: the program says itself what each device has."""
+    hand, `depth` regions deep: the program says itself what each device has."""
 
     instruction: Instruction
     placement: Placement | None
+    depth: int = 0
 
 
 class Mover:
@@ -47,25 +48,25 @@ class Mover:
         key = (value, target)
         if key not in self._moved:
             common = tuple([old if old == new else None for old, new in zip(value.placement, target, strict=True)])
-            self._moved[key] = self._cut(self._gathered(value, common), target)
+            self._moved[key] = self.cut(self.gathered(value, common), target)
         return self._moved[key]
 
-    def _gathered(self, value: Local, target: Placement) -> Local:
-        """With some of the dimensions whole again."""
+    def gathered(self, value: Local, target: Placement, apart: Sequence[Split] = ()) -> Local:
+        """With some of the dimensions whole again; devices on different tiles of the splits `apart` do not meet."""
         instruction, placement = value.instruction, list(value.placement or ())
         for dimension, split in enumerate(tuple(placement)):
             if split is None or target[dimension] is not None:
                 continue
             placement[dimension] = None
             attributes = AllGatherAttributes.make(
-                channel_id=next(self.channels), replica_groups=groups_along(split, placement),
+                channel_id=next(self.channels), replica_groups=groups_along(split, [*placement, *apart]),
                 all_gather_dimension=dimension, use_global_device_ids=True,
             )  # fmt: skip
             shape = _times(instruction.shape, dimension, tiles_of(split))
             instruction = self.write.add(ops.ALL_GATHER, instruction, attributes=attributes, shape=shape)
         return Local(instruction, tuple(placement))
 
-    def _cut(self, value: Local, target: Placement) -> Local:
+    def cut(self, value: Local, target: Placement) -> Local:
         """Each device's own tiles of dimensions that were whole."""
         fresh = [None if old == new else new for old, new in zip(value.placement or (), target, strict=True)]
         if not any(fresh):

@@ -38,8 +38,10 @@ from xlapy.passes.partition.moving import Local, Mover
 from xlapy.passes.partition.splits import (
     Placement,
     Split,
+    along_axes,
     are_independent,
     fits,
+    other_axes,
     part_of,
     placement_of,
     sharding_of,
@@ -65,14 +67,15 @@ class Partitioned:
     results: tuple[Sharding, ...]
 
 
-def partition(module: Module, devices: int) -> Partitioned:
+def partition(module: Module, devices: int, apart: frozenset[str] = frozenset()) -> Partitioned:
     """Makes of a module for all devices what each of them runs.
 
+    apart: targets of custom calls without results that each device is to make with its parts of the operands.
     `UnsupportedError` for infeeds, outfeeds and transfers.
     """
     InlineCalls(composites=True).run(module)
     before, old = list(module.computations), module.entry_computation
-    program = _Program(module, devices)
+    program = _Program(module, devices, apart)
     given = [_wished(parameter, devices) for parameter in old.parameters]
     wanted = _wished(old.root_instruction, devices)
     module.entry = program.computation(old, given, wanted)
@@ -117,9 +120,10 @@ def _only_device(instruction: Instruction) -> int | None:
 class _Program:
     """What the computations of a module share."""
 
-    def __init__(self, module: Module, devices: int) -> None:
+    def __init__(self, module: Module, devices: int, apart: frozenset[str]) -> None:
         self.module = module
         self.devices = devices
+        self.apart = apart
         self.channels = itertools.count(1)
         for instruction in module.instructions():  # those of one number would meet in turn, on the host
             if (
@@ -181,6 +185,14 @@ def _is_by_hand(instruction: Instruction) -> bool:
         return True
     inside = [inner for called in instruction.computations for inner in called]
     return any(map(_is_by_hand, inside)) and not any(map(_has_region, inside))
+
+
+def _check_part(instruction: Instruction, given: Instruction, expected: Shape) -> None:
+    if not given.shape.compatible(expected):
+        raise UnsupportedError(
+            f"{instruction.name} ({instruction.custom_call_target}): a device has {given.shape.brief}, "
+            f"the region by hand has {expected.brief}"
+        )
 
 
 def _has_region(instruction: Instruction) -> bool:
@@ -253,6 +265,8 @@ class _Body:
             self._while(instruction)
         elif instruction.op in (ops.CONDITIONAL, ops.CALL):
             self._branches(instruction)
+        elif instruction.op is ops.CUSTOM_CALL and instruction.custom_call_target in self.program.apart:
+            self._apart(instruction)
         elif instruction.op is ops.OPT_BARRIER:
             lies = [leaf.placement for leaf in operands]
             self._leaves(instruction, self.write.add(ops.OPT_BARRIER, *self._operands(instruction)), lies)
@@ -270,21 +284,41 @@ class _Body:
     def _marked(self, instruction: Instruction) -> None:
         """A constraint, or the way into and out of a region by hand."""
         (operand,) = self.values[instruction.operands[0]]
-        (wish,) = _wished(instruction, self.program.devices)
-        target = instruction.custom_call_target
-        assert wish is not None
-        if target == _CONSTRAINT:
-            self.values[instruction] = [operand if operand.placement is None else self.mover.moved(operand, wish)]
-            return
-        if target == _TO_WHOLE and operand.placement is not None:  # the same on every device
-            operand = self.mover.moved(operand, whole(instruction.operands[0].shape))
-        self.values[instruction] = [Local(operand.instruction, None if target == _TO_PART else wish)]
-        expected = instruction.shape if target == _TO_PART else part_of(instruction.shape, wish)
-        if not operand.instruction.shape.compatible(expected):
-            raise UnsupportedError(
-                f"{instruction.name} ({target}) of a region that is by hand along some axes only: "
-                f"a device has {operand.instruction.shape.brief}, it takes {expected.brief}"
-            )
+        if instruction.custom_call_target == _TO_PART:
+            found = self._to_part(instruction, operand)
+        elif instruction.custom_call_target == _TO_WHOLE:
+            found = self._to_whole(instruction, operand)
+        else:
+            (wish,) = _wished(instruction, self.program.devices)
+            found = operand if operand.placement is None or wish is None else self.mover.moved(operand, wish)
+        self.values[instruction] = [found]
+
+    def _to_part(self, instruction: Instruction, operand: Local) -> Local:
+        """Cut along the axes by hand; along others each device computes the same."""
+        given = instruction.operands[0]
+        wish = self._by_axes(given.sharding, instruction.sharding, given.shape)
+        if operand.placement is None:  # a region inside a region
+            cut = self.mover.cut(Local(operand.instruction, whole(given.shape)), wish)
+        else:
+            cut = self.mover.moved(operand, wish)
+        _check_part(instruction, cut.instruction, instruction.shape)
+        return Local(cut.instruction, None, operand.depth + 1)
+
+    def _to_whole(self, instruction: Instruction, operand: Local) -> Local:
+        given = instruction.operands[0]
+        wish = self._by_axes(instruction.sharding, given.sharding, instruction.shape)
+        if operand.placement is not None:  # the same on every device
+            operand = self.mover.moved(operand, whole(given.shape))
+        _check_part(instruction, operand.instruction, part_of(instruction.shape, wish))
+        part = Local(operand.instruction, wish)
+        if operand.depth <= 1:
+            return part
+        apart = other_axes(given.sharding, self.program.devices)
+        gathered = self.mover.gathered(part, whole(instruction.shape), apart)
+        return Local(gathered.instruction, None, operand.depth - 1)
+
+    def _by_axes(self, sharding: Sharding | None, marked: Sharding | None, shape: Shape) -> Placement:
+        return placement_of(sharding and along_axes(sharding, marked), shape, self.program.devices)
 
     def _by_hand(self, instruction: Instruction) -> None:
         operands = []
@@ -296,7 +330,8 @@ class _Body:
         made.sharding = None
         for called in instruction.computations:
             _forget_shardings(called)
-        self._leaves(instruction, made, [None] * len(list(instruction.shape.leaves())))
+        depth = max([leaf.depth for operand in instruction.operands for leaf in self.values[operand]], default=0)
+        self.values[instruction] = [Local(leaf, None, max(depth, 1)) for leaf in leaves_of(self.write, made)]
 
     def _while(self, instruction: Instruction) -> None:
         """The state lies as the sharding of the loop says, before, within and after."""
@@ -392,7 +427,13 @@ class _Body:
                 chosen[factor] = split
                 return
 
-    # -- what one device does
+    # -- what each device does with what it has, and what one does
+
+    def _apart(self, instruction: Instruction) -> None:
+        made = edit.clone_instruction(instruction, self.write.computation, self._operands(instruction))
+        made.attributes = made.attributes.replace(operand_layout_constraints=None)
+        made.sharding = None
+        self.values[instruction] = []
 
     def _on_device(self, instruction: Instruction, device: int) -> None:
         """Runs there only; the others get what it gave."""

@@ -8,11 +8,13 @@ Worked example: on four devices `{devices=[2,1,2]<=[4] last_tile_dim_replicate}`
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
@@ -70,9 +72,11 @@ def groups_along(split: Split, others: Iterable[Split | None]) -> GroupList:
 
 
 def placement_of(sharding: Sharding | None, shape: Shape, devices: int) -> Placement:
-    """Of an array; dimensions that tiles of one size do not fit are whole."""
+    """Of an array; dimensions that tiles of one size do not fit are whole. `UnsupportedError` for partial sums."""
     if sharding is None or not shape.is_array:
         return whole(shape)
+    if _is_partial(sharding):
+        raise UnsupportedError(f"sharding {sharding} of {shape.brief}: devices would have sums still to be reduced")
     if sharding.named is not None:
         splits = _of_mesh(sharding.named, devices)
     elif sharding.kind is ShardingKind.TILED and sharding.tiles is not None:
@@ -83,6 +87,13 @@ def placement_of(sharding: Sharding | None, shape: Shape, devices: int) -> Place
         return whole(shape)
     cut = [split if split and fits(size, split) else None for size, split in zip(shape.dimensions, splits, strict=True)]
     return tuple([split if tiles_of(split) > 1 else None for split in cut])
+
+
+def _is_partial(sharding: Sharding) -> bool:
+    named = sharding.named
+    if named is not None:
+        return named.form is NamedForm.UNREDUCED or bool(named.unreduced_axes)
+    return sharding.kind is ShardingKind.UNREDUCED or "unreduced" in sharding.subgroup_types
 
 
 def _of_tiles(tiles: TileAssignment, rank: int, devices: int) -> Placement:
@@ -117,6 +128,29 @@ def _tile(axes: Sequence[AxisRef], mesh: Mesh, place: int) -> int:
         extent = axis.extent(mesh)
         tile = tile * extent + along // (full // (axis.pre_size * extent)) % extent
     return tile
+
+
+def along_axes(sharding: Sharding, marked: Sharding | None) -> Sharding:
+    """The sharding without the axes that are not by hand in a region, which is marked so."""
+    named, axes = sharding.named, () if marked is None or marked.named is None else marked.named.manual_axes
+    if named is None or not axes:
+        return sharding
+    numbers = {axis.axis for axis in axes}
+    dimensions = [
+        dataclasses.replace(each, axes=tuple([axis for axis in each.axes if axis.axis in numbers]))
+        for each in named.dimensions
+    ]
+    return dataclasses.replace(sharding, named=dataclasses.replace(named, dimensions=tuple(dimensions)))
+
+
+def other_axes(marked: Sharding | None, devices: int) -> list[Split]:
+    """The place of each device along the axes that are not by hand in a region."""
+    if marked is None or marked.named is None:
+        return []
+    mesh, numbers = marked.named.mesh, {axis.axis for axis in marked.named.manual_axes}
+    place = {device: number for number, device in enumerate(mesh.device_ids())}
+    others = [AxisRef(number) for number in range(len(mesh.axis_names)) if number not in numbers]
+    return [tuple([_tile([axis], mesh, place[n]) for n in range(devices)]) for axis in others]
 
 
 def sharding_of(placement: Placement, devices: int) -> Sharding:
