@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cpu.kernel_runner import run_kernel
+from xlapy.base.shape import Shape
 from xlapy.loops import (
     F32,
     F64,
@@ -27,6 +28,7 @@ from xlapy.loops import (
     print_kernel,
 )
 from xlapy.loops.types import ScalarType
+from xlapy.runtime import Client
 
 SIZES = (1, 5, 16, 17, 64, 100, 131)
 
@@ -334,3 +336,14 @@ def test_stores_of_neighbours_leave_what_is_around_them(type: ScalarType, count:
     expected = x[:, None] + np.where(np.arange(count) % 2, 0, np.arange(count)).astype(type.dtype)
     np.testing.assert_array_equal(out[1:-1].reshape(size, count), expected)
     assert out[0] == out[-1] == 77
+
+
+@pytest.mark.parametrize("count", [2, 10, 18, 19, 34])
+@pytest.mark.parametrize(
+    ("source", "target"), [("s64", "f64"), ("s64", "f16"), ("f64", "s64"), ("u64", "f32"), ("s16", "f64")]
+)
+def test_conversions_of_the_last_elements(source: str, target: str, count: int):
+    """As many as fill no vector, two of them above all, which LLVM has lost."""
+    text = f"HloModule m\nENTRY e {{ x = {source}[{count}] parameter(0) ROOT r = {target}[{count}] convert(x) }}"
+    x = np.arange(3, count + 3).astype(Shape.parse(f"{source}[]").dtype)
+    assert np.asarray(Client("cpu").compile(text)(x)).tolist() == x.tolist()

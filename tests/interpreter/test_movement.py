@@ -16,6 +16,7 @@ from xlapy.base.shape import Shape
 from xlapy.interpreter.core import Context, evaluate_computation
 from xlapy.ops import movement as ops
 from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.runtime import Client
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import Sample, samples_of
@@ -299,3 +300,23 @@ def test_samples_equal_xla_cpu(sample):
         arguments = random_arguments([p.shape for p in entry.parameters], seed, special="fnuz" not in sample.text)
         value = evaluate_computation(Context(), entry, arguments)
         assert_close(value, peer.run_hlo(sample.text, arguments, fast=True), rule="bits", flush_denormals=True)
+
+
+def test_a_number_is_updated_whole_also_in_a_reduction():
+    text = """
+HloModule m
+
+last {
+  a = u4[] parameter(0)
+  b = u4[] parameter(1)
+  ROOT r = u4[] dynamic-update-slice(a, b)
+}
+
+ENTRY e {
+  x = u4[5] parameter(0)
+  zero = u4[] constant(0)
+  ROOT r = u4[] reduce(x, zero), dimensions={0}, to_apply=last
+}
+"""
+    x = np.array([3, 1, 4, 1, 5], ml_dtypes.uint4)
+    assert int(np.asarray(Client("interpreter").compile(text)(x))) in (0, 5)

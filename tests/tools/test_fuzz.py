@@ -47,10 +47,12 @@ def test_a_time_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 modules")
 
 
-def test_mutated_texts_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("platform", ["xla", "cpu"])
+def test_mutated_texts_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path, platform: str) -> None:
     (tmp_path / "more.cc").write_text('const char* a = R"(HloModule m ENTRY e { ROOT p = f32[] parameter(0) })";')
     assert texts_in(tmp_path) == ["HloModule m ENTRY e { ROOT p = f32[] parameter(0) }"]
-    assert invoke(["fuzz", "--mutate", "--seeds", "0-1", "--corpus", str(tmp_path)]) == 0
+    command = ["fuzz", "--mutate", "--seeds", "0-1", "--corpus", str(tmp_path), "--against", platform]
+    assert invoke(command) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("40 mutated texts of ") and last.endswith("0 faults")
 

@@ -122,7 +122,7 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand with the update in place of the slice at the start indices, clamped likewise."""
     operand, update, *indices = values
-    result = operand.copy()
+    result = np.array(operand)  # an array also where it has no dimensions
     result[_window(operand.shape, indices, update.shape)] = update
     return result
 

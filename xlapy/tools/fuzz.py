@@ -90,7 +90,11 @@ def _type(name: str) -> PrimitiveType:
 @click.option("--types", type=_Names(_type), help="Element types to draw from, such as f32,s8.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes at work.")
 @click.option("--output", default="xlapy-fuzz", show_default=True, type=click.Path(file_okay=False), help="For faults.")
-@click.option("--mutate", is_flag=True, help="Mutated texts on the interpreter, instead of random modules.")
+@click.option(
+    "--mutate",
+    is_flag=True,
+    help="Mutated texts on the interpreter (or the platform given), instead of random modules.",
+)
 @click.option(
     "--corpus",
     multiple=True,
@@ -124,7 +128,7 @@ def fuzz(
     numbers = _numbers(seeds, seed, seconds)
     if mutate:
         texts = [*sample_texts(), *(text for place in corpus for text in texts_in(Path(place)))]
-        return _mutate(numbers, both_forms(texts), jobs, Path(output))
+        return _mutate(numbers, both_forms(texts), jobs, Path(output), "interpreter" if against == XLA else against)
     find_peer(against)
     settings = Settings(against, size)
     if families:
@@ -267,13 +271,13 @@ def _replay(folder: Path, against: str) -> int:
 # -- mutated texts
 
 
-def _mutate(numbers: Iterator[int], corpus: Sequence[str], jobs: int, output: Path) -> int:
+def _mutate(numbers: Iterator[int], corpus: Sequence[str], jobs: int, output: Path, platform: str) -> int:
     console = Console()
     total = Survival()
 
     def tried(number: int, worker: Worker) -> Survival:
         mutator = Mutator(corpus, number)
-        return try_texts([mutator.next() for _ in range(_BATCH)], worker)
+        return try_texts([mutator.next() for _ in range(_BATCH)], worker, platform)
 
     pool = _Pool(_SURVIVAL, jobs)
     try:

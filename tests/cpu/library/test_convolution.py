@@ -83,6 +83,8 @@ _CASES = """
         c64[2,9,11,8] c64[3,3,8,16] c64[2,9,11,16] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     s8:
         s8[2,9,11,20] s8[3,3,20,40] s32[2,9,11,40] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    integers in much padding:
+        pred[2,6,3] pred[3,3,4] pred[2,68,4] {size=3 pad=63_1} b0f_0io->b0f
     bf16:
         bf16[2,9,11,20] bf16[3,3,20,40] bf16[2,9,11,40] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     f64:

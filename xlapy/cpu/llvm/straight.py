@@ -129,7 +129,8 @@ class _StraightEmitter(Emitter):
     def load_piece(self, type: ScalarType, base: str, positions: Lanes) -> str:
         """Neighbouring elements in the first lanes of a vector.
 
-        The lanes behind them repeat the first where that is an integer, which something may be divided by.
+        The lanes behind them repeat integers, which something may be divided by: all of them in turn, since LLVM 22
+        loses the second of two in conversions of vectors that go on with the first.
         """
         piece, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
         loaded = self.writer.let(f"load {piece}, ptr {self.element(type, base, positions[0])}, {align}")
@@ -137,8 +138,9 @@ class _StraightEmitter(Emitter):
             return loaded
         if len(positions) == 1:
             return self.splat(type, loaded)
-        other = "i32 0" if type.is_integer else "i32 poison"
-        chosen = [f"i32 {lane}" if lane < len(positions) else other for lane in range(self.lanes)]
+        count = len(positions)
+        used = self.lanes if type.is_integer else count
+        chosen = [f"i32 {lane % count}" if lane < used else "i32 poison" for lane in range(self.lanes)]
         mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
         return self.writer.let(f"shufflevector {piece} {loaded}, {piece} poison, {mask}")
 

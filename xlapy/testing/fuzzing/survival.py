@@ -52,7 +52,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def outcome(text: str, seconds: float = SECONDS_TO_RUN) -> str:
+def outcome(text: str, seconds: float = SECONDS_TO_RUN, platform: str = "interpreter") -> str:
     """`refused`, `ran`, `not run` (too large, or longer than `seconds`, as endless loops are).
 
     What is read is printed and read again. Whatever is raised but errors of xlapy comes through.
@@ -62,7 +62,7 @@ def outcome(text: str, seconds: float = SECONDS_TO_RUN) -> str:
             module = parse_hlo(text)
             first, second = _printed_again(module)
         assert first == second
-        return _run(module, seconds)
+        return _run(module, seconds, platform)
     except XlaError as error:
         assert str(error)
         return REFUSED
@@ -81,8 +81,8 @@ def _printed_again(module: Module) -> tuple[str, str]:
     return before, text
 
 
-def _run(module: Module, seconds: float) -> str:
-    program = load_backend("interpreter").compile(module)
+def _run(module: Module, seconds: float, platform: str) -> str:
+    program = load_backend(platform).compile(module)
     if max(value_bytes(instruction.shape) for instruction in module.instructions()) > LARGEST_VALUE:
         return NOT_RUN
     entry = module.entry_computation.program_shape
@@ -111,30 +111,30 @@ class Survival:
         return sum(self.counts.values()) + len(self.faults)
 
 
-def outcomes(texts: Sequence[str]) -> list[tuple[str, str]]:
+def outcomes(texts: Sequence[str], platform: str = "interpreter") -> list[tuple[str, str]]:
     """For each text its outcome, and "" or the traceback of what came out instead."""
     limit_memory()
-    return [_outcome_or_traceback(text) for text in texts]
+    return [_outcome_or_traceback(text, platform) for text in texts]
 
 
-def _outcome_or_traceback(text: str) -> tuple[str, str]:
+def _outcome_or_traceback(text: str, platform: str) -> tuple[str, str]:
     try:
-        return outcome(text), ""
+        return outcome(text, platform=platform), ""
     except (Exception, OutOfTime) as error:
         return "", "".join(traceback.format_exception(error)[-6:])
 
 
-def try_texts(texts: Sequence[str], worker: Worker) -> Survival:
+def try_texts(texts: Sequence[str], worker: Worker, platform: str = "interpreter") -> Survival:
     """Tries texts by `outcomes` in a worker; one that kills or stops it is found by trying each alone."""
     survival = Survival()
     try:
-        answers = worker.call(texts)
+        answers = worker.call(texts, platform)
     except (WorkerDied, WorkerError) as error:
         if len(texts) == 1:
             survival.faults.append((texts[0], str(error)))
             return survival
         for text in texts:
-            alone = try_texts([text], worker)
+            alone = try_texts([text], worker, platform)
             survival.counts += alone.counts
             survival.faults += alone.faults
         return survival
