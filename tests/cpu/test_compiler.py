@@ -125,6 +125,18 @@ def test_addresses_are_read_where_they_are_needed():
     assert [part.count("load ptr") for part in between] == [2] * 20 + [0]
 
 
+def test_what_has_many_arguments_and_results_is_cut_into_short_functions():
+    """LLVM's time grows with the square of the accesses in one."""
+    count = 200
+    parameters = [f"p{n} = f32[16] parameter({n})" for n in range(count)]
+    results = [f"r{n} = f32[16] multiply(p{n}, p{(n + 1) % count})" for n in range(count)]
+    shapes, names = (", ".join(parts) for parts in zip(*(("f32[16]", f"r{n}") for n in range(count)), strict=True))
+    text = "\n".join(["HloModule m ENTRY e {", *parameters, *results, f"ROOT t = ({shapes}) tuple({names}) }}"])
+    parts = compile_module(parse_hlo(text)).llvm.split("\ndefine internal i32 @part")[1:]
+    assert len(parts) > 3
+    assert max(part.split("\n}")[0].count("load ") for part in parts) < 500
+
+
 def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
     """The first layer reads an argument, which it must not overwrite; each other one what dies with it."""
     layer = """

@@ -42,6 +42,10 @@ HELD = 512
 _CALL = 4
 """Statements that the call of a kernel or a part counts for."""
 
+_OUTSIDE = 8
+"""Statements that an argument or a result of the program counts for in a kernel that is written out: LLVM compares an
+access of memory with all around it."""
+
 
 def cut(program: NativeProgram) -> None:
     """Puts the steps of a program into parts, marks the kernels to be written out, and says what each part holds."""
@@ -76,7 +80,8 @@ class _Cutter:
 
     def step_length(self, step: Step) -> int:
         if isinstance(step, KernelStep):
-            return self.kernel_length(step.kernel) if step.written_out else _CALL
+            outside = sum(slot.kind is not SlotKind.TEMPORARY for slot in step.slots)
+            return self.kernel_length(step.kernel) + _OUTSIDE * outside if step.written_out else _CALL
         if isinstance(step, PartStep):
             return _CALL
         return 1 + sum(map(self.length, inner_steps(step)))
