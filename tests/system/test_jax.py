@@ -158,14 +158,21 @@ print(seen["cache_hits"], seen["cache_misses"])
     assert outputs == [["2.0", "0", "1"], ["2.0", "1", "0"], ["2.0", "0", "1"]]
 
 
-def test_dispatches_do_not_leak():
-    code = """
+@pytest.mark.parametrize(("rounds", "runs"), [(0, 50_000), (3, 10_000)])
+def test_dispatches_do_not_leak(rounds, runs):
+    """Of short programs, and of loops whose rounds are not known, which are left to the worker."""
+    code = f"""
 import resource, jax, jax.numpy as jnp
-f = jax.jit(lambda x, y: (x + y, x * y))
+f = jax.jit(lambda x, y, n: (x + y, jax.lax.fori_loop(0, n, lambda i, v: v * y, x) if {rounds} else x * y))
+g = jax.jit(lambda x, y: (x * y, x - y), donate_argnums=0)
 x = jnp.ones(1000)
-for _ in range(1000): f(x, x)
+def run(times):
+    for _ in range(times): g(*f(x, x, {rounds}))
+    x.block_until_ready()
+run(1000)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for _ in range(50_000): f(x, x)
+run({runs} // 2)
+f(x, x, {rounds})[1].block_until_ready()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, jax.devices()[0].memory_stats()["bytes_in_use"])
 """
     grown, used = map(int, run("-c", code).stdout.split())
