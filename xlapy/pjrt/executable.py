@@ -47,7 +47,6 @@ class Loaded:
     options_bytes: bytes
     record: Record
     kept: list[int] = field(default_factory=list[int])
-    owners: int = 1
     program_bytes: bytes | None = None
     placement: Placement = field(default_factory=Placement)
 
@@ -138,7 +137,7 @@ def load(executable: Executable, options: CompileOptions, options_bytes: bytes, 
 def _describe(loaded: Loaded) -> None:
     """What JAX asks of an executable."""
     record, executable, options = loaded.record, loaded.executable, loaded.options
-    record["executable"] = record.address
+    record["executable"], record["owners"] = record.address, 1
     record["executable_name"], record["executable_name_size"] = loaded.text(executable.name)
     record["num_replicas"], record["num_partitions"] = options.num_replicas, options.num_partitions
     record["addressable_devices"] = loaded.row([device.handle for device in loaded.devices])
@@ -237,25 +236,14 @@ def client_compile(args: Any) -> None:
     args.executable = load(executable, options, options_bytes, intake.placement).record.address
 
 
-@entry("LoadedExecutable_GetExecutable")
-def loaded_executable_get_executable(args: Any) -> None:
+@entry("sweep", "Executable_Destroy")
+def sweep(_: Any) -> None:
+    """Ends the executables that nobody has any more and that are not running."""
+    handle = native().take_ended()
     with _lock:
-        _loaded[args.loaded_executable].owners += 1
-    args.executable = args.loaded_executable
-
-
-@entry("Executable_Destroy")
-@entry("LoadedExecutable_Destroy", "Executable_Destroy")
-def executable_destroy(args: Any) -> None:
-    if not args.executable:
-        return
-    with _lock:
-        loaded = _loaded[args.executable]
-        loaded.owners -= 1
-        if loaded.owners:
-            return
-        del _loaded[args.executable]
-        _ending.append(loaded)
+        while handle:
+            _ending.append(_loaded.pop(handle))
+            handle = _ending[-1].record["next"]
         ended = [one for one in _ending if not one.record["waiting"]]
         _ending[:] = [one for one in _ending if one not in ended]
     for one in ended:

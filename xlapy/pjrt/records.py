@@ -43,6 +43,7 @@ _KINDS = {
     # queued: how many of the owners are runs that wait for their turn, or for that one. failed: the event of the run
     # that was to write it and failed.
     "storage": "owners event external next size queued failed unused",
+    # owners: how many handles of it JAX has. next: in the list of what nobody has any more.
     # fast: whether native code runs it alone. long: whether behind the caller's back, by the worker. waiting: how many
     # runs have not ended. large: whether it asks for memory first. place: memory of a run that no
     # run uses. table: what the table of a run begins as. arguments: type and size each. donated: numbers of arguments.
@@ -51,8 +52,8 @@ _KINDS = {
     "addressable_devices num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids "
     "is_deleted executable_fingerprint executable_fingerprint_size size_in_bytes output_types num_output_types dims "
     "dim_sizes num_parameters memory_kinds memory_kind_sizes output_memory_kinds output_memory_kind_sizes "
-    "fast long worker waiting large entry place table table_bytes arena_bytes argument_count arguments donated_count "
-    "donated outputs aliases first_result",
+    "owners next fast long worker waiting large entry place table table_bytes arena_bytes argument_count arguments "
+    "donated_count donated outputs aliases first_result",
     # A run: what it needs when its turn comes. Behind it storages of its arguments, those of its results, the table.
     "place": "next executable event arena",
     # The thread of a device. next: of another one. first, last: places of runs that wait; running: of the one that does

@@ -112,6 +112,9 @@ _NATIVE = (
     "Device_ClearMemoryStats",
     "ExecuteContext_Create",
     "LoadedExecutable_Execute",
+    "LoadedExecutable_GetExecutable",
+    "Executable_Destroy",
+    "LoadedExecutable_Destroy",
 )
 """Entries written in LLVM text."""
 
@@ -132,6 +135,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "view_of": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "pin": (ctypes.c_void_p, ctypes.c_void_p),
     "end": (None, ctypes.c_void_p),
+    "take_ended": (ctypes.c_void_p,),
     "end_place": (None, ctypes.c_void_p),
     "forget_error": (None, ctypes.c_void_p),
     "await_event": (ctypes.c_void_p, ctypes.c_void_p),
@@ -194,7 +198,7 @@ go:
 }
 """
 
-_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
+_PYTHON = ("Py_AddPendingCall", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
 
 Thunk = Callable[[int], int]
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
