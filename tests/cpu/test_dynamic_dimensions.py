@@ -90,3 +90,9 @@ ENTRY main {
 """
     with pytest.raises(UnsupportedError, match=r"r \(custom-call\): "):
         CPU.compile(text)
+
+
+def test_a_copied_tuple_keeps_its_sizes():
+    text = "HloModule m\nENTRY e { p = (f32[<=4], s32[]) parameter(0) ROOT r = (f32[<=4], s32[]) copy(p) }"
+    array, number = xla.Client("cpu").compile(text)((np.array([1, 2, 3], np.float32), np.int32(7)))
+    assert (np.asarray(array).tolist(), int(np.asarray(number))) == ([1, 2, 3], 7)

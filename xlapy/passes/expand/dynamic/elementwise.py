@@ -33,7 +33,12 @@ def elementwise(write: SizeWriter, instruction: Instruction, values: Sequence[Va
 
 
 DYNAMIC_EXPANSIONS.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
-DYNAMIC_EXPANSIONS.rule(ops.COPY)(elementwise)
+
+
+@DYNAMIC_EXPANSIONS.rule(ops.COPY)
+def copy(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """A copy of a tuple is made of what the tuple is."""
+    return values[0] if instruction.shape.is_tuple else elementwise(write, instruction, values)
 
 
 @DYNAMIC_EXPANSIONS.rule(ops.MAP)
