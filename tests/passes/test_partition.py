@@ -358,6 +358,16 @@ def test_partial_sums_are_refused() -> None:
         partition(xla.parse_hlo(text), DEVICES)
 
 
+def test_donors_that_no_result_is_as_large_as_are_none() -> None:
+    text = f"""HloModule m, buffer_donor={{ (0, {{}}), (1, {{}}) }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] parameter(1)
+        ROOT r = f32[8,8] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={ROWS} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    assert [donor.parameter_number for donor in module.config.buffer_donors] == [0]
+
+
 def test_pairs_of_buffers_stay_where_they_are_of_one_size() -> None:
     text = f"""HloModule m, input_output_alias={{ {{0}}: (0, {{}}, may-alias), {{1}}: (1, {{}}, may-alias) }}
       ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}

@@ -87,9 +87,17 @@ def partition(module: Module, devices: int, apart: frozenset[str] = frozenset())
 
 
 def _config(config: ModuleConfig, entry: Computation) -> ModuleConfig:
-    """Without layouts of whole arrays, and without pairs of buffers that are not of one size any more."""
+    """Without layouts of whole arrays, pairs of buffers that are not of one size any more, and donors that no result
+    is as large as."""
     kept = [alias for alias in config.input_output_alias if _is_of_one_size(alias, entry)]
-    return dataclasses.replace(config, entry_computation_layout=None, input_output_alias=tuple(kept))
+    sizes = {leaf.byte_size for _, leaf in entry.root_instruction.shape.leaves()}
+    shapes = [parameter.shape for parameter in entry.parameters]
+    donors = [
+        d for d in config.buffer_donors if shapes[d.parameter_number].subshape(d.parameter_index).byte_size in sizes
+    ]
+    return dataclasses.replace(
+        config, entry_computation_layout=None, input_output_alias=tuple(kept), buffer_donors=tuple(donors)
+    )
 
 
 def _is_of_one_size(alias: Alias, entry: Computation) -> bool:
