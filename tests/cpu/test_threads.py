@@ -110,3 +110,67 @@ def test_memory_does_not_grow():
 def resident() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+COUNTED = """
+define internal void @count(ptr %counts, i64 %begin, i64 %end) {
+entry:
+  br label %next
+next:
+  %i = phi i64 [ %begin, %entry ], [ %j, %next ]
+  %place = getelementptr i32, ptr %counts, i64 %i
+  %before = atomicrmw add ptr %place, i32 1 monotonic
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, %end
+  br i1 %more, label %next, label %over
+over:
+  ret void
+}
+define i64 @drive(ptr %parallel, ptr %counts, i64 %rounds) {
+entry:
+  br label %round
+round:
+  %r = phi i64 [ 0, %entry ], [ %following, %good ]
+  %odd = trunc i64 %r to i1
+  %size = select i1 %odd, i64 2, i64 64
+  call void %parallel(ptr @count, ptr %counts, i64 %size, i64 1)
+  br label %check
+check:
+  %i = phi i64 [ 0, %round ], [ %j, %fine ]
+  %place = getelementptr i32, ptr %counts, i64 %i
+  %found = load atomic i32, ptr %place monotonic, align 4
+  %once = icmp eq i32 %found, 1
+  br i1 %once, label %fine, label %bad
+fine:
+  store atomic i32 0, ptr %place monotonic, align 4
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, %size
+  br i1 %more, label %check, label %good
+good:
+  %following = add i64 %r, 1
+  %again = icmp ult i64 %following, %rounds
+  br i1 %again, label %round, label %over
+bad:
+  ret i64 %r
+over:
+  ret i64 %rounds
+}
+"""
+"""Jobs of 64 and of 2 pieces in turn, each piece of which is to be run once; the number of the first that is wrong."""
+
+DRIVE = f"""
+import ctypes
+from xlapy.cpu.llvm.engine import compile_text
+from xlapy.cpu.llvm.pool import parallel_function
+code = compile_text({COUNTED!r}, ["drive"], {{}})
+drive = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(code.addresses["drive"])
+print(drive(parallel_function(), (ctypes.c_int32 * 64)(), 600_000))
+"""
+
+
+def test_threads_that_come_late_take_nothing_of_the_next_job():
+    environment = {**os.environ, "XLAPY_FLAGS": "--num_threads=8"}
+    given = subprocess.run(
+        [sys.executable, "-c", DRIVE], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert given.stdout == "600000\n"

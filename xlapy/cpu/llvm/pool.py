@@ -5,8 +5,10 @@
 calls `function(argument, begin, end)` for pieces of `grain` iterations, on all threads, and returns when all are
 done. Pieces depend on extent and grain alone, so results do not depend on the number of threads. One word hands out
 pieces: the number of the job above, the next piece below; a thread takes a piece by compare-and-swap, which fails if
-the job is not the one it read about. The caller takes pieces too, so a job ends even if no other thread runs (after a
-fork, say). While one thread of the program has the pool, others run their loops alone.
+the job is not the one it read about. Before a job is described the word is closed, under a number of its own: a thread
+that has read the word of the job before would take pieces of that one by the description of the next. The caller takes
+pieces too, so a job ends even if no other thread runs (after a fork, say). While one thread of the program has the
+pool, others run their loops alone.
 
 Owns: the pool. Must not know: what the functions do.
 """
@@ -92,11 +94,11 @@ entry:
 next:
   %ticket = load atomic i64, ptr @ticket acquire, align 8
   %index = and i64 %ticket, 4294967295
-  %pieces = load atomic i64, ptr @pieces monotonic, align 8
-  %function = load atomic ptr, ptr @function monotonic, align 8
-  %argument = load atomic ptr, ptr @argument monotonic, align 8
-  %extent = load atomic i64, ptr @extent monotonic, align 8
-  %grain = load atomic i64, ptr @grain monotonic, align 8
+  %pieces = load atomic i64, ptr @pieces acquire, align 8
+  %function = load atomic ptr, ptr @function acquire, align 8
+  %argument = load atomic ptr, ptr @argument acquire, align 8
+  %extent = load atomic i64, ptr @extent acquire, align 8
+  %grain = load atomic i64, ptr @grain acquire, align 8
   %some = icmp ult i64 %index, %pieces
   br i1 %some, label %try, label %end
 try:
@@ -133,18 +135,20 @@ alone:
   ret void
 begin:
   {save_mode}
-  store atomic ptr %function, ptr @function monotonic, align 8
-  store atomic ptr %argument, ptr @argument monotonic, align 8
-  store atomic i64 %extent, ptr @extent monotonic, align 8
-  store atomic i64 %grain, ptr @grain monotonic, align 8
-  store atomic i64 %pieces, ptr @pieces monotonic, align 8
-  store atomic i64 0, ptr @done monotonic, align 8
   %old = load atomic i64, ptr @ticket monotonic, align 8
-  %job = lshr i64 %old, 32
-  %following = add i64 %job, 1
-  %ticket = shl i64 %following, 32
+  %job = or i64 %old, 4294967295
+  %closed = add i64 %job, 4294967296
+  store atomic i64 %closed, ptr @ticket monotonic, align 8
+  store atomic ptr %function, ptr @function release, align 8
+  store atomic ptr %argument, ptr @argument release, align 8
+  store atomic i64 %extent, ptr @extent release, align 8
+  store atomic i64 %grain, ptr @grain release, align 8
+  store atomic i64 %pieces, ptr @pieces release, align 8
+  store atomic i64 0, ptr @done release, align 8
+  %ticket = add i64 %closed, 1
   store atomic i64 %ticket, ptr @ticket release, align 8
-  %number = trunc i64 %following to i32
+  %shifted = lshr i64 %ticket, 32
+  %number = trunc i64 %shifted to i32
   store atomic i32 %number, ptr @wake seq_cst, align 4
   %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
   call void @work()
@@ -165,7 +169,6 @@ yield:
   %yielded = call i32 @sched_yield()
   br label %wait
 leave:
-  store atomic i64 0, ptr @pieces monotonic, align 8
   store atomic i32 0, ptr @busy release, align 4
   ret void
 }}
