@@ -347,3 +347,21 @@ def test_conversions_of_the_last_elements(source: str, target: str, count: int):
     text = f"HloModule m\nENTRY e {{ x = {source}[{count}] parameter(0) ROOT r = {target}[{count}] convert(x) }}"
     x = np.arange(3, count + 3).astype(Shape.parse(f"{source}[]").dtype)
     assert np.asarray(Client("cpu").compile(text)(x)).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("t", ["f8e4m3", "f8e4m3fn", "f8e5m2", "s8", "bf16", "f16"])
+@pytest.mark.parametrize("count", [1, 9, 17, 33, 65])
+def test_one_element_more_than_fills_vectors_leaves_what_lies_behind_it(t: str, count: int):
+    """LLVM has stored the bytes, too, by which a number was wider before."""
+    text = f"""HloModule m
+ENTRY e {{
+  x = {t}[{count + 7}] parameter(0)
+  y = {t}[{count}] parameter(1)
+  zero = s32[] constant(0)
+  z = {t}[{count}] add(y, y)
+  ROOT r = {t}[{count + 7}] dynamic-update-slice(x, z, zero)
+}}"""
+    dtype = Shape.parse(f"{t}[]").dtype
+    x, y = np.full(count + 7, 3, dtype), (np.arange(count) % 4).astype(dtype)
+    expected = [*(2 * y.astype(np.float32)).tolist(), *[3.0] * 7]
+    assert np.asarray(Client("cpu").compile(text)(x, y)).astype(np.float32).tolist() == expected

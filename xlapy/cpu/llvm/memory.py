@@ -259,6 +259,11 @@ class MemoryEmitter:
             if mask is None:
                 self.whole_store(place, f"{vector} {value}, ptr {address}")
                 return
+            if store.mask is None and self.tail == 1:
+                # of a number that was cut short before, LLVM 22 stores the bytes cut off, too, under a mask of one lane
+                first = self.writer.let(f"extractelement {vector} {value}, i64 0")
+                self.writer.do(f"store {llvm_type(type)} {first}, ptr {address}, align {type.byte_size}")
+                return
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
         elif self.stride(place) == -1 and mask is None:
