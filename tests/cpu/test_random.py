@@ -9,6 +9,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.base import flags
+from xlapy.base.errors import UnsupportedError
 from xlapy.base.flags import Flags
 
 INTERPRETER = xla.Client("interpreter")
@@ -154,3 +155,21 @@ def test_numbers_inside_of_computations_of_elements_go_on_with_the_same_counter(
     for again in (program, CPU.deserialize(program.serialize())):
         for ours, theirs in zip(again(limits), expected, strict=True):
             np.testing.assert_array_equal(np.asarray(ours), theirs)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "x = f32[4] parameter(0) b = u32[4] parameter(1) ROOT r = f16[4] stochastic-convert(x, b)",
+            "converts to signed",
+        ),
+        (
+            "s = u32[4] parameter(0) ROOT r = (u32[4], u32[7]) rng-bit-generator(s), algorithm=rng_default",
+            "takes a state of",
+        ),
+    ],
+)
+def test_forms_without_a_meaning_are_refused_before_they_run(text: str, message: str):
+    with pytest.raises(UnsupportedError, match=message):
+        CPU.compile(f"HloModule m\nENTRY e {{ {text} }}")

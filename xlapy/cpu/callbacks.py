@@ -65,9 +65,7 @@ UNJOINED: Final = _Unjoined()
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
-@STEPS.rule(
-    ops.RAGGED_ALL_TO_ALL,
-)
+@STEPS.rule(ops.RAGGED_ALL_TO_ALL)
 def callback(scope: Scope, instruction: Instruction) -> None:
     """The instruction as a callback."""
     scope.callback(instruction)

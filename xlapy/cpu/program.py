@@ -18,6 +18,7 @@ import numpy as np
 from xlapy import ops
 from xlapy.analysis.structure import Structure
 from xlapy.base.errors import UnsupportedError
+from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
 from xlapy.cpu import random_state, scatter, sort, top_k, updates
 from xlapy.cpu.checks import add_checks
@@ -46,6 +47,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.core import rule_of
+from xlapy.interpreter.random import check_form
 from xlapy.loops import Buffer, Kernel
 from xlapy.lower import LOWERINGS
 from xlapy.ops.registry import AsyncRole, OpDef, Rules
@@ -271,22 +273,19 @@ class Scope:
             add_checks(self, instruction)
 
     def callback(self, instruction: Instruction) -> None:
-        """The host carries out the instruction; `UnsupportedError` if the interpreter has no rule for it."""
+        """The host carries out the instruction; `UnsupportedError` if the interpreter does not evaluate it."""
         rule_of(instruction)
+        check_form(instruction)
         operands = [slot for operand in instruction.operands for slot in self.slots_of(operand)]
-        results, state = self.fresh(instruction), [self.maker.random_state()] if draws(instruction) else []
         callbacks = self.maker.program.callbacks
-        callbacks.append(
-            CallbackStep(
-                len(callbacks),
-                instruction,
-                [*operands, *state],
-                [*results, *state],
-                instruction.name,
-                draws=bool(state),
-            )
-        )
-        self.steps.append(callbacks[-1])
+        step = CallbackStep(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name)
+        if draws(instruction):
+            step.draws = True
+            step.operands.append(self.maker.random_state())
+            step.results.append(self.maker.random_state())
+        callbacks.append(step)
+        self.steps.append(step)
+        logger.info("%s (%s) is left to the host", instruction.name, instruction.op.name)
 
     def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
         """Notes where the arrays of an instruction lie; temporaries are ours, but for what other arrays lie in as well.

@@ -17,6 +17,7 @@ import numpy as np
 from xlapy.base.element_types import U8, U16, U32, U64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
+from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.elementwise_conversion import bitcast_array, dtype_of
@@ -115,8 +116,23 @@ def rng_bit_generator(context: Context, instruction: Instruction, values: Sequen
 
     DEFAULT is Philox. Elements that are not unsigned integers are such bits read as their type.
     """
+    _check_bits(instruction)
     shape, (state,) = instruction.shape, values
-    bits_shape = shape.tuple_shapes[1] if shape.is_tuple else shape
+    bits_shape = _bits_shape(instruction)
+    element_type, algorithm = bits_shape.element_type, instruction.attributes.algorithm
+    generate = three_fry if algorithm is RandomAlgorithm.THREE_FRY else philox
+    next_state, drawn = generate(state, bits_shape.dimensions, element_type.bits)
+    bits = _elements(drawn, element_type)
+    return (next_state, bits) if shape.is_tuple else bits
+
+
+def _bits_shape(instruction: Instruction) -> Shape:
+    shape = instruction.shape
+    return shape.tuple_shapes[1] if shape.is_tuple else shape
+
+
+def _check_bits(instruction: Instruction) -> None:
+    bits_shape = _bits_shape(instruction)
     element_type = bits_shape.element_type
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
@@ -126,10 +142,6 @@ def rng_bit_generator(context: Context, instruction: Instruction, values: Sequen
     if given.element_type is not U64 or given.rank != 1 or given.dimensions[0] not in words:
         allowed = " or ".join(f"u64[{count}]" for count in words)
         raise UnsupportedError(f"{where} with {algorithm.value} takes a state of {allowed}, given {given.brief}")
-    generate = three_fry if algorithm is RandomAlgorithm.THREE_FRY else philox
-    next_state, drawn = generate(state, bits_shape.dimensions, element_type.bits)
-    bits = _elements(drawn, element_type)
-    return (next_state, bits) if shape.is_tuple else bits
 
 
 def _elements(words: Array, element_type: PrimitiveType) -> Array:
@@ -151,17 +163,22 @@ def stochastic_convert(context: Context, instruction: Instruction, values: Seque
     That is done where the random number, of `n` bits, is less than the fraction times 2^n. NaN gives 0, numbers beyond
     the range saturate.
     """
+    _check_rounded(instruction)
     target = instruction.shape.element_type
-    if not (target.is_integral and target.is_signed):
-        raise UnsupportedError(
-            f"{instruction.name} (stochastic-convert) converts to signed integers, declared {instruction.shape.brief}"
-        )
     number, random = values[0].astype(np.float64), values[1]
     whole = np.floor(np.abs(number))
     fraction = np.where(np.isfinite(number), np.abs(number) - whole, 0.0)
     bits = PrimitiveType.from_dtype(random.dtype).bits
     up = random.astype(np.uint64) < (fraction * 2.0**bits).astype(np.uint64)
     return _saturated(number, whole, up, dtype_of(target))
+
+
+def _check_rounded(instruction: Instruction) -> None:
+    target = instruction.shape.element_type
+    if not (target.is_integral and target.is_signed):
+        raise UnsupportedError(
+            f"{instruction.name} (stochastic-convert) converts to signed integers, declared {instruction.shape.brief}"
+        )
 
 
 def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> Array:
@@ -172,3 +189,15 @@ def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> 
     size = np.where(below | above | np.isnan(number), 0.0, whole).astype(np.int64) + up
     signed = np.where(number < 0, -size, size)
     return np.where(above, high, np.where(below, low, signed)).astype(dtype)
+
+
+# forms
+
+_CHECKS = {ops.RNG_BIT_GENERATOR: _check_bits, ops.STOCHASTIC_CONVERT: _check_rounded}
+
+
+def check_form(instruction: Instruction) -> None:
+    """`UnsupportedError` for what XLA's verifier lets pass and has no meaning: a compiler asks before anything runs."""
+    check = _CHECKS.get(instruction.op)
+    if check is not None:
+        check(instruction)
