@@ -18,7 +18,6 @@ from xlapy.cpu.decisions import Decision, DecisionKind, Explain, silent
 from xlapy.cpu.groups import FREE, Group, worth_computing_again
 from xlapy.cpu.hosted import applies_steps
 from xlapy.cpu.merge import merge_groups
-from xlapy.cpu.order_effects import acts
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -210,7 +209,7 @@ def _runs_on_arrays(computation: Computation) -> bool:
 
 
 def _can_fuse(instruction: Instruction) -> bool:
-    if instruction.op not in LOWERINGS or instruction.op in _ALONE or acts(instruction) or applies_steps(instruction):
+    if instruction.op not in LOWERINGS or instruction.op in _ALONE or applies_steps(instruction):
         return False
     if instruction.control_predecessors or instruction.control_successors:
         return False
