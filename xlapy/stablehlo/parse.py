@@ -21,7 +21,7 @@ def parse_stablehlo(
     filename: str | None = None,
     verify: bool = True,
 ) -> Module:
-    """The HLO module of a StableHLO program: MLIR text, or the bytecode of a portable artifact.
+    """The HLO module of a StableHLO program: MLIR text, or bytecode of a portable artifact or of StableHLO itself.
 
     The function `@main` is the entry; several results make a tuple. argument_shapes: the shapes of arguments (in order,
     or by number in a mapping) where the program declares sizes `?`; what follows from them is worked out.

@@ -1,6 +1,8 @@
-"""Portable artifacts, as jaxlib writes them from StableHLO text."""
+"""Portable artifacts, and bytecode of StableHLO itself, as jaxlib writes them from StableHLO text."""
 
 from __future__ import annotations
+
+import io
 
 from jax._src.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
@@ -26,3 +28,12 @@ def text_of(data: bytes) -> str:
         module = stablehlo.deserialize_portable_artifact(context, data)
         assert module.operation.verify()
         return module.operation.get_asm(enable_debug_info=True)
+
+
+def native(text: str, version: int = 6) -> bytes:
+    """A program in bytecode of a version of the format, with the operations as they are."""
+    with make_ir_context() as context:
+        context.allow_unregistered_dialects = True
+        file = io.BytesIO()
+        ir.Module.parse(text).operation.write_bytecode(file, desired_version=version)
+        return file.getvalue()

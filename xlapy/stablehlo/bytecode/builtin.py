@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from xlapy.base.element_types import BF16, C64, C128, F16, F32, F64, PRED, PrimitiveType
+from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.entries import EntryStream, elements
@@ -228,14 +228,25 @@ def _no_such(what: str) -> Callable[[EntryStream], Any]:
     return fail
 
 
+def scalar(name: str) -> Callable[[EntryStream], ir.Type]:
+    """A type that has no parts."""
+    found = ir.ScalarType(PrimitiveType.from_name(name))
+    return lambda stream: found
+
+
+_NARROW_FLOATS = (
+    *("F8E5M2", "F8E4M3", "F8E4M3FN", "F8E5M2FNUZ", "F8E4M3FNUZ", "F8E4M3B11FNUZ", "F8E3M4", "F4E2M1FN", "F6E2M3FN"),
+    *("F6E3M2FN", "F8E8M0FNU"),
+)
+
 _TYPES: tuple[Callable[[EntryStream], Any], ...] = (
     _integer_type,
     lambda stream: ir.IndexType(),
     lambda stream: ir.FunctionType(stream.types(), stream.types()),
-    lambda stream: ir.ScalarType(BF16),
-    lambda stream: ir.ScalarType(F16),
-    lambda stream: ir.ScalarType(F32),
-    lambda stream: ir.ScalarType(F64),
+    scalar("BF16"),
+    scalar("F16"),
+    scalar("F32"),
+    scalar("F64"),
     _no_such("f80"),
     _no_such("f128"),
     complex_type,
@@ -250,4 +261,6 @@ _TYPES: tuple[Callable[[EntryStream], Any], ...] = (
     lambda stream: ir.UnrankedTensorType(stream.element_type()),
     _no_such("vectors"),
     _no_such("vectors"),
+    lambda stream: ir.OpaqueType("tf32"),
+    *[scalar(name) for name in _NARROW_FLOATS],
 )

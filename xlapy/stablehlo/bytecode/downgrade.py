@@ -15,9 +15,9 @@ import numpy as np
 from xlapy.base.element_types import PRED, S64
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.properties import PROPERTIES
 from xlapy.stablehlo.bytecode.upgrade import ALGORITHM, FLAGS, STRUCTS, Attributes
 from xlapy.stablehlo.bytecode.vhlo import ENUMS
+from xlapy.stablehlo.bytecode.vhlo_properties import PROPERTIES
 
 _OLDEST = 12
 """The minor version that programs are written for which need nothing newer: what readers of the past year know."""
@@ -109,7 +109,7 @@ def versioned(operation: ir.Operation, minor: int) -> VersionedOperation:
         raise UnsupportedError(f"{operation.name}: a portable artifact holds operations of StableHLO and functions")
     is_second = minor >= _SECOND_SINCE.get(plain, minor + 1)
     name = f"vhlo.{plain}_v{2 if is_second else 1}"
-    names = [name for name, _ in PROPERTIES.get(name, ())]
+    names = PROPERTIES.get(name, ())
     attributes = dict(operation.attributes)
     _unfold(plain, attributes)
     for attribute in names:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import BytecodeError, UnsupportedError
+from xlapy.base.errors import BytecodeError, ParseError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.container import Container, Entry
 from xlapy.stablehlo.bytecode.stream import Stream
@@ -186,7 +186,11 @@ class Entries:
     def _decode(self, kind: int, entry: Entry) -> Any:
         stream = EntryStream(self, entry.position, entry.end)
         if not entry.is_custom:
-            return self._from_text[kind](stream.terminated())
+            text = stream.terminated()
+            try:
+                return self._from_text[kind](text)
+            except ParseError as error:
+                raise stream.fail(f"damaged {_name(kind)} of {entry.dialect}, {text!r}: {error.message}") from error
         decoder = self._decoders[kind].get(entry.dialect)
         if decoder is None:
             raise UnsupportedError(

@@ -1,28 +1,72 @@
-"""Which attributes an operation writes as its properties: in bytecode they stand without names, in the names' order.
+"""Properties of operations in bytecode: values without names, in the order of the names.
 
-Owns the names, of every operation of every version of VHLO and of what else portable artifacts hold. Must not know:
-what the attributes mean. Source: StableHLO's VhloOps.td; Shardy's ops.td; MLIR's BuiltinOps.td. A `?` ends the name of
-an attribute that may be absent.
+Owns the names, per operation of StableHLO, CHLO and the dialects around them, and how properties are read. Must not
+know: what the attributes mean. Source: the definitions of the operations in StableHLO, Shardy and MLIR; MLIR's
+OpDefinitionsGen.cpp (the order).
+
+A `?` ends the name of an attribute that may be absent, a number the sizes of as many groups of operands or results.
+A `|` stands between the forms of different versions, which differ in how many values they have.
 """
 
 from __future__ import annotations
 
-_COLLECTIVE = "channel_id replica_groups use_global_device_ids"
-_CONVOLUTION = (
-    "batch_group_count feature_group_count input_batch_dimension input_feature_dimension input_spatial_dimensions "
-    "kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions lhs_dilation "
-    "output_batch_dimension output_feature_dimension output_spatial_dimensions {} rhs_dilation window_reversal "
-    "window_strides"
+from typing import NamedTuple
+
+import numpy as np
+
+from xlapy.base.element_types import S32
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.bytecode import vhlo_properties
+from xlapy.stablehlo.bytecode.entries import EntryStream
+
+_GROUPS = "channel_handle? replica_groups"
+_WINDOWS = "lhs_dilation? {}precision_config? rhs_dilation? window_reversal? window_strides?"
+_CONVOLUTION = f"batch_group_count dimension_numbers feature_group_count {_WINDOWS}"
+_CALL = (
+    "api_version? backend_config? call_target_name called_computations? has_side_effect? operand_layouts? "
+    "output_operand_aliases? result_layouts?"
 )
-_PADDED_CONVOLUTION = _CONVOLUTION.format("padding precision_config")
-_CUSTOM_CALL = (
-    "api_version backend_config call_target_name called_computations has_side_effect operand_layouts "
-    "output_operand_aliases result_layouts"
+_BROADCASTING = (
+    *("add", "and", "atan2", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or", "polygamma"),
+    *("power", "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor", "zeta"),
 )
-_COMPOSITE = "composite_attributes decomposition name version"
+_ACCURATE = (
+    *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine"),
+    *("sqrt", "tan", "tanh"),
+)
+_ROUNDED = ("addf", "convertf", "divf", "mulf", "subf", "truncf")
+_FAST = ("extf", "maximumf", "maxnumf", "minimumf", "minnumf", "negf", "remf")
+_MATHEMATICS = (
+    *("absf", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clampf", "copysign", "cos"),
+    *("cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "fpowi", "isfinite", "isinf", "isnan", "isnormal"),
+    *("log", "log10", "log1p", "log2", "powf", "round", "roundeven", "rsqrt", "sin", "sincos", "sinh", "sqrt", "tan"),
+    *("tanh", "trunc"),
+)
 
 _NAMES = {
     "builtin.module": "sym_name? sym_visibility?",
+    "func.call": "arg_attrs? callee no_inline? res_attrs?",
+    "func.func": "arg_attrs? function_type no_inline? res_attrs? sym_name sym_visibility?",
+    "arith.constant": "value",
+    "arith.cmpi": "predicate",
+    "arith.cmpf": "fastmath? predicate",
+    **{f"arith.{name}": "fastmath? roundingmode?" for name in _ROUNDED},
+    **{f"arith.{name}": "fastmath?" for name in _FAST},
+    **{f"arith.{name}": "overflowFlags?" for name in ("addi", "muli", "shli", "subi", "trunci")},
+    **{f"arith.{name}": "isExact?" for name in ("divsi", "divui", "shrsi", "shrui")},
+    **{f"arith.{name}": "nonNeg?" for name in ("extui", "index_castui", "uitofp")},
+    "cf.assert": "msg",
+    "chlo.broadcast_compare": "broadcast_dimensions? compare_type? comparison_direction",
+    **{f"chlo.broadcast_{name}": "broadcast_dimensions?" for name in _BROADCASTING},
+    "chlo.constant": "value",
+    "chlo.constant_like": "value",
+    "chlo.ragged_dot": "precision_config? ragged_dot_dimension_numbers",
+    "chlo.scan": ("dimension is_associative? is_reverse? operandSegmentSizes2 resultSegmentSizes2 scan_dim_size?"),
+    "chlo.top_k": "k | is_stable? k",
+    **{f"math.{name}": "fastmath?" for name in _MATHEMATICS},
+    "math.fma": "fastmath? | fastmath? roundingmode?",
+    "mhlo.topk": "k largest?",
+    "scf.for": " | unsignedCmp?",
     "sdy.all_gather": "gathering_axes out_sharding",
     "sdy.all_reduce": "out_sharding reduction_axes",
     "sdy.all_slice": "out_sharding slicing_axes",
@@ -33,116 +77,155 @@ _NAMES = {
     "sdy.manual_computation": "in_shardings manual_axes out_shardings",
     "sdy.mesh": "mesh sym_name",
     "sdy.named_computation": "in_shardings? name out_shardings?",
+    "sdy.propagation_barrier": "allowed_direction",
     "sdy.reduce_scatter": "out_sharding reduce_scatter_axes",
+    "sdy.replicated_to_unreduced": "axes out_sharding",
     "sdy.reshard": "sharding",
+    "sdy.sharded_to_unreduced": "axes out_sharding",
     "sdy.sharding_constraint": "sharding",
     "sdy.sharding_group": "group_id",
-    "vhlo.all_gather_v1": f"all_gather_dim {_COLLECTIVE}",
-    "vhlo.all_gather_v2": f"all_gather_dim {_COLLECTIVE}",
-    "vhlo.all_reduce_v1": _COLLECTIVE,
-    "vhlo.all_reduce_v2": _COLLECTIVE,
-    "vhlo.all_to_all_v1": "channel_id concat_dimension replica_groups split_count split_dimension",
-    "vhlo.all_to_all_v2": "channel_id concat_dimension replica_groups split_count split_dimension",
-    "vhlo.batch_norm_grad_v1": "epsilon feature_index",
-    "vhlo.batch_norm_inference_v1": "epsilon feature_index",
-    "vhlo.batch_norm_training_v1": "epsilon feature_index",
-    "vhlo.broadcast_in_dim_v1": "broadcast_dimensions",
-    "vhlo.broadcast_v1": "broadcast_sizes",
-    "vhlo.call_v1": "callee",
-    "vhlo.cbrt_v2": "result_accuracy",
-    "vhlo.cholesky_v1": "lower",
-    "vhlo.collective_broadcast_v1": "channel_id replica_groups",
-    "vhlo.collective_broadcast_v2": "channel_id has_dynamic_root replica_groups",
-    "vhlo.collective_permute_v1": "channel_id source_target_pairs",
-    "vhlo.collective_reduce_v1": "channel_id has_dynamic_root replica_groups use_global_device_ids",
-    "vhlo.compare_v1": "compare_type comparison_direction",
-    "vhlo.composite_v1": _COMPOSITE,
-    "vhlo.composite_v2": _COMPOSITE,
-    "vhlo.concatenate_v1": "dimension",
-    "vhlo.constant_v1": "value",
-    "vhlo.convolution_v1": _PADDED_CONVOLUTION,
-    "vhlo.cosine_v2": "result_accuracy",
-    "vhlo.cross-replica-sum_v1": "replica_groups",
-    "vhlo.custom_call_v1": _CUSTOM_CALL,
-    "vhlo.custom_call_v2": f"{_CUSTOM_CALL} result_tilings",
-    "vhlo.dot_general_v1": (
-        "lhs_batching_dimensions lhs_contracting_dimensions precision_config rhs_batching_dimensions "
-        "rhs_contracting_dimensions"
+    "shape.broadcast": "error?",
+    "shape.const_shape": "shape",
+    "shape.const_size": "value",
+    "shape.const_witness": "passing",
+    "shape.cstr_require": "msg",
+    "shape.meet": "error?",
+    "stablehlo.all_gather": f"all_gather_dim {_GROUPS} use_global_device_ids?",
+    "stablehlo.all_reduce": f"{_GROUPS} use_global_device_ids?",
+    "stablehlo.all_to_all": "channel_handle? concat_dimension replica_groups split_count split_dimension",
+    "stablehlo.batch_norm_grad": "epsilon feature_index",
+    "stablehlo.batch_norm_inference": "epsilon feature_index",
+    "stablehlo.batch_norm_training": "epsilon feature_index",
+    "stablehlo.broadcast": "broadcast_sizes",
+    "stablehlo.broadcast_in_dim": "broadcast_dimensions",
+    "stablehlo.cholesky": "lower?",
+    "stablehlo.collective_broadcast": f"{_GROUPS} | channel_handle? has_dynamic_root? replica_groups",
+    "stablehlo.collective_permute": "channel_handle? source_target_pairs",
+    "stablehlo.collective_reduce": "channel_handle? has_dynamic_root? replica_groups use_global_device_ids?",
+    "stablehlo.compare": "compare_type? comparison_direction",
+    "stablehlo.composite": "composite_attributes? decomposition name version?",
+    "stablehlo.concatenate": "dimension",
+    "stablehlo.constant": "value",
+    "stablehlo.convolution": _CONVOLUTION.format("padding? "),
+    "stablehlo.cross-replica-sum": "replica_groups",
+    "stablehlo.custom_call": f"{_CALL} | {_CALL} result_tilings?",
+    "stablehlo.dot": "precision_config?",
+    "stablehlo.dot_general": "algorithm? dot_dimension_numbers precision_config?",
+    "stablehlo.dynamic_broadcast_in_dim": (
+        "broadcast_dimensions known_expanding_dimensions? known_nonexpanding_dimensions?"
     ),
-    "vhlo.dot_general_v2": (
-        "accumulation_type allow_imprecise_accumulation lhs_batching_dimensions lhs_component_count "
-        "lhs_contracting_dimensions lhs_precision_type num_primitive_operations precision_config "
-        "rhs_batching_dimensions rhs_component_count rhs_contracting_dimensions rhs_precision_type"
-    ),
-    "vhlo.dot_v1": "precision_config",
-    "vhlo.dynamic_broadcast_in_dim_v1": "broadcast_dimensions known_expanding_dimensions known_nonexpanding_dimensions",
-    "vhlo.dynamic_conv_v1": _PADDED_CONVOLUTION,
-    "vhlo.dynamic_conv_v2": _CONVOLUTION.format("precision_config"),
-    "vhlo.dynamic_gather_v1": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims start_index_map",
-    "vhlo.dynamic_gather_v2": (
-        "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims operand_batching_dims start_index_map "
-        "start_indices_batching_dims"
-    ),
-    "vhlo.dynamic_iota_v1": "iota_dimension",
-    "vhlo.dynamic_slice_v1": "slice_sizes",
-    "vhlo.einsum_v1": "einsum_config",
-    "vhlo.exponential_minus_one_v2": "result_accuracy",
-    "vhlo.exponential_v2": "result_accuracy",
-    "vhlo.fft_v1": "fft_length fft_type",
-    "vhlo.func_v1": "arg_attrs function_type res_attrs sym_name sym_visibility",
-    "vhlo.gather_v1": (
-        "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims slice_sizes start_index_map"
-    ),
-    "vhlo.gather_v2": (
-        "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims operand_batching_dims slice_sizes "
-        "start_index_map start_indices_batching_dims"
-    ),
-    "vhlo.get_dimension_size_v1": "dimension",
-    "vhlo.get_tuple_element_v1": "index",
-    "vhlo.infeed_v1": "infeed_config layout",
-    "vhlo.iota_v1": "iota_dimension",
-    "vhlo.log_plus_one_v2": "result_accuracy",
-    "vhlo.log_v2": "result_accuracy",
-    "vhlo.logistic_v2": "result_accuracy",
-    "vhlo.map_v1": "dimensions",
-    "vhlo.outfeed_v1": "outfeed_config",
-    "vhlo.pad_v1": "edge_padding_high edge_padding_low interior_padding",
-    "vhlo.recv_v1": "channel_id channel_type is_host_transfer",
-    "vhlo.recv_v2": "channel_id channel_type is_host_transfer source_target_pairs",
-    "vhlo.reduce_precision_v1": "exponent_bits mantissa_bits",
-    "vhlo.reduce_scatter_v1": "channel_id replica_groups scatter_dimension use_global_device_ids",
-    "vhlo.reduce_v1": "dimensions",
-    "vhlo.reduce_window_v1": "base_dilations padding window_dilations window_dimensions window_strides",
-    "vhlo.reverse_v1": "dimensions",
-    "vhlo.rng_bit_generator_v1": "rng_algorithm",
-    "vhlo.rng_v1": "rng_distribution",
-    "vhlo.rsqrt_v2": "result_accuracy",
-    "vhlo.scatter_v1": (
-        "index_vector_dim indices_are_sorted inserted_window_dims scatter_dims_to_operand_dims unique_indices "
-        "update_window_dims"
-    ),
-    "vhlo.scatter_v2": (
-        "index_vector_dim indices_are_sorted input_batching_dims inserted_window_dims scatter_dims_to_operand_dims "
-        "scatter_indices_batching_dims unique_indices update_window_dims"
-    ),
-    "vhlo.select_and_scatter_v1": "padding window_dimensions window_strides",
-    "vhlo.send_v1": "channel_id channel_type is_host_transfer",
-    "vhlo.send_v2": "channel_id channel_type is_host_transfer source_target_pairs",
-    "vhlo.set_dimension_size_v1": "dimension",
-    "vhlo.sine_v2": "result_accuracy",
-    "vhlo.slice_v1": "limit_indices start_indices strides",
-    "vhlo.sort_v1": "dimension is_stable",
-    "vhlo.sqrt_v2": "result_accuracy",
-    "vhlo.tan_v2": "result_accuracy",
-    "vhlo.tanh_v2": "result_accuracy",
-    "vhlo.torch_index_select_v1": "batch_dims dim",
-    "vhlo.transpose_v1": "permutation",
-    "vhlo.triangular_solve_v1": "left_side lower transpose_a unit_diagonal",
-    "vhlo.unary_einsum_v1": "einsum_config",
+    "stablehlo.dynamic_conv": _CONVOLUTION.format(""),
+    "stablehlo.dynamic_gather": "dimension_numbers indices_are_sorted?",
+    "stablehlo.dynamic_iota": "iota_dimension",
+    "stablehlo.dynamic_slice": "slice_sizes",
+    "stablehlo.einsum": "einsum_config",
+    "stablehlo.fft": "fft_length fft_type",
+    "stablehlo.gather": "dimension_numbers indices_are_sorted? slice_sizes",
+    "stablehlo.get_dimension_size": "dimension",
+    "stablehlo.get_tuple_element": "index",
+    "stablehlo.infeed": "infeed_config? layout?",
+    "stablehlo.iota": "iota_dimension",
+    "stablehlo.map": "dimensions",
+    "stablehlo.outfeed": "outfeed_config?",
+    "stablehlo.pad": "edge_padding_high edge_padding_low interior_padding",
+    "stablehlo.recv": "channel_handle is_host_transfer? | channel_handle is_host_transfer? source_target_pairs?",
+    "stablehlo.reduce": "dimensions",
+    "stablehlo.reduce_precision": "exponent_bits mantissa_bits",
+    "stablehlo.reduce_scatter": f"{_GROUPS} scatter_dimension use_global_device_ids?",
+    "stablehlo.reduce_window": "base_dilations? padding? window_dilations? window_dimensions window_strides?",
+    "stablehlo.reverse": "dimensions",
+    "stablehlo.rng": "rng_distribution",
+    "stablehlo.rng_bit_generator": "rng_algorithm",
+    "stablehlo.scatter": "indices_are_sorted? scatter_dimension_numbers unique_indices?",
+    "stablehlo.select_and_scatter": "padding? window_dimensions? window_strides?",
+    "stablehlo.send": "channel_handle is_host_transfer? | channel_handle is_host_transfer? source_target_pairs?",
+    "stablehlo.set_dimension_size": "dimension",
+    "stablehlo.slice": "limit_indices start_indices strides",
+    "stablehlo.sort": "dimension? is_stable?",
+    "stablehlo.torch_index_select": "batch_dims dim",
+    "stablehlo.transpose": "permutation",
+    "stablehlo.triangular_solve": "left_side lower transpose_a unit_diagonal",
+    "stablehlo.unary_einsum": "einsum_config",
+    **{f"stablehlo.{name}": "result_accuracy?" for name in _ACCURATE},
+    "tensor.collapse_shape": "reassociation",
+    "tensor.concat": "dim",
+    "tensor.expand_shape": "reassociation static_output_shape",
+    "tensor.extract_slice": "operandSegmentSizes4 static_offsets static_sizes static_strides",
+    "tensor.gather": "gather_dims unique?",
+    "tensor.insert_slice": "operandSegmentSizes5 static_offsets static_sizes static_strides",
+    "tensor.pad": "nofold? operandSegmentSizes4 static_high static_low",
+    "tensor.scatter": "scatter_dims unique?",
 }
 
-PROPERTIES: dict[str, tuple[tuple[str, bool], ...]] = {
-    operation: tuple([(name.rstrip("?"), name.endswith("?")) for name in names.split()])
+
+class _Property(NamedTuple):
+    name: str
+    is_optional: bool
+    groups: int
+    """Of how many groups of operands or results it has the sizes; 0 for an attribute."""
+
+
+def _property(spelling: str) -> _Property:
+    name = spelling.rstrip("?0123456789")
+    return _Property(name, spelling.endswith("?"), int(spelling[len(name) :].rstrip("?") or 0))
+
+
+_FORMS: dict[str, tuple[tuple[_Property, ...], ...]] = {
+    operation: tuple([tuple([_property(name) for name in form.split()]) for form in names.split("|")])
     for operation, names in _NAMES.items()
+} | {
+    operation: (tuple([_Property(name, is_optional=False, groups=0) for name in names]),)
+    for operation, names in vhlo_properties.PROPERTIES.items()
 }
-"""Per operation: the names of its properties, and whether each may be absent."""
+"""Per operation: the forms of its properties."""
+
+_NATIVE_GROUPS = 6
+"""The version of bytecode from which the sizes of groups are no attributes, but numbers behind all of them."""
+
+
+def read_properties(stream: EntryStream, operation: str, version: int) -> dict[str, object] | None:
+    """The properties of an operation in a file of a version of the format; None for an operation that is not known."""
+    forms = _FORMS.get(operation)
+    if forms is None:
+        return None
+    form = forms[0] if len(forms) == 1 else _form(stream, forms)
+    found: dict[str, object] = {}
+    sizes = [each for each in form if each.groups and version >= _NATIVE_GROUPS]
+    for each in form:
+        if each in sizes:
+            continue
+        value = stream.optional_attribute() if each.is_optional else stream.attribute()
+        if value is not None:
+            found[each.name] = value
+    for each in sizes:
+        found[each.name] = _group_sizes(stream, each.groups)
+    if stream.remaining:
+        raise stream.fail(f"{stream.remaining} bytes are left behind the properties of {operation}")
+    return found
+
+
+def _form(stream: EntryStream, forms: tuple[tuple[_Property, ...], ...]) -> tuple[_Property, ...]:
+    """The form with as many values as there are."""
+    start, count = stream.position, 0
+    while stream.remaining:
+        stream.number()
+        count += 1
+    stream.position = start
+    fitting = [form for form in forms if len(form) == count]
+    if not fitting:
+        raise stream.fail(f"{count} properties, where {' or '.join(str(len(form)) for form in forms)} are known")
+    return fitting[0]
+
+
+def _group_sizes(stream: EntryStream, groups: int) -> ir.ElementsAttribute:
+    """The sizes of groups: all of them, or those that are not 0, each with its place in the low bits."""
+    sizes = np.zeros(groups, np.int32)
+    count, is_sparse = stream.flagged()
+    bits = stream.number() if is_sparse and count else 0
+    for position in range(count):
+        value = stream.number()
+        place, size = (value & ((1 << bits) - 1), value >> bits) if is_sparse else (position, value)
+        if place >= groups or size > np.iinfo(np.int32).max:
+            raise stream.fail(f"group {place} of {size} values, where there are {groups} groups")
+        sizes[place] = size
+    return ir.ElementsAttribute(ir.TensorType((groups,), S32), sizes)

@@ -11,12 +11,13 @@ from typing import Any
 
 from xlapy.base.errors import BytecodeError, UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode import builtin, container, shardy, vhlo
+from xlapy.stablehlo.bytecode import builtin, container, quant, shardy, stablehlo, vhlo
 from xlapy.stablehlo.bytecode.container import MAGIC, Container, OperationName, read_container
 from xlapy.stablehlo.bytecode.entries import Entries, EntryStream
-from xlapy.stablehlo.bytecode.properties import PROPERTIES
+from xlapy.stablehlo.bytecode.properties import read_properties
 from xlapy.stablehlo.bytecode.stream import Stream
 from xlapy.stablehlo.bytecode.upgrade import upgraded
+from xlapy.stablehlo.text import read_attribute, read_type
 
 __all__ = ["MAGIC", "read_bytecode"]
 
@@ -30,7 +31,7 @@ HAS_PROPERTIES = 64
 
 
 def read_bytecode(data: bytes) -> ir.Operation:
-    """The `builtin.module` of a portable artifact of StableHLO, of VHLO's versions 0.9 to 1.20.
+    """The `builtin.module` of a portable artifact of StableHLO, of VHLO's versions 0.9 to 1.20, or of StableHLO itself.
 
     `BytecodeError` for bytes that are no bytecode or damaged, `UnsupportedError` for what has no place in StableHLO.
     """
@@ -73,9 +74,20 @@ class _Reader:
         self._file = file
         self._entries = Entries(
             file,
-            {"builtin": builtin.read_attribute, "sdy": shardy.read_attribute, "vhlo": vhlo.read_attribute},
-            {"builtin": builtin.read_type, "vhlo": vhlo.read_type},
-            (_attribute_from_text, _type_from_text),
+            {
+                "builtin": builtin.read_attribute,
+                "chlo": stablehlo.read_chlo_attribute,
+                "sdy": shardy.read_attribute,
+                "stablehlo": stablehlo.read_attribute,
+                "vhlo": vhlo.read_attribute,
+            },
+            {
+                "builtin": builtin.read_type,
+                "quant": quant.read_type,
+                "stablehlo": stablehlo.read_type,
+                "vhlo": vhlo.read_type,
+            },
+            (read_attribute, read_type),
         )
         self._scopes: list[_Scope] = []
 
@@ -227,18 +239,12 @@ class _Reader:
         index = stream.number()
         if index >= len(self._file.properties):
             raise stream.fail(f"there are no properties {index}, only {len(self._file.properties)}")
-        names = PROPERTIES.get(name.name)
-        if names is None:
-            raise UnsupportedError(
-                f"MLIR bytecode, byte {stream.position}: {name.name} has properties, which are known here for VHLO "
-                f"and Shardy alone; StableHLO's stable form is the portable artifact"
-            )
         properties = EntryStream(self._entries, *self._file.properties[index])
-        found = {}
-        for attribute, is_optional in names:
-            number, is_there = properties.flagged() if is_optional else (properties.number(), True)
-            if is_there:
-                found[attribute] = self._entries.attribute(number)
+        found = read_properties(properties, name.name, self._file.version)
+        if found is None:
+            raise UnsupportedError(
+                f"MLIR bytecode, byte {stream.position}: {name.name} has properties, whose form is not known here"
+            )
         return found
 
     def _value(self, stream: Stream) -> ir.Value:
@@ -273,13 +279,3 @@ def _skip_use_lists(stream: Stream, values: int) -> None:
             stream.number()
         for _ in range(stream.flagged()[0]):
             stream.number()
-
-
-def _attribute_from_text(text: str) -> Any:
-    """Attributes of dialects without a form for bytecode stand there as text."""
-    name, _, rest = text.removeprefix("#").partition("<")
-    return ir.OpaqueAttribute(name, rest.removesuffix(">") if rest else None)
-
-
-def _type_from_text(text: str) -> Any:
-    return ir.OpaqueType(text)

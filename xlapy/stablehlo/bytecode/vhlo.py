@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlapy.base.element_types import F64, PRED, S32, PrimitiveType
+from xlapy.base.element_types import PRED, S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.builtin import (
@@ -19,12 +19,13 @@ from xlapy.stablehlo.bytecode.builtin import (
     dense_elements,
     encoded_tensor_type,
     float_attribute,
+    scalar,
     tensor_type,
 )
 from xlapy.stablehlo.bytecode.entries import EntryStream
+from xlapy.stablehlo.bytecode.quant import double, uniform, uniform_along_axis
 
 _NEWEST = "1.20"
-_DOUBLE = ir.ScalarType(F64)
 
 
 def read_attribute(stream: EntryStream) -> Any:
@@ -47,7 +48,7 @@ def _decode(stream: EntryStream, table: dict[int, Callable[[EntryStream], Any]],
     return decoder(stream)
 
 
-def _enum(cases: tuple[str, ...]) -> Callable[[EntryStream], str]:
+def enum(cases: tuple[str, ...]) -> Callable[[EntryStream], str]:
     """The case of an enum by its number."""
 
     def decode(stream: EntryStream) -> str:
@@ -91,8 +92,8 @@ def _bounds(stream: EntryStream) -> ir.StructAttribute:
 
 def _result_accuracy(stream: EntryStream) -> ir.StructAttribute:
     fields = {
-        "atol": stream.float_number(_DOUBLE),
-        "rtol": stream.float_number(_DOUBLE),
+        "atol": double(stream),
+        "rtol": double(stream),
         "ulps": stream.signed(),
         "mode": stream.attribute(),
     }
@@ -158,49 +159,12 @@ _ATTRIBUTES: dict[int, Callable[[EntryStream], Any]] = {
     23: _group_axes,
     24: _mesh_axis,
     25: _mesh,
-    **{code: _enum(cases) for code, cases in ENUMS.items()},
+    **{code: enum(cases) for code, cases in ENUMS.items()},
 }
-
-
-def _storage(stream: EntryStream, is_signed: bool) -> PrimitiveType:
-    """The type of a quantized tensor's stored numbers: its spelling has no sign, a flag tells."""
-    storage = stream.element_type()
-    if not isinstance(storage, PrimitiveType) or not storage.is_integral:
-        raise stream.fail(f"quantized elements are stored as integers, found {storage}")
-    return (
-        storage if is_signed == storage.is_signed else PrimitiveType.from_name(f"{'SU'[not is_signed]}{storage.bits}")
-    )
-
-
-def _expressed(stream: EntryStream) -> PrimitiveType:
-    expressed = stream.element_type()
-    if not isinstance(expressed, PrimitiveType) or not expressed.is_floating:
-        raise stream.fail(f"quantized elements stand for floats, found {expressed}")
-    return expressed
-
-
-def _quantized(stream: EntryStream) -> ir.QuantizedType:
-    is_signed = bool(stream.number() & 1)
-    storage, expressed = _storage(stream, is_signed), _expressed(stream)
-    scale, zero = stream.float_number(_DOUBLE), stream.signed()
-    return ir.QuantizedType(storage, expressed, (scale,), (zero,), stream.signed(), stream.signed())
-
-
-def _quantized_along_axis(stream: EntryStream) -> ir.QuantizedType:
-    is_signed = bool(stream.number() & 1)
-    storage, expressed = _storage(stream, is_signed), _expressed(stream)
-    axis, least, most = stream.number(), stream.signed(), stream.signed()
-    scales = tuple([stream.float_number(_DOUBLE) for _ in range(stream.count())])
-    return ir.QuantizedType(storage, expressed, scales, tuple(stream.signed_numbers()), least, most, (axis,))
 
 
 def _buffer(stream: EntryStream) -> ir.BufferType:
     return buffer_type(stream.signed_numbers(), stream.element_type(), stream)
-
-
-def _scalar(name: str) -> Callable[[EntryStream], ir.Type]:
-    scalar = ir.ScalarType(PrimitiveType.from_name(name))
-    return lambda stream: scalar
 
 
 SCALARS = {
@@ -242,13 +206,13 @@ _TYPES: dict[int, Callable[[EntryStream], Any]] = {
     21: encoded_tensor_type,
     22: lambda stream: ir.TokenType(),
     23: lambda stream: ir.TupleType(stream.types()),
-    24: _quantized,
+    24: uniform,
     25: lambda stream: ir.UnrankedTensorType(stream.element_type()),
     26: lambda stream: ir.OpaqueType("!shape.witness"),
-    30: _quantized_along_axis,
+    30: uniform_along_axis,
     33: lambda stream: ir.NoneType(),
     34: lambda stream: ir.OpaqueType("tf32"),
     41: _buffer,
     42: lambda stream: ir.FutureType(stream.types()),
-    **{code: _scalar(name) for code, name in SCALARS.items()},
+    **{code: scalar(name) for code, name in SCALARS.items()},
 }

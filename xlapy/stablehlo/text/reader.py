@@ -40,3 +40,12 @@ def read_attribute(text: str) -> Any:
     if cursor.skip() < len(text):
         cursor.fail(f"expected the end of an attribute, found {cursor.shown()}")
     return value
+
+
+def read_type(text: str) -> ir.Type:
+    """The type that MLIR text spells. Raises `ParseError`."""
+    cursor = Cursor(text)
+    value = AttributeReader(cursor, Resources(cursor)).types.read()
+    if cursor.skip() < len(text):
+        cursor.fail(f"expected the end of a type, found {cursor.shown()}")
+    return value
