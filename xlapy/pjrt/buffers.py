@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.pjrt.entries import FailedRunError, entry
 from xlapy.pjrt.loaded import native
@@ -30,7 +30,9 @@ _MINOR_TO_MAJOR, _RANK = 32, 40
 
 
 def element_type_of(buffer: Record) -> PrimitiveType:
-    return type_of(buffer["type"])
+    """The type of the elements; a token has none, of PRED, as what JAX passes for one."""
+    number = buffer["type"]
+    return PRED if number == number_of(TOKEN) else type_of(number)
 
 
 def dimensions_of(buffer: Record) -> list[int]:
@@ -101,6 +103,13 @@ def new_buffer(element_type: PrimitiveType, dimensions: Sequence[int], memory: i
     record = new_record(element_type, dimensions, memory)
     record["storage"], record["data"] = storage, storage + STORAGE_HEAD
     return record.address, array_at(storage + STORAGE_HEAD, element_type, dimensions)
+
+
+def new_token(memory: int) -> int:
+    """The handle of a buffer for a token."""
+    handle, _ = new_buffer(PRED, (0,), memory)
+    Record("buffer", handle)["type"] = number_of(TOKEN)
+    return handle
 
 
 def memory_of(device: int, memory: int) -> int:
@@ -213,6 +222,7 @@ def copied(buffer: int, memory: int) -> int:
     with arrays_of([buffer]) as (array,):
         handle, elements = new_buffer(element_type_of(record), array.shape, memory)
         elements[...] = array
+    Record("buffer", handle)["type"] = record["type"]
     return handle
 
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xlapy.base.element_types import PRED
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.pjrt import records
@@ -87,15 +86,11 @@ def loaded_at(handle: int) -> Loaded:
     return _loaded[handle]
 
 
-TOKEN_SHAPE = Shape.array(PRED, (0,))
-"""What JAX passes for a token, and takes for one."""
-
-
 def result_leaves(executable: Executable) -> list[Shape]:
     """The shapes of the buffers of the results: one each in a program's tuple of results."""
     result = executable.program_shape.result
-    shapes = [TOKEN_SHAPE if shape.is_token else shape for shape in _elements(result)]
-    if not all(shape.is_array for shape in shapes):
+    shapes = list(_elements(result))
+    if not all(shape.is_array or shape.is_token for shape in shapes):
         raise InvalidArgumentError(f"{executable.name}: results are arrays and tokens, not {result.brief}")
     return shapes
 

@@ -9,13 +9,11 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.dynamic_array import actual
-from xlapy.pjrt.buffers import arrays_of, dimensions_of, element_type_of, new_buffer
+from xlapy.pjrt.buffers import arrays_of, dimensions_of, element_type_of, new_buffer, new_token
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.executable import Loaded, donated_parameters, loaded_at, result_leaves
 from xlapy.pjrt.loaded import native
@@ -122,6 +120,10 @@ def _hand_out(loaded: Loaded, device: int, values: Sequence[Value], args: Any) -
     row = read_words(args.output_lists, device + 1)[-1]
     outputs = (ctypes.c_uint64 * len(values)).from_address(row)
     for number, (shape, value) in enumerate(zip(result_leaves(loaded.executable), values, strict=True)):
-        array = np.zeros(0, np.bool_) if value is TOKEN else actual(value)
-        outputs[number], elements = new_buffer(shape.element_type, array.shape, memories[loaded.kind(number)])
+        memory = memories[loaded.kind(number)]
+        if value is TOKEN:
+            outputs[number] = new_token(memory)
+            continue
+        array = actual(value)
+        outputs[number], elements = new_buffer(shape.element_type, array.shape, memory)
         elements[...] = array

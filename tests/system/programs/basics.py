@@ -47,6 +47,17 @@ assert (
 with jax.enable_x64(True):
     assert np.asarray(jnp.arange(3) / 3).dtype == np.float64
 
+# What is known of denormal numbers while compiling is known exactly: what only moves bits keeps them.
+smallest = np.float32(1e-45)
+spacings = same(jnp.spacing, np.array([-smallest, 0, smallest], np.float32), tolerance=0)
+assert np.array_equal(np.asarray(spacings), np.array([-smallest, smallest, smallest], np.float32)) and smallest > 0
+
+# A token has no elements, and goes through programs.
+token = jax.jit(lambda token: jax.lax.after_all(token, jax.lax.create_token()))(jax.lax.create_token())
+with pytest.raises(RuntimeError, match="token"):
+    np.asarray(token._buf)
+token.block_until_ready()
+
 # Host arrays are lent; results are shown without a copy; donated buffers are gone, what shows them stays.
 large = np.arange(100_000, dtype=np.float32)
 held = jax.device_put(large)

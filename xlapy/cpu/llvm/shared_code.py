@@ -84,7 +84,7 @@ def learn_objects(objects: Mapping[str, bytes]) -> None:
 
 def _task_text(buffers: int) -> str:
     head = f"define void @{task_name(buffers)}(ptr %block, i64 %begin, i64 %end) #0 {{"
-    return "\n".join([head, "entry:", *task_head(buffers), f"  {task_call(buffers)}", "  ret void", "}", _ATTRIBUTES])
+    return "\n".join([head, "entry:", *task_head(buffers), f"  {task_call(buffers)}", "  ret void", "}", ATTRIBUTES])
 
 
 def task_head(buffers: int) -> list[str]:
@@ -102,7 +102,7 @@ def task_call(buffers: int) -> str:
     return f"call void %a0({', '.join(arguments)})"
 
 
-_ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }'
+ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }'
 
 FLUSH_DENORMALS = 0x8040
 
@@ -131,4 +131,4 @@ entry:
   ret i32 %status
 }}"""
 
-_REST = "\n".join([*sorted(MODE), *looks.DECLARATIONS, _ATTRIBUTES])
+_REST = "\n".join([*sorted(MODE), *looks.DECLARATIONS, ATTRIBUTES])

@@ -1,7 +1,8 @@
 """The table of entries as machine code: native entries, and ways into those in Python.
 
 A way into Python keeps the exception that Python has set at the moment (JAX destroys objects while one is on its way),
-and is closed once the interpreter ends: entries in Python then do nothing, while native ones still work.
+computes with denormal numbers (jaxlib compiles in a mode without them), and is closed once the interpreter ends:
+entries in Python then do nothing, while native ones still work.
 
 Owns: what is native, the table. Must not know: what entries in Python do.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
 from xlapy.pjrt.native import buffers, events, execute, memory, worker
 from xlapy.pjrt.native.text import expanded
 from xlapy.pjrt.structs import API_VERSION, ENTRIES, HEAD_BYTES, fields
@@ -186,9 +188,12 @@ go:
   %type = alloca ptr
   %value = alloca ptr
   %traceback = alloca ptr
+  %mode = alloca i32
   %state = call i32 @PyGILState_Ensure()
   call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
+  call void @plain_mode(ptr %mode)
   %error = call ptr %function(ptr %args)
+  call void @llvm.x86.sse.ldmxcsr(ptr %mode)
   %set = load ptr, ptr %type
   %by = load ptr, ptr %value
   %from = load ptr, ptr %traceback
@@ -255,6 +260,7 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 def module_text(python: Mapping[str, Any]) -> str:
     """The module of all native functions."""
     pieces = [memory.TEXT, events.TEXT, buffers.TEXT, execute.TEXT, worker.TEXT, _REST]
+    pieces += [PLAIN_MODE, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_way_text(name) for name in python]
     pieces += [_unknown_text(name) for name in ENTRIES if function_of(name, python).endswith("_is_unknown")]
