@@ -9,7 +9,9 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from xlapy.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

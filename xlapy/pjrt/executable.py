@@ -12,10 +12,11 @@ import hashlib
 import struct
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.pjrt import records
 from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment

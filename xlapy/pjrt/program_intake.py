@@ -8,7 +8,7 @@ Owns: formats of programs, what is read by whom. Must not know: handles, devices
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from jax._src.interpreters import mlir
 from jax._src.lib import _jax
@@ -18,6 +18,7 @@ from jaxlib.mlir.dialects import stablehlo
 from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.logging import logger
+from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

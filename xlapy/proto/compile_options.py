@@ -8,9 +8,10 @@ Source: compile_options.proto of XLA.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlapy.base.errors import ProtoError
+from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.proto.messages import Message, decode, encode, message_class
 from xlapy.proto.values import read_shape, write_shape

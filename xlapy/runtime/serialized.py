@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlapy.base.container import is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.donation import Donated
 from xlapy.text import PrintOptions, parse_hlo, print_module

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from xlapy.base.records import dataclass
 from xlapy.cpu.trace import Trace
 
 _LEVEL = 2

@@ -10,11 +10,12 @@ import ctypes
 import itertools
 import threading
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from xlapy.base.element_types import Array
+from xlapy.base.records import dataclass
 from xlapy.interpreter.ffi.structures import ErrorCode, Stage
 
 _handles = itertools.count(0x1000, 16)

@@ -5,8 +5,7 @@ Must not know: any function of mathematics, HLO, LLVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from xlapy.base.records import dataclass
 from xlapy.loops.mathematics.expression import Expression, fma
 
 

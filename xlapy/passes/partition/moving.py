@@ -6,12 +6,12 @@ Owns: what is sent for that. Must not know: why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from xlapy import ops
 from xlapy.base.literal import Literal
+from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -6,8 +6,9 @@ Source: MLIR's BytecodeFormat.md; the numbers of versions and sections are those
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xlapy.base.records import dataclass
 from xlapy.stablehlo.bytecode.stream import Stream
 
 MAGIC = b"ML\xefR"
