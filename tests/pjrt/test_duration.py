@@ -60,3 +60,9 @@ def test_operations(operation, expected):
 )  # fmt: skip
 def test_loops(most, expected):
     assert is_long(parse_hlo(LOOP.format(most=most))) is expected
+
+
+def test_devices_that_run_one_after_the_other_take_longer():
+    module = parse_hlo("ENTRY e { x = f32[256,128] parameter(0)  ROOT r = f32[256,128] add(x, x) }")
+    assert not is_long(module)
+    assert not is_long(module, devices=0) and is_long(module, devices=4)

@@ -66,18 +66,34 @@ y = jax.jit(lambda v: jax.lax.fori_loop(0, 100_000, lambda i, c: jnp.sin(c) * 0,
 """
 
 
+TOGETHER = """
+import atexit, jax, numpy as np
+from jax.sharding import PartitionSpec as P
+atexit.register(lambda: print(np.asarray(y)[0], np.asarray(y + 3)[-1]))
+mesh = jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+step = jax.shard_map(lambda c: jax.lax.psum(c, "i") * 0, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
+x = jax.device_put(np.ones(8, np.float32), jax.sharding.NamedSharding(mesh, P("i")))
+y = jax.jit(lambda v: jax.lax.fori_loop(0, 2000, lambda i, c: step(c), v))(x)
+"""
+
+
+@pytest.mark.parametrize("program", [LONG, TOGETHER], ids=["alone", "together"])
 @pytest.mark.parametrize("end", ["", "raise ValueError('end')"])
-def test_the_process_ends_after_what_is_running(end):
+def test_the_process_ends_after_what_is_running(program, end):
     """Handlers of the end may still use JAX."""
-    done = run("-c", LONG + end)
+    done = run("-c", program + end, flags="--num_devices=4")
     assert done.returncode == bool(end) and done.stdout.split() == ["0.0", "3.0"], done.stderr
     assert "Fatal" not in done.stderr and "Check failed" not in done.stderr
 
 
-def test_interruptions_end_waiting_and_then_what_is_running():
-    code = """
-import os, signal, threading, time, jax, jax.numpy as jnp
-y = jax.jit(lambda v: jax.lax.while_loop(lambda c: c[0] >= 0, jnp.sin, v))(jnp.ones(1000))
+@pytest.mark.parametrize("devices", [1, 4])
+def test_interruptions_end_waiting_and_then_what_is_running(devices):
+    code = f"""
+import os, signal, threading, time, jax, numpy as np
+from jax.sharding import PartitionSpec as P
+mesh = jax.make_mesh(({devices},), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+x = jax.device_put(np.ones(4000, np.float32), jax.sharding.NamedSharding(mesh, P("i")))
+y = jax.jit(lambda v: jax.lax.while_loop(lambda c: c.sum() >= 0, jax.numpy.abs, v))(x)
 def interrupt():
     while True:
         time.sleep(0.3)
@@ -88,7 +104,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    done = run("-c", code)
+    done = run("-c", code, flags="--num_devices=4")
     assert done.stdout.split() == ["interrupted"], done.stderr
     assert "Fatal" not in done.stderr
 

@@ -42,9 +42,14 @@ class Wait:
     times: int
 
 
+def shared_size(program: NativeProgram) -> int:
+    """Bytes that the devices of a run share."""
+    return max(program.shared_size, WAIT_RECORD)
+
+
 def shared_memory(program: NativeProgram) -> Memory:
     """Memory for the devices of a run: nobody waits, nothing is cancelled."""
-    memory = np.zeros(max(program.shared_size, WAIT_RECORD) + 64, np.uint8)
+    memory = np.zeros(shared_size(program) + 64, np.uint8)
     start = -memory.ctypes.data % 64
     return memory[start:]
 
@@ -58,13 +63,13 @@ def cancel(program: NativeProgram, shared: Memory) -> None:
     if is_cancelled[0]:
         return
     is_cancelled[0] = 1
-    for place in _waiting_places(program):
+    for place in waiting_places(program):
         shared[place : place + 4].view(np.uint32)[0] ^= 1 << 30
         futex.wake(shared.ctypes.data + place)
 
 
-def _waiting_places(program: NativeProgram) -> set[int]:
-    """Where the words lie on which devices wait."""
+def waiting_places(program: NativeProgram) -> set[int]:
+    """Where the words lie, in what devices share, on which they wait."""
     meetings = [step for step in program.callbacks if isinstance(step, MeetStep)]
     doors = {row.door for step in meetings for row in step.rows if row.door >= 0}
     return doors | {queue + QueueField.SENT for queue in (*queues_of(program), *_feeds(program))}

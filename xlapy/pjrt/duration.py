@@ -32,14 +32,15 @@ _UNCOUNTED_FROM: Final = 1 << 12
 """Elements from which one of them makes a program long."""
 
 
-def is_long(module: Module) -> bool:
-    """Whether a run of an optimised module is likely to take longer than `LONG`."""
+def is_long(module: Module, devices: int = 1) -> bool:
+    """Whether runs of an optimised module on so many devices, one after the other, are likely to take longer than
+    `LONG`."""
     if any(map(_is_dear, module.instructions())):
         return True
     costs = instruction_costs(module)
     total = sum(map(_duration, map(costs.__getitem__, module.entry_computation)))
     loops = [instruction for instruction in module.instructions() if instruction.op is ops.WHILE]
-    return total + sum(_rounds(loop) * (_duration(costs[loop]) + _ROUND) for loop in loops) > LONG
+    return devices * (total + sum(_rounds(loop) * (_duration(costs[loop]) + _ROUND) for loop in loops)) > LONG
 
 
 def _is_dear(instruction: Instruction) -> bool:

@@ -20,20 +20,17 @@ from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.pjrt import records
 from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment
-from xlapy.pjrt.duration import is_long
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.loaded import native
+from xlapy.pjrt.parts import add_parts, is_plain
 from xlapy.pjrt.platform import MEMORY_KINDS, PlatformDevice, platform
 from xlapy.pjrt.program_intake import Placement, read_program
-from xlapy.pjrt.records import SIZES, Record, read_bytes
+from xlapy.pjrt.records import Record, read_bytes
 from xlapy.pjrt.structs import structure
 from xlapy.pjrt.targets import adopt_targets
 from xlapy.pjrt.types import number_of
 from xlapy.runtime.cpu_backend import CpuProgram
 from xlapy.runtime.executable import Executable
-
-_ASKS_FROM = 1 << 24
-"""Bytes of results and temporaries from which a run looks first whether there is memory."""
 
 _FLOAT = 3
 
@@ -49,6 +46,8 @@ class Loaded:
     kept: list[int] = field(default_factory=list[int])
     program_bytes: bytes | None = None
     placement: Placement = field(default_factory=Placement)
+    parts: list[Record] = field(default_factory=list[Record])
+    """What each device does, if native code runs it."""
 
     @property
     def devices(self) -> list[PlatformDevice]:
@@ -57,6 +56,10 @@ class Loaded:
     def kind(self, result: int) -> str:
         """The kind of memory of a result."""
         return (self.placement.kinds[result] if self.placement.kinds else "") or MEMORY_KINDS[0]
+
+    @property
+    def is_running(self) -> bool:
+        return any(part["waiting"] for part in self.parts)
 
     def row(self, values: list[int]) -> int:
         """The address of a row of words that lives as long as the record."""
@@ -85,6 +88,12 @@ _lock = threading.Lock()
 
 def loaded_at(handle: int) -> Loaded:
     return _loaded[handle]
+
+
+def running_at(handle: int) -> Loaded | None:
+    """The same, also of one that nobody has any more, as long as it runs."""
+    with _lock:
+        return _loaded.get(handle) or next((one for one in _ending if one.record.address == handle), None)
 
 
 def result_leaves(executable: Executable) -> list[Shape]:
@@ -123,8 +132,8 @@ def load(executable: Executable, options: CompileOptions, options_bytes: bytes, 
     loaded.kept.append(loaded.record.address)
     _describe(loaded)
     program = executable.program
-    if isinstance(program, CpuProgram) and len(options.devices) == 1 and _is_plain(program):
-        _make_fast(loaded, program)
+    if isinstance(program, CpuProgram) and is_plain(program):
+        add_parts(loaded, program, result_leaves(executable))
     with _lock:
         _loaded[loaded.record.address] = loaded
     return loaded
@@ -164,58 +173,6 @@ def _describe_results(loaded: Loaded, shapes: list[Shape]) -> None:
     record["output_memory_kind_sizes"] = loaded.row([size for _, size in kinds])
 
 
-def _is_plain(program: CpuProgram) -> bool:
-    """Whether native code runs it alone: without callbacks, dynamic dimensions, random numbers of the run, clocks."""
-    entry, native_program = program.shape, program.compiled.program
-    whole = all(shape.is_array for shape in (*entry.parameters, *_elements(entry.result)))
-    free = "rng-get-and-update-state" not in native_program.ids and native_program.clocks is None
-    return whole and free and program.direct is not None and not native_program.callbacks
-
-
-def _make_fast(loaded: Loaded, program: CpuProgram) -> None:
-    """Fills in what native code needs to run the program by itself."""
-    record, native_program, donated = loaded.record, program.compiled.program, loaded.executable.donated
-    shapes = result_leaves(loaded.executable)
-    arguments = loaded.executable.program_shape.parameters
-    table = [0] * native_program.table_size
-    first = 1 + len(native_program.arguments)
-    for place, address in program.fixed_addresses().items():
-        table[place] = address
-    table[native_program.shared_index] = native().cancelled_word()
-    record["entry"] = program.compiled.entry
-    record["table"], record["table_bytes"] = loaded.row(table), 8 * len(table)
-    record["arena_bytes"] = native_program.arena_size
-    rows = [(number_of(shape.element_type), _bytes(shape)) for shape in arguments]
-    record["arguments"] = loaded.row([word for row in rows for word in row])
-    record["donated"], record["donated_count"] = loaded.row([leaf.parameter for leaf in donated]), len(donated)
-    record["outputs"] = loaded.row([_template(loaded, number, shape) for number, shape in enumerate(shapes)])
-    aliases = native_program.aliases
-    record["aliases"] = loaded.row([aliases.get(number, -1) for number in range(len(shapes))])
-    record["first_result"] = first
-    record["worker"], record["long"] = loaded.devices[0].worker, int(is_long(program.optimised))
-    record["large"] = int(native_program.arena_size + sum(map(_bytes, shapes)) > _ASKS_FROM)
-    record["fast"] = 1
-
-
-def _template(loaded: Loaded, number: int, shape: Shape) -> int:
-    """The record that buffers of a result begin as."""
-    size = SIZES["buffer"] + 8 * shape.rank
-    address = loaded.keep((ctypes.c_char * size)())
-    template = Record("buffer", address)
-    template["on_device_size_in_bytes"], template["bytes"] = _bytes(shape), size
-    template["device"] = loaded.devices[0].handle
-    template["memory"] = loaded.devices[0].memories[loaded.kind(number)]
-    template["type"], template["num_dims"] = number_of(shape.element_type), shape.rank
-    template["is_on_cpu"], template["event"] = 1, native().ready()
-    dims = (ctypes.c_int64 * shape.rank).from_address(address + SIZES["buffer"])
-    dims[:] = list(shape.dimensions)
-    return address
-
-
-def _bytes(shape: Shape) -> int:
-    return shape.size * shape.element_type.byte_size
-
-
 # -- entries
 
 
@@ -240,10 +197,10 @@ def sweep(_: Any) -> None:
         while handle:
             _ending.append(_loaded.pop(handle))
             handle = _ending[-1].record["next"]
-        ended = [one for one in _ending if not one.record["waiting"]]
+        ended = [one for one in _ending if not one.is_running]
         _ending[:] = [one for one in _ending if one not in ended]
     for one in ended:
-        native().end_place(one.record.address)
+        native().end_parts(one.record.address)
         records.forget(*one.kept)
 
 

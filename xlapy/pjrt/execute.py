@@ -1,4 +1,5 @@
-"""Runs that native code leaves to Python: with callbacks, on several devices, on the interpreter, and those that fail.
+"""Runs that native code leaves to Python: with callbacks, dynamic dimensions, random numbers of the run, and those that
+fail.
 
 Owns: from buffers to values and back, donation of what is not plain. Must not know: how programs are compiled.
 """
@@ -29,6 +30,7 @@ def make_room(args: Any) -> None:
     loaded = loaded_at(args.executable)
     stats = loaded.executable.memory_analysis()
     needed = stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    needed *= len(loaded.devices)
     if needed > available_bytes():
         native().trim()
     if needed > (available := available_bytes()):

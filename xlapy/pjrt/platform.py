@@ -66,6 +66,7 @@ def platform() -> Platform:
     native().set_limit(int(flags.get("cache_limit")) << 20)
     for number, size in sizes().items():
         native().set_element_size(number, size)
+    native().set_up_workers()
     devices = tuple(_device(number) for number in range(count))
     return Platform(client, _client_record(devices).address, devices)
 

@@ -81,7 +81,7 @@ class CpuProgram:
         self._shown = shown_arguments(program)
         direct = not is_dynamic(shape) and all(step.instruction.op is ops.CUSTOM_CALL for step in program.callbacks)
         self.direct = Dispatch(self.call, program, shape, donated, self._lone_host) if direct else None
-        self._numbers: list[np.ndarray[Any, Any]] | None = None
+        self._numbers: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -167,12 +167,13 @@ class CpuProgram:
         replicas = len(devices) // self._partition_count
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared), end)
 
-    def fixed_addresses(self) -> dict[int, int]:
-        """What the table of addresses of every run on a single device begins with: constants, numbers of the device."""
+    def fixed_addresses(self, replica: int = 0, partition: int = 0) -> dict[int, int]:
+        """What the table of addresses of every run on a device begins with: constants, numbers of the device."""
         program = self.compiled.program
-        if self._numbers is None:
-            self._numbers = device_numbers(program.ids, 0, 0)
-        numbers = {program.ids_index + place: array_address(array) for place, array in enumerate(self._numbers)}
+        if (replica, partition) not in self._numbers:
+            self._numbers[replica, partition] = device_numbers(program.ids, replica, partition)
+        arrays = self._numbers[replica, partition]
+        numbers = {program.ids_index + place: array_address(array) for place, array in enumerate(arrays)}
         return numbers | self.call.constants()
 
     @property
@@ -215,7 +216,7 @@ class _Overseer:
 
     def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
         def waits() -> dict[int, Outside]:
-            return {number: _outside(wait) for number, wait in look().items()}
+            return {number: outside(wait) for number, wait in look().items()}
 
         self.exchange.rendezvous.judge(self.exchange.number, waits)
 
@@ -226,7 +227,8 @@ class _Overseer:
         self.exchange.wait_for_host(instruction, times)
 
 
-def _outside(wait: Wait) -> Outside:
+def outside(wait: Wait) -> Outside:
+    """What the rendezvous is told of a device that waits in native code."""
     what = describe(wait.step.instruction)
     if isinstance(wait.step, FeedStep):
         what = f"{what} for the host"

@@ -15,7 +15,7 @@ from typing import Any
 
 from xlapy.cpu.llvm.engine import Code, compile_text
 from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
-from xlapy.pjrt.native import buffers, events, execute, memory, worker
+from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, worker
 from xlapy.pjrt.native.text import expanded
 from xlapy.pjrt.structs import API_VERSION, ENTRIES, HEAD_BYTES, fields
 
@@ -138,10 +138,15 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "pin": (ctypes.c_void_p, ctypes.c_void_p),
     "end": (None, ctypes.c_void_p),
     "take_ended": (ctypes.c_void_p,),
-    "end_place": (None, ctypes.c_void_p),
+    "end_parts": (None, ctypes.c_void_p),
     "forget_error": (None, ctypes.c_void_p),
     "await_event": (ctypes.c_void_p, ctypes.c_void_p),
+    "set_up_workers": (None,),
     "set_up_worker": (None, ctypes.c_void_p),
+    "runs_now": (ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64),
+    "give_up_run": (None, ctypes.c_void_p),
+    "doubt": (ctypes.c_int32, ctypes.c_int64),
+    "fail_run": (None, ctypes.c_void_p, ctypes.c_void_p),
     "cancelled_word": (ctypes.c_void_p,),
     "stop_workers": (None,),
     "are_idle": (ctypes.c_int64,),
@@ -259,7 +264,8 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 def module_text(python: Mapping[str, Any]) -> str:
     """The module of all native functions."""
-    pieces = [memory.TEXT, events.TEXT, buffers.TEXT, execute.TEXT, worker.TEXT, _REST]
+    modules = (memory, events, buffers, parts, executables, execute, queues, runs, worker)
+    pieces = [*(module.TEXT for module in modules), _REST]
     pieces += [PLAIN_MODE, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_way_text(name) for name in python]

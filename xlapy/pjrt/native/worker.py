@@ -1,19 +1,20 @@
 """The worker of a device, in LLVM text: a thread that runs, one after the other, what callers do not wait for.
 
-A run waits in the worker's list with the storages of its arguments and results, which it owns, so that buffers may end
-before it begins. Runs of a device take turns in the order of their calls: arguments that earlier runs make are there,
-and donated memory that only earlier runs use is free. A run that fails leaves its error with the event of its results,
-and a mark on their storages: whoever takes those fails too.
+What one device does in a run waits in the worker's list with the storages of its arguments and results, which it owns,
+so that buffers may end before it begins. Runs of a device take turns in the order of their calls, which is the same on
+all devices of a call: arguments that earlier runs make are there, donated memory that only earlier runs use is free,
+and who meets on one device is met on the others. A run that fails leaves its error with the event of its results, and a
+mark on their storages: whoever takes those fails too.
 
 Nothing here touches Python: a worker never waits for the interpreter's lock, and who has that may wait for workers.
 
-Owns: the lists, the threads, what becomes of them at a fork and at the end. Must not know: what programs do.
+Owns: the threads, how they run and end what waits, what becomes of them at a fork and at the end. Must not know: what
+programs do.
 """
 
 from __future__ import annotations
 
-MOST = 32
-"""How many runs wait on a device; a call of more waits too."""
+from xlapy.pjrt.native.queues import MOST
 
 _OUT_OF_MEMORY = "out of memory for the temporaries of a program"
 _CANCELLED = "the program was cancelled"
@@ -32,10 +33,6 @@ _HEAD = f"""
 @stopped = internal global i64 0
 @cancelled = internal global i64 0, align 64
 
-declare i32 @sem_init(ptr, i32, i32)
-declare i32 @sem_wait(ptr)
-declare i32 @sem_post(ptr)
-declare i32 @sem_getvalue(ptr, ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 
@@ -60,188 +57,140 @@ define ptr @cancelled_word() {{
 }}
 """
 
-_QUEUE = """
-; Whether a call of the program returns before it has run.
-define internal i1 @is_to_wait(ptr %executable) {
-  %long = get i64 executable.long of %executable
-  %stopped = load atomic i64, ptr @stopped monotonic, align 8
-  %is_long = icmp ne i64 %long, 0
-  %open = icmp eq i64 %stopped, 0
-  %result = and i1 %is_long, %open
-  ret i1 %result
-}
-
-define internal void @enter_row(ptr %row, i64 %count) {
-  for %number below %count as one
-  %at = getelementptr ptr, ptr %row, i64 %number
-  %storage = load ptr, ptr %at
-  %queued = at storage.queued of %storage
-  %before = atomicrmw add ptr %queued, i64 1 monotonic, align 8
-  end one
-  ret void
-}
-
-define internal void @leave_row(ptr %row, i64 %count) {
-  for %number below %count as one
-  %at = getelementptr ptr, ptr %row, i64 %number
-  %storage = load ptr, ptr %at
-  %queued = at storage.queued of %storage
-  %before = atomicrmw sub ptr %queued, i64 1 monotonic, align 8
-  call void @release(ptr %storage)
-  end one
-  ret void
-}
-
-define internal void @retain_row(ptr %row, i64 %count) {
-  for %number below %count as one
-  %at = getelementptr ptr, ptr %row, i64 %number
-  %storage = load ptr, ptr %at
-  call void @retain(ptr %storage)
-  end one
-  ret void
-}
-
-; Takes a place that has its arguments; false, and nothing has happened, if it must be run otherwise.
-define internal i1 @run_later(ptr %args, ptr %executable, ptr %place, ptr %list) {
-entry:
-  %worker = get ptr executable.worker of %executable
-  %started = call i1 @start(ptr %worker)
-  %stopped = load atomic i64, ptr @stopped monotonic, align 8
-  %open = icmp eq i64 %stopped, 0
-  %works = and i1 %started, %open
-  br i1 %works, label %wait, label %out
-wait:
-  %room = at worker.room of %worker
-  call void @wait_for(ptr %room)
-  %lock = at worker.lock of %worker
-  call void @lock(ptr %lock)
-  %queued = call i1 @enter_run(ptr %args, ptr %executable, ptr %place, ptr %list)
-  br i1 %queued, label %push, label %give_up
-push:
-  call void @push(ptr %worker, ptr %place)
-  call void @unlock(ptr %lock)
-  %wake = at worker.wake of %worker
-  %woken = call i32 @sem_post(ptr %wake)
-  ret i1 true
-give_up:
-  call void @unlock(ptr %lock)
-  %given = call i32 @sem_post(ptr %room)
-  br label %out
-out:
-  ret i1 false
-}
-
-define internal i1 @enter_run(ptr %args, ptr %executable, ptr %place, ptr %list) {
-entry:
-  %argument_count = get i64 executable.argument_count of %executable
-  %result_count = get i64 executable.num_outputs of %executable
-  %pins = call ptr @pins_of(ptr %place)
-  %results = call ptr @results_of(ptr %executable, ptr %place)
-  %table = call ptr @table_of(ptr %executable, ptr %place)
-  %alone = call i1 @are_alone(ptr %executable, ptr %pins, i64 -1)
-  br i1 %alone, label %allocate, label %refuse
-allocate:
-  %made = call i64 @make_results(ptr %executable, ptr %pins, ptr %results, ptr %table, i64 %result_count)
-  %enough = icmp eq i64 %made, %result_count
-  br i1 %enough, label %go, label %no_memory
-go:
-  %event = call ptr @new_event(i64 1)
-  put ptr %executable place.executable of %place
-  put ptr %event place.event of %place
-  call void @retain_row(ptr %results, i64 %result_count)
-  call void @enter_row(ptr %pins, i64 %argument_count)
-  call void @enter_row(ptr %results, i64 %result_count)
-  %waiting = at executable.waiting of %executable
-  %before = atomicrmw add ptr %waiting, i64 1 monotonic, align 8
-  call void @hand_out(ptr %args, ptr %executable, ptr %place, ptr %list, ptr %event)
-  ret i1 true
-no_memory:
-  call void @release_row(ptr %results, i64 %made)
-  br label %refuse
-refuse:
-  ret i1 false
-}
-
-define internal void @push(ptr %worker, ptr %place) {
-entry:
-  put ptr null place.next of %place
-  %last = get ptr worker.last of %worker
-  put ptr %place worker.last of %worker
-  %none = icmp eq ptr %last, null
-  br i1 %none, label %first, label %behind
-first:
-  put ptr %place worker.first of %worker
-  ret void
-behind:
-  put ptr %place place.next of %last
-  ret void
-}
-
-; The place whose turn it is, which is running from now on; null if there is none.
-define internal ptr @pop(ptr %worker) {
-entry:
-  %lock = at worker.lock of %worker
-  call void @lock(ptr %lock)
-  %place = get ptr worker.first of %worker
-  %none = icmp eq ptr %place, null
-  br i1 %none, label %out, label %take
-take:
-  %next = get ptr place.next of %place
-  put ptr %next worker.first of %worker
-  put ptr %place worker.running of %worker
-  %empty = icmp eq ptr %next, null
-  br i1 %empty, label %clear, label %out
-clear:
-  put ptr null worker.last of %worker
-  br label %out
-out:
-  call void @unlock(ptr %lock)
-  ret ptr %place
-}
-"""
-
 _RUN = """
 ; Runs a place; null, or the error.
 define internal ptr @outcome(ptr %place) {
-  %executable = get ptr place.executable of %place
-  %count = get i64 executable.argument_count of %executable
+  %part = get ptr place.part of %place
+  %run = get ptr place.run of %place
+  %failed = call ptr @failed_argument(ptr %part, ptr %place)
+  %given = icmp eq ptr %failed, null
+  br i1 %given, label %ask, label %pass_on
+pass_on:
+  %cause = get ptr event.error of %failed
+  %copy = call ptr @copy_of_error(ptr %cause)
+  ret ptr %copy
+ask:
+  %asked = load atomic i64, ptr @cancelled monotonic, align 8
+  %goes_on = icmp eq i64 %asked, 0
+  %alone = icmp eq ptr %run, null
+  br i1 %goes_on, label %look, label %ended
+look:
+  br i1 %alone, label %furnish, label %join
+join:
+  call void @note_state(ptr %run, ptr %part, i64 1)
+  %over = call i1 @has_failed(ptr %run)
+  br i1 %over, label %ended, label %furnish
+furnish:
+  %ready = call i1 @furnish(ptr %part, ptr %place)
+  br i1 %ready, label %go, label %no_memory
+no_memory:
+  %missing = call ptr @out_of_memory()
+  ret ptr %missing
+go:
+  %status = call i32 @run_place(ptr %part, ptr %place)
+  %worked = icmp eq i32 %status, 0
+  br i1 %worked, label %well, label %ended
+well:
+  ret ptr null
+ended:
+  br i1 %alone, label %cancel, label %tell
+cancel:
+  %cancelled = call ptr @is_cancelled()
+  ret ptr %cancelled
+tell:
+  %told = call ptr @error_of_run(ptr %run)
+  ret ptr %told
+}
+
+; The event of the run that was to make an argument and failed, or null.
+define internal ptr @failed_argument(ptr %part, ptr %place) {
+  %count = get i64 part.argument_count of %part
   %pins = call ptr @pins_of(ptr %place)
   for %number below %count as one
   %at = getelementptr ptr, ptr %pins, i64 %number
   %storage = load ptr, ptr %at
   %failed = get ptr storage.failed of %storage
   %worked = icmp eq ptr %failed, null
-  br i1 %worked, label %one.next, label %pass_on
-pass_on:
-  %cause = get ptr event.error of %failed
-  %copy = call ptr @copy_of_error(ptr %cause)
-  ret ptr %copy
+  br i1 %worked, label %one.next, label %found
+found:
+  ret ptr %failed
   end one
-  %asked = load atomic i64, ptr @cancelled monotonic, align 8
-  %goes_on = icmp eq i64 %asked, 0
-  br i1 %goes_on, label %go, label %ended
-go:
-  %status = call i32 @run_place(ptr %executable, ptr %place)
-  switch i32 %status, label %ended [ i32 0, label %well  i32 -1, label %no_memory ]
-well:
   ret ptr null
-no_memory:
-  %missing = call ptr @out_of_memory()
-  ret ptr %missing
-ended:
-  %cancelled = call ptr @is_cancelled()
-  ret ptr %cancelled
+}
+
+; Ends what one device did in a run. What failed parts own goes when the last of their run has ended.
+define internal void @end_part(ptr %place, ptr %error) {
+entry:
+  %run = get ptr place.run of %place
+  %alone = icmp eq ptr %run, null
+  br i1 %alone, label %finish, label %note
+finish:
+  call void @finish(ptr %place, ptr %error)
+  ret void
+note:
+  %part = get ptr place.part of %place
+  call void @note_state(ptr %run, ptr %part, i64 2)
+  %worked = icmp eq ptr %error, null
+  br i1 %worked, label %leave, label %fail
+fail:
+  %copy = call ptr @copy_of_error(ptr %error)
+  call void @fail_run(ptr %run, ptr %copy)
+  put ptr %error place.error of %place
+  call void @lock(ptr @runs_lock)
+  %others = get ptr run.failed of %run
+  put ptr %others place.next of %place
+  put ptr %place run.failed of %run
+  call void @unlock(ptr @runs_lock)
+  br label %leave
+leave:
+  %left = at run.left of %run
+  %before = atomicrmw sub ptr %left, i64 1 acq_rel, align 8
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %close, label %own
+close:
+  call void @close_run(ptr %run)
+  br label %own
+own:
+  br i1 %worked, label %well, label %rest
+well:
+  call void @finish(ptr %place, ptr null)
+  br label %rest
+rest:
+  br i1 %last, label %end, label %out
+end:
+  call void @finish_failed(ptr %run)
+  call void @give_up_run(ptr %run)
+  br label %out
+out:
+  ret void
+}
+
+define internal void @finish_failed(ptr %run) {
+entry:
+  %first = get ptr run.failed of %run
+  br label %look
+look:
+  %place = phi ptr [ %first, %entry ], [ %next, %one ]
+  %none = icmp eq ptr %place, null
+  br i1 %none, label %out, label %one
+one:
+  %next = get ptr place.next of %place
+  %error = get ptr place.error of %place
+  call void @finish(ptr %place, ptr %error)
+  br label %look
+out:
+  ret void
 }
 
 ; Ends a run. What it owned is given up before anybody hears of it.
 define internal void @finish(ptr %place, ptr %error) {
 entry:
-  %executable = get ptr place.executable of %place
+  %part = get ptr place.part of %place
   %event = get ptr place.event of %place
-  %argument_count = get i64 executable.argument_count of %executable
-  %result_count = get i64 executable.num_outputs of %executable
+  %argument_count = get i64 part.argument_count of %part
+  %result_count = get i64 part.result_count of %part
   %pins = call ptr @pins_of(ptr %place)
-  %results = call ptr @results_of(ptr %executable, ptr %place)
+  %results = call ptr @results_of(ptr %part, ptr %place)
   put ptr %error event.error of %event
   %worked = icmp eq ptr %error, null
   br i1 %worked, label %give_up, label %mark
@@ -251,8 +200,8 @@ mark:
 give_up:
   call void @leave_row(ptr %pins, i64 %argument_count)
   call void @leave_row(ptr %results, i64 %result_count)
-  call void @put_back(ptr %executable, ptr %place)
-  %waiting = at executable.waiting of %executable
+  call void @put_back(ptr %part, ptr %place)
+  %waiting = at part.waiting of %part
   %before = atomicrmw sub ptr %waiting, i64 1 release, align 8
   call void @happen(ptr %event, ptr %error)
   ret void
@@ -282,7 +231,7 @@ entry:
 lost:
   %ended = call ptr @is_forked()
   put ptr null worker.running of %worker
-  call void @finish(ptr %left, ptr %ended)
+  call void @end_part(ptr %left, ptr %ended)
   %roomier = call i32 @sem_post(ptr %room)
   br label %wait
 wait:
@@ -293,25 +242,19 @@ wait:
 run:
   %error = call ptr @outcome(ptr %place)
   put ptr null worker.running of %worker
-  call void @finish(ptr %place, ptr %error)
+  call void @end_part(ptr %place, ptr %error)
   %given = call i32 @sem_post(ptr %room)
   br label %wait
-}
-
-; Signals may interrupt it.
-define internal void @wait_for(ptr %semaphore) {
-entry:
-  br label %try
-try:
-  %failed = call i32 @sem_wait(ptr %semaphore)
-  %again = icmp ne i32 %failed, 0
-  br i1 %again, label %try, label %out
-out:
-  ret void
 }
 """
 
 _LIFE = f"""
+define void @set_up_workers() {{
+  call void @set_up_launch()
+  call void @set_up_doubts()
+  ret void
+}}
+
 define void @set_up_worker(ptr %worker) {{
   %room = at worker.room of %worker
   %wake = at worker.wake of %worker
@@ -331,10 +274,9 @@ entry:
   %is_known = icmp ne i64 %known, 0
   br i1 %is_known, label %yes, label %look
 look:
-  %lock = at worker.lock of %worker
-  call void @lock(ptr %lock)
+  call void @lock(ptr @queues_lock)
   %made = call i1 @start_locked(ptr %worker)
-  call void @unlock(ptr %lock)
+  call void @unlock(ptr @queues_lock)
   ret i1 %made
 yes:
   ret i1 true
@@ -392,26 +334,22 @@ no:
 
 ; Ends what is running early, and does not begin what waits, until it is told 0.
 define void @set_cancelled(i64 %value) {{
+entry:
   store atomic i64 %value, ptr @cancelled seq_cst, align 8
+  %ends = icmp ne i64 %value, 0
+  br i1 %ends, label %end, label %out
+end:
+  call void @cancel_runs()
+  br label %out
+out:
   ret void
 }}
 
 ; --- forks
 
 define void @before_fork() {{
-entry:
-  %first = load ptr, ptr @workers
-  br label %look
-look:
-  %worker = phi ptr [ %first, %entry ], [ %next, %one ]
-  %none = icmp eq ptr %worker, null
-  br i1 %none, label %out, label %one
-one:
-  %next = get ptr worker.next of %worker
-  %lock = at worker.lock of %worker
-  call void @lock(ptr %lock)
-  br label %look
-out:
+  call void @lock(ptr @queues_lock)
+  call void @lock(ptr @runs_lock)
   call void @lock(ptr @kept_lock)
   ret void
 }}
@@ -421,23 +359,22 @@ define void @after_fork(i64 %is_child) {{
 entry:
   %child = icmp ne i64 %is_child, 0
   call void @unlock(ptr @kept_lock)
+  call void @unlock(ptr @runs_lock)
+  br i1 %child, label %again, label %out
+again:
+  call void @set_up_workers()
   %first = load ptr, ptr @workers
   br label %look
 look:
-  %worker = phi ptr [ %first, %entry ], [ %next, %done ]
+  %worker = phi ptr [ %first, %again ], [ %next, %one ]
   %none = icmp eq ptr %worker, null
   br i1 %none, label %out, label %one
 one:
   %next = get ptr worker.next of %worker
-  br i1 %child, label %renew, label %done
-renew:
   call void @renew(ptr %worker)
-  br label %done
-done:
-  %lock = at worker.lock of %worker
-  call void @unlock(ptr %lock)
   br label %look
 out:
+  call void @unlock(ptr @queues_lock)
   ret void
 }}
 
@@ -475,4 +412,4 @@ end:
 }}
 """
 
-TEXT = _HEAD + _QUEUE + _RUN + _LIFE
+TEXT = _HEAD + _RUN + _LIFE

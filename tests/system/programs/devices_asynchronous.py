@@ -1,0 +1,166 @@
+"""Programs of several devices run behind the caller's back: who meets, in which order, what fails and what goes on."""
+
+import os
+import threading
+import time
+import warnings
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xlapy.pjrt import judgement
+from xlapy.pjrt.loaded import native
+from xlapy.pjrt.platform import platform
+from xlapy.pjrt.records import Record
+
+devices = jax.devices()
+mesh = Mesh(np.array(devices), "i")
+sharded = NamedSharding(mesh, P("i"))
+
+
+def on(mesh, body, whole=False, **options):
+    out = P() if whole else P("i")
+    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("i"), out_specs=out, check_vma=False), **options)
+
+
+def total(v):
+    return lax.psum(v, "i")
+
+
+def around(v):
+    return lax.ppermute(v, "i", [(0, 1), (1, 2), (2, 3), (3, 0)])
+
+
+x = jax.device_put(np.arange(4000, dtype=np.float32) % 7, sharded)
+endless = on(mesh, lambda v: lax.while_loop(lambda c: total(c)[0] >= 0, jnp.abs, v))
+sweep = on(mesh, lambda v: lax.fori_loop(0, 500, lambda i, c: around(c) + 1, v))
+sums = on(mesh, total, whole=True)
+expected = np.asarray(x) + 500
+
+
+def cancel(*arrays):
+    """Ends the programs that run, and those that wait."""
+    native().set_cancelled(1)
+    for array in arrays:
+        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was cancelled"):
+            array.block_until_ready()
+    native().set_cancelled(0)
+
+
+# Dispatch returns, also of short programs that need the results; whoever needs elements gets the error.
+first = endless(x)
+second, third = first + 1, sums(first)
+assert not any(array.is_ready() for array in (first, second, third))
+assert np.array_equal(x + 1, np.arange(4000) % 7 + 1)
+cancel(first, second, third)
+for failed in (first, second, third):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+        np.asarray(failed)
+assert np.array_equal(sweep(x), expected)
+
+# One part that fails ends the others: here it is given what does not exist.
+parts = [jax.device_put(np.ones(3, np.float32), device) for device in devices]
+parts[2] = jax.jit(lambda v: lax.while_loop(lambda c: c[0] >= 0, jnp.abs, v))(parts[2])
+given = jax.make_array_from_single_device_arrays((12,), sharded, parts)
+result = sums(given)
+while not Record("worker", platform().devices[0].worker)["running"]:
+    time.sleep(0.001)
+cancel(parts[2], result)
+assert np.array_equal(sums(x), np.asarray(x).reshape(4, 1000).sum(0))
+
+# Programs that can never finish are found, wherever they wait; what follows goes on.
+stuck = on(mesh, lambda v: lax.cond(lax.axis_index("i") == 1, lambda c: c, total, v))
+result = stuck(x)
+with pytest.raises(jax.errors.JaxRuntimeError, match=r"can never finish: .* waits for device 1"):
+    result.block_until_ready()
+assert np.array_equal(sweep(x), expected)
+
+# To wait for a device that has other runs first is not to wait for too long.
+with mock.patch.object(judgement, "collective_timeout", lambda: 0.2):
+    begin = time.perf_counter()
+    busy = jax.jit(lambda v: lax.fori_loop(0, 200_000, lambda i, c: jnp.sin(c), v))
+    busy(jax.device_put(jnp.ones(1000), devices[3]))
+    result = sums(x)
+    assert np.array_equal(result, np.asarray(x).reshape(4, 1000).sum(0)) and time.perf_counter() - begin > 0.4
+
+# Donated memory is taken by runs that wait for their turn, and not where others have it.
+donating = on(mesh, lambda v: v + total(v)[:1], donate_argnums=0)
+given = sweep(x)
+addresses = [shard.data.unsafe_buffer_pointer() for shard in given.addressable_shards]
+result = donating(given)
+assert given.is_deleted() and [s.data.unsafe_buffer_pointer() for s in result.addressable_shards] == addresses
+shared = sweep(x)
+readers = [sweep(shared) for _ in range(3)]
+later = donating(shared)
+assert all(np.array_equal(reader, expected + 500) for reader in readers) and np.array_equal(later, result)
+
+# More than may wait; functions and arguments that end before they run.
+value = x
+for _ in range(40):
+    value = sweep(value)
+many = [on(mesh, lambda v, n=n: around(v) + n)(sweep(x)) for n in range(3)]
+assert np.array_equal(value, np.asarray(x) + 40 * 500)
+assert all(np.array_equal(one, np.roll(expected, 1000) + n) for n, one in enumerate(many))
+
+# Many threads at once, on devices that overlap, in any order; short programs without meetings among them.
+meshes = [mesh, Mesh(np.array(devices[:2]), "i"), Mesh(np.array([devices[3], devices[1]]), "i")]
+functions = [on(one, lambda v: v + total(v)) for one in meshes]
+arrays = [jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(one, P("i"))) for one in meshes]
+shorts = [jax.jit(lambda v: v * 0.25) for _ in meshes]
+wrong = []
+
+
+def reference(number):
+    value = np.arange(8, dtype=np.float64)
+    for _ in range(30):
+        rows = value.reshape(4 if number == 0 else 2, -1)
+        value = (rows + rows.sum(0)).reshape(-1) * 0.25
+    return value
+
+
+def work(number):
+    value = arrays[number % 3]
+    for _ in range(30):
+        value = shorts[number % 3](functions[number % 3](value))
+    wrong.extend([] if np.allclose(value, reference(number % 3), rtol=1e-4) else [number])
+
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(9)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert wrong == []
+
+# Programs with callbacks wait for those behind the caller's back, and may run some.
+seen = jax.pure_callback(
+    lambda v: np.asarray(sums(jax.device_put(np.asarray(v), sharded))),
+    jax.ShapeDtypeStruct((1000,), np.float32),
+    sweep(x),
+)
+assert np.array_equal(seen, expected.reshape(4, 1000).sum(0))
+
+# The child of a fork has what waited and what is new; what was running is lost.
+running, waits = endless(x), sweep(x)
+while not all(Record("worker", device.worker)["running"] for device in platform().devices):
+    time.sleep(0.001)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    child = os.fork()
+if child == 0:
+    try:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=r"forked|cancelled"):
+            running.block_until_ready()
+        assert np.array_equal(waits, expected) and np.array_equal(sweep(x), expected)
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+cancel(running)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("ok")

@@ -1,0 +1,82 @@
+"""The ends of executables, in LLVM text.
+
+Owns: how many have an executable, the list of those that nobody has. Must not know: what executables do.
+"""
+
+from __future__ import annotations
+
+TEXT = """
+@ended = internal global ptr null
+@ended_lock = internal global i64 0, align 64
+
+declare i32 @Py_AddPendingCall(ptr, ptr)
+
+define ptr @LoadedExecutable_GetExecutable(ptr %args) {
+  %executable = get ptr LoadedExecutable_GetExecutable.loaded_executable of %args
+  %owners = at executable.owners of %executable
+  %before = atomicrmw add ptr %owners, i64 1 monotonic, align 8
+  put ptr %executable LoadedExecutable_GetExecutable.executable of %args
+  ret ptr null
+}
+
+; A thread of the framework that waited here for the interpreter's lock while that ends would end the process. So the
+; last handle leaves the executable in a list, and asks for somebody to look there.
+define ptr @Executable_Destroy(ptr %args) {
+entry:
+  %executable = get ptr Executable_Destroy.executable of %args
+  %none = icmp eq ptr %executable, null
+  br i1 %none, label %out, label %count
+count:
+  %owners = at executable.owners of %executable
+  %before = atomicrmw sub ptr %owners, i64 1 acq_rel, align 8
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %leave, label %out
+leave:
+  call void @lock(ptr @ended_lock)
+  %others = load ptr, ptr @ended
+  put ptr %others executable.next of %executable
+  store ptr %executable, ptr @ended
+  call void @unlock(ptr @ended_lock)
+  %ends = call i32 @Py_IsFinalizing()
+  %closed = icmp ne i32 %ends, 0
+  br i1 %closed, label %out, label %ask
+ask:
+  %asked = call i32 @Py_AddPendingCall(ptr @sweep_function, ptr %executable)
+  br label %out
+out:
+  ret ptr null
+}
+
+define ptr @LoadedExecutable_Destroy(ptr %args) {
+  %result = call ptr @Executable_Destroy(ptr %args)
+  ret ptr %result
+}
+
+; Gives back what an executable keeps for its next run.
+define void @end_parts(ptr %executable) {
+entry:
+  %count = get i64 executable.part_count of %executable
+  for %number below %count as one
+  %part = call ptr @part_of(ptr %executable, i64 %number)
+  call void @end_place(ptr %part)
+  end one
+  %at = at executable.shared of %executable
+  %shared = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
+  %none = icmp eq ptr %shared, null
+  br i1 %none, label %out, label %drop
+drop:
+  call void @release(ptr %shared)
+  br label %out
+out:
+  ret void
+}
+
+; The list of executables that nobody has any more, which is empty then.
+define ptr @take_ended() {
+  call void @lock(ptr @ended_lock)
+  %first = load ptr, ptr @ended
+  store ptr null, ptr @ended
+  call void @unlock(ptr @ended_lock)
+  ret ptr %first
+}
+"""

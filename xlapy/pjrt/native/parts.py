@@ -1,0 +1,374 @@
+"""A part of a run, in LLVM text: what one device does, and what it needs for that.
+
+A place is memory of one part of one run: its arena, a word an argument for the storage that it owns meanwhile, a word a
+result, then the table of addresses that the program reads. A part keeps one place that no run uses; runs at the same
+time make their own.
+
+Owns: places, storages of arguments and results, buffers that are handed out. Must not know: who runs what when.
+"""
+
+from __future__ import annotations
+
+from xlapy.pjrt.records import SIZES
+
+_PLACES = f"""
+define internal ptr @take_place(ptr %part) {{
+entry:
+  %at = at part.place of %part
+  %free = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
+  %none = icmp eq ptr %free, null
+  br i1 %none, label %new, label %out
+new:
+  %made = call ptr @new_place(ptr %part)
+  br label %out
+out:
+  %place = phi ptr [ %free, %entry ], [ %made, %new ]
+  ret ptr %place
+}}
+
+define internal ptr @new_place(ptr %part) {{
+  %arguments = get i64 part.argument_count of %part
+  %results = get i64 part.result_count of %part
+  %bytes = get i64 part.table_bytes of %part
+  %words = add i64 %arguments, %results
+  %rows = mul i64 %words, 8
+  %head = add i64 %rows, {SIZES["place"]}
+  %size = add i64 %head, %bytes
+  %place = call ptr @malloc(i64 %size)
+  %table = getelementptr i8, ptr %place, i64 %head
+  %template = get ptr part.table of %part
+  %copied = call ptr @memcpy(ptr %table, ptr %template, i64 %bytes)
+  put ptr %part place.part of %place
+  put ptr null place.run of %place
+  put ptr null place.arena of %place
+  ret ptr %place
+}}
+
+define internal ptr @pins_of(ptr %place) {{
+  %pins = getelementptr i8, ptr %place, i64 {SIZES["place"]}
+  ret ptr %pins
+}}
+
+define internal ptr @results_of(ptr %part, ptr %place) {{
+  %pins = call ptr @pins_of(ptr %place)
+  %count = get i64 part.argument_count of %part
+  %results = getelementptr ptr, ptr %pins, i64 %count
+  ret ptr %results
+}}
+
+define internal ptr @table_of(ptr %part, ptr %place) {{
+  %results = call ptr @results_of(ptr %part, ptr %place)
+  %count = get i64 part.result_count of %part
+  %table = getelementptr ptr, ptr %results, i64 %count
+  ret ptr %table
+}}
+
+define internal void @end_place(ptr %part) {{
+entry:
+  %at = at part.place of %part
+  %place = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
+  %none = icmp eq ptr %place, null
+  br i1 %none, label %out, label %drop
+drop:
+  call void @drop_place(ptr %place)
+  br label %out
+out:
+  ret void
+}}
+
+define internal void @drop_place(ptr %place) {{
+entry:
+  %arena = get ptr place.arena of %place
+  %none = icmp eq ptr %arena, null
+  br i1 %none, label %out, label %give
+give:
+  call void @release(ptr %arena)
+  br label %out
+out:
+  call void @free(ptr %place)
+  ret void
+}}
+
+define internal void @put_back(ptr %part, ptr %place) {{
+entry:
+  %at = at part.place of %part
+  %pair = cmpxchg ptr %at, ptr null, ptr %place acq_rel acquire, align 8
+  %kept = extractvalue {{ ptr, i1 }} %pair, 1
+  br i1 %kept, label %out, label %drop
+drop:
+  call void @drop_place(ptr %place)
+  br label %out
+out:
+  ret void
+}}
+
+; Gives a place its arena; false if there is no memory for it.
+define internal i1 @furnish(ptr %part, ptr %place) {{
+entry:
+  %kept = get ptr place.arena of %place
+  %none = icmp eq ptr %kept, null
+  br i1 %none, label %make, label %there
+make:
+  %bytes = get i64 part.arena_bytes of %part
+  %made = call ptr @allocate(i64 %bytes)
+  %missing = icmp eq ptr %made, null
+  br i1 %missing, label %fail, label %enter
+enter:
+  put ptr %made place.arena of %place
+  %table = call ptr @table_of(ptr %part, ptr %place)
+  %data = getelementptr i8, ptr %made, i64 64
+  store ptr %data, ptr %table
+  br label %there
+there:
+  ret i1 true
+fail:
+  ret i1 false
+}}
+
+; Runs the program with a place that has its arena; 0 if all went well.
+define internal i32 @run_place(ptr %part, ptr %place) {{
+  %table = call ptr @table_of(ptr %part, ptr %place)
+  %program = get ptr part.entry of %part
+  %status = call i32 %program(ptr %table)
+  ret i32 %status
+}}
+"""
+
+_ARGUMENTS = """
+; The buffers that a part is given.
+define internal ptr @arguments_of(ptr %args, ptr %part) {
+  %number = get i64 part.number of %part
+  %lists = get ptr LoadedExecutable_Execute.argument_lists of %args
+  %at = getelementptr ptr, ptr %lists, i64 %number
+  %list = load ptr, ptr %at
+  ret ptr %list
+}
+
+; Gives up what a place has for a run: the storages of its arguments, and itself.
+define internal void @let_go(ptr %part, ptr %place) {
+  %count = get i64 part.argument_count of %part
+  %pins = call ptr @pins_of(ptr %place)
+  call void @release_row(ptr %pins, i64 %count)
+  call void @put_back(ptr %part, ptr %place)
+  ret void
+}
+
+; Gives up the storages that a row of words owns.
+define internal void @release_row(ptr %row, i64 %count) {
+  for %number below %count as one
+  %at = getelementptr ptr, ptr %row, i64 %number
+  %storage = load ptr, ptr %at
+  call void @release(ptr %storage)
+  end one
+  ret void
+}
+
+; Takes the storages of the arguments; false, and it has none, if one does not fit.
+define internal i1 @take_arguments(ptr %part, ptr %place, ptr %list) {
+  %count = get i64 part.argument_count of %part
+  %pins = call ptr @pins_of(ptr %place)
+  %table = call ptr @table_of(ptr %part, ptr %place)
+  %addresses = getelementptr ptr, ptr %table, i64 1
+  %expected = get ptr part.arguments of %part
+  for %number below %count as one
+  %at = getelementptr ptr, ptr %list, i64 %number
+  %buffer = load ptr, ptr %at
+  %type = get i64 buffer.type of %buffer
+  %size = get i64 buffer.on_device_size_in_bytes of %buffer
+  %double = mul i64 %number, 2
+  %type_at = getelementptr i64, ptr %expected, i64 %double
+  %type_wanted = load i64, ptr %type_at
+  %size_at = getelementptr i64, ptr %type_at, i64 1
+  %size_wanted = load i64, ptr %size_at
+  %same_type = icmp eq i64 %type, %type_wanted
+  %same_size = icmp eq i64 %size, %size_wanted
+  %same = and i1 %same_type, %same_size
+  br i1 %same, label %take, label %one.end
+take:
+  %storage = call ptr @pin(ptr %buffer)
+  %none = icmp eq ptr %storage, null
+  br i1 %none, label %one.end, label %fits
+fits:
+  %pin_at = getelementptr ptr, ptr %pins, i64 %number
+  store ptr %storage, ptr %pin_at
+  %data = get ptr buffer.data of %buffer
+  %address_at = getelementptr ptr, ptr %addresses, i64 %number
+  store ptr %data, ptr %address_at
+  end one
+  %all = icmp eq i64 %number, %count
+  br i1 %all, label %out, label %give_up
+give_up:
+  call void @release_row(ptr %pins, i64 %number)
+  br label %out
+out:
+  ret i1 %all
+}
+
+; Whether the elements of all arguments are there.
+define internal i1 @are_there(ptr %part, ptr %list) {
+  %count = get i64 part.argument_count of %part
+  for %number below %count as one
+  %at = getelementptr ptr, ptr %list, i64 %number
+  %buffer = load ptr, ptr %at
+  %event = get ptr buffer.event of %buffer
+  %there = call i1 @is_well(ptr %event)
+  br i1 %there, label %one.next, label %one.end
+  end one
+  %all = icmp eq i64 %number, %count
+  ret i1 %all
+}
+
+; Whether nobody else has the memory of the donated arguments. mask: -1 if runs that wait for their turn do not count.
+define internal i1 @are_alone(ptr %part, ptr %place, i64 %mask) {
+  %pins = call ptr @pins_of(ptr %place)
+  %count = get i64 part.donated_count of %part
+  %donated = get ptr part.donated of %part
+  for %number below %count as one
+  %at = getelementptr i64, ptr %donated, i64 %number
+  %argument = load i64, ptr %at
+  %pin_at = getelementptr ptr, ptr %pins, i64 %argument
+  %storage = load ptr, ptr %pin_at
+  %owners = get i64 storage.owners of %storage
+  %queued = get i64 storage.queued of %storage
+  %event = get ptr storage.event of %storage
+  %external = get i64 storage.external of %storage
+  %before = and i64 %queued, %mask
+  %expected = add i64 %before, 2
+  %few = icmp eq i64 %owners, %expected
+  %ours = icmp eq ptr %event, null
+  %unseen = icmp eq i64 %external, 0
+  %both = and i1 %few, %ours
+  %alone = and i1 %both, %unseen
+  br i1 %alone, label %one.next, label %one.end
+  end one
+  %all = icmp eq i64 %number, %count
+  ret i1 %all
+}
+
+define internal void @end_donated(ptr %part, ptr %list) {
+  %count = get i64 part.donated_count of %part
+  %donated = get ptr part.donated of %part
+  for %number below %count as one
+  %at = getelementptr i64, ptr %donated, i64 %number
+  %argument = load i64, ptr %at
+  %buffer_at = getelementptr ptr, ptr %list, i64 %argument
+  %buffer = load ptr, ptr %buffer_at
+  call void @end(ptr %buffer)
+  end one
+  ret void
+}
+"""
+
+_RESULTS = """
+define internal void @release_results(ptr %part, ptr %place) {
+  %count = get i64 part.result_count of %part
+  %results = call ptr @results_of(ptr %part, ptr %place)
+  call void @release_row(ptr %results, i64 %count)
+  ret void
+}
+
+; Makes storages of the results; false, and there are none, if there is no memory.
+define internal i1 @make_results(ptr %part, ptr %place) {
+  %count = get i64 part.result_count of %part
+  %pins = call ptr @pins_of(ptr %place)
+  %results = call ptr @results_of(ptr %part, ptr %place)
+  %table = call ptr @table_of(ptr %part, ptr %place)
+  %outputs = get ptr part.outputs of %part
+  %aliases = get ptr part.aliases of %part
+  %first = get i64 part.first_result of %part
+  for %number below %count as one
+  %alias_at = getelementptr i64, ptr %aliases, i64 %number
+  %alias = load i64, ptr %alias_at
+  %own = icmp slt i64 %alias, 0
+  br i1 %own, label %new, label %shared
+shared:
+  %pin_at = getelementptr ptr, ptr %pins, i64 %alias
+  %given = load ptr, ptr %pin_at
+  call void @retain(ptr %given)
+  br label %owned
+new:
+  %output_at = getelementptr ptr, ptr %outputs, i64 %number
+  %output = load ptr, ptr %output_at
+  %bytes = get i64 buffer.on_device_size_in_bytes of %output
+  %made = call ptr @allocate(i64 %bytes)
+  %none = icmp eq ptr %made, null
+  br i1 %none, label %one.end, label %enter
+enter:
+  %data = getelementptr i8, ptr %made, i64 64
+  %entry_number = add i64 %first, %number
+  %entry_at = getelementptr ptr, ptr %table, i64 %entry_number
+  store ptr %data, ptr %entry_at
+  br label %owned
+owned:
+  %storage = phi ptr [ %given, %shared ], [ %made, %enter ]
+  %result_at = getelementptr ptr, ptr %results, i64 %number
+  store ptr %storage, ptr %result_at
+  end one
+  %all = icmp eq i64 %number, %count
+  br i1 %all, label %out, label %give_up
+give_up:
+  call void @release_row(ptr %results, i64 %number)
+  br label %out
+out:
+  ret i1 %all
+}
+
+; Buffers of the results, which are there when the event happens.
+define internal void @make_outputs(ptr %part, ptr %place, ptr %list, ptr %event) {
+  %outputs = get ptr part.outputs of %part
+  %aliases = get ptr part.aliases of %part
+  %count = get i64 part.result_count of %part
+  %results = call ptr @results_of(ptr %part, ptr %place)
+  %table = call ptr @table_of(ptr %part, ptr %place)
+  %addresses = getelementptr ptr, ptr %table, i64 1
+  for %number below %count as one
+  %output_at = getelementptr ptr, ptr %outputs, i64 %number
+  %output = load ptr, ptr %output_at
+  %result_at = getelementptr ptr, ptr %results, i64 %number
+  %storage = load ptr, ptr %result_at
+  %alias_at = getelementptr i64, ptr %aliases, i64 %number
+  %alias = load i64, ptr %alias_at
+  %own = icmp slt i64 %alias, 0
+  br i1 %own, label %new, label %shared
+shared:
+  %address_at = getelementptr ptr, ptr %addresses, i64 %alias
+  %there = load ptr, ptr %address_at
+  br label %make
+new:
+  %behind = getelementptr i8, ptr %storage, i64 64
+  br label %make
+make:
+  %data = phi ptr [ %there, %shared ], [ %behind, %new ]
+  %buffer = call ptr @make_buffer(ptr %output, ptr %storage, ptr %data)
+  call void @keep_event(ptr %event)
+  put ptr %event buffer.event of %buffer
+  %list_at = getelementptr ptr, ptr %list, i64 %number
+  store ptr %buffer, ptr %list_at
+  end one
+  ret void
+}
+
+; Everything that a caller is given: buffers of the results, an event if one is asked for; donated buffers end.
+define internal void @hand_out(ptr %args, ptr %part, ptr %place, ptr %event) {
+entry:
+  %number = get i64 part.number of %part
+  %output_lists = get ptr LoadedExecutable_Execute.output_lists of %args
+  %output_list_at = getelementptr ptr, ptr %output_lists, i64 %number
+  %output_list = load ptr, ptr %output_list_at
+  call void @make_outputs(ptr %part, ptr %place, ptr %output_list, ptr %event)
+  %list = call ptr @arguments_of(ptr %args, ptr %part)
+  call void @end_donated(ptr %part, ptr %list)
+  %events = get ptr LoadedExecutable_Execute.device_complete_events of %args
+  %unasked = icmp eq ptr %events, null
+  br i1 %unasked, label %out, label %tell
+tell:
+  call void @keep_event(ptr %event)
+  %event_at = getelementptr ptr, ptr %events, i64 %number
+  store ptr %event, ptr %event_at
+  br label %out
+out:
+  ret void
+}
+"""
+
+TEXT = _PLACES + _ARGUMENTS + _RESULTS

@@ -1,0 +1,313 @@
+"""Runs whose devices meet, in LLVM text: what the parts of one share, and how all end if one fails.
+
+The memory that the devices share is made of zeros, and is as good as new when all parts have gone well: an executable
+keeps one that no run uses. Where a part fails, the others are told there, and what failed parts own stays until the
+last one has ended, as the others may read it where it lies.
+
+A part that waits for long has doubts: a thread of its own then asks Python, which knows who can still come. So workers
+never wait for the interpreter's lock.
+
+Owns: records of runs, the list of those that are on, doubts. Must not know: how devices meet, who runs parts.
+"""
+
+from __future__ import annotations
+
+from xlapy.pjrt.records import SIZES
+
+_LIFE = f"""
+@runs = internal global ptr null
+@runs_lock = internal global i64 0, align 64
+@run_numbers = internal global i64 0, align 64
+
+declare ptr @memset(ptr, i32, i64)
+declare i64 @syscall(i64, ...)
+
+; Memory of zeros, or of a run that is over; null if there is none.
+define internal ptr @take_shared(ptr %executable) {{
+entry:
+  %at = at executable.shared of %executable
+  %kept = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
+  %none = icmp eq ptr %kept, null
+  br i1 %none, label %make, label %out
+make:
+  %bytes = get i64 executable.shared_bytes of %executable
+  %made = call ptr @allocate(i64 %bytes)
+  %missing = icmp eq ptr %made, null
+  br i1 %missing, label %out, label %clear
+clear:
+  %data = getelementptr i8, ptr %made, i64 64
+  %cleared = call ptr @memset(ptr %data, i32 0, i64 %bytes)
+  br label %out
+out:
+  %shared = phi ptr [ %kept, %entry ], [ null, %make ], [ %made, %clear ]
+  ret ptr %shared
+}}
+
+define internal void @put_shared_back(ptr %executable, ptr %shared) {{
+entry:
+  %word = getelementptr i8, ptr %shared, i64 64
+  %cancelled = load atomic i32, ptr %word acquire, align 4
+  %spoilt = icmp ne i32 %cancelled, 0
+  br i1 %spoilt, label %drop, label %keep
+keep:
+  %at = at executable.shared of %executable
+  %pair = cmpxchg ptr %at, ptr null, ptr %shared acq_rel acquire, align 8
+  %kept = extractvalue {{ ptr, i1 }} %pair, 1
+  br i1 %kept, label %out, label %drop
+drop:
+  call void @release(ptr %shared)
+  br label %out
+out:
+  ret void
+}}
+
+; A run of all parts; null if there is no memory.
+define internal ptr @new_run(ptr %executable) {{
+entry:
+  %shared = call ptr @take_shared(ptr %executable)
+  %missing = icmp eq ptr %shared, null
+  br i1 %missing, label %nothing, label %make
+nothing:
+  ret ptr null
+make:
+  %count = get i64 executable.part_count of %executable
+  %words = mul i64 %count, 8
+  %size = add i64 %words, {SIZES["run"]}
+  %run = call ptr @malloc(i64 %size)
+  %cleared = call ptr @memset(ptr %run, i32 0, i64 %size)
+  %number = atomicrmw add ptr @run_numbers, i64 1 monotonic, align 8
+  put i64 %number run.number of %run
+  put i64 1 run.owners of %run
+  put i64 %count run.left of %run
+  put ptr %executable run.executable of %run
+  put ptr %shared run.shared of %run
+  call void @lock(ptr @runs_lock)
+  %first = load ptr, ptr @runs
+  put ptr %first run.next of %run
+  put i64 1 run.open of %run
+  store ptr %run, ptr @runs
+  call void @unlock(ptr @runs_lock)
+  ret ptr %run
+}}
+
+; From now on nobody ends it from outside.
+define internal void @close_run(ptr %run) {{
+entry:
+  call void @lock(ptr @runs_lock)
+  put i64 0 run.open of %run
+  br label %look
+look:
+  %at = phi ptr [ @runs, %entry ], [ %behind, %on ]
+  %found = load ptr, ptr %at
+  %here = icmp eq ptr %found, %run
+  br i1 %here, label %take, label %on
+on:
+  %behind = at run.next of %found
+  br label %look
+take:
+  %next = get ptr run.next of %run
+  store ptr %next, ptr %at
+  call void @unlock(ptr @runs_lock)
+  %executable = get ptr run.executable of %run
+  %shared = get ptr run.shared of %run
+  call void @put_shared_back(ptr %executable, ptr %shared)
+  ret void
+}}
+
+define void @give_up_run(ptr %run) {{
+entry:
+  %owners = at run.owners of %run
+  %before = atomicrmw sub ptr %owners, i64 1 acq_rel, align 8
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %end, label %out
+end:
+  %error = get ptr run.error of %run
+  call void @free(ptr %error)
+  call void @free(ptr %run)
+  br label %out
+out:
+  ret void
+}}
+
+; 0 while a part has not begun, 1 while it runs, 2 when it has ended.
+define internal void @note_state(ptr %run, ptr %part, i64 %state) {{
+  %number = get i64 part.number of %part
+  %states = getelementptr i8, ptr %run, i64 {SIZES["run"]}
+  %at = getelementptr i64, ptr %states, i64 %number
+  store atomic i64 %state, ptr %at release, align 8
+  ret void
+}}
+"""
+
+_ENDS = """
+; Tells the parts that run to end, and wakes those that sleep. The run must be open.
+define internal void @cancel_run(ptr %run) {
+  %shared = get ptr run.shared of %run
+  %data = getelementptr i8, ptr %shared, i64 64
+  %before = atomicrmw xchg ptr %data, i32 1 seq_cst, align 4
+  %told = icmp ne i32 %before, 0
+  br i1 %told, label %out, label %tell
+tell:
+  %executable = get ptr run.executable of %run
+  %words = get ptr executable.words of %executable
+  %count = get i64 executable.word_count of %executable
+  for %number below %count as one
+  %at = getelementptr i64, ptr %words, i64 %number
+  %offset = load i64, ptr %at
+  %word = getelementptr i8, ptr %data, i64 %offset
+  %old = atomicrmw xor ptr %word, i32 1073741824 seq_cst, align 4
+  %woken = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  end one
+  br label %out
+out:
+  ret void
+}
+
+; Ends a run, if it is still on, by an error, which it takes over: the first counts.
+define void @fail_run(ptr %run, ptr %error) {
+entry:
+  call void @lock(ptr @runs_lock)
+  %open = get i64 run.open of %run
+  %over = icmp eq i64 %open, 0
+  %first = get ptr run.error of %run
+  %known = icmp ne ptr %first, null
+  %late = or i1 %over, %known
+  br i1 %late, label %drop, label %enter
+enter:
+  put ptr %error run.error of %run
+  call void @cancel_run(ptr %run)
+  br label %out
+drop:
+  call void @free(ptr %error)
+  br label %out
+out:
+  call void @unlock(ptr @runs_lock)
+  ret void
+}
+
+define internal i1 @has_failed(ptr %run) {
+  %shared = get ptr run.shared of %run
+  %data = getelementptr i8, ptr %shared, i64 64
+  %cancelled = load atomic i32, ptr %data acquire, align 4
+  %failed = icmp ne i32 %cancelled, 0
+  ret i1 %failed
+}
+
+; What a part of a run that has failed is to say.
+define internal ptr @error_of_run(ptr %run) {
+entry:
+  call void @lock(ptr @runs_lock)
+  %first = get ptr run.error of %run
+  %copy = call ptr @copy_of_error(ptr %first)
+  call void @unlock(ptr @runs_lock)
+  %none = icmp eq ptr %copy, null
+  br i1 %none, label %plain, label %out
+plain:
+  %cancelled = call ptr @is_cancelled()
+  ret ptr %cancelled
+out:
+  ret ptr %copy
+}
+
+define internal void @cancel_runs() {
+entry:
+  call void @lock(ptr @runs_lock)
+  %first = load ptr, ptr @runs
+  br label %look
+look:
+  %run = phi ptr [ %first, %entry ], [ %next, %one ]
+  %none = icmp eq ptr %run, null
+  br i1 %none, label %out, label %one
+one:
+  call void @cancel_run(ptr %run)
+  %next = get ptr run.next of %run
+  br label %look
+out:
+  call void @unlock(ptr @runs_lock)
+  ret void
+}
+
+; The runs that are on, owned once more each, as is what they share, in a row with so much room; how many.
+define i64 @runs_now(ptr %row, i64 %room) {
+entry:
+  call void @lock(ptr @runs_lock)
+  %first = load ptr, ptr @runs
+  br label %look
+look:
+  %run = phi ptr [ %first, %entry ], [ %next, %one ]
+  %count = phi i64 [ 0, %entry ], [ %more, %one ]
+  %none = icmp eq ptr %run, null
+  %full = icmp uge i64 %count, %room
+  %done = or i1 %none, %full
+  br i1 %done, label %out, label %one
+one:
+  %owners = at run.owners of %run
+  %before = atomicrmw add ptr %owners, i64 1 monotonic, align 8
+  %at = getelementptr ptr, ptr %row, i64 %count
+  store ptr %run, ptr %at
+  %shared = get ptr run.shared of %run
+  call void @retain(ptr %shared)
+  %more = add i64 %count, 1
+  %next = get ptr run.next of %run
+  br label %look
+out:
+  call void @unlock(ptr @runs_lock)
+  ret i64 %count
+}
+"""
+
+_DOUBTS = f"""
+@doubtful = internal global i64 0, align 64
+@watched = internal global i64 0
+@doubts = internal global [{SIZES["semaphore"]} x i8] zeroinitializer, align 64
+
+; What programs call where their parts wait for long: they go on, and somebody looks whether they should.
+define i32 @doubt(i64 %number) {{
+entry:
+  %thread = alloca i64
+  %asked = atomicrmw xchg ptr @doubtful, i64 1 acq_rel, align 8
+  %known = icmp ne i64 %asked, 0
+  br i1 %known, label %out, label %ask
+ask:
+  %before = atomicrmw xchg ptr @watched, i64 1 acq_rel, align 8
+  %there = icmp ne i64 %before, 0
+  br i1 %there, label %post, label %start
+start:
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @watch, ptr null)
+  %made = icmp eq i32 %failed, 0
+  br i1 %made, label %let, label %none
+let:
+  %id = load i64, ptr %thread
+  %detached = call i32 @pthread_detach(i64 %id)
+  br label %post
+none:
+  store atomic i64 0, ptr @watched release, align 8
+  store atomic i64 0, ptr @doubtful release, align 8
+  br label %out
+post:
+  %posted = call i32 @sem_post(ptr @doubts)
+  br label %out
+out:
+  ret i32 0
+}}
+
+define internal ptr @watch(ptr %unused) {{
+entry:
+  br label %wait
+wait:
+  call void @wait_for(ptr @doubts)
+  store atomic i64 0, ptr @doubtful release, align 8
+  %error = call ptr @judge_in_python(ptr @doubts)
+  call void @free(ptr %error)
+  br label %wait
+}}
+
+define internal void @set_up_doubts() {{
+  %ready = call i32 @sem_init(ptr @doubts, i32 0, i32 0)
+  store atomic i64 0, ptr @watched release, align 8
+  store atomic i64 0, ptr @doubtful release, align 8
+  ret void
+}}
+"""
+
+TEXT = _LIFE + _ENDS + _DOUBTS
