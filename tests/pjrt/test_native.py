@@ -18,7 +18,7 @@ from xlapy.pjrt.native.text import expanded, offset
 from xlapy.pjrt.platform import platform
 from xlapy.pjrt.records import Record, read_bytes, read_words
 from xlapy.pjrt.serialized import KIND
-from xlapy.pjrt.structs import ENTRIES, HEAD_BYTES, structure
+from xlapy.pjrt.structs import ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, structure
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -37,7 +37,20 @@ def call(name: str, **values: int):
     return code, text
 
 
-def host_buffer(array: np.ndarray, semantics: int = 0):
+def extension(name: str, **values: int):
+    """Calls an entry of the extension that has it."""
+    number, names = next(item for item in EXTENSIONS.items() if name in item[1])
+    at = read_words(native().table + 8, 1)[0]
+    while read_words(at, 2)[1] != number:
+        at = read_words(at, 3)[2]
+    size, *_ = read_words(at, 1)
+    assert size == EXTENSION_HEAD_BYTES + 8 * len(names)
+    args = structure(name)(**values)
+    assert ENTRY(read_words(at + EXTENSION_HEAD_BYTES, len(names))[names.index(name)])(ctypes.addressof(args)) is None
+    return args
+
+
+def host_buffer(array: np.ndarray, semantics: int = 0, layout: int = 0):
     dims = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
     strides = (ctypes.c_int64 * max(1, array.ndim))(*array.strides)
     return call(
@@ -51,6 +64,7 @@ def host_buffer(array: np.ndarray, semantics: int = 0):
         num_byte_strides=array.ndim,
         host_buffer_semantics=semantics,
         memory=platform().devices[0].memories["device"],
+        device_layout=layout,
     )
 
 
@@ -150,6 +164,56 @@ def test_layouts_of_the_host():
     code, message = call("Buffer_ToHostBuffer", src=buffer, dst=target.ctypes.data, dst_size=8)
     assert code == 3 and "24 bytes" in message and "room for 8" in message
     call("Buffer_Destroy", buffer=buffer)
+
+
+def layout_of(order: tuple[int, ...]) -> tuple[ctypes.Array, ctypes.Array]:
+    """A PJRT_Buffer_MemoryLayout with what it points to."""
+    minor_to_major = (ctypes.c_int64 * max(1, len(order)))(*order[::-1])
+    words = (ctypes.c_int64 * 10)(80, 0, 56, 0, ctypes.addressof(minor_to_major), len(order), 0, 0, 0, 0)
+    return words, minor_to_major
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (0, 3, 2), (1, 1, 5)])
+def test_buffers_lie_in_their_layout(shape):
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    layout, kept = layout_of((2, 0, 1))
+    buffer = host_buffer(array, layout=ctypes.addressof(layout)).buffer
+    assert np.array_equal(elements(buffer), array)
+    raw = np.zeros(array.size, np.float32)
+    call("Buffer_ToHostBuffer", src=buffer, dst=raw.ctypes.data, dst_size=raw.nbytes)
+    assert raw.tolist() == array.transpose(2, 0, 1).ravel().tolist()
+    told = call("Buffer_GetMemoryLayout", buffer=buffer)
+    assert read_words(told.minor_to_major, told.minor_to_major_size) == [1, 0, 2] and told.layout_type == 0
+    text = extension(
+        "Layouts_MemoryLayout_Serialize", layout=extension("Layouts_Buffer_MemoryLayout", buffer=buffer).layout
+    )
+    assert read_bytes(text.serialized_bytes, text.serialized_bytes_size) == b"{1,0,2}"
+    copy = call("Buffer_CopyToMemory", buffer=buffer, dst_memory=platform().devices[0].memories["pinned_host"])
+    assert np.array_equal(elements(copy.dst_buffer), array)
+    assert Record("buffer", copy.dst_buffer)["layout"] == Record("buffer", buffer)["layout"]
+    for one in (buffer, copy.dst_buffer):
+        call("Buffer_Destroy", buffer=one)
+    assert len(kept) == 3
+
+
+def test_layouts_that_order_no_dimensions_are_refused():
+    layout, kept = layout_of((1, 1))
+    code, message = host_buffer(np.zeros((2, 3), np.float32), layout=ctypes.addressof(layout))
+    assert code == 3 and "order (1, 1) is not one of 2 dimensions" in message
+    layout[9] = 1
+    code, message = host_buffer(np.zeros((2, 3), np.float32), layout=ctypes.addressof(layout))
+    assert code == 12 and "layouts by strides" in message and len(kept) == 2
+
+
+@pytest.mark.parametrize("rank", [0, 3, 63, 64, 70])
+def test_default_layouts_of_every_rank(rank):
+    dims = (ctypes.c_int64 * max(1, rank))(*[1] * rank)
+    given = {"type": 11, "dims": ctypes.addressof(dims), "num_dims": rank}
+    layout = extension("Layouts_Client_GetDefaultLayout", client=platform().handle, **given).layout
+    assert layout == extension("Layouts_Topology_GetDefaultLayout", **given).layout
+    text = extension("Layouts_MemoryLayout_Serialize", layout=layout)
+    written = read_bytes(text.serialized_bytes, text.serialized_bytes_size).decode()
+    assert written == "{" + ",".join(map(str, reversed(range(rank)))) + "}"
 
 
 def test_unknown_element_types_are_refused():

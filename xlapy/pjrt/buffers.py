@@ -14,7 +14,9 @@ import numpy as np
 
 from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.passes.entry_layouts import Order
 from xlapy.pjrt.entries import FailedRunError, entry
+from xlapy.pjrt.layouts import inverse, layout_handle, order_at, physical, row_major
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import PlatformDevice, platform
 from xlapy.pjrt.records import SIZES, Record, read_bytes, read_words
@@ -72,9 +74,14 @@ def await_buffer(handle: int) -> None:
 
 
 def _array(buffer: Record) -> Array:
-    array = array_at(buffer["data"], element_type_of(buffer), dimensions_of(buffer))
+    array = _ordered(buffer["data"], element_type_of(buffer), dimensions_of(buffer), order_at(buffer["layout"]))
     array.flags.writeable = False
     return array
+
+
+def _ordered(address: int, element_type: PrimitiveType, dimensions: Sequence[int], order: Order) -> Array:
+    """Elements that lie in an order as an array."""
+    return array_at(address, element_type, physical(dimensions, order)).transpose(inverse(order))
 
 
 def array_at(address: int, element_type: PrimitiveType, dimensions: Sequence[int]) -> Array:
@@ -86,23 +93,29 @@ def array_at(address: int, element_type: PrimitiveType, dimensions: Sequence[int
     return np.ndarray(tuple(dimensions), dtype, memory)
 
 
-def new_record(element_type: PrimitiveType, dimensions: Sequence[int], memory: int) -> Record:
+def new_record(element_type: PrimitiveType, dimensions: Sequence[int], memory: int, order: Order) -> Record:
     """The record of a buffer, as yet without memory."""
     dims = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
     size = int(np.prod(dimensions, dtype=np.int64)) * element_type.byte_size
-    number = number_of(element_type)
-    return Record("buffer", native().new_record(number, ctypes.addressof(dims), len(dimensions), size, memory))
+    number, layout = number_of(element_type), layout_handle(order)
+    return Record("buffer", native().new_record(number, ctypes.addressof(dims), len(dimensions), size, memory, layout))
 
 
-def new_buffer(element_type: PrimitiveType, dimensions: Sequence[int], memory: int) -> tuple[int, Array]:
-    """The handle of a new buffer, and its elements, to be written before anybody has the handle."""
+def new_buffer(
+    element_type: PrimitiveType, dimensions: Sequence[int], memory: int, order: Order | None = None
+) -> tuple[int, Array]:
+    """The handle of a new buffer, and its elements, to be written before anybody has the handle.
+
+    order: that of its dimensions in memory, row-major unless given.
+    """
+    order = row_major(len(dimensions)) if order is None else order
     size = int(np.prod(dimensions, dtype=np.int64)) * element_type.byte_size
     storage = native().allocate(size)
     if storage is None:
         raise MemoryError(f"out of memory for a buffer of {size} bytes")
-    record = new_record(element_type, dimensions, memory)
+    record = new_record(element_type, dimensions, memory, order)
     record["storage"], record["data"] = storage, storage + STORAGE_HEAD
-    return record.address, array_at(storage + STORAGE_HEAD, element_type, dimensions)
+    return record.address, _ordered(storage + STORAGE_HEAD, element_type, dimensions, order)
 
 
 def new_token(memory: int) -> int:
@@ -129,27 +142,27 @@ def device_of(buffer: Record) -> PlatformDevice:
 @entry("Client_BufferFromHostBuffer")
 def client_buffer_from_host_buffer(args: Any) -> None:
     """Arrays with strides, and what else native code leaves."""
-    if args.device_layout and not _is_row_major(args.device_layout, args.num_dims):
-        raise UnsupportedError("buffers are row-major: a device layout of another order is not supported")
     element_type = type_of(args.type)
     dimensions = read_words(args.dims, args.num_dims)
-    handle, elements = new_buffer(element_type, dimensions, memory_of(args.device, args.memory))
+    order = _order(args.device_layout, args.num_dims)
+    handle, elements = new_buffer(element_type, dimensions, memory_of(args.device, args.memory), order)
     if elements.size:
-        strides = read_words(args.byte_strides, args.num_byte_strides) if args.num_byte_strides else elements.strides
-        elements[...] = _strided(args.data, elements, strides)
+        strides = read_words(args.byte_strides, args.num_byte_strides)
+        given = _strided(args.data, elements, strides) if strides else array_at(args.data, element_type, dimensions)
+        elements[...] = given
     args.buffer, args.done_with_host_buffer = handle, native().ready()
 
 
 @entry("Client_CreateViewOfDeviceBuffer")
 def client_create_view_of_device_buffer(args: Any) -> None:
     """Memory of others, as it is."""
-    if args.layout and not _is_row_major(args.layout, args.num_dims):
-        raise UnsupportedError("buffers are row-major: views in another order of dimensions are not supported")
     element_type, dimensions = type_of(args.element_type), read_words(args.dims, args.num_dims)
     alignment = element_type.byte_size // (2 if element_type.is_complex else 1)
     if args.device_buffer_ptr % alignment:
         raise InvalidArgumentError(f"the buffer at {args.device_buffer_ptr:#x} is not aligned to {alignment} bytes")
-    record = new_record(element_type, dimensions, memory_of(args.device, args.memory))
+    record = new_record(
+        element_type, dimensions, memory_of(args.device, args.memory), _order(args.layout, args.num_dims)
+    )
     told = args.on_delete_callback, args.on_delete_callback_arg
     args.buffer = native().view_of(record.address, args.device_buffer_ptr, *told)
 
@@ -163,17 +176,17 @@ def _strided(address: int, like: Array, strides: Sequence[int]) -> Array:
     return np.ndarray(like.shape, like.dtype, memory, offset=-first, strides=tuple(strides))
 
 
-def _order(layout: int, rank: int) -> list[int] | None:
-    """Minor to major, of a tiled layout without tiles; None for one by strides."""
-    kind = ctypes.c_int32.from_address(layout + _LAYOUT_TYPE).value
-    if kind != _TILED:
-        return None
+def _order(layout: int, rank: int) -> Order:
+    """What a PJRT_Buffer_MemoryLayout says; row-major if there is none."""
+    if not layout:
+        return row_major(rank)
+    if ctypes.c_int32.from_address(layout + _LAYOUT_TYPE).value != _TILED:
+        raise UnsupportedError("layouts by strides are not supported: give the order of the dimensions")
     address, size = read_words(layout + _MINOR_TO_MAJOR, 2)
-    return read_words(address, size) if size else list(range(rank))[::-1]
-
-
-def _is_row_major(layout: int, rank: int) -> bool:
-    return _order(layout, rank) == list(range(rank))[::-1]
+    order = tuple(read_words(address, size)[::-1]) if size else row_major(rank)
+    if sorted(order) != list(row_major(rank)):
+        raise InvalidArgumentError(f"the order {order} is not one of {rank} dimensions")
+    return order
 
 
 @entry("Buffer_ToHostBuffer")
@@ -186,14 +199,17 @@ def buffer_to_host_buffer(args: Any) -> None:
         return
     if args.dst_size < size:
         raise InvalidArgumentError(f"the buffer has {size} bytes, the host has room for {args.dst_size}")
-    rank = buffer["num_dims"]
-    order = _order(args.host_layout, rank) if args.host_layout else list(range(rank))[::-1]
-    if order is None:
-        raise UnsupportedError("host layouts by strides are not supported: give the order of the dimensions")
+    order = _order(args.host_layout, buffer["num_dims"]) if args.host_layout else order_at(buffer["layout"])
     with arrays_of([args.src]) as (array,):
-        physical = array.transpose(order[::-1])
-        array_at(args.dst, element_type_of(buffer), physical.shape)[...] = physical
+        _ordered(args.dst, element_type_of(buffer), array.shape, order)[...] = array
     args.event = native().ready()
+
+
+@entry("Buffer_GetMemoryLayout")
+def buffer_get_memory_layout(args: Any) -> None:
+    layout = Record("layout", Record("buffer", args.buffer)["layout"])
+    args.layout_type, args.num_tiles = _TILED, 0
+    args.minor_to_major, args.minor_to_major_size = layout["minor_to_major"], layout["rank"]
 
 
 @entry("Buffer_CopyRawToHost")
@@ -220,7 +236,7 @@ def copied(buffer: int, memory: int) -> int:
     """The handle of a copy in a memory."""
     record = Record("buffer", buffer)
     with arrays_of([buffer]) as (array,):
-        handle, elements = new_buffer(element_type_of(record), array.shape, memory)
+        handle, elements = new_buffer(element_type_of(record), array.shape, memory, order_at(record["layout"]))
         elements[...] = array
     Record("buffer", handle)["type"] = record["type"]
     return handle
@@ -230,5 +246,6 @@ def copied(buffer: int, memory: int) -> int:
 def client_create_uninitialized_buffer(args: Any) -> None:
     dimensions = read_words(args.shape_dims, args.shape_num_dims)
     memory = memory_of(args.device, args.memory)
-    args.buffer, elements = new_buffer(type_of(args.shape_element_type), dimensions, memory)
+    order = _order(args.shape_layout, args.shape_num_dims)
+    args.buffer, elements = new_buffer(type_of(args.shape_element_type), dimensions, memory, order)
     elements[...] = np.zeros((), elements.dtype)

@@ -8,6 +8,7 @@ Owns: the records of executables and what native code reads in them. Must not kn
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import struct
 import threading
@@ -18,9 +19,11 @@ from typing import Any
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
+from xlapy.passes.entry_layouts import Order, declared
 from xlapy.pjrt import records
 from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment
 from xlapy.pjrt.entries import entry
+from xlapy.pjrt.layouts import layout_handle, logical, rank_of_parameter, row_major
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.parts import add_parts, is_plain
 from xlapy.pjrt.platform import MEMORY_KINDS, PlatformDevice, platform
@@ -61,6 +64,17 @@ class Loaded:
     def is_running(self) -> bool:
         return any(part["waiting"] for part in self.parts)
 
+    @functools.cached_property
+    def parameter_orders(self) -> Sequence[Order]:
+        """How the dimensions of each parameter lie."""
+        shapes = self.executable.program_shape.parameters
+        return self.placement.parameter_orders or [row_major(rank_of_parameter(shape)) for shape in shapes]
+
+    @functools.cached_property
+    def result_orders(self) -> Sequence[Order]:
+        """How the dimensions of each result lie."""
+        return self.placement.result_orders or [row_major(shape.rank) for shape in result_leaves(self.executable)]
+
     def row(self, values: list[int]) -> int:
         """The address of a row of words that lives as long as the record."""
         self.kept.append(records.words(values))
@@ -97,7 +111,7 @@ def running_at(handle: int) -> Loaded | None:
 
 
 def result_leaves(executable: Executable) -> list[Shape]:
-    """The shapes of the buffers of the results: one each in a program's tuple of results."""
+    """The shapes of the buffers of the results as they lie: one each in a program's tuple of results."""
     result = executable.program_shape.result
     shapes = list(_elements(result))
     if not all(shape.is_array or shape.is_token for shape in shapes):
@@ -162,7 +176,10 @@ def _describe_results(loaded: Loaded, shapes: list[Shape]) -> None:
     record["num_outputs"] = record["num_output_types"] = len(shapes)
     types = (ctypes.c_int32 * max(1, len(shapes)))(*[number_of(shape.element_type) for shape in shapes])
     record["output_types"] = loaded.keep(types)
-    record["dims"] = loaded.row([size for shape in shapes for size in shape.dimensions])
+    dimensions = map(logical, [shape.dimensions for shape in shapes], loaded.result_orders)
+    record["dims"] = loaded.row([size for row in dimensions for size in row])
+    record["output_layouts"] = loaded.row(list(map(layout_handle, loaded.result_orders)))
+    record["parameter_layouts"] = loaded.row(list(map(layout_handle, loaded.parameter_orders)))
     record["dim_sizes"] = loaded.row([shape.rank for shape in shapes])
     record["num_parameters"], record["argument_count"] = len(parameters), len(parameters)
     kind, size = loaded.text(MEMORY_KINDS[0])
@@ -223,8 +240,10 @@ def executable_optimized_program(args: Any) -> None:
     """The module behind the passes as an HloModuleProtoWithConfig; the first of two calls asks for its size."""
     loaded = _loaded[args.executable]
     if loaded.program_bytes is None:
-        proto = loaded.executable.program.optimised.to_proto()
-        loaded.program_bytes = with_config(proto, loaded.placement.parameters, loaded.placement.results)
+        module = loaded.executable.program.optimised
+        if loaded.placement.parameter_orders:
+            module = declared(module, loaded.parameter_orders, loaded.result_orders)
+        loaded.program_bytes = with_config(module.to_proto(), loaded.placement.parameters, loaded.placement.results)
     program = structure("Program").from_address(args.program)
     format, size = loaded.bytes(b"hlo_with_config")
     program.format, program.format_size = format, size

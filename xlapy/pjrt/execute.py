@@ -10,6 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
@@ -17,6 +19,7 @@ from xlapy.interpreter.dynamic_array import actual
 from xlapy.pjrt.buffers import arrays_of, dimensions_of, element_type_of, new_buffer, new_token
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.executable import Loaded, donated_parameters, loaded_at, result_leaves
+from xlapy.pjrt.layouts import inverse, physical
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.records import Record, read_words
 from xlapy.pjrt.structs import structure
@@ -78,10 +81,10 @@ def _check(loaded: Loaded, handles: Sequence[int], donated: Sequence[int]) -> No
     """`InvalidArgumentError` unless arguments are what the program takes, and each donated one is given once."""
     name, shapes = loaded.executable.name, loaded.executable.program_shape.parameters
     for number, (shape, handle) in enumerate(zip(shapes, handles, strict=True)):
-        buffer = Record("buffer", handle)
-        type, dimensions = element_type_of(buffer), dimensions_of(buffer)
         if shape.is_token:
             continue
+        buffer, order = Record("buffer", handle), loaded.parameter_orders[number]
+        type, dimensions = element_type_of(buffer), physical(dimensions_of(buffer), order)
         if type is not shape.element_type or not _fits(dimensions, shape):
             raise InvalidArgumentError(
                 f"{name}: parameter {number} takes {shape.brief}, given a buffer {Shape.array(type, dimensions).brief}"
@@ -107,7 +110,7 @@ def _run(loaded: Loaded, given: Sequence[Sequence[int]], args: Any) -> None:
     width = len(given[0])
     with arrays_of([handle for row in given for handle in row]) as arrays:
         rows = [arrays[device * width : (device + 1) * width] for device in range(len(given))]
-        values = [executable.values_of(row) for row in rows]
+        values = [executable.values_of(list(map(np.transpose, row, loaded.parameter_orders))) for row in rows]
         if len(rows) == 1:
             results = [program.execute(values[0], None, executable.devices[0])]
         else:
@@ -126,6 +129,7 @@ def _hand_out(loaded: Loaded, device: int, values: Sequence[Value], args: Any) -
         if value is TOKEN:
             outputs[number] = new_token(memory)
             continue
-        array = actual(value)
-        outputs[number], elements = new_buffer(shape.element_type, array.shape, memory)
+        order = loaded.result_orders[number]
+        array = actual(value).transpose(inverse(order))
+        outputs[number], elements = new_buffer(shape.element_type, array.shape, memory, order)
         elements[...] = array

@@ -13,6 +13,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.steps import MeetStep
 from xlapy.cpu.waits import shared_size, waiting_places
 from xlapy.pjrt.duration import is_long
+from xlapy.pjrt.layouts import layout_handle, logical
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.records import SIZES, Record
 from xlapy.pjrt.types import number_of
@@ -63,7 +64,8 @@ def _part(loaded: Loaded, program: CpuProgram, results: Sequence[Shape], number:
     part["table"], part["table_bytes"] = loaded.row(table), 8 * len(table)
     part["shared_index"] = native_program.shared_index
     part["arena_bytes"] = native_program.arena_size
-    rows = [(number_of(shape.element_type), _bytes(shape)) for shape in loaded.executable.program_shape.parameters]
+    parameters = zip(loaded.executable.program_shape.parameters, loaded.parameter_orders, strict=True)
+    rows = [(number_of(shape.element_type), _bytes(shape), layout_handle(order)) for shape, order in parameters]
     part["arguments"], part["argument_count"] = loaded.row([word for row in rows for word in row]), len(rows)
     part["donated"], part["donated_count"] = loaded.row([leaf.parameter for leaf in donated]), len(donated)
     outputs = [_template(loaded, number, place, shape) for place, shape in enumerate(results)]
@@ -95,8 +97,10 @@ def _template(loaded: Loaded, device: int, result: int, shape: Shape) -> int:
     template["memory"] = loaded.devices[device].memories[loaded.kind(result)]
     template["type"], template["num_dims"] = number_of(shape.element_type), shape.rank
     template["is_on_cpu"], template["event"] = 1, native().ready()
+    order = loaded.result_orders[result]
+    template["layout"] = layout_handle(order)
     dims = (ctypes.c_int64 * shape.rank).from_address(address + SIZES["buffer"])
-    dims[:] = list(shape.dimensions)
+    dims[:] = list(logical(shape.dimensions, order))
     return address
 
 

@@ -19,6 +19,7 @@ from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.records import dataclass
 from xlapy.pjrt.entries import entry
+from xlapy.pjrt.layouts import teach_native
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.records import Record, keep, text, words
 from xlapy.pjrt.structs import structure
@@ -67,6 +68,7 @@ def platform() -> Platform:
     for number, size in sizes().items():
         native().set_element_size(number, size)
     native().set_up_workers()
+    teach_native()
     devices = tuple(_device(number) for number in range(count))
     return Platform(client, _client_record(devices).address, devices)
 

@@ -8,7 +8,9 @@ Owns: formats of programs, what is read by whom. Must not know: handles, devices
 
 from __future__ import annotations
 
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
 
 from jax._src.interpreters import mlir
 from jax._src.lib import _jax
@@ -17,6 +19,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.layout import Layout
 from xlapy.base.logging import logger
 from xlapy.base.records import dataclass
 from xlapy.hlo import edit
@@ -24,8 +27,10 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.interpreter.custom import IDENTITIES
+from xlapy.passes.entry_layouts import Order, lay_out, natural_orders
 from xlapy.passes.partition import partition
 from xlapy.pjrt.callbacks import PARTITIONED_TARGET
+from xlapy.pjrt.layouts import rank_of_parameter, row_major
 from xlapy.stablehlo.parse import parse_stablehlo
 
 _PROPAGATE = "builtin.module(sdy-propagation-pipeline)"
@@ -43,6 +48,9 @@ _MANUAL = b"manual_computation"
 _KIND = "mhlo.memory_kind"
 """The attribute of a result that is to be in a kind of memory."""
 
+_LAYOUT = "mhlo.layout_mode"
+"""The attribute of an argument or a result that says its layout: as text, or `auto`, or `default`."""
+
 _MARK = "xla.sdy."
 """How targets of custom calls begin that say something of a sharding and do nothing, as `IDENTITIES` do."""
 
@@ -50,11 +58,14 @@ _MARK = "xla.sdy."
 @dataclass(frozen=True)
 class Placement:
     """Where the arrays of a program are: how parameters and results are split over the partitions (None is not at all),
-    and in which kind of memory results are, "" for the default."""
+    in which kind of memory results are, "" for the default, and in which order the dimensions of parameters and results
+    lie. A field without elements says that all are as usual."""
 
     parameters: tuple[Sharding | None, ...] = ()
     results: tuple[Sharding | None, ...] = ()
     kinds: tuple[str, ...] = ()
+    parameter_orders: tuple[Order, ...] = ()
+    result_orders: tuple[Order, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,26 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
         return Intake(Module.from_proto(code, verify=False))
     if format != "mlir":
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
-    if partitions > 1 or _MANUAL in code:
-        module = _propagated(code)
+    arguments, results = _signature(code) if _KIND.encode() in code or _LAYOUT.encode() in code else ((), ())
+    placement = Placement(kinds=tuple(one.get(_KIND, "") for one in results))
+    is_cut = partitions > 1 or _MANUAL in code
+    module = _propagated(code) if is_cut else _read(code)
+    placement = _in_order(module, placement, arguments, results)
+    if is_cut:
         parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}))
-        return Intake(_unmarked(module), Placement(parts.parameters, parts.results, _kinds(code)))
+        placement = replace(placement, parameters=parts.parameters, results=parts.results)
+    if placement.parameter_orders or placement.result_orders:
+        lay_out(module, placement.parameter_orders, placement.result_orders)
+    return Intake(_unmarked(module), placement)
+
+
+def _read(code: bytes) -> Module:
     if code.startswith(_PORTABLE):
         try:
-            return Intake(_unmarked(parse_stablehlo(code, verify=False)), Placement(kinds=_kinds(code)))
+            return parse_stablehlo(code, verify=False)
         except UnsupportedError as error:
             logger.info("a program is read by jaxlib: %s", error)
-    return Intake(_unmarked(_through_jaxlib(code)), Placement(kinds=_kinds(code)))
+    return _through_jaxlib(code)
 
 
 def _through_jaxlib(code: bytes) -> Module:
@@ -122,17 +143,48 @@ def _with_shardings(code: bytes, context: ir.Context) -> ir.Module:
         raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
 
 
-def _kinds(code: bytes) -> tuple[str, ...]:
-    """The kind of memory of each result; nothing if none is said."""
-    if _KIND.encode() not in code:
-        return ()
+_Texts = Sequence[Mapping[str, str]]
+
+
+def _signature(code: bytes) -> tuple[_Texts, _Texts]:
+    """The kinds of memory and the layouts that are asked for, of each argument and of each result."""
     with mlir.make_ir_context() as context:
         functions = _parsed(code, context).body
         main = next(one for one in functions if ir.StringAttr(one.operation.attributes["sym_name"]).value == "main")
-        if "res_attrs" not in main.operation.attributes:
-            return ()
-        results = map(ir.DictAttr, ir.ArrayAttr(main.operation.attributes["res_attrs"]))
-        return tuple(ir.StringAttr(one[_KIND]).value if _KIND in one else "" for one in results)
+        type = ir.FunctionType(ir.TypeAttr(main.operation.attributes["function_type"]).value)
+        return _texts(main, "arg_attrs", len(type.inputs)), _texts(main, "res_attrs", len(type.results))
+
+
+def _texts(function: Any, attribute: str, count: int) -> _Texts:
+    if attribute not in function.operation.attributes:
+        return [{}] * count
+    rows = map(ir.DictAttr, ir.ArrayAttr(function.operation.attributes[attribute]))
+    return [{name: ir.StringAttr(row[name]).value for name in (_KIND, _LAYOUT) if name in row} for row in rows]
+
+
+def _in_order(module: Module, placement: Placement, arguments: _Texts, results: _Texts) -> Placement:
+    """With the orders in which parameters and results are asked to lie."""
+    if all(one.get(_LAYOUT, "default") == "default" for one in (*arguments, *results)):
+        return placement
+    shape = module.entry_computation.program_shape
+    leaves = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
+    given = [
+        _order(one.get(_LAYOUT, ""), rank_of_parameter(leaf))
+        for one, leaf in zip(arguments, shape.parameters, strict=True)
+    ]
+    wanted = [
+        natural if one.get(_LAYOUT) == "auto" else _order(one.get(_LAYOUT, ""), leaf.rank)
+        for one, leaf, natural in zip(results, leaves, natural_orders(module, given), strict=True)
+    ]
+    return replace(placement, parameter_orders=tuple(given), result_orders=tuple(wanted))
+
+
+def _order(text: str, rank: int) -> Order:
+    """What a layout says; row-major without one, and where any would do."""
+    order = Layout.parse(text).minor_to_major[::-1] if text.startswith("{") else row_major(rank)
+    if sorted(order) != list(row_major(rank)):
+        raise InvalidArgumentError(f"the layout {text} does not order {rank} dimensions")
+    return order
 
 
 def _unmarked(module: Module) -> Module:

@@ -37,7 +37,9 @@ _KINDS = {
     # shown: the storage again, once NumPy arrays have been made of it. bytes: of the record, its dimensions included,
     # which lie behind it. event: happens when the elements are there.
     "buffer": "zero data storage lock shown event on_device_size_in_bytes device memory type num_dims dims is_on_cpu "
-    "bytes",
+    "bytes layout",
+    "layout": "zero serialized_bytes serialized_bytes_size serialized_layout serialized_layout_deleter "
+    "minor_to_major rank",
     # owners: how many buffers and runs use it. event: of host memory that is lent, set when the last owner goes.
     # external: how many NumPy arrays show it. next: in the list of kept memory. size: bytes, this record included.
     # queued: how many of the owners are runs that wait for their turn, or for that one. failed: the event of the run
@@ -51,12 +53,12 @@ _KINDS = {
     "addressable_devices num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids "
     "is_deleted executable_fingerprint executable_fingerprint_size size_in_bytes output_types num_output_types dims "
     "dim_sizes num_parameters memory_kinds memory_kind_sizes output_memory_kinds output_memory_kind_sizes "
-    "owners next fast long large argument_count donated_count parts part_count meets words word_count shared "
-    "shared_bytes",
+    "parameter_layouts output_layouts owners next fast long large argument_count donated_count parts part_count meets "
+    "words word_count shared shared_bytes",
     # What one device does. number: of the device in the run. waiting: how many runs have not ended. place: memory of a
-    # run that no run uses. table: what the table of a run begins as. arguments: type and size each. donated: numbers of
-    # arguments. outputs: a record of a buffer each. aliases: the argument whose memory an output takes, or -1.
-    # shared_index: where the table has what the devices of a run share.
+    # run that no run uses. table: what the table of a run begins as. arguments: type, size and layout each. donated:
+    # numbers of arguments. outputs: a record of a buffer each. aliases: the argument whose memory an output takes, or
+    # -1. shared_index: where the table has what the devices of a run share.
     "part": "number worker waiting entry place table table_bytes arena_bytes argument_count arguments donated_count "
     "donated result_count outputs aliases first_result shared_index",
     # A part of a run: what it needs when its turn comes. Behind it storages of its arguments, those of its results, the

@@ -1,8 +1,8 @@
 """Executables as bytes, for other processes and for JAX's persistent cache.
 
 A container (`xlapy.base.container`) of the kind "executable of JAX": the header has the shardings of parameters and
-results, the kinds of memory of results, and the names of registered targets; the sections are the compile options and
-the executable as xlapy has it.
+results, the kinds of memory of results, the orders of dimensions, and the names of registered targets; the sections
+are the compile options and the executable as xlapy has it.
 
 Owns: this form. Must not know: how executables run.
 """
@@ -17,6 +17,7 @@ from xlapy.base.container import is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
+from xlapy.passes.entry_layouts import Order
 from xlapy.pjrt.callbacks import TARGET
 from xlapy.pjrt.compile_options import read_options
 from xlapy.pjrt.entries import entry
@@ -39,6 +40,8 @@ def written(loaded: Loaded) -> bytes:
         "parameters": _texts(loaded.placement.parameters),
         "results": _texts(loaded.placement.results),
         "kinds": loaded.placement.kinds,
+        "parameter_orders": loaded.placement.parameter_orders,
+        "result_orders": loaded.placement.result_orders,
         "targets": registered_targets(executable.module),
     }
     return pack(KIND, header, [loaded.options_bytes, executable.serialize()])
@@ -61,7 +64,8 @@ def read(data: bytes, options: bytes = b"") -> Loaded:
     try:
         own_options, image = map(bytes, container.sections)
         parameters, results = (_shardings(container.header[name]) for name in ("parameters", "results"))
-        placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])))
+        orders = (_orders(container.header[name]) for name in ("parameter_orders", "result_orders"))
+        placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])), *orders)
         adopt_named(map(str, container.header["targets"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
@@ -75,6 +79,10 @@ def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:
 
 def _shardings(texts: Sequence[str | None]) -> tuple[Sharding | None, ...]:
     return tuple(None if text is None else Sharding.parse(text) for text in texts)
+
+
+def _orders(rows: Sequence[Sequence[int]]) -> tuple[Order, ...]:
+    return tuple(tuple(map(int, row)) for row in rows)
 
 
 # -- entries

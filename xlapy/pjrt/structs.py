@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 API_VERSION = (0, 112)
@@ -59,6 +60,22 @@ ENTRIES = tuple(_NAMES.split())
 
 HEAD_BYTES = 40
 """Of the table, before its entries: its size, extensions, and the version (a structure of 24 bytes)."""
+
+EXTENSIONS: Mapping[int, tuple[str, ...]] = {
+    4: (
+        "Layouts_MemoryLayout_Destroy",
+        "Layouts_MemoryLayout_Serialize",
+        "Layouts_Client_GetDefaultLayout",
+        "Layouts_Buffer_MemoryLayout",
+        "Layouts_Topology_GetDefaultLayout",
+        "Layouts_Executable_GetOutputLayouts",
+        "Layouts_Executable_GetParameterLayouts",
+    ),
+}
+"""The entries of each extension of the table, by its number (PJRT_Extension_Type)."""
+
+EXTENSION_HEAD_BYTES = 24
+"""Of an extension, before its entries: its size, its number, the next one."""
 
 _FIELDS = """
     Error_Destroy: error
@@ -172,6 +189,8 @@ _FIELDS = """
     Buffer_DynamicDimensionIndices: buffer dynamic_dim_indices num_dynamic_dims
     Buffer_ToHostBuffer: src host_layout dst dst_size event
     Buffer_OnDeviceSizeInBytes: buffer on_device_size_in_bytes
+    Buffer_GetMemoryLayout: buffer layout_size layout_extensions tiled_size tiled_extensions minor_to_major
+            minor_to_major_size tile_dims tile_dim_sizes num_tiles layout_type:i
     Buffer_Delete: buffer
     Buffer_IsDeleted: buffer is_deleted:b
     Buffer_CopyRawToHost: buffer dst offset transfer_size event
@@ -185,6 +204,14 @@ _FIELDS = """
     Buffer_IncreaseExternalReferenceCount: buffer
     Buffer_DecreaseExternalReferenceCount: buffer
     Buffer_OpaqueDeviceMemoryDataPointer: buffer device_memory_ptr
+    Layouts_MemoryLayout_Destroy: layout
+    Layouts_MemoryLayout_Serialize: layout serialized_bytes serialized_bytes_size serialized_layout
+            serialized_layout_deleter
+    Layouts_Client_GetDefaultLayout: client type:i dims num_dims layout
+    Layouts_Buffer_MemoryLayout: buffer layout
+    Layouts_Topology_GetDefaultLayout: topology type:i dims num_dims layout
+    Layouts_Executable_GetOutputLayouts: executable num_outputs layouts
+    Layouts_Executable_GetParameterLayouts: executable num_parameters layouts
     TopologyDescription_Destroy: topology
     TopologyDescription_PlatformName: topology platform_name platform_name_size
     TopologyDescription_PlatformVersion: topology platform_version platform_version_size

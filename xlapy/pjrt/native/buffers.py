@@ -1,8 +1,8 @@
 """Entries of buffers in LLVM text.
 
-A buffer is a record with its dimensions behind it; its elements are in a storage, dense and row-major, which several
-buffers may own. A lock of its own guards the end: who takes the storage to use it and who deletes the buffer never
-meet.
+A buffer is a record with its dimensions behind it; its elements are in a storage, dense, in the order of its layout,
+which several buffers may own. A lock of its own guards the end: who takes the storage to use it and who deletes the
+buffer never meet.
 
 Owns: making, reading, deleting buffers; transfers that copy dense arrays. Must not know: programs.
 """
@@ -10,6 +10,9 @@ Owns: making, reading, deleting buffers; transfers that copy dense arrays. Must 
 from __future__ import annotations
 
 from xlapy.pjrt.records import SIZES
+
+KNOWN_RANKS = 64
+"""The row-major layouts of ranks below are known here."""
 
 ZERO_COPY = 2
 """The least of the semantics of host buffers (PJRT_HostBufferSemantics) that lend memory."""
@@ -19,6 +22,47 @@ LENT_FROM = 1 << 14
 
 TEXT = f"""
 @element_sizes = internal global [64 x i64] zeroinitializer
+
+@row_major_layouts = internal global [{KNOWN_RANKS} x ptr] zeroinitializer
+
+define void @set_row_major(i64 %rank, ptr %layout) {{
+  %place = getelementptr ptr, ptr @row_major_layouts, i64 %rank
+  store ptr %layout, ptr %place
+  ret void
+}}
+
+; The row-major layout; null for ranks that are not known.
+define internal ptr @row_major(i64 %rank) {{
+entry:
+  %known = icmp ult i64 %rank, {KNOWN_RANKS}
+  br i1 %known, label %find, label %none
+find:
+  %place = getelementptr ptr, ptr @row_major_layouts, i64 %rank
+  %layout = load ptr, ptr %place
+  ret ptr %layout
+none:
+  ret ptr null
+}}
+
+define ptr @Layouts_Client_GetDefaultLayout(ptr %args) {{
+entry:
+  %rank = get i64 Layouts_Client_GetDefaultLayout.num_dims of %args
+  %layout = call ptr @row_major(i64 %rank)
+  %unknown = icmp eq ptr %layout, null
+  br i1 %unknown, label %slow, label %tell
+tell:
+  put ptr %layout Layouts_Client_GetDefaultLayout.layout of %args
+  ret ptr null
+slow:
+  %result = call ptr @Layouts_Client_GetDefaultLayout_in_python(ptr %args)
+  ret ptr %result
+}}
+
+; Its arguments are those of the other one but for the first.
+define ptr @Layouts_Topology_GetDefaultLayout(ptr %args) {{
+  %result = call ptr @Layouts_Client_GetDefaultLayout(ptr %args)
+  ret ptr %result
+}}
 
 define void @set_element_size(i64 %type, i64 %size) {{
   %place = getelementptr i64, ptr @element_sizes, i64 %type
@@ -255,7 +299,10 @@ typed:
   %size_at = getelementptr i64, ptr @element_sizes, i64 %type_word
   %element = load i64, ptr %size_at
   %odd = icmp eq i64 %element, 0
-  br i1 %odd, label %slow, label %shaped
+  %order = call ptr @row_major(i64 %rank)
+  %high = icmp eq ptr %order, null
+  %rare = or i1 %odd, %high
+  br i1 %rare, label %slow, label %shaped
 shaped:
   %has_strides = icmp eq i64 %stride_count, %rank
   %used_strides = select i1 %has_strides, ptr %strides, ptr null
@@ -264,7 +311,7 @@ shaped:
 fast:
   %count = call i64 @product(ptr %dims, i64 %rank)
   %bytes = mul i64 %count, %element
-  %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory)
+  %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %order)
   %may_lend = icmp uge i32 %semantics, {ZERO_COPY}
   %large = icmp uge i64 %bytes, {LENT_FROM}
   %address = ptrtoint ptr %source to i64
@@ -332,7 +379,7 @@ define internal void @tell_owner(ptr %error, ptr %owner) {{
 }}
 
 ; The record of a buffer in a memory, as yet without a storage.
-define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory) {{
+define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %layout) {{
   %tail = mul i64 %rank, 8
   %size = add i64 %tail, {SIZES["buffer"]}
   %record = call ptr @malloc(i64 %size)
@@ -354,6 +401,7 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory)
   put ptr %behind buffer.dims of %record
   put i64 1 buffer.is_on_cpu of %record
   put i64 %size buffer.bytes of %record
+  put ptr %layout buffer.layout of %record
   ret ptr %record
 }}
 

@@ -10,14 +10,14 @@ Owns: what is native, the table. Must not know: what entries in Python do.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlapy.cpu.llvm.engine import Code, compile_text
 from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
 from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, worker
 from xlapy.pjrt.native.text import expanded
-from xlapy.pjrt.structs import API_VERSION, ENTRIES, HEAD_BYTES, fields
+from xlapy.pjrt.structs import API_VERSION, ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, fields
 
 _GETTERS: Mapping[str, str] = {
     "Error_Message": "error",
@@ -73,6 +73,10 @@ _GETTERS: Mapping[str, str] = {
     "Buffer_IsOnCpu": "buffer",
     "Buffer_Device": "buffer",
     "Buffer_Memory": "buffer",
+    "Layouts_MemoryLayout_Serialize": "layout",
+    "Layouts_Buffer_MemoryLayout": "buffer",
+    "Layouts_Executable_GetOutputLayouts": "executable",
+    "Layouts_Executable_GetParameterLayouts": "executable",
 }
 """Entries that hand out words of a record, and its kind."""
 
@@ -82,6 +86,8 @@ _RENAMED: Mapping[tuple[str, str], str] = {
     ("Buffer_DynamicDimensionIndices", "num_dynamic_dims"): "zero",
     ("Executable_OutputMemoryKinds", "memory_kinds"): "output_memory_kinds",
     ("Executable_OutputMemoryKinds", "memory_kind_sizes"): "output_memory_kind_sizes",
+    ("Layouts_Executable_GetOutputLayouts", "layouts"): "output_layouts",
+    ("Layouts_Executable_GetParameterLayouts", "layouts"): "parameter_layouts",
 }
 """What a field of the arguments is called in the record, where it is not the same."""
 
@@ -91,6 +97,7 @@ _NOTHING = (
     "TopologyDescription_Destroy",
     "ExecuteContext_Destroy",
     "Error_ForEachPayload",
+    "Layouts_MemoryLayout_Destroy",
 )
 """Entries with nothing to do: what they would end lives as long as the process."""
 
@@ -117,11 +124,14 @@ _NATIVE = (
     "LoadedExecutable_GetExecutable",
     "Executable_Destroy",
     "LoadedExecutable_Destroy",
+    "Layouts_Client_GetDefaultLayout",
+    "Layouts_Topology_GetDefaultLayout",
 )
 """Entries written in LLVM text."""
 
-IN_PYTHON_WHERE_NOT_PLAIN = ("Client_BufferFromHostBuffer", "Buffer_ToHostBuffer", "LoadedExecutable_Execute")
-"""Native entries that leave what is not plain to a function in Python."""
+_ALL = (*ENTRIES, *(name for names in EXTENSIONS.values() for name in names))
+
+_WORD = ctypes.c_int64
 
 _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "make_error": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64),
@@ -132,7 +142,8 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "usage": (None, ctypes.c_void_p, ctypes.c_void_p),
     "ready": (ctypes.c_void_p,),
     "set_element_size": (None, ctypes.c_int64, ctypes.c_int64),
-    "new_record": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
+    "set_row_major": (None, ctypes.c_int64, ctypes.c_void_p),
+    "new_record": (ctypes.c_void_p, _WORD, ctypes.c_void_p, _WORD, _WORD, ctypes.c_void_p, ctypes.c_void_p),
     "make_buffer": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "view_of": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "pin": (ctypes.c_void_p, ctypes.c_void_p),
@@ -225,11 +236,12 @@ class Native:
         imports = {f"{name}_function": _address(thunk) for name, thunk in self._thunks.items()}
         imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
         imports["Py_IsFinalizing"] = _address(_is_finalizing())
-        exports = [*_FUNCTIONS, *[function_of(name, python) for name in ENTRIES]]
+        exports = [*_FUNCTIONS, *[function_of(name, python) for name in _ALL]]
         self._code = compile_text(module_text(python), sorted(set(exports)), imports)
         self._functions = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
-        self._api = _table(self._code, python)
-        leak(self._code, self._thunks, self._functions, self._api)
+        self._extensions = _extensions(self._code, python)
+        self._api = _table(self._code, python, self._extensions)
+        leak(self._code, self._thunks, self._functions, self._extensions, self._api)
 
     @property
     def table(self) -> int:
@@ -269,7 +281,7 @@ def module_text(python: Mapping[str, Any]) -> str:
     pieces += [PLAIN_MODE, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_way_text(name) for name in python]
-    pieces += [_unknown_text(name) for name in ENTRIES if function_of(name, python).endswith("_is_unknown")]
+    pieces += [_unknown_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]
     return "\n".join(map(expanded, pieces))
 
 
@@ -314,12 +326,23 @@ def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
     return kind(result, *arguments)(code.addresses[name])
 
 
-def _table(code: Code, python: Mapping[str, Any]) -> Any:
+def _extensions(code: Code, python: Mapping[str, Any]) -> list[Any]:
+    """The extensions of the table, each with the address of the one before it."""
+    made: list[Any] = []
+    for number, names in EXTENSIONS.items():
+        before = ctypes.addressof(made[-1]) if made else 0
+        addresses = [code.addresses[function_of(name, python)] for name in names]
+        size = EXTENSION_HEAD_BYTES + 8 * len(names)
+        made.append((ctypes.c_int64 * (size // 8))(size, number, before, *addresses))
+    return made
+
+
+def _table(code: Code, python: Mapping[str, Any], extensions: Sequence[Any]) -> Any:
     words = HEAD_BYTES // 8
     table = (ctypes.c_int64 * (words + len(ENTRIES)))()
     major, minor = API_VERSION
     version = (ctypes.c_int32 * 2).from_buffer(table, HEAD_BYTES - 8)
-    table[0], table[2] = ctypes.sizeof(table), 24
+    table[0], table[1], table[2] = ctypes.sizeof(table), ctypes.addressof(extensions[-1]), 24
     version[0], version[1] = major, minor
     for number, entry in enumerate(ENTRIES):
         table[words + number] = code.addresses[function_of(entry, python)]

@@ -175,14 +175,19 @@ define internal i1 @take_arguments(ptr %part, ptr %place, ptr %list) {
   %buffer = load ptr, ptr %at
   %type = get i64 buffer.type of %buffer
   %size = get i64 buffer.on_device_size_in_bytes of %buffer
-  %double = mul i64 %number, 2
-  %type_at = getelementptr i64, ptr %expected, i64 %double
+  %layout = get i64 buffer.layout of %buffer
+  %triple = mul i64 %number, 3
+  %type_at = getelementptr i64, ptr %expected, i64 %triple
   %type_wanted = load i64, ptr %type_at
   %size_at = getelementptr i64, ptr %type_at, i64 1
   %size_wanted = load i64, ptr %size_at
+  %layout_at = getelementptr i64, ptr %type_at, i64 2
+  %layout_wanted = load i64, ptr %layout_at
   %same_type = icmp eq i64 %type, %type_wanted
   %same_size = icmp eq i64 %size, %size_wanted
-  %same = and i1 %same_type, %same_size
+  %same_layout = icmp eq i64 %layout, %layout_wanted
+  %alike = and i1 %same_type, %same_size
+  %same = and i1 %alike, %same_layout
   br i1 %same, label %take, label %one.end
 take:
   %storage = call ptr @pin(ptr %buffer)
