@@ -59,6 +59,8 @@ def _without_defaults(operation: ir.Operation) -> dict[str, Any]:
             or (name in ("arg_attrs", "res_attrs") and not any(value))
             or (name == "api_version" and value.value == 1)
             or (name == "called_computations" and value == ())
+            or (name in ("fastmath", "overflowFlags") and value.text == "none")
+            or (name in ("isExact", "nonNeg") and value is False)
         )
     }
 

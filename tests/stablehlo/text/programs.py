@@ -201,6 +201,61 @@ FORMS: dict[str, str] = {
         %3 = arith.constant true
         %4 = arith.constant 7 : index""",
     ),
+    "arith and math": _function(
+        "%i: index, %n: i32, %p: i1, %x: f32, %t: tensor<2xf32>, %m: tensor<2xi1>",
+        """
+        %0 = arith.addi %i, %i overflow<nsw, nuw> : index
+        %1 = arith.cmpi slt, %i, %0 : index
+        %2 = arith.cmpf une, %t, %t : tensor<2xf32>
+        %3 = arith.select %m, %t, %t : tensor<2xi1>, tensor<2xf32>
+        %4 = arith.select %p, %n, %n : i32
+        %5 = arith.index_cast %n : i32 to index
+        %6 = arith.extui %p : i1 to i32
+        %7 = arith.mulf %x, %x fastmath<nnan,contract> : f32
+        %8 = arith.divsi %n, %n exact : i32
+        %9 = arith.negf %t : tensor<2xf32>
+        %10 = math.exp %x fastmath<fast> {x.y = 1 : i64} : f32
+        %11 = math.powf %t, %t : tensor<2xf32>
+        %12 = arith.sitofp %n : i32 to f32
+        cf.assert %1, "less\\n"
+        """,
+    ),
+    "shape and tensor": _function(
+        "%x: tensor<?x3xf32>, %y: tensor<3xf32>, %i: index, %p: i1, %s: tensor<2xindex>, %z: !shape.size",
+        """
+        %0 = shape.shape_of %x : tensor<?x3xf32> -> tensor<2xindex>
+        %1 = shape.const_shape [4, 3] : tensor<2xindex>
+        %2 = shape.const_shape [] : !shape.shape
+        %3 = shape.broadcast %0, %1 : tensor<2xindex>, tensor<2xindex> -> tensor<2xindex>
+        %4 = shape.num_elements %0 : tensor<2xindex> -> index
+        %5 = shape.get_extent %0, %i : tensor<2xindex>, index -> index
+        %6 = shape.const_size 10
+        %7 = shape.size_to_index %6 : !shape.size
+        %8 = shape.index_to_size %i
+        %9 = shape.from_extents %i, %z : index, !shape.size
+        %10 = shape.to_extent_tensor %9 : !shape.shape -> tensor<2xindex>
+        %11 = shape.cstr_broadcastable %0, %1 : tensor<2xindex>, tensor<2xindex>
+        %12 = shape.cstr_require %p, "sure"
+        %13 = shape.assuming_all %11, %12
+        %14 = shape.const_witness true
+        %15:2 = shape.assuming %13 -> (tensor<3xf32>, index) {
+          %30 = stablehlo.add %y, %y : tensor<3xf32>
+          shape.assuming_yield %30, %i : tensor<3xf32>, index
+        }
+        shape.assuming %14 {
+          shape.assuming_yield
+        }
+        %16 = shape.shape_eq %0, %1 : tensor<2xindex>, tensor<2xindex>
+        %17 = tensor.dim %x, %i : tensor<?x3xf32>
+        %18 = tensor.extract %x[%i, %i] : tensor<?x3xf32>
+        %19 = tensor.from_elements %i, %17 : tensor<2xindex>
+        %20 = tensor.cast %x : tensor<?x3xf32> to tensor<4x3xf32>
+        %21 = tensor.reshape %20(%s) : (tensor<4x3xf32>, tensor<2xindex>) -> tensor<?x?xf32>
+        %22 = tensor.collapse_shape %20 [[0, 1]] : tensor<4x3xf32> into tensor<12xf32>
+        %23 = tensor.rank %x : tensor<?x3xf32>
+        %24 = tensor.splat %18 : tensor<2xf32>
+        %25 = shape.rank %2 : !shape.shape -> !shape.size""",
+    ),
     "sdy": """
         sdy.mesh @mesh = <["x"=2, "y"=2]>
         sdy.mesh @empty = <[]>

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xlapy.hlo.module import Module
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export import (
+from xlapy.stablehlo.export import (  # noqa: F401 - the rules enter the table when their files are imported
     collectives,
     contraction,
     control,
@@ -28,12 +28,6 @@ from xlapy.stablehlo.export import (
 from xlapy.stablehlo.export.program import Program
 from xlapy.stablehlo.text.print_forms import FORMS
 from xlapy.stablehlo.text.printer import print_text
-
-FAMILIES = (
-    elementwise, sources, movement, contraction, convolution, reduction, indexing, sorting, control, tuples,
-    collectives, transfer, random, linalg, normalization, custom,
-)  # fmt: skip
-"""The modules that enter their rules when they are loaded."""
 
 
 def export_program(module: Module) -> ir.Operation:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from xlapy.hlo.module import Module
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing import (  # the rules enter the table when their files are imported
+from xlapy.stablehlo.importing import (  # noqa: F401 - the rules enter the table when their files are imported
+    arithmetic,
     chlo,
     collectives,
     contraction,
@@ -24,6 +25,7 @@ from xlapy.stablehlo.importing import (  # the rules enter the table when their 
     quantization,
     random,
     reduction,
+    shapes,
     sharding,
     sorting,
     sources,
@@ -32,30 +34,6 @@ from xlapy.stablehlo.importing import (  # the rules enter the table when their 
 )
 from xlapy.stablehlo.importing.failure import ImportFailure
 from xlapy.stablehlo.importing.program import ArgumentShapes, Program
-
-FAMILIES = (
-    chlo,
-    collectives,
-    contraction,
-    control,
-    convolution,
-    custom,
-    dynamic,
-    dynamic_targets,
-    elementwise,
-    indexing,
-    linalg,
-    movement,
-    normalization,
-    quantization,
-    random,
-    reduction,
-    sharding,
-    sorting,
-    sources,
-    transfer,
-    tuples,
-)
 
 
 def import_program(

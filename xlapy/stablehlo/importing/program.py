@@ -175,7 +175,8 @@ class Program:
                 values += operation.results
                 values += [a for region in operation.regions for block in region.blocks for a in block.arguments]
             self._in_place[name] = any(
-                isinstance(value.type, ir.UnrankedTensorType | ir.TensorType) and known_shape(value.type) is None
+                isinstance(value.type, ir.UnrankedTensorType | ir.TensorType | ir.OpaqueType)
+                and known_shape(value.type) is None
                 for value in values
             )
         return self._in_place[name]

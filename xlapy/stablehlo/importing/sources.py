@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import ops
+from xlapy.base.element_types import PRED
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -25,6 +26,8 @@ from xlapy.stablehlo.importing.types import element_type, known_shape, type_text
 def constant(scope: Scope, operation: ir.Operation) -> Instruction:
     """Elements as they are; a value without dimensions in them (`dense<0.0>`) is repeated by a broadcast."""
     value = required(operation, "value")
+    if isinstance(value, bool):
+        return scope.scalar(value, PRED)
     if isinstance(value, ir.IntegerAttribute | ir.FloatAttribute):
         shape = known_shape(operation.results[0].type)
         if shape is None or not shape.is_scalar:

@@ -10,6 +10,9 @@ Owns: the translation, both of whole types and of those with sizes that are not 
 | `tensor<2xindex>` | `s64[2]` |
 | `tuple<...>`, `!stablehlo.token` | `(...)`, `token[]` |
 | `memref<2xf32>` | `b(f32[2])` |
+| `f32`, `index`, `!shape.size` | `f32[]`, `s64[]`, `s64[]` |
+| `!shape.shape` | `s64[rank]`, the rank following from what gives it |
+| `!shape.witness` | `pred[]` |
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from xlapy.base.element_types import BF16, PRED, S64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.stablehlo import ir
+
+_SIZE, _SHAPE, _WITNESS = (ir.OpaqueType(f"!shape.{name}") for name in ("size", "shape", "witness"))
 
 
 def element_type(element: ir.ElementType | ir.IndexType) -> PrimitiveType:
@@ -45,7 +50,13 @@ def _known_shape(type_: ir.Type) -> Shape | None:
         return None if None in parts else Shape.tuple([part for part in parts if part is not None])
     if isinstance(type_, ir.BufferType):
         return Shape.buffer(Shape.array(element_type(type_.element), type_.sizes))
-    if isinstance(type_, ir.UnrankedTensorType):
+    if isinstance(type_, ir.ScalarType):
+        return Shape.array(type_.element, ())
+    if type_ in (ir.IndexType(), _SIZE):
+        return Shape.array(S64, ())
+    if type_ == _WITNESS:
+        return Shape.array(PRED, ())
+    if isinstance(type_, ir.UnrankedTensorType) or type_ == _SHAPE:
         return None
     raise UnsupportedError(f"type {type_text(type_)} has no form in HLO")
 
@@ -78,6 +89,8 @@ def agrees(shape: Shape, type_: ir.Type) -> bool:
         return shape.is_array and shape.element_type is element_type(type_.element)
     if isinstance(type_, ir.FutureType):
         return shape.is_tuple
+    if type_ == _SHAPE:
+        return shape.is_array and shape.element_type is S64 and shape.rank == 1
     if not isinstance(type_, ir.TensorType):
         known = _known_shape(type_)
         return known is not None and shape.compatible(known)
@@ -103,6 +116,8 @@ def type_text(type_: ir.Type) -> str:
         return f"tuple<{', '.join(map(type_text, type_.elements))}>"
     if isinstance(type_, ir.ScalarType):
         return _element_text(type_.element)
+    if isinstance(type_, ir.IndexType):
+        return "index"
     return type_.text if isinstance(type_, ir.OpaqueType) else str(type_)
 
 

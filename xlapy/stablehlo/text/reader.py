@@ -19,9 +19,10 @@ from xlapy.stablehlo.text.resources import Resources
 def read_text(text: str, filename: str | None = None) -> ir.Operation:
     """The `builtin.module` that MLIR text spells; operations outside a module are put into one.
 
-    Operations of builtin, func, StableHLO, CHLO, Shardy and of StableHLO's tests are read in every form that MLIR
-    prints, those of other dialects in the generic one. What operations ask of their operands and attributes is not
-    checked here; that values are defined, and used as of the type they have, is. `filename` is shown in errors.
+    Operations of builtin, func, StableHLO, CHLO, Shardy, of StableHLO's tests, and those of arith, math, shape and
+    tensor that compute sizes are read in every form that MLIR prints, others in the generic one. What operations ask
+    of their operands and attributes is not checked here; that values are defined, and used as of the type they have,
+    is. `filename` is shown in errors.
 
     Raises `ParseError` (line, column, the line, a caret).
     """

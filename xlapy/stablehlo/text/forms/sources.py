@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from xlapy.base.element_types import PRED
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.forms.builtin import terminator
 from xlapy.stablehlo.text.forms.common import (
@@ -34,17 +33,6 @@ def constant(reader: OperationReader, operation: ir.Operation) -> None:
     if not isinstance(value, ir.ElementsAttribute):
         cursor.fail_at(position, f"{operation.name} needs constant elements of numbers")
     reader.results(operation, [value.type])
-
-
-def arithmetic_constant(reader: OperationReader, operation: ir.Operation) -> None:
-    """`{...} value : type`, or `true`, of arith: a scalar or elements."""
-    reader.attribute_dictionary(operation)
-    position = reader.cursor.skip()
-    value = reader.attributes.read()
-    if not isinstance(value, bool | ir.IntegerAttribute | ir.FloatAttribute | ir.ElementsAttribute):
-        reader.cursor.fail_at(position, f"{operation.name} needs a number or elements")
-    operation.attributes["value"] = value
-    reader.results(operation, [ir.ScalarType(PRED) if isinstance(value, bool) else value.type])
 
 
 def iota(reader: OperationReader, operation: ir.Operation) -> None:
@@ -122,7 +110,6 @@ def optimization_barrier(reader: OperationReader, operation: ir.Operation) -> No
 
 
 FORMS: dict[str, Form] = {
-    "arith.constant": arithmetic_constant,
     "stablehlo.after_all": after_all,
     "stablehlo.constant": constant,
     "stablehlo.create_token": ends_with_result_type,
