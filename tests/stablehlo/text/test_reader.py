@@ -231,6 +231,7 @@ def test_attributes(text: str, value: object) -> None:
         ("!foo.bar<1, [2]>", ir.OpaqueType("!foo.bar<1, [2]>")),
         ("tf32", ir.OpaqueType("tf32")),
         ("!quant.uniform<i8:f32, 0.5:3>", ir.QuantizedType(S8, F32, (0.5,), (3,), -128, 127)),
+        ("!quant.uniform<ui8:f32, 0.5:3>", ir.QuantizedType(U8, F32, (0.5,), (3,), 0, 255)),
         (
             "!quant.uniform<u8<1:254>:f32:1, {0.5:3, 0.25}>",
             ir.QuantizedType(U8, F32, (0.5, 0.25), (3, 0), 1, 254, (1,)),
@@ -256,6 +257,17 @@ def test_quantized_tensors() -> None:
     add = next(operation for operation in ir.walk(module) if operation.name == "stablehlo.add")
     element = ir.QuantizedType(S8, F32, (0.5, 0.25), (3, 0), -127, 127, (1,))
     assert add.results[0].type == ir.TensorType((4, 2), element)
+
+
+def test_tolerances_end_before_the_type() -> None:
+    module = read_text(
+        """func.func @f(%a: tensor<2xf64>) {
+          check.expect_almost_eq %a, %a, tolerance = 0.1 : tensor<2xf64>
+          return
+        }"""
+    )
+    (check,) = [operation for operation in ir.walk(module) if operation.name == "check.expect_almost_eq"]
+    assert check.attributes == {"tolerance": ir.FloatAttribute(0.1, ir.ScalarType(F64))}
 
 
 def test_aliases() -> None:

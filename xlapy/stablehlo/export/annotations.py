@@ -13,7 +13,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding
 from xlapy.stablehlo import ir
 
-_SHARDING, _FRONTEND, _ACCURACY = "mhlo.sharding", "mhlo.frontend_attributes", "result_accuracy"
+SHARDING, _FRONTEND, _ACCURACY = "mhlo.sharding", "mhlo.frontend_attributes", "result_accuracy"
 COMPOSITE = "composite."
 """What the frontend attributes of a composite begin with that are attributes of the operation."""
 
@@ -24,7 +24,7 @@ def said_by(instruction: Instruction) -> dict[str, Any]:
     """The attributes for all that an instruction says."""
     found: dict[str, Any] = {}
     if instruction.sharding is not None:
-        found[_SHARDING] = sharding_text(instruction.sharding)
+        found[SHARDING] = sharding_text(instruction.sharding)
     frontend = instruction.frontend_attributes or {}
     if instruction.op is ops.CALL and instruction.is_composite:
         frontend = {name: value for name, value in frontend.items() if not name.startswith(COMPOSITE)}

@@ -18,8 +18,10 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import NameUniquer
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.annotations import said_by, sharding_text
+from xlapy.stablehlo.export.annotations import SHARDING, said_by, sharding_text
+from xlapy.stablehlo.export.attributes import integer, integers
 from xlapy.stablehlo.export.locations import Locations
+from xlapy.stablehlo.export.losses import Losses
 from xlapy.stablehlo.export.scope import Scope, flat
 from xlapy.stablehlo.export.types import leaves
 
@@ -34,6 +36,7 @@ class Program:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.locations = Locations(module.stack_frames)
+        self.losses = Losses()
         self._names = NameUniquer()
         self._names.unique(_MAIN)
         self._functions: dict[Computation, str] = {}
@@ -50,13 +53,25 @@ class Program:
         }
         if config.frontend_attributes:
             attributes["mhlo.frontend_attributes"] = dict(config.frontend_attributes)
+        aliases = self._aliases()
+        if aliases:
+            attributes["mhlo.input_output_alias"] = aliases
         main = self._function(self.module.entry_computation, _MAIN, "public")
         self._sign(main)
         self._block.operations.append(main)
         while self._pending:
             computation = self._pending.pop(0)
             self._block.operations.append(self._function(computation, self._functions[computation], "private"))
+        self.losses.look_at_module(self.module)
+        self.losses.tell(self.module)
         return ir.Operation("builtin.module", attributes=attributes, regions=[ir.Region([self._block])])
+
+    def signs(self, instruction: Instruction, what: str) -> bool:
+        """Whether the signature says it: all of the entry's arguments, of the tuple that it gives the sharding."""
+        if instruction.parent is not self.module.entry_computation:
+            return False
+        is_result = instruction.op is ops.TUPLE and instruction.is_root
+        return instruction.op is ops.PARAMETER or (is_result and what == SHARDING)
 
     def function(self, computation: Computation) -> str:
         """The name of the function that a computation is, made once, when its callers stand."""
@@ -124,13 +139,37 @@ class Program:
 
     def _donation(self, number: int, index: tuple[int, ...]) -> dict[str, Any]:
         config = self.module.config
-        results = [path for path, _ in self.module.entry_computation.root_instruction.shape.leaves()]
         for alias in config.input_output_alias:
             if (alias.parameter_number, alias.parameter_index) == (number, index):
-                return {"tf.aliasing_output": ir.IntegerAttribute(results.index(alias.output_index), _I32)}
+                return {
+                    "tf.aliasing_output": ir.IntegerAttribute(self._result_places().index(alias.output_index), _I32)
+                }
         if any((donor.parameter_number, donor.parameter_index) == (number, index) for donor in config.buffer_donors):
             return {"jax.buffer_donor": True}
         return {}
+
+    def _result_places(self) -> list[tuple[int, ...]]:
+        return [path for path, _ in self.module.entry_computation.root_instruction.shape.leaves()]
+
+    def _aliases(self) -> tuple[dict[str, Any], ...]:
+        """All aliases, where some must be: arguments cannot say that one by one."""
+        aliases = self.module.config.input_output_alias
+        if not any(alias.must for alias in aliases):
+            return ()
+        parameters = self.module.entry_computation.parameters
+        places = [(number, path) for number, each in enumerate(parameters) for path, _ in each.shape.leaves()]
+        results = self._result_places()
+        found = []
+        for alias in aliases:
+            number = places.index((alias.parameter_number, alias.parameter_index))
+            output = [results.index(alias.output_index)] if len(results) > 1 else []
+            parameter = {
+                "kind": "must_alias" if alias.must else "may_alias",
+                "parameter_index": integers([]),
+                "parameter_number": integer(number),
+            }
+            found.append({"alias": parameter, "output_index": integers(output)})
+        return tuple(found)
 
     def _argument_locations(self) -> list[ir.FileLocation]:
         return [

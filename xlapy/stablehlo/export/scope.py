@@ -91,8 +91,14 @@ class Scope:
 
     def _annotate(self, instruction: Instruction, made: Sequence[ir.Operation]) -> None:
         """Sharding, frontend attributes and accuracy go on the last operation made for an instruction."""
+        self.program.losses.look_at(instruction)
+        said = said_by(instruction)
         if made:
-            made[-1].attributes.update(said_by(instruction))
+            made[-1].attributes.update(said)
+            return
+        for what in said:
+            if not self.program.signs(instruction, what):
+                self.program.losses.note(what, instruction.name)
 
     def finish(self, name: str, results: Structure) -> ir.Block:
         """Ends the block with a return."""

@@ -16,7 +16,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor, Module
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.annotations import argument_attributes, frontend_attributes, result_attributes
-from xlapy.stablehlo.importing.attributes import integer, shown
+from xlapy.stablehlo.importing.attributes import as_integer, as_integers, integer, listed, shown
 
 _ALIAS, _DONOR, _LAYOUT_MODE, _MEMORY_KIND = (
     "tf.aliasing_output",
@@ -24,6 +24,7 @@ _ALIAS, _DONOR, _LAYOUT_MODE, _MEMORY_KIND = (
     "mhlo.layout_mode",
     "mhlo.memory_kind",
 )
+_ALIASES = "mhlo.input_output_alias"
 _MEMORY_SPACES = {"device": 0, "pinned_host": 5, "unpinned_host": 5}
 """XLA's numbers of memories by the names that frameworks use."""
 
@@ -38,6 +39,10 @@ def configure(module: Module, root: ir.Operation, function: ir.Operation, result
     assert layout is not None
     arguments = argument_attributes(function, len(layout.parameters))
     _alias(module, arguments, results)
+    if root.attributes.get(_ALIASES):
+        module.config.input_output_alias = _sorted(
+            [_read_alias(each, len(arguments), results) for each in listed(root, _ALIASES)]
+        )
     parts = layout.result.tuple_shapes if results != 1 else (layout.result,)
     shaped = [
         _placed(shape, attributes)
@@ -60,8 +65,28 @@ def _alias(module: Module, arguments: Sequence[Mapping[str, Any]], results: int)
             aliases.append(Alias(() if results == 1 else (output.value,), number, ()))
         elif attributes.get(_DONOR) is True:
             donors.append(BufferDonor(number, ()))
-    module.config.input_output_alias = tuple(sorted(aliases, key=lambda alias: alias.output_index))
+    module.config.input_output_alias = _sorted(aliases)
     module.config.buffer_donors = tuple(donors)
+
+
+def _sorted(aliases: Sequence[Alias]) -> tuple[Alias, ...]:
+    return tuple(sorted(aliases, key=lambda alias: alias.output_index))
+
+
+def _read_alias(entry: Any, arguments: int, results: int) -> Alias:
+    """`{alias = {kind = "must_alias", parameter_index = [], parameter_number = 0}, output_index = []}`"""
+    alias = entry.get("alias") if isinstance(entry, dict) else None
+    if not isinstance(alias, dict) or not {"parameter_index", "parameter_number"} <= alias.keys():
+        raise ShapeError(f"an entry of {_ALIASES} names a parameter and a result, it is {shown(entry)}")
+    output = as_integers(entry.get("output_index"), "output_index")
+    number, inner = as_integer(alias["parameter_number"], "parameter_number"), alias["parameter_index"]
+    kind = alias.get("kind", "may_alias")
+    is_there = 0 <= number < arguments and not as_integers(inner, "parameter_index")
+    if not is_there or kind not in ("may_alias", "must_alias"):
+        raise ShapeError(f"{_ALIASES} names argument {number} of {arguments}, in the manner {shown(kind)}")
+    if len(output) > (results != 1) or any(not 0 <= place < results for place in output):
+        raise ShapeError(f"{_ALIASES} names the result {list(output)} of {results}")
+    return Alias(output, number, (), must=kind == "must_alias")
 
 
 def _placed(shape: Shape, attributes: Mapping[str, Any]) -> Shape:

@@ -43,7 +43,7 @@ _SIZES = re.compile(r"(?:(?:\d+|\?)\s*x\s*)*+")
 _SIZE = re.compile(r"\d+|\?")
 _DIALECT = re.compile(rf"!({NAME})")
 _STARTS = re.compile(r"[!(]|(?:tensor|tuple|memref|vector|complex)<|(?:[su]?i\d+|b?f\d+\w*|tf32|index|none)\b(?!\.)")
-_STORAGE = re.compile(r"(?:(u)|i)(\d+)")
+_STORAGE = re.compile(r"(?:(u)i?|s?i)(\d+)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.forms.common import (
@@ -13,6 +15,8 @@ from xlapy.stablehlo.text.forms.common import (
 )
 from xlapy.stablehlo.text.operations import Form, OperationReader
 
+_TOLERANCE = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_F64 = ir.ScalarType(PrimitiveType.F64)
 _U32 = ir.ScalarType(PrimitiveType.U32)
 _U64 = ir.ScalarType(PrimitiveType.U64)
 
@@ -35,7 +39,10 @@ def expect_equal(reader: OperationReader, operation: ir.Operation) -> None:
 def _tolerance(reader: OperationReader, operation: ir.Operation) -> None:
     if reader.cursor.accept(","):
         assigned(reader, "tolerance")
-        operation.attributes["tolerance"] = reader.attributes.read()
+        found = reader.cursor.match(_TOLERANCE)
+        if found is None:
+            reader.cursor.fail(f"expected a tolerance, found {reader.cursor.shown()}")
+        operation.attributes["tolerance"] = ir.FloatAttribute(float(found.group()), _F64)
 
 
 def _same_types(reader: OperationReader, operation: ir.Operation) -> None:
