@@ -81,3 +81,22 @@ def test_programs_for_one_device() -> None:
 def test_damaged_programs() -> None:
     with pytest.raises(InvalidArgumentError, match="the program cannot be read as StableHLO"):
         read_program(b"ML\xefR sdy", "mlir", 4)
+
+
+def test_addends() -> None:
+    """What devices have of a sum; an operation that does nothing leaves the sharding of what it is given alone."""
+    text = f"""module {{ {MESH}
+      func.func @main(%a: tensor<4xi32> {{sdy.sharding = #sdy.sharding<@mesh, [{{}}]>}})
+          -> (tensor<4xi32> {{sdy.sharding = #sdy.sharding<@mesh, [{{}}], unreduced={{"x", "y"}}>}}) {{
+        %0 = stablehlo.convert %a : tensor<4xi32>
+        %1 = sdy.sharding_constraint %0 <@mesh, [{{}}], unreduced={{"x"}}> : tensor<4xi32>
+        %2 = sdy.sharding_constraint %1 <@mesh, [{{"y"}}], unreduced={{"x"}}> : tensor<4xi32>
+        %3 = sdy.sharding_constraint %2 <@mesh, [{{}}], unreduced={{"x", "y"}}> : tensor<4xi32>
+        return %3 : tensor<4xi32> }} }}"""
+    found = read_program(mixed_artifact(text), "mlir", 4)
+    assert [str(sharding) for sharding in found.placement.parameters] == ["{replicated}"]
+    assert [str(sharding) for sharding in found.placement.results] == [
+        "{devices=[1,4]<=[4] last_tile_dims={unreduced}}"
+    ]
+    results = run_parts(found, [[np.arange(1, 5, dtype=np.int32)]] * 4)
+    assert [np.asarray(result).tolist() for result in results] == [[1, 2, 0, 0], [0, 0, 3, 4], [0] * 4, [0] * 4]

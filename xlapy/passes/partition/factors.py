@@ -19,7 +19,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes
 from xlapy.ops.dimensions import PaddingDimension, SliceRanges, WindowDimension
 from xlapy.ops.registry import OpDef
-from xlapy.passes.partition.reducers import adds_up
+from xlapy.passes.partition.sums import adds_up, is_sum
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Factor:
         """Whether the parts of the results are to be combined."""
         return all(dimension is None for dimension in self.results)
 
+
+BATCH_DIMENSIONS = "num_batch_dims"
+"""The frontend attribute of a custom call that tells how many leading dimensions are those of a stack."""
 
 Rule = Callable[[Instruction], Iterator[Factor]]
 _RULES: dict[OpDef, Rule] = {}
@@ -189,7 +192,8 @@ def _sort(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(ops.IOTA)
 def _iota(instruction: Instruction) -> Iterator[Factor]:
-    for dimension in _others(instruction.shape, [instruction.attributes.iota_dimension]):
+    """The dimension that is counted along too: a part is counted from where it begins."""
+    for dimension in range(instruction.shape.rank):
         yield Factor((), (dimension,))
 
 
@@ -235,6 +239,53 @@ def _scatter(instruction: Instruction) -> Iterator[Factor]:
     batching = zip(attributes.input_batching_dims, attributes.scatter_indices_batching_dims, strict=True)
     for dimension, index in batching:
         yield Factor((dimension,) * count + (index,) + (places[index],) * count, (dimension,) * count)
+    if is_sum(instruction):
+        for index, update in places.items():
+            if index not in attributes.scatter_indices_batching_dims:
+                yield Factor((None, index, update), (None,))
+
+
+# -- collectives by hand, whose groups do not differ in where parts lie
+
+
+@_rule(ops.ALL_REDUCE, ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_BROADCAST)
+def _all_alike(instruction: Instruction) -> Iterator[Factor]:
+    if len(instruction.operands) == 1:
+        yield from _same(instruction, range(instruction.shape.rank))
+
+
+@_rule(ops.ALL_GATHER)
+def _all_gather(instruction: Instruction) -> Iterator[Factor]:
+    if len(instruction.operands) == 1:
+        yield from _same(instruction, _others(instruction.shape, [instruction.attributes.all_gather_dimension]))
+
+
+@_rule(ops.REDUCE_SCATTER)
+def _reduce_scatter(instruction: Instruction) -> Iterator[Factor]:
+    if len(instruction.operands) == 1:
+        yield from _same(instruction, _others(instruction.shape, [instruction.attributes.scatter_dimension]))
+
+
+@_rule(ops.ALL_TO_ALL)
+def _all_to_all(instruction: Instruction) -> Iterator[Factor]:
+    if instruction.attributes.split_dimension is not None:
+        yield from _same(instruction, _others(instruction.shape, [instruction.attributes.split_dimension]))
+
+
+# -- custom calls of stacks
+
+
+@_rule(ops.CUSTOM_CALL)
+def _custom_call(instruction: Instruction) -> Iterator[Factor]:
+    """The leading dimensions that the program says to be those of a stack."""
+    count = (instruction.frontend_attributes or {}).get(BATCH_DIMENSIONS, "")
+    shapes = [*(operand.shape for operand in instruction.operands), *(leaf for _, leaf in instruction.shape.leaves())]
+    if not count.isdecimal() or not all(shape.is_array for shape in shapes):
+        return
+    operands = len(instruction.operands)
+    for dimension in range(min(int(count), *[shape.rank for shape in shapes])):
+        if len({shape.dimensions[dimension] for shape in shapes}) == 1:
+            yield Factor((dimension,) * operands, (dimension,) * (len(shapes) - operands))
 
 
 # -- the attributes of a part
@@ -249,6 +300,12 @@ def attributes_of_part(instruction: Instruction, operands: Sequence[Shape], resu
         return dataclasses.replace(attributes, ranges=SliceRanges(ranges.starts, limits, ranges.strides))
     if instruction.op is ops.DYNAMIC_SLICE:
         return dataclasses.replace(attributes, dynamic_slice_sizes=result.dimensions)
+    if instruction.op is ops.CUSTOM_CALL and attributes.operand_layout_constraints is not None:
+        constraints = [
+            part.with_layout(constraint.layout)
+            for part, constraint in zip(operands, attributes.operand_layout_constraints, strict=True)
+        ]
+        return dataclasses.replace(attributes, operand_layout_constraints=tuple(constraints))
     if instruction.op is ops.GATHER:
         sizes = _of_part(attributes.slice_sizes, instruction.operands[0].shape.dimensions, operands[0].dimensions)
         return dataclasses.replace(attributes, slice_sizes=sizes)

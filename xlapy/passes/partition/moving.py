@@ -1,35 +1,60 @@
 """Parts of arrays brought from one placement to another, with collectives.
 
-Owns: what is sent for that. Must not know: why.
+Owns: the instructions of each step of a route. Must not know: why it is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from xlapy import ops
+from xlapy.base.element_types import PRED
 from xlapy.base.literal import Literal
 from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.collectives import AllGatherAttributes, AllReduceAttributes, CollectiveBroadcastAttributes
+from xlapy.ops.collectives import (
+    AllGatherAttributes,
+    AllReduceAttributes,
+    AllToAllAttributes,
+    CollectiveBroadcastAttributes,
+    CollectivePermuteAttributes,
+    ReduceScatterAttributes,
+)
 from xlapy.ops.movement import DynamicSliceAttributes
 from xlapy.ops.replica_groups import GroupList
-from xlapy.passes.partition.splits import Placement, Split, groups_along, part_of, tiles_of
+from xlapy.passes.expand.blocks import reducer
+from xlapy.passes.partition.routes import (
+    AddUp,
+    AddUpTiles,
+    Cut,
+    Exchange,
+    Gather,
+    Keep,
+    Permute,
+    Spread,
+    Step,
+    route,
+)
+from xlapy.passes.partition.splits import Placement, Split, tiles_of
 from xlapy.passes.rewrite import Writer
 
 
 @dataclass(frozen=True)
 class Local:
-    """What a device has of an array: an instruction, and where its part lies. Without a placement it is computed by
-    hand, `depth` regions deep: the program says itself what each device has."""
+    """What a device has of an array: an instruction, and where its part lies.
+
+    apart: the place of each device along the axes that the program computes by hand there: arrays of devices that
+    differ in it are different ones.
+    """
 
     instruction: Instruction
-    placement: Placement | None
-    depth: int = 0
+    placement: Placement
+    apart: tuple[Split, ...] = ()
 
 
 class Mover:
@@ -42,47 +67,89 @@ class Mover:
         self._moved: dict[tuple[Local, Placement], Local] = {}
 
     def moved(self, value: Local, target: Placement) -> Local:
-        """The array at another placement: what is cut otherwise is gathered, and then cut."""
-        if value.placement is None or value.placement == target:
-            return Local(value.instruction, target)
+        """The array at another placement."""
+        if not value.instruction.shape.is_array or value.placement == target:
+            return value
         key = (value, target)
         if key not in self._moved:
-            common = tuple([old if old == new else None for old, new in zip(value.placement, target, strict=True)])
-            self._moved[key] = self.cut(self.gathered(value, common), target)
+            instruction = value.instruction
+            for step in route(value.placement, target, value.apart):
+                instruction = _STEPS[type(step)](self, instruction, step)
+            self._moved[key] = Local(instruction, target, value.apart)
         return self._moved[key]
 
-    def gathered(self, value: Local, target: Placement, apart: Sequence[Split] = ()) -> Local:
-        """With some of the dimensions whole again; devices on different tiles of the splits `apart` do not meet."""
-        instruction, placement = value.instruction, list(value.placement or ())
-        for dimension, split in enumerate(tuple(placement)):
-            if split is None or target[dimension] is not None:
-                continue
-            placement[dimension] = None
-            attributes = AllGatherAttributes.make(
-                channel_id=next(self.channels), replica_groups=groups_along(split, [*placement, *apart]),
-                all_gather_dimension=dimension, use_global_device_ids=True,
-            )  # fmt: skip
-            shape = _times(instruction.shape, dimension, tiles_of(split))
-            instruction = self.write.add(ops.ALL_GATHER, instruction, attributes=attributes, shape=shape)
-        return Local(instruction, tuple(placement))
+    # -- steps
 
-    def cut(self, value: Local, target: Placement) -> Local:
-        """Each device's own tiles of dimensions that were whole."""
-        fresh = [None if old == new else new for old, new in zip(value.placement or (), target, strict=True)]
-        if not any(fresh):
-            return value
-        shape = value.instruction.shape
-        result = part_of(shape, tuple(fresh))
-        starts = [self._start(split, size) for split, size in zip(fresh, result.dimensions, strict=True)]
+    def _add_up(self, value: Instruction, step: AddUp) -> Instruction:
+        return self.combined(value, reducer(self.write, ops.ADD, value.shape.element_type), step.groups)
+
+    def _add_up_tiles(self, value: Instruction, step: AddUpTiles) -> Instruction:
+        attributes = ReduceScatterAttributes.make(
+            channel_id=next(self.channels), replica_groups=step.groups, scatter_dimension=step.dimension,
+            use_global_device_ids=True,
+        )  # fmt: skip
+        shape = _resized(value.shape, step.dimension, lambda size: size // step.members)
+        add = reducer(self.write, ops.ADD, shape.element_type)
+        return self.write.add(ops.REDUCE_SCATTER, value, attributes=attributes, computations=[add], shape=shape)
+
+    def _gather(self, value: Instruction, step: Gather) -> Instruction:
+        attributes = AllGatherAttributes.make(
+            channel_id=next(self.channels), replica_groups=step.groups, all_gather_dimension=step.dimension,
+            use_global_device_ids=True,
+        )  # fmt: skip
+        shape = _resized(value.shape, step.dimension, lambda size: size * step.members)
+        return self.write.add(ops.ALL_GATHER, value, attributes=attributes, shape=shape)
+
+    def _exchange(self, value: Instruction, step: Exchange) -> Instruction:
+        """The tiles to be sent get a dimension of their own, which then tells where they came from."""
+        count, cut = step.members, step.cut
+        sizes = value.shape.dimensions
+        rows = value.shape.with_dimensions([*sizes[:cut], count, sizes[cut] // count, *sizes[cut + 1 :]])
+        attributes = AllToAllAttributes.make(
+            channel_id=next(self.channels), replica_groups=step.groups, split_dimension=cut
+        )
+        sent = self.write.add(ops.ALL_TO_ALL, self.write.reshape(value, rows), attributes=attributes, shape=rows)
+        rest = [dimension for dimension in range(rows.rank) if dimension != cut]
+        place = step.joined + (step.joined > cut)
+        order = [dimension for kept in rest for dimension in ((cut, kept) if kept == place else (kept,))]
+        joined = _resized(value.shape, step.joined, lambda size: size * count)
+        joined = _resized(joined, cut, lambda size: size // count)
+        return self.write.reshape(self.write.transpose(sent, order), joined)
+
+    def _permute(self, value: Instruction, step: Permute) -> Instruction:
+        return self.sent(value, step.pairs)
+
+    def _cut(self, value: Instruction, step: Cut) -> Instruction:
+        sizes = [n // tiles_of(split) for n, split in zip(value.shape.dimensions, step.tiles, strict=True)]
+        result = value.shape.with_dimensions(sizes)
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=result.dimensions)
-        made = self.write.add(ops.DYNAMIC_SLICE, value.instruction, *starts, attributes=attributes, shape=result)
-        return Local(made, target)
+        starts = self._starts(step.tiles, sizes)
+        return self.write.add(ops.DYNAMIC_SLICE, value, *starts, attributes=attributes, shape=result)
 
-    def _start(self, split: Split | None, size: int) -> Instruction:
-        """Where this device's tile begins."""
-        if split is None:
-            return self.write.literal(Literal.array_of(np.asarray(0, np.int32)))
-        table = self.write.literal(Literal.array_of(np.asarray(split, np.int32) * np.int32(size)))
+    def _spread(self, value: Instruction, step: Spread) -> Instruction:
+        sizes = value.shape.dimensions
+        counts = [n * tiles_of(split) for n, split in zip(sizes, step.tiles, strict=True)]
+        zeros = self.write.filled(0, value.shape.with_dimensions(counts))
+        return self.write.add(ops.DYNAMIC_UPDATE_SLICE, zeros, value, *self._starts(step.tiles, sizes))
+
+    def _keep(self, value: Instruction, step: Keep) -> Instruction:
+        mask = self.write.broadcast(self.own(np.asarray(step.keeps)), value.shape.with_element_type(PRED))
+        return self.write.add(ops.SELECT, mask, value, self.write.filled(0, value.shape))
+
+    def _starts(self, tiles: Sequence[Split | None], sizes: Sequence[int]) -> list[Instruction]:
+        """Where this device's tile begins along each dimension; the first one where there is no choice."""
+        return [
+            self.own(np.asarray(split or [0], np.int32) * np.int32(size))
+            for split, size in zip(tiles, sizes, strict=True)
+        ]
+
+    # -- what each device has of its own
+
+    def own(self, values: np.ndarray[Any, Any]) -> Instruction:
+        """The scalar that each device has of an array of one each; that of all devices, if there is one."""
+        if (values == values[0]).all():
+            return self.write.literal(Literal.array_of(np.asarray(values[0])))
+        table = self.write.literal(Literal.array_of(values))
         row = Shape.array(table.shape.element_type, (1,))
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=(1,))
         picked = self.write.add(ops.DYNAMIC_SLICE, table, self.number(), attributes=attributes, shape=row)
@@ -92,14 +159,19 @@ class Mover:
         """This device's number."""
         return self.write.add(ops.PARTITION_ID)
 
-    def combined(
-        self, value: Instruction, reducer: Computation, split: Split, others: Iterable[Split | None]
-    ) -> Instruction:
-        """The results of the tiles of a summed dimension put together, on each device."""
+    # -- what is sent
+
+    def sent(self, value: Instruction, pairs: Sequence[tuple[int, ...]]) -> Instruction:
+        """What another device has; zeros without a pair that tells which."""
+        attributes = CollectivePermuteAttributes.make(channel_id=next(self.channels), source_target_pairs=tuple(pairs))
+        return self.write.add(ops.COLLECTIVE_PERMUTE, value, attributes=attributes)
+
+    def combined(self, value: Instruction, combine: Computation, groups: GroupList) -> Instruction:
+        """What the members of each group have, combined."""
         attributes = AllReduceAttributes.make(
-            channel_id=next(self.channels), replica_groups=groups_along(split, others), use_global_device_ids=True
+            channel_id=next(self.channels), replica_groups=groups, use_global_device_ids=True
         )
-        return self.write.add(ops.ALL_REDUCE, value, attributes=attributes, computations=[reducer])
+        return self.write.add(ops.ALL_REDUCE, value, attributes=attributes, computations=[combine])
 
     def sent_by(self, device: int, values: Sequence[Instruction]) -> list[Instruction]:
         """What one device has, on every device."""
@@ -114,6 +186,18 @@ class Mover:
         return sent
 
 
-def _times(shape: Shape, dimension: int, factor: int) -> Shape:
-    """So many of an array, one behind the other."""
-    return shape.with_dimensions([n * factor if d == dimension else n for d, n in enumerate(shape.dimensions)])
+_STEPS: dict[type[Step], Callable[[Mover, Instruction, Any], Instruction]] = {
+    AddUp: Mover._add_up,
+    AddUpTiles: Mover._add_up_tiles,
+    Gather: Mover._gather,
+    Exchange: Mover._exchange,
+    Permute: Mover._permute,
+    Cut: Mover._cut,
+    Spread: Mover._spread,
+    Keep: Mover._keep,
+}
+
+
+def _resized(shape: Shape, dimension: int, size_of: Callable[[int], int]) -> Shape:
+    sizes = [size_of(size) if d == dimension else size for d, size in enumerate(shape.dimensions)]
+    return shape.with_dimensions(sizes)

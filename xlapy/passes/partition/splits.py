@@ -2,8 +2,9 @@
 
 Owns: splits and placements, what shardings mean in them, groups of devices. Must not know: instructions.
 
-Worked example: on four devices `{devices=[2,1,2]<=[4] last_tile_dim_replicate}` is the placement
+Worked example: on four devices `{devices=[2,1,2]<=[4] last_tile_dim_replicate}` is the placement with the splits
 `((0, 0, 1, 1), None)`: devices 0 and 1 have the first half of the rows, devices 2 and 3 the second; columns are whole.
+With `last_tile_dims={unreduced}` its addends are `(0, 1, 0, 1)`: the rows are the sum of what devices 0 and 1 have.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from xlapy.base.errors import UnsupportedError
+from xlapy.base.records import dataclass
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
@@ -25,13 +27,38 @@ from xlapy.ops.replica_groups import GroupList
 Split: TypeAlias = tuple[int, ...]
 """Of one dimension: the tile that each device has."""
 
-Placement: TypeAlias = tuple[Split | None, ...]
-"""Of an array: the split of each dimension, None for one that every device has the whole of."""
+
+@dataclass(frozen=True)
+class Placement:
+    """Of an array: the split of each dimension, None for one that every device has the whole of.
+
+    addends: which of the arrays that are still to be added up each device has, numbered in the order of devices; None
+    if there is one.
+    """
+
+    splits: tuple[Split | None, ...] = ()
+    addends: Split | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.addends is None and not any(self.splits)
+
+    @property
+    def cuts(self) -> tuple[Split | None, ...]:
+        """All that tells devices apart."""
+        return (*self.splits, self.addends)
+
+    def with_split(self, dimension: int, split: Split | None) -> Placement:
+        splits = (*self.splits[:dimension], split, *self.splits[dimension + 1 :])
+        return Placement(splits, self.addends)
+
+    def with_addends(self, addends: Split | None) -> Placement:
+        return Placement(self.splits, addends)
 
 
 def whole(shape: Shape) -> Placement:
     """Every device has all of it."""
-    return (None,) * shape.rank if shape.is_array else ()
+    return Placement((None,) * shape.rank if shape.is_array else ())
 
 
 def tiles_of(split: Split | None) -> int:
@@ -40,10 +67,10 @@ def tiles_of(split: Split | None) -> int:
 
 def part_of(shape: Shape, placement: Placement) -> Shape:
     """The shape of what each device has."""
-    if not any(placement):
+    if not any(placement.splits):
         return shape
-    sizes = [size // tiles_of(split) for size, split in zip(shape.dimensions, placement, strict=True)]
-    return shape.with_dimensions(sizes)
+    sizes = [size // tiles_of(split) for size, split in zip(shape.dimensions, placement.splits, strict=True)]
+    return shape.with_dimensions(sizes).with_layout(shape.layout)
 
 
 def fits(size: int, split: Split) -> bool:
@@ -56,6 +83,41 @@ def are_independent(splits: Iterable[Split | None]) -> bool:
     cuts = [split for split in splits if split is not None]
     met = Counter(zip(*cuts, strict=True))
     return not cuts or (len(met) == math.prod(map(tiles_of, cuts)) and len(set(met.values())) == 1)
+
+
+def labels(splits: Iterable[Split | None]) -> Split | None:
+    """Numbers for the combinations of tiles, in the order of devices; None if there is one."""
+    numbers: dict[Ints, int] = {}
+    cuts = [split for split in splits if split is not None]
+    found = tuple([numbers.setdefault(combination, len(numbers)) for combination in zip(*cuts, strict=True)])
+    return found if len(numbers) > 1 else None
+
+
+def follows(coarse: Split | None, fine: Split | None) -> bool:
+    """Whether the label of the one tells that of the other."""
+    return labels([fine, coarse]) == labels([fine])
+
+
+def refines(fine: Split | None, coarse: Split | None) -> bool:
+    """Whether tiles are cut into as many tiles each, in their order."""
+    if fine is None or coarse is None:
+        return coarse is None
+    count = tiles_of(fine) // tiles_of(coarse)
+    return count > 0 and tuple([tile // count for tile in fine]) == coarse
+
+
+def minor(fine: Split, coarse: Split | None) -> Split:
+    """Of a split that refines another one: the tile inside of a tile."""
+    count = tiles_of(fine) // tiles_of(coarse)
+    return tuple([tile % count for tile in fine])
+
+
+def coarser(split: Split | None, tiles: int) -> Split | None:
+    """The split in fewer tiles that it refines."""
+    if split is None or tiles == 1:
+        return None
+    count = tiles_of(split) // tiles
+    return tuple([tile // count for tile in split])
 
 
 def groups_along(split: Split, others: Iterable[Split | None]) -> GroupList:
@@ -72,51 +134,64 @@ def groups_along(split: Split, others: Iterable[Split | None]) -> GroupList:
 
 
 def placement_of(sharding: Sharding | None, shape: Shape, devices: int) -> Placement:
-    """Of an array; dimensions that tiles of one size do not fit are whole. `UnsupportedError` for partial sums."""
+    """Of an array; dimensions that tiles of one size do not fit are whole.
+
+    `UnsupportedError` for addends that are to be put together by anything but a sum.
+    """
     if sharding is None or not shape.is_array:
         return whole(shape)
-    if _is_partial(sharding):
-        raise UnsupportedError(f"sharding {sharding} of {shape.brief}: devices would have sums still to be reduced")
-    if sharding.named is not None:
-        splits = _of_mesh(sharding.named, devices)
-    elif sharding.kind is ShardingKind.TILED and sharding.tiles is not None:
-        splits = _of_tiles(sharding.tiles, sharding.data_rank, devices)
-    else:
-        splits = ()
+    splits, addends = _cuts(sharding, devices)
     if len(splits) != shape.rank:
-        return whole(shape)
+        return whole(shape).with_addends(addends)
     cut = [split if split and fits(size, split) else None for size, split in zip(shape.dimensions, splits, strict=True)]
-    return tuple([split if tiles_of(split) > 1 else None for split in cut])
+    return Placement(tuple([split if tiles_of(split) > 1 else None for split in cut]), addends)
 
 
-def _is_partial(sharding: Sharding) -> bool:
-    named = sharding.named
+def _cuts(sharding: Sharding, devices: int) -> tuple[tuple[Split, ...], Split | None]:
+    """The tiles along each dimension, and the addends."""
+    named, tiles = sharding.named, sharding.tiles
     if named is not None:
-        return named.form is NamedForm.UNREDUCED or bool(named.unreduced_axes)
-    return sharding.kind is ShardingKind.UNREDUCED or "unreduced" in sharding.subgroup_types
+        return _of_mesh(named, devices)
+    if sharding.kind is ShardingKind.UNREDUCED:
+        return (), labels([tuple(range(devices))])
+    if tiles is None or sorted(tiles.device_ids()) != list(range(devices)):
+        return (), None
+    places = _tiles_along(tiles, devices)
+    types = sharding.subgroup_types
+    addends = [places[sharding.data_rank + number] for number, one in enumerate(types) if one == "unreduced"]
+    return places[: sharding.data_rank], labels(addends)
 
 
-def _of_tiles(tiles: TileAssignment, rank: int, devices: int) -> Placement:
-    ids = tiles.device_ids()
-    if sorted(ids) != list(range(devices)):
-        return ()
-    place = {device: number for number, device in enumerate(ids)}
-    strides = [math.prod(tiles.dimensions[d + 1 :]) for d in range(rank)]
+def _tiles_along(tiles: TileAssignment, devices: int) -> tuple[Split, ...]:
+    place = {device: number for number, device in enumerate(tiles.device_ids())}
+    strides = [math.prod(tiles.dimensions[d + 1 :]) for d in range(len(tiles.dimensions))]
     return tuple(
         [
             tuple([place[device] // stride % size for device in range(devices)])
-            for stride, size in zip(strides, tiles.dimensions, strict=False)
+            for stride, size in zip(strides, tiles.dimensions, strict=True)
         ]
     )
 
 
-def _of_mesh(named: NamedSharding, devices: int) -> Placement:
+def _of_mesh(named: NamedSharding, devices: int) -> tuple[tuple[Split, ...], Split | None]:
     mesh = named.mesh
     ids = mesh.device_ids()
-    if named.form is not NamedForm.DIMENSIONS or sorted(ids) != list(range(devices)):
-        return ()
+    if sorted(ids) != list(range(devices)):
+        return (), None
     place = {device: number for number, device in enumerate(ids)}
-    return tuple([tuple([_tile(d.axes, mesh, place[n]) for n in range(devices)]) for d in named.dimensions])
+
+    def split(axes: Sequence[AxisRef]) -> Split:
+        return tuple([_tile(axes, mesh, place[device]) for device in range(devices)])
+
+    axes = named.unreduced_axes
+    if named.form is NamedForm.UNREDUCED and not axes:
+        axes = tuple(map(AxisRef, range(len(mesh.axis_names))))
+    if axes and named.reduction != "sum":
+        raise UnsupportedError(
+            f"sharding {{{named.to_text()}}}: devices have values whose {named.reduction} is still to be taken; only "
+            f"sums may be left so"
+        )
+    return tuple([split(dimension.axes) for dimension in named.dimensions]), labels([split(axes)])
 
 
 def _tile(axes: Sequence[AxisRef], mesh: Mesh, place: int) -> int:
@@ -140,25 +215,28 @@ def along_axes(sharding: Sharding, marked: Sharding | None) -> Sharding:
         dataclasses.replace(each, axes=tuple([axis for axis in each.axes if axis.axis in numbers]))
         for each in named.dimensions
     ]
-    return dataclasses.replace(sharding, named=dataclasses.replace(named, dimensions=tuple(dimensions)))
+    unreduced = tuple([axis for axis in named.unreduced_axes if axis.axis in numbers])
+    return dataclasses.replace(
+        sharding, named=dataclasses.replace(named, dimensions=tuple(dimensions), unreduced_axes=unreduced)
+    )
 
 
-def other_axes(marked: Sharding | None, devices: int) -> list[Split]:
-    """The place of each device along the axes that are not by hand in a region."""
-    if marked is None or marked.named is None:
-        return []
-    mesh, numbers = marked.named.mesh, {axis.axis for axis in marked.named.manual_axes}
+def axes_by_hand(region: Sharding | None, mesh: Mesh | None, devices: int) -> tuple[Split, ...]:
+    """The place of each device along the axes that are by hand in a region: those that its sharding marks so, or all
+    of a mesh."""
+    if mesh is None or sorted(mesh.device_ids()) != list(range(devices)):
+        return (tuple(range(devices)),)
+    marked = region.named.manual_axes if region is not None and region.named is not None else ()
     place = {device: number for number, device in enumerate(mesh.device_ids())}
-    others = [AxisRef(number) for number in range(len(mesh.axis_names)) if number not in numbers]
-    return [tuple([_tile([axis], mesh, place[n]) for n in range(devices)]) for axis in others]
+    axes = [axis.axis for axis in marked] or range(len(mesh.axis_names))
+    return tuple([tuple([_tile([AxisRef(axis)], mesh, place[n]) for n in range(devices)]) for axis in axes])
 
 
 def sharding_of(placement: Placement, devices: int) -> Sharding:
     """The sharding of tiles that says the same."""
-    if not any(placement):
-        return Sharding(ShardingKind.REPLICATED)
-    counts = [tiles_of(split) for split in placement]
-    order = sorted(range(devices), key=lambda device: [split[device] if split else 0 for split in placement])
+    cuts = [split for split in placement.cuts if split is not None]
+    counts = [tiles_of(split) for split in placement.cuts]
+    order = sorted(range(devices), key=lambda device: [split[device] for split in cuts])
     sizes = [*counts, devices // math.prod(counts)]
     ids = None if order == list(range(devices)) else order
-    return tiled(TileAssignment.make(sizes, ids), ("replicated",))
+    return tiled(TileAssignment.make(sizes, ids), ("unreduced", "replicated"))

@@ -79,7 +79,8 @@ class Scope:
             if operation.attributes and self.program.annotations.concerns(operation):
                 self.frontend_attributes = self.program.annotations.frontend_attributes(operation)
                 results = self._results(rule, operation)
-                self.program.annotations.annotate(operation, results)
+                if not any(self.values.get(operand) in results for operand in operation.operands):  # not handed on
+                    self.program.annotations.annotate(operation, results)
             else:
                 results = self._results(rule, operation)
             self._bind(operation, results)

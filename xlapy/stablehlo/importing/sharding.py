@@ -41,7 +41,8 @@ def _marked(scope: Scope, target: str, operand: Instruction, shape: Shape, shard
 
 @rule(
     "sdy.sharding_constraint", "sdy.reshard", "sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.all_reduce",
-    "sdy.collective_permute", "sdy.reduce_scatter", operands=1, stored=True,
+    "sdy.collective_permute", "sdy.reduce_scatter", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced",
+    operands=1, stored=True,
 )  # fmt: skip
 def constraint(scope: Scope, operation: ir.Operation) -> Instruction:
     """What is sharded otherwise from here on; to values, an all-reduce or a gather of shardings does nothing."""
