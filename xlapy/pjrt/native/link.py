@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.engine import Code, compile_plainly
 from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
 from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, worker
 from xlapy.pjrt.native.text import expanded
@@ -237,7 +237,7 @@ class Native:
         imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
         imports["Py_IsFinalizing"] = _address(_is_finalizing())
         exports = [*_FUNCTIONS, *[function_of(name, python) for name in _ALL]]
-        self._code = compile_text(module_text(python), sorted(set(exports)), imports)
+        self._code = compile_plainly(module_text(python), sorted(set(exports)), imports)
         self._functions = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
         self._extensions = _extensions(self._code, python)
         self._api = _table(self._code, python, self._extensions)
