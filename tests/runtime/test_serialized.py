@@ -78,6 +78,27 @@ def test_loading_compiles_nothing(client, executable, monkeypatch):
     assert np.asarray(client.deserialize(data)(X, Y)[0]).shape == (64,)
 
 
+def test_loading_and_running_reads_no_module(client, executable, monkeypatch):
+    data, text = executable.serialize(), executable.as_hlo_text()
+    monkeypatch.setattr("xlapy.runtime.serialized.parse_hlo", lambda *_: pytest.fail("it is read"))
+    again = client.deserialize(data)
+    assert np.asarray(again(X, Y)[0]).shape == (64,)
+    assert (again.name, again.program_shape) == (executable.name, executable.program_shape)
+    monkeypatch.undo()
+    assert again.as_hlo_text() == text
+
+
+@pytest.mark.parametrize(
+    "module",
+    [{}, {"name": "m", "parameters": [["x"]], "result": "f32[]"}, {"name": "m", "parameters": [], "result": "f32["}],
+)
+def test_descriptions_that_are_never_written(client, executable, module):
+    outer = unpack("executable", executable.serialize())
+    data = pack("executable", {**outer.header, "module": module}, [bytes(section) for section in outer.sections])
+    with pytest.raises(InvalidArgumentError, match="the executable cannot be read"):
+        client.deserialize(data)
+
+
 def test_donation_is_kept(client):
     again = client.deserialize(client.compile(INCREMENT, donate=[0]).serialize())
     given = client.device_put(np.ones(1024, np.float32))

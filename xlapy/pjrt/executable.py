@@ -22,6 +22,7 @@ from xlapy.base.shape import Shape
 from xlapy.passes.entry_layouts import Order, declared
 from xlapy.pjrt import records
 from xlapy.pjrt.compile_options import CompileOptions, read_options, with_config, write_assignment
+from xlapy.pjrt.duration import is_long
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.layouts import layout_handle, logical, rank_of_parameter, row_major
 from xlapy.pjrt.loaded import native
@@ -38,6 +39,17 @@ from xlapy.runtime.executable import Executable
 _FLOAT = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What of an executable is found when it is compiled, and kept with its bytes.
+
+    fingerprint: of what it was compiled from. is_long: whether runs go on behind the caller's back.
+    """
+
+    fingerprint: str
+    is_long: bool
+
+
 @dataclass(eq=False)
 class Loaded:
     """An executable behind its handle. kept: what the record points to."""
@@ -45,6 +57,7 @@ class Loaded:
     executable: Executable
     options: CompileOptions
     options_bytes: bytes
+    traits: Traits
     record: Record
     kept: list[int] = field(default_factory=list[int])
     program_bytes: bytes | None = None
@@ -130,7 +143,9 @@ def donated_parameters(executable: Executable) -> list[int]:
 # -- making one
 
 
-def load(executable: Executable, options: CompileOptions, options_bytes: bytes, placement: Placement) -> Loaded:
+def load(
+    executable: Executable, options: CompileOptions, options_bytes: bytes, placement: Placement, traits: Traits
+) -> Loaded:
     """Gives an executable a handle."""
     for number in options.devices:
         if not 0 <= number < len(platform().devices):
@@ -142,7 +157,7 @@ def load(executable: Executable, options: CompileOptions, options_bytes: bytes, 
         raise InvalidArgumentError(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
-    loaded = Loaded(executable, options, options_bytes, Record("executable"), placement=placement)
+    loaded = Loaded(executable, options, options_bytes, traits, Record("executable"), placement=placement)
     loaded.kept.append(loaded.record.address)
     _describe(loaded)
     program = executable.program
@@ -166,8 +181,8 @@ def _describe(loaded: Loaded) -> None:
     record["addressable_device_logical_ids"] = loaded.keep(logical)
     record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(options.devices)
     record["size_in_bytes"] = executable.memory_analysis().generated_code_size_in_bytes
-    digest = hashlib.sha256(executable.module.to_text().encode("utf-8", "surrogateescape")).hexdigest()
-    record["executable_fingerprint"], record["executable_fingerprint_size"] = loaded.text(digest)
+    fingerprint, size = loaded.text(loaded.traits.fingerprint)
+    record["executable_fingerprint"], record["executable_fingerprint_size"] = fingerprint, size
     _describe_results(loaded, result_leaves(executable))
 
 
@@ -203,7 +218,9 @@ def client_compile(args: Any) -> None:
     intake = read_program(code, format, options.num_partitions)
     adopt_targets(intake.module)
     executable = platform().client.compile(intake.module, options.num_replicas, options.num_partitions)
-    args.executable = load(executable, options, options_bytes, intake.placement).record.address
+    fingerprint = hashlib.sha256(options_bytes + code).hexdigest()
+    traits = Traits(fingerprint, is_long(executable.program.optimised, len(options.devices)))
+    args.executable = load(executable, options, options_bytes, intake.placement, traits).record.address
 
 
 @entry("sweep", "Executable_Destroy")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from xlapy.base.shape import Shape
 from xlapy.cpu.steps import MeetStep
 from xlapy.cpu.waits import shared_size, waiting_places
-from xlapy.pjrt.duration import is_long
 from xlapy.pjrt.layouts import layout_handle, logical
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.records import SIZES, Record
@@ -50,7 +49,7 @@ def add_parts(loaded: Loaded, program: CpuProgram, results: Sequence[Shape]) -> 
     words = sorted(waiting_places(native_program))
     record["words"], record["word_count"] = loaded.row(words), len(words)
     record["shared_bytes"] = shared_size(native_program)
-    record["long"] = int(bool(native_program.callbacks) or is_long(program.optimised, len(devices)))
+    record["long"] = int(bool(native_program.callbacks) or loaded.traits.is_long)
     taken = len(devices) * (native_program.arena_size + sum(map(_bytes, results)))
     record["large"], record["fast"] = int(taken > _ASKS_FROM), 1
 

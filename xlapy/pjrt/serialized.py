@@ -1,8 +1,8 @@
 """Executables as bytes, for other processes and for JAX's persistent cache.
 
 A container (`xlapy.base.container`) of the kind "executable of JAX": the header has the shardings of parameters and
-results, the kinds of memory of results, the orders of dimensions, and the names of registered targets; the sections
-are the compile options and the executable as xlapy has it.
+results, the kinds of memory of results, the orders of dimensions, what was found when it was compiled, and the names of
+registered targets; the sections are the compile options and the executable as xlapy has it.
 
 Owns: this form. Must not know: how executables run.
 """
@@ -10,6 +10,7 @@ Owns: this form. Must not know: how executables run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from xlapy import ops
@@ -21,7 +22,7 @@ from xlapy.passes.entry_layouts import Order
 from xlapy.pjrt.callbacks import TARGET
 from xlapy.pjrt.compile_options import read_options
 from xlapy.pjrt.entries import entry
-from xlapy.pjrt.executable import Loaded, load, loaded_at
+from xlapy.pjrt.executable import Loaded, Traits, load, loaded_at
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import platform
 from xlapy.pjrt.program_intake import Placement
@@ -42,6 +43,7 @@ def written(loaded: Loaded) -> bytes:
         "kinds": loaded.placement.kinds,
         "parameter_orders": loaded.placement.parameter_orders,
         "result_orders": loaded.placement.result_orders,
+        "traits": asdict(loaded.traits),
         "targets": registered_targets(executable.module),
     }
     return pack(KIND, header, [loaded.options_bytes, executable.serialize()])
@@ -66,11 +68,13 @@ def read(data: bytes, options: bytes = b"") -> Loaded:
         parameters, results = (_shardings(container.header[name]) for name in ("parameters", "results"))
         orders = (_orders(container.header[name]) for name in ("parameter_orders", "result_orders"))
         placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])), *orders)
+        given = container.header["traits"]
+        traits = Traits(str(given["fingerprint"]), bool(given["is_long"]))
         adopt_named(map(str, container.header["targets"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
     executable = platform().client.deserialize(image)
-    return load(executable, read_options(options or own_options), options or own_options, placement)
+    return load(executable, read_options(options or own_options), options or own_options, placement, traits)
 
 
 def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xlapy.runtime.device import Device
     from xlapy.runtime.donation import Donated
     from xlapy.runtime.memory import MemoryStats
+    from xlapy.runtime.unread import Unread
 
 Value = Any
 """A NumPy array, a `DynamicArray`, a tuple of values, or a token, as the interpreter defines them."""
@@ -102,8 +103,10 @@ class Backend(Protocol):
         """
         ...
 
-    def load(self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()) -> Program:
-        """What `Program.image` gave for a program of `module`, compiled for the same devices and donations.
+    def load(self, image: bytes, source: Unread, partition_count: int = 1, donated: Sequence[Donated] = ()) -> Program:
+        """What `Program.image` gave for a program, compiled for the same devices and donations.
+
+        source: its module, which need not be read for that.
 
         `InvalidArgumentError` or `UnsupportedError` for bytes that do not run here.
         """

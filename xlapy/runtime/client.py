@@ -21,7 +21,7 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.donation import Donated, donated_leaves
 from xlapy.runtime.dump import dump_module, dump_stages
 from xlapy.runtime.executable import Executable
-from xlapy.runtime.replicas import counts
+from xlapy.runtime.replicas import checked_counts, counts
 from xlapy.runtime.serialized import read_executable
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 from xlapy.text import parse_hlo
@@ -108,16 +108,15 @@ class Client:
         `UnsupportedError` if this processor lacks what the code was compiled for.
         """
         found = read_executable(data)
-        module = found.module
+        source, donated = found.source, found.donated
         if found.platform != self.platform:
             raise InvalidArgumentError(
-                f"{module.name} was compiled for the platform {found.platform}, this client is for {self.platform}"
+                f"{source.name} was compiled for the platform {found.platform}, this client is for {self.platform}"
             )
-        replicas, partitions = counts(module, found.num_replicas, found.num_partitions, len(self.devices))
-        donated = donated_leaves(module, set(found.donate))
-        program = self._backend.load(found.image, module, partitions, donated)
+        replicas, partitions = checked_counts(source.name, found.num_replicas, found.num_partitions, len(self.devices))
+        program = self._backend.load(found.image, source, partitions, donated)
         devices = self.devices[: replicas * partitions]
-        return Executable(module, program, self.platform, devices, replicas, partitions, donated)
+        return Executable(source, program, self.platform, devices, replicas, partitions, donated)
 
     def device_put(self, value: Any) -> Buffer:
         """A copy of an array as a buffer, which calls take faster than an array, and may take the memory of.

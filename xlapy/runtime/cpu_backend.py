@@ -49,6 +49,7 @@ from xlapy.runtime.native_call import NativeCall, array_address
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.rendezvous import Outside
 from xlapy.runtime.replicas import run_on_devices
+from xlapy.runtime.unread import Unread
 
 MAX_CALL_DEPTH = 100
 """How deep computations may call each other: what loops over loops become is nested as deep."""
@@ -235,9 +236,9 @@ def outside(wait: Wait) -> Outside:
     return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.step, TransferStep))
 
 
-def _lent(module: Module, donated: Sequence[Donated]) -> Sequence[Donated]:
+def _lent(shape: ProgramShape, donated: Sequence[Donated]) -> Sequence[Donated]:
     """What a program may overwrite of what is donated: not the memory of values that are copied anyway."""
-    return () if is_dynamic(module.entry_computation.program_shape) else donated
+    return () if is_dynamic(shape) else donated
 
 
 def _check(module: Module, replica_count: int, partition_count: int) -> None:
@@ -270,22 +271,24 @@ class CpuBackend:
     ) -> CpuProgram:
         """`UnsupportedError` for what does not run on cpu. What is watched is never out of the cache."""
         _check(module, replica_count, partition_count)
-        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
+        shape = module.entry_computation.program_shape
+        numbers = [leaf_number(shape, leaf) for leaf in _lent(shape, donated)]
         if checks:
             watched = compile_module(module, numbers, replica_count, partition_count, watched=True)
-            return self._added(watched, module, partition_count, donated, checks)
+            return self._added(watched, shape, partition_count, donated, checks)
         choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
         compiled = compiled_before(
             module, choices, lambda: compile_module(module, numbers, replica_count, partition_count)
         )
-        return self._added(compiled, module, partition_count, donated)
+        return self._added(compiled, shape, partition_count, donated)
 
     def compile_in_full(
         self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
     ) -> Compiled:
         """The same, never out of the cache: with all forms that the program had on the way to machine code."""
         _check(module, replica_count, partition_count)
-        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in _lent(module, donated)]
+        shape = module.entry_computation.program_shape
+        numbers = [leaf_number(shape, leaf) for leaf in _lent(shape, donated)]
         return compile_module(module, numbers, replica_count, partition_count)
 
     def compile_instrumented(
@@ -298,24 +301,24 @@ class CpuBackend:
         donated = program.donated
         numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in donated]
         compiled = compile_module(program.compiled.module, numbers, *devices, instrument, optimised=True)
-        return self._added(compiled, module, devices[1], donated)
+        return self._added(compiled, program.shape, devices[1], donated)
 
     def load(
-        self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self, image: bytes, source: Unread, partition_count: int = 1, donated: Sequence[Donated] = ()
     ) -> CpuProgram:
         """`InvalidArgumentError` or `UnsupportedError` for what this version or processor cannot run."""
-        return self._added(load_image(image, lambda: module), module, partition_count, donated)
+        loaded = load_image(image, lambda: source.module)
+        return self._added(loaded, source.program_shape, partition_count, donated)
 
     def _added(
         self,
         compiled: Compiled | LoadedProgram,
-        module: Module,
+        shape: ProgramShape,
         partition_count: int,
         donated: Sequence[Donated],
         checks: Checks = NO_CHECKS,
     ) -> CpuProgram:
-        entry = module.entry_computation.program_shape
-        program = CpuProgram(compiled, entry, _lent(module, donated), partition_count, checks)
+        program = CpuProgram(compiled, shape, _lent(shape, donated), partition_count, checks)
         self._programs.add(program)
         return program
 

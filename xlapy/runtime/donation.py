@@ -13,6 +13,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.buffer import Buffer
+from xlapy.runtime.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ def donated_leaves(module: Module, donate: Iterable[int]) -> list[Donated]:
     leaves |= {(donor.parameter_number, donor.parameter_index) for donor in module.config.buffer_donors}
     names = module.entry_computation.program_shape.parameter_names
     return [_donated(module.name, number, path, names[number]) for number, path in sorted(leaves)]
+
+
+def donated_at(source: Unread, parameter: int, path: Iterable[int]) -> Donated:
+    """The donated leaf at a place of a program's parameters; `IndexError` for a parameter that there is not."""
+    return _donated(source.name, parameter, tuple(path), source.program_shape.parameter_names[parameter])
 
 
 def _donated(program: str, number: int, path: tuple[int, ...], name: str) -> Donated:

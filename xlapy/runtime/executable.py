@@ -18,6 +18,7 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.donation import Donated, donated_buffers
 from xlapy.runtime.memory import MemoryStats
 from xlapy.runtime.serialized import write_executable
+from xlapy.runtime.unread import Unread
 
 
 class Executable:
@@ -29,7 +30,7 @@ class Executable:
 
     def __init__(
         self,
-        module: Module,
+        source: Module | Unread,
         program: Program,
         platform: str,
         devices: Sequence[Device],
@@ -37,7 +38,7 @@ class Executable:
         num_partitions: int = 1,
         donated: Sequence[Donated] = (),
     ) -> None:
-        self.module = module
+        self._source = source
         self.platform = platform
         self.devices = tuple(devices)
         self.num_replicas = num_replicas
@@ -49,11 +50,17 @@ class Executable:
 
     @property
     def name(self) -> str:
-        return self.module.name
+        return self._source.name
+
+    @property
+    def module(self) -> Module:
+        """The module as it was given."""
+        return self._source.module if isinstance(self._source, Unread) else self._source
 
     @property
     def program_shape(self) -> ProgramShape:
-        return self.module.entry_computation.program_shape
+        source = self._source
+        return source.program_shape if isinstance(source, Unread) else source.entry_computation.program_shape
 
     def __call__(self, *arguments: Any, observer: Observer | None = None) -> Any:
         """Runs the program, which must be one for a single device.

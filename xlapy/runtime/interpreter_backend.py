@@ -28,6 +28,7 @@ from xlapy.runtime.memory import MemoryStats, available_bytes, demand, readable,
 from xlapy.runtime.observe import both
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.replicas import run_on_devices
+from xlapy.runtime.unread import Unread
 
 MAX_CALL_DEPTH = 5_000
 """How deep computations may call each other."""
@@ -170,9 +171,9 @@ class InterpreterBackend:
         return program
 
     def load(
-        self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self, image: bytes, source: Unread, partition_count: int = 1, donated: Sequence[Donated] = ()
     ) -> InterpreterProgram:
-        raise UnsupportedError(f"{module.name} was compiled for another platform, the interpreter runs modules")
+        raise UnsupportedError(f"{source.name} was compiled for another platform, the interpreter runs modules")
 
     def trim(self) -> int:
         """Nothing is kept."""

@@ -96,13 +96,18 @@ def counts(module: Module, num_replicas: int | None, num_partitions: int | None,
     """Replicas and partitions to run, by default the module's own; `InvalidArgumentError` if devices are too few."""
     replicas = module.config.replica_count if num_replicas is None else num_replicas
     partitions = module.config.num_partitions if num_partitions is None else num_partitions
+    return checked_counts(module.name, replicas, partitions, available)
+
+
+def checked_counts(program: str, replicas: int, partitions: int, available: int) -> tuple[int, int]:
+    """The numbers themselves; `InvalidArgumentError` if there are none, or devices are too few."""
     if replicas < 1 or partitions < 1:
         raise InvalidArgumentError(
-            f"{module.name}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
+            f"{program}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
         )
     if replicas * partitions > available:
         raise InvalidArgumentError(
-            f"{module.name} runs on {replicas * partitions} devices (replica_count={replicas}, "
+            f"{program} runs on {replicas * partitions} devices (replica_count={replicas}, "
             f"num_partitions={partitions}), the client has {available}; make it with "
             f"Client(..., devices={replicas * partitions})"
         )

@@ -1,7 +1,8 @@
 """Executables as bytes: a compiled program with its module, for other processes on machines of the same kind.
 
-A container (`xlapy.base.container`) of the kind "executable": the header has the platform, the devices and the donated
-parameters, the sections are the module as HLO text, compressed by zlib, and the platform's image of the program.
+A container (`xlapy.base.container`) of the kind "executable": the header has the platform, the devices, the donated
+leaves of the parameters and the description of the module (`unread.describe`), the sections are the module as HLO text,
+compressed by zlib, and the platform's image of the program.
 
 Owns: this form. Must not know: what an image holds.
 """
@@ -15,7 +16,8 @@ from xlapy.base.container import is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
-from xlapy.runtime.donation import Donated
+from xlapy.runtime.donation import Donated, donated_at
+from xlapy.runtime.unread import Unread, describe, described
 from xlapy.text import PrintOptions, parse_hlo, print_module
 
 KIND = "executable"
@@ -26,11 +28,10 @@ class Serialized:
     """What an executable is made of."""
 
     platform: str
-    module: Module
+    source: Unread
     num_replicas: int
     num_partitions: int
-    donate: tuple[int, ...]
-    """Parameters that are donated as wholes, besides what the module itself says."""
+    donated: tuple[Donated, ...]
     image: bytes
 
 
@@ -47,7 +48,8 @@ def write_executable(
         "platform": platform,
         "num_replicas": num_replicas,
         "num_partitions": num_partitions,
-        "donate": [leaf.parameter for leaf in donated if not leaf.path],
+        "donated": [[leaf.parameter, list(leaf.path)] for leaf in donated],
+        "module": describe(module),
     }
     text = print_module(module, PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
     return pack(KIND, header, [zlib.compress(text, 1), image])
@@ -68,9 +70,13 @@ def read_executable(data: bytes) -> Serialized:
     header = container.header
     try:
         text, image = container.sections
-        module = parse_hlo(zlib.decompress(text).decode("utf-8", "surrogateescape"))
+        source = described(header["module"], lambda: _module(bytes(text)))
         counts = int(header["num_replicas"]), int(header["num_partitions"])
-        donate = tuple(int(number) for number in header["donate"])
-        return Serialized(str(header["platform"]), module, *counts, donate, bytes(image))
-    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        donated = [donated_at(source, int(number), map(int, path)) for number, path in header["donated"]]
+        return Serialized(str(header["platform"]), source, *counts, tuple(donated), bytes(image))
+    except (IndexError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _module(text: bytes) -> Module:
+    return parse_hlo(zlib.decompress(text).decode("utf-8", "surrogateescape"))
