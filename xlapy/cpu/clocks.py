@@ -32,6 +32,9 @@ EVENT: Final = 4
 MOST_EVENTS: Final = 1 << 18
 """Those of steps in loops take at most half of the places."""
 
+_NAMED = 4
+"""Instructions that are timed together, of which a title tells."""
+
 
 @dataclass(eq=False, slots=True)
 class Clock:
@@ -49,6 +52,18 @@ class Clock:
     def offset(self) -> int:
         """Bytes from the beginning of the table to the clock's figures."""
         return 8 * (HEADER + FIGURES * self.number)
+
+    @property
+    def names(self) -> list[str]:
+        """What its steps compute: instructions of the optimised module, `copy of` one."""
+        return list(dict.fromkeys(map(_name, self.steps)))
+
+    @property
+    def title(self) -> str:
+        """The first of them, and how many more there are."""
+        names = self.names
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return ", ".join(names[:_NAMED]) + more
 
 
 @dataclass(slots=True)
@@ -124,6 +139,13 @@ def weight(step: Step) -> int:
     if isinstance(step, KernelStep):
         return 1 + straight_length(step.kernel.body)
     return 1 + step.source.size // 64 if isinstance(step, CopyStep) else 1
+
+
+def _name(step: Step) -> str:
+    if isinstance(step, CopyStep):
+        return f"copy of {step.target.name or step.source.name or step.source}"
+    assert not isinstance(step, PartStep), "parts have no clocks"
+    return step.origin
 
 
 def _short_turn(clock: Clock) -> list[Clock]:

@@ -15,7 +15,7 @@ from xlapy.cpu.compiler import passes as cpu_passes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.passes import PassEvent, Pipeline, parse_passes, pass_text
-from xlapy.tools.describe import line_of
+from xlapy.text.describe import line_of
 from xlapy.tools.files import read_program
 
 _CONFIGURATION = (

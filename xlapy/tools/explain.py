@@ -19,7 +19,8 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.passes import Pipeline
-from xlapy.tools.describe import framework_name_of, kind_of, line_of, source_of
+from xlapy.text.describe import framework_name_of, line_of, source_of
+from xlapy.tools.describe import kind_of
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.following import Follower
 from xlapy.tools.native_forms import KernelForm, NativeForms, native_forms

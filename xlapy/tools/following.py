@@ -12,7 +12,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.passes import PassEvent
-from xlapy.tools.describe import line_of
+from xlapy.text.describe import line_of
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from xlapy.analysis.cost import Cost
 from xlapy.base.records import dataclass
 from xlapy.cpu.costs import cost
 from xlapy.hlo.instruction import Instruction
-from xlapy.tools.describe import framework_name_of, source_of
+from xlapy.text.describe import framework_name_of, source_of
 
 FAR_FROM_LIMITS = 0.2
 """Share of the machine's limits below which neither memory nor arithmetic is what takes the time."""

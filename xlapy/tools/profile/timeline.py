@@ -11,13 +11,9 @@ from typing import Any
 
 from xlapy.cpu.clocks import MOST_EVENTS, Clock
 from xlapy.cpu.compiler import Compiled
-from xlapy.cpu.steps import CopyStep, PartStep, Step
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.counts import Counts
-from xlapy.tools.describe import framework_name_of, line_of, source_of
-
-_NAMES = 4
-"""Instructions that are timed together, of which the name of an event tells."""
+from xlapy.text.describe import framework_name_of, line_of, source_of
 
 
 def timeline(compiled: Compiled, tables: Sequence[Counts], ticks_a_second: float) -> str:
@@ -56,18 +52,9 @@ def _threads(events: Sequence[Sequence[int]]) -> dict[int, tuple[int, str]]:
 
 
 def _described(clock: Clock, instructions: dict[str, Instruction]) -> tuple[str, dict[str, str]]:
-    names = list(dict.fromkeys(map(_name, clock.steps)))
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    instruction = instructions.get(names[0])
+    instruction = instructions.get(clock.names[0])
     about: dict[str, str] = {}
     if instruction is not None:
         about = {"instruction": line_of(instruction), "source": source_of(instruction)}
         about["framework"] = framework_name_of(instruction)
-    return ", ".join(names[:_NAMES]) + more, {key: text for key, text in about.items() if text}
-
-
-def _name(step: Step) -> str:
-    if isinstance(step, CopyStep):
-        return f"copy of {step.target.name or step.source.name or step.source}"
-    assert not isinstance(step, PartStep), "parts have no clocks"
-    return step.origin
+    return clock.title, {key: text for key, text in about.items() if text}
