@@ -30,10 +30,14 @@ HEADER: Final = 4
 FIGURES: Final = 3
 EVENT: Final = 4
 MOST_EVENTS: Final = 1 << 18
-"""Those of steps in loops take at most half of the places."""
+MOST_IN_LOOPS: Final = MOST_EVENTS // 2
+MOST_WITH_PIECES: Final = MOST_EVENTS // 4
+"""Events from which on those of steps in loops, and of pieces, are left out: others find a place."""
 
 _NAMED = 4
 """Instructions that are timed together, of which a title tells."""
+
+_COPY = "copy of "
 
 
 @dataclass(eq=False, slots=True)
@@ -57,6 +61,11 @@ class Clock:
     def names(self) -> list[str]:
         """What its steps compute: instructions of the optimised module, `copy of` one."""
         return list(dict.fromkeys(map(_name, self.steps)))
+
+    @property
+    def instructions(self) -> list[str]:
+        """The names of these instructions."""
+        return list(dict.fromkeys(name.removeprefix(_COPY) for name in self.names))
 
     @property
     def title(self) -> str:
@@ -143,7 +152,7 @@ def weight(step: Step) -> int:
 
 def _name(step: Step) -> str:
     if isinstance(step, CopyStep):
-        return f"copy of {step.target.name or step.source.name or step.source}"
+        return f"{_COPY}{step.target.name or step.source.name or step.source}"
     assert not isinstance(step, PartStep), "parts have no clocks"
     return step.origin
 

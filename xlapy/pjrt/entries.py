@@ -13,6 +13,7 @@ from xlapy.base.errors import (
     ExecutionError,
     InvalidArgumentError,
     ParseError,
+    ProtoError,
     ShapeError,
     UnsupportedError,
     VerificationError,
@@ -22,7 +23,8 @@ from xlapy.pjrt.structs import structure
 if TYPE_CHECKING:
     from xlapy.pjrt.native.link import Native, Thunk
 
-Entry = Callable[[Any], None]
+Entry = Callable[[Any], "int | None"]
+"""From the arguments to the address of an error, if it is not raised."""
 
 _entries: dict[str, tuple[str, Entry]] = {}
 
@@ -30,6 +32,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (KeyboardInterrupt, 1),
     (InvalidArgumentError, 3),
     (ParseError, 3),
+    (ProtoError, 3),
     (ShapeError, 3),
     (VerificationError, 3),
     (MemoryError, 8),
@@ -66,10 +69,9 @@ def thunks(native: Callable[[], Native]) -> dict[str, Thunk]:
 def _called(native: Callable[[], Native], arguments: Any, function: Entry, address: int) -> int:
     """Whatever is raised becomes an error: an exception would be lost in native code, and look like success."""
     try:
-        function(arguments.from_address(address))
+        return function(arguments.from_address(address)) or 0
     except BaseException as error:
         return error_of(native(), error)
-    return 0
 
 
 def error_of(native: Native, error: BaseException) -> int:

@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.records import dataclass
@@ -35,6 +35,9 @@ from xlapy.pjrt.targets import adopt_targets
 from xlapy.pjrt.types import number_of
 from xlapy.runtime.cpu_backend import CpuProgram
 from xlapy.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from xlapy.pjrt.twins import Twin
 
 _FLOAT = 3
 
@@ -64,6 +67,8 @@ class Loaded:
     placement: Placement = field(default_factory=Placement)
     parts: list[Record] = field(default_factory=list[Record])
     """What each device does, if native code runs it."""
+    twin: Twin | None = None
+    """What runs in its stead while a trace is taken, once it has."""
 
     @property
     def devices(self) -> list[PlatformDevice]:
@@ -111,6 +116,7 @@ _ending: list[Loaded] = []
 """What nobody has any more: it goes when its last run has ended, and the next one after it does."""
 
 _lock = threading.Lock()
+_traced = False
 
 
 def loaded_at(handle: int) -> Loaded:
@@ -121,6 +127,31 @@ def running_at(handle: int) -> Loaded | None:
     """The same, also of one that nobody has any more, as long as it runs."""
     with _lock:
         return _loaded.get(handle) or next((one for one in _ending if one.record.address == handle), None)
+
+
+def put_twins_in(traced: bool) -> None:
+    """Whether twins run instead of executables from now on, those that are made later included."""
+    global _traced
+    with _lock:
+        _traced = traced
+        for loaded in _loaded.values():
+            _put(loaded, _left_to_python())
+
+
+def put_in(loaded: Loaded, twin: Record) -> None:
+    """Has native code run a twin instead of an executable, if twins run."""
+    with _lock:
+        _put(loaded, twin.address)
+
+
+def _put(loaded: Loaded, twin: int) -> None:
+    loaded.record["twin"] = twin if _traced and not loaded.record["is_deleted"] else 0
+
+
+@functools.cache
+def _left_to_python() -> int:
+    """A record that native code does not run: an executable with such a twin runs by way of Python."""
+    return Record("executable").address
 
 
 def result_leaves(executable: Executable) -> list[Shape]:
@@ -165,6 +196,7 @@ def load(
         add_parts(loaded, program, result_leaves(executable))
     with _lock:
         _loaded[loaded.record.address] = loaded
+        _put(loaded, _left_to_python())
     return loaded
 
 
@@ -229,8 +261,11 @@ def sweep(_: Any) -> None:
     handle = native().take_ended()
     with _lock:
         while handle:
-            _ending.append(_loaded.pop(handle))
-            handle = _ending[-1].record["next"]
+            loaded = _loaded.pop(handle)
+            _ending.append(loaded)
+            if loaded.twin is not None and loaded.twin.loaded is not loaded:
+                _ending.append(_loaded.pop(loaded.twin.loaded.record.address))
+            handle = loaded.record["next"]
         ended = [one for one in _ending if not one.is_running]
         _ending[:] = [one for one in _ending if one not in ended]
     for one in ended:
@@ -241,7 +276,7 @@ def sweep(_: Any) -> None:
 @entry("LoadedExecutable_Delete")
 def loaded_executable_delete(args: Any) -> None:
     record = Record("executable", args.executable)
-    record["is_deleted"], record["fast"] = 1, 0
+    record["is_deleted"], record["fast"], record["twin"] = 1, 0, 0
 
 
 @entry("LoadedExecutable_GetDeviceAssignment")

@@ -23,6 +23,7 @@ from xlapy.pjrt.layouts import inverse, physical
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.records import Record, read_words
 from xlapy.pjrt.structs import structure
+from xlapy.pjrt.tracing import current
 from xlapy.runtime.backend import Value
 from xlapy.runtime.memory import available_bytes, readable
 
@@ -44,23 +45,31 @@ def make_room(args: Any) -> None:
 
 
 @entry("LoadedExecutable_Execute")
-def loaded_executable_execute(args: Any) -> None:
+def loaded_executable_execute(args: Any) -> int | None:
     loaded = loaded_at(args.executable)
     if loaded.record["is_deleted"]:
         raise InvalidArgumentError(f"{loaded.executable.name} has been deleted")
+    trace = current()
+    twin, is_native = (None, False) if trace is None else trace.meet(loaded)
+    if is_native:
+        return int(native().LoadedExecutable_Execute(ctypes.addressof(args)) or 0)
     given = _given(loaded, args)
     options = structure("ExecuteOptions").from_address(args.options)
     kept = read_words(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
     donated = [number for number in donated_parameters(loaded.executable) if number not in kept]
     for handles in given:
         _check(loaded, handles, donated)
-    _run(loaded, given, args)
+    begin = native().ticks()
+    _run(loaded if twin is None else twin.loaded, given, args)
+    if trace is not None and twin is not None and twin.program is None:
+        trace.note_whole(twin, begin, native().ticks())
     for handles in given:
         for number in donated:
             native().end(handles[number])
     if args.device_complete_events:
         events = (ctypes.c_uint64 * len(given)).from_address(args.device_complete_events)
         events[:] = [native().ready()] * len(given)
+    return None
 
 
 def _given(loaded: Loaded, args: Any) -> list[list[int]]:

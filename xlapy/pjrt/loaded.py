@@ -14,7 +14,7 @@ import time
 from xlapy.pjrt.entries import thunks
 from xlapy.pjrt.native.link import Native
 
-_ENTRIES = ("platform", "layouts", "buffers", "executable", "serialized", "execute", "judgement")
+_ENTRIES = ("platform", "layouts", "buffers", "executable", "serialized", "execute", "judgement", "profiler")
 """The modules of entries in Python."""
 
 _GLANCE = 0.001

@@ -30,7 +30,7 @@ def is_plain(program: CpuProgram) -> bool:
     shape, native_program = program.shape, program.compiled.program
     results = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
     whole = all(one.is_array for one in (*shape.parameters, *results)) and not is_dynamic(shape)
-    free = "rng-get-and-update-state" not in native_program.ids and native_program.clocks is None
+    free = "rng-get-and-update-state" not in native_program.ids
     return whole and free and all(isinstance(step, MeetStep) and _is_met(step) for step in native_program.callbacks)
 
 

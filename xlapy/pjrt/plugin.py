@@ -28,6 +28,7 @@ def initialize() -> None:
 def register(is_default: bool) -> None:
     """Registers the platform and what JAX has to know of it. is_default: whether it is the default of JAX."""
     from jax._src import xla_bridge
+    from jax._src.lib import _profiler
 
     from xlapy.pjrt.interchange import prepare_interchange
     from xlapy.pjrt.loaded import native
@@ -35,7 +36,9 @@ def register(is_default: bool) -> None:
     from xlapy.pjrt.persistent_cache import prepare_cache
 
     xla_bridge._nonexperimental_plugins.add(NAME)  # JAX would warn of every other
-    xla_bridge.register_plugin(NAME, priority=-100, c_api=_capsule(native().table))
+    table = _capsule(native().table)
+    xla_bridge.register_plugin(NAME, priority=-100, c_api=table)
+    _profiler.register_plugin_profiler(table)
     prepare_jax()
     prepare_cache()
     prepare_interchange(is_default)

@@ -48,25 +48,29 @@ _KINDS = {
     # owners: how many handles of it JAX has. next: in the list of what nobody has any more. fast: whether native code
     # runs it alone. long: whether behind the caller's back, by workers. large: whether it asks for memory first. parts:
     # what each device does. meets: whether these meet, by words at those offsets of the memory that they share. shared:
-    # such memory that no run uses.
+    # such memory that no run uses. twin: the executable that runs in its stead.
     "executable": "zero executable executable_name executable_name_size num_replicas num_partitions num_outputs "
     "addressable_devices num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids "
     "is_deleted executable_fingerprint executable_fingerprint_size size_in_bytes output_types num_output_types dims "
     "dim_sizes num_parameters memory_kinds memory_kind_sizes output_memory_kinds output_memory_kind_sizes "
     "parameter_layouts output_layouts owners next fast long large argument_count donated_count parts part_count meets "
-    "words word_count shared shared_bytes",
+    "words word_count shared shared_bytes twin",
     # What one device does. number: of the device in the run. waiting: how many runs have not ended. place: memory of a
     # run that no run uses. table: what the table of a run begins as. arguments: type, size and layout each. donated:
     # numbers of arguments. outputs: a record of a buffer each. aliases: the argument whose memory an output takes, or
-    # -1. shared_index: where the table has what the devices of a run share.
+    # -1. shared_index: where the table has what the devices of a run share. instrumented: the number under which its
+    # times are noted, or 0.
     "part": "number worker waiting entry place table table_bytes arena_bytes argument_count arguments donated_count "
-    "donated result_count outputs aliases first_result shared_index",
+    "donated result_count outputs aliases first_result shared_index instrumented",
     # A part of a run: what it needs when its turn comes. Behind it storages of its arguments, those of its results, the
     # table. next: in a queue, or among the failed parts of a run. error: of a failed one.
     "place": "next part event arena run error",
     # A run whose devices meet. left: how many parts have not ended. open: whether one has not. failed: the places of
     # parts that have failed. error: the first. Behind it a word for each part: 0 before it runs, 1 meanwhile, 2 then.
     "run": "next number owners left open executable shared failed error",
+    # The table of times: how many rows it has, and how many were to be noted. Behind it the rows.
+    "times": "places count",
+    "time": "part thread begin end",
     # Of C's library.
     "semaphore": "word_0 word_1 word_2 word_3",
     # The thread of a device. next: of another one. first, last: places of runs that wait; running: of the one that does

@@ -77,6 +77,22 @@ EXTENSIONS: Mapping[int, tuple[str, ...]] = {
 EXTENSION_HEAD_BYTES = 24
 """Of an extension, before its entries: its size, its number, the next one."""
 
+PROFILER = 1
+"""The number of the extension for profilers. It has the address of a table, and a word that arguments use."""
+
+PROFILER_ENTRIES = (
+    "Error_Destroy",
+    "Error_Message",
+    "Error_GetCode",
+    "Profiler_Create",
+    "Profiler_Destroy",
+    "Profiler_Start",
+    "Profiler_Stop",
+    "Profiler_CollectData",
+)
+"""The functions of the table PLUGIN_Profiler_Api, in order, behind its size and a word for the plugin. Its errors are
+PJRT's, and their arguments lie as there."""
+
 _FIELDS = """
     Error_Destroy: error
     Error_Message: error message message_size
@@ -218,13 +234,18 @@ _FIELDS = """
     TopologyDescription_GetDeviceDescriptions: topology descriptions num_descriptions
     TopologyDescription_Attributes: topology attributes num_attributes
     TopologyDescription_Fingerprint: topology fingerprint
+    Profiler_Create: struct_size options options_size profiler
+    Profiler_Destroy: struct_size profiler
+    Profiler_Start: struct_size profiler
+    Profiler_Stop: struct_size profiler
+    Profiler_CollectData: struct_size profiler buffer buffer_size_in_bytes
 """
 """Fields behind the size of the structure and its extensions; `:i` is an int (or enum), `:b` a bool, others are words:
 size_t, int64_t or a pointer."""
 
 _TYPES: dict[str, type[Any]] = {"": ctypes.c_uint64, "i": ctypes.c_int32, "b": ctypes.c_bool}
-_BARE = ("LogicalDeviceIds",)
-"""Structures without a size."""
+_BARE = ("LogicalDeviceIds", *PROFILER_ENTRIES[3:])
+"""Structures without extensions; a size is listed where there is one."""
 
 
 @functools.cache

@@ -3,7 +3,8 @@
 Owns: `SCHEMA`, a line an entry (continued by indented lines). `message M: a=1:int64 b=2:T* c=3:int32? d=4:map<int64,T>`
 has a field a of number 1, a repeated b, an optional c whose presence counts, and a map; `enum E: A=0 B=1` lists values.
 The names are XLA's, for they show in text format. Messages that nobody here reads (buffer assignments, debug options)
-are left out: their bytes are kept as unknown fields.
+are left out: their bytes are kept as unknown fields. XSpace and what it holds, and ProfileOptions, are those of XLA's
+profiler.
 
 `text_attributes` is ours: what HLO text has and XLA's messages have no field for, as its text by its key. XLA skips it.
 """
@@ -164,6 +165,7 @@ enum ProfileGenerationStrategy: PROFILE_GENERATION_STRATEGY_UNKNOWN=0 PROFILE_GE
   PROFILE_GENERATION_STRATEGY_LCM_GNN=5 PROFILE_GENERATION_STRATEGY_LCM_MOE=6
 enum ProfileSource: PROFILE_SOURCE_UNKNOWN_SOURCE=0 PROFILE_SOURCE_EMBEDDED=1 PROFILE_SOURCE_REMOTE=2
 enum ProfileType: INVALID=0 WINDOW=1 FLAG=2 INTEGER=3
+message ProfileOptions: device_tracer_level=3:uint32 version=5:uint32 enable_hlo_proto=7:bool
 message ProgramShapeProto: parameters=1:ShapeProto* result=2:ShapeProto parameter_names=3:string*
 message RaggedDotDimensionNumbers: dot_dimension_numbers=1:DotDimensionNumbers lhs_ragged_dimensions=2:int64*
   rhs_group_dimensions=3:int64*
@@ -197,4 +199,12 @@ enum TriangularSolveOptions.Transpose: TRANSPOSE_INVALID=0 NO_TRANSPOSE=1 TRANSP
 message Window: dimensions=1:WindowDimension*
 message WindowDimension: size=1:int64 stride=2:int64 padding_low=3:int64 padding_high=4:int64 window_dilation=5:int64
   base_dilation=6:int64 window_reversal=7:bool
+message XEvent: metadata_id=1:int64 offset_ps=2:int64 duration_ps=3:int64 stats=4:XStat*
+message XEventMetadata: id=1:int64 name=2:string display_name=4:string stats=5:XStat*
+message XLine: id=1:int64 name=2:string timestamp_ns=3:int64 events=4:XEvent* duration_ps=9:int64
+message XPlane: id=1:int64 name=2:string lines=3:XLine* event_metadata=4:map<int64,XEventMetadata>
+  stat_metadata=5:map<int64,XStatMetadata> stats=6:XStat*
+message XSpace: planes=1:XPlane*
+message XStat: metadata_id=1:int64 int64_value=4:int64? str_value=5:string? bytes_value=6:bytes? ref_value=7:uint64?
+message XStatMetadata: id=1:int64 name=2:string
 """

@@ -17,8 +17,9 @@ Array = np.ndarray[Any, Any]
 class Counts:
     """The table of one run at a time, laid out as `xlapy.cpu.clocks` says."""
 
-    def __init__(self, clocks: Clocks) -> None:
-        places = MOST_EVENTS if clocks.has_events else 0
+    def __init__(self, clocks: Clocks, places: int = MOST_EVENTS) -> None:
+        """places: for events, if there are any."""
+        places = places if clocks.has_events else 0
         self._table = np.zeros(clocks.table_size, np.int64)
         self._events = np.zeros((places, EVENT), np.int64)
         self._table[0], self._table[2] = places, self._events.ctypes.data

@@ -116,7 +116,9 @@ class CpuProgram:
         memories, places = self.call.results()
         if host is not None:
             host.memory = arrays, memories
-        self.call(*addresses, *map(array_address, numbers), *places, host=host, memory=(arrays, memories))
+        numbered = map(array_address, numbers)
+        device = ids[0] * self._partition_count + ids[1]
+        self.call(*addresses, *numbered, *places, host=host, memory=(arrays, memories), device=device)
         results = [
             arrays[program.aliases[slot.number]]
             if slot.number in program.aliases
@@ -176,6 +178,11 @@ class CpuProgram:
         arrays = self._numbers[replica, partition]
         numbers = {program.ids_index + place: array_address(array) for place, array in enumerate(arrays)}
         return numbers | self.call.constants()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the host looks at what each step gives."""
+        return bool(self._checks)
 
     @property
     def optimised(self) -> Module:

@@ -6,7 +6,7 @@ Owns: memory of calls, many at once and inside each other. Must not know: what u
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any
 
@@ -75,6 +75,8 @@ class NativeCall:
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
         self._places: list[_Place] = []
         self._kept = {} if kept is None else kept
+        self.counted: Callable[[Counts, int], None] | None = None
+        """Told at the end of each run of an instrumented program: what it counted, the number of its device."""
         calls = any(isinstance(step, CallbackStep) and step.convention for step in program.callbacks)
         self._targets = Targets(program, self._kept) if calls else None
         self._lay_out(program)
@@ -95,7 +97,7 @@ class NativeCall:
         self._block = ctypes.c_char * (size + ALIGNMENT)
         self._is_one_small = len(self._offsets) == 1 and not self._large
 
-    def __call__(self, *addresses: int, host: Host | None = None, memory: Any = None) -> None:
+    def __call__(self, *addresses: int, host: Host | None = None, memory: Any = None, device: int = 0) -> None:
         """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results.
 
         A program that `needs_host` takes one, whose errors are raised. memory: what keeps the addresses valid, for
@@ -115,6 +117,8 @@ class NativeCall:
                 raise _failure(place, host)
             del kept  # what native code calls must live until here
         finally:
+            if place.counts is not None and self.counted is not None:
+                self.counted(place.counts, device)
             if place.made_with is self._targets:
                 self._places.append(place)
 

@@ -5,7 +5,7 @@ Owns: the instructions. Must not know: which steps are timed, what the figures a
 
 from __future__ import annotations
 
-from xlapy.cpu.clocks import MOST_EVENTS, Clock
+from xlapy.cpu.clocks import MOST_EVENTS, MOST_IN_LOOPS, MOST_WITH_PIECES, Clock
 from xlapy.cpu.llvm.text import Writer
 
 READ_CLOCK = "call i64 @llvm.readcyclecounter()"
@@ -53,7 +53,7 @@ def stamp(writer: Writer, clock: Clock, table: str, begin: str, *, notes: bool) 
     increase(writer, figures, writer.let(f"sub i64 {end}, {begin}"))
     if notes:
         which = writer.let(f"ptrtoint ptr {figures} to i64")
-        most = MOST_EVENTS // 2 if clock.in_loop else MOST_EVENTS
+        most = MOST_IN_LOOPS if clock.in_loop else MOST_EVENTS
         writer.do(f"call void @note(ptr {table}, i64 {which}, i64 {begin}, i64 {end}, i64 {most})")
     return end
 
@@ -70,7 +70,7 @@ def task_lines(call: str, place: int, *, notes: bool) -> list[str]:
         f"  %table_place = getelementptr inbounds ptr, ptr %block, i64 {place + 1}",
         "  %table = load ptr, ptr %table_place",
         "  %which = ptrtoint ptr %busy to i64",
-        f"  call void @note(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MOST_EVENTS})",
+        f"  call void @note(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MOST_WITH_PIECES})",
     ]
     return [
         f"  %from = {READ_CLOCK}",

@@ -3,7 +3,8 @@
 An executable has a part for each of its devices; a call has a row of places, one a part. A short program whose
 arguments are there runs in the caller's thread, one part after the other; all else is left to the workers of the
 devices, as are programs whose devices meet. What is not plain goes to Python, before anything has happened: programs
-with callbacks, arguments that do not fit, donated buffers whose memory somebody else has.
+with callbacks, arguments that do not fit, donated buffers whose memory somebody else has. While a trace is taken, the
+twin of an executable runs in its stead.
 
 Owns: which way a call goes, runs in the caller's thread. Must not know: how programs are compiled, when workers run
 what.
@@ -159,7 +160,10 @@ define internal i1 @is_plain(ptr %args, ptr %executable) {
 
 define ptr @LoadedExecutable_Execute(ptr %args) {
 entry:
-  %executable = get ptr LoadedExecutable_Execute.executable of %args
+  %asked = get ptr LoadedExecutable_Execute.executable of %args
+  %twin = get ptr executable.twin of %asked
+  %untraced = icmp eq ptr %twin, null
+  %executable = select i1 %untraced, ptr %asked, ptr %twin
   %count = get i64 executable.part_count of %executable
   %row = alloca ptr, i64 %count
   %plain = call i1 @is_plain(ptr %args, ptr %executable)

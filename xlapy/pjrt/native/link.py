@@ -15,9 +15,18 @@ from typing import Any
 
 from xlapy.cpu.llvm.engine import Code, compile_plainly
 from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
-from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, worker
+from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, times, worker
 from xlapy.pjrt.native.text import expanded
-from xlapy.pjrt.structs import API_VERSION, ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, fields
+from xlapy.pjrt.structs import (
+    API_VERSION,
+    ENTRIES,
+    EXTENSION_HEAD_BYTES,
+    EXTENSIONS,
+    HEAD_BYTES,
+    PROFILER,
+    PROFILER_ENTRIES,
+    fields,
+)
 
 _GETTERS: Mapping[str, str] = {
     "Error_Message": "error",
@@ -129,7 +138,7 @@ _NATIVE = (
 )
 """Entries written in LLVM text."""
 
-_ALL = (*ENTRIES, *(name for names in EXTENSIONS.values() for name in names))
+_ALL = (*ENTRIES, *(name for names in EXTENSIONS.values() for name in names), *PROFILER_ENTRIES)
 
 _WORD = ctypes.c_int64
 
@@ -164,6 +173,9 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "set_cancelled": (None, ctypes.c_int64),
     "before_fork": (None,),
     "after_fork": (None, ctypes.c_int64),
+    "ticks": (ctypes.c_int64,),
+    "note_times": (None, ctypes.c_void_p),
+    "LoadedExecutable_Execute": (ctypes.c_void_p, ctypes.c_void_p),
 }
 """Native functions that Python calls: the type of the result, then of the arguments."""
 
@@ -276,7 +288,7 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 def module_text(python: Mapping[str, Any]) -> str:
     """The module of all native functions."""
-    modules = (memory, events, buffers, parts, executables, execute, queues, runs, worker)
+    modules = (memory, events, buffers, times, parts, executables, execute, queues, runs, worker)
     pieces = [*(module.TEXT for module in modules), _REST]
     pieces += [PLAIN_MODE, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
@@ -327,13 +339,22 @@ def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
 
 
 def _extensions(code: Code, python: Mapping[str, Any]) -> list[Any]:
-    """The extensions of the table, each with the address of the one before it."""
-    made: list[Any] = []
+    """The extensions of the table, each with the address of the one before it; the first has its entries elsewhere."""
+    made = [_profiler_extension(code, python)]
     for number, names in EXTENSIONS.items():
-        before = ctypes.addressof(made[-1]) if made else 0
+        before = ctypes.addressof(made[-1])
         addresses = [code.addresses[function_of(name, python)] for name in names]
         size = EXTENSION_HEAD_BYTES + 8 * len(names)
         made.append((ctypes.c_int64 * (size // 8))(size, number, before, *addresses))
+    return made
+
+
+def _profiler_extension(code: Code, python: Mapping[str, Any]) -> Any:
+    """The extension for profilers, and behind it the table of their functions, to which it points."""
+    size, words = 2 + len(PROFILER_ENTRIES), EXTENSION_HEAD_BYTES // 8 + 2
+    made = (ctypes.c_int64 * (words + size))(8 * words, PROFILER, 0)
+    made[words - 2], made[words] = ctypes.addressof(made) + 8 * words, 8 * size
+    made[words + 2 :] = [code.addresses[function_of(entry, python)] for entry in PROFILER_ENTRIES]
     return made
 
 

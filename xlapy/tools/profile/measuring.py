@@ -17,7 +17,8 @@ from xlapy.base.records import dataclass
 from xlapy.cpu.compiler import Compiled, Instrument
 from xlapy.runtime import Executable
 from xlapy.runtime.counts import Counts
-from xlapy.runtime.cpu_backend import CpuBackend, CpuProgram
+from xlapy.runtime.cpu_backend import CpuProgram
+from xlapy.runtime.instrumented import instrumented
 from xlapy.runtime.machine import ticks
 
 Array = np.ndarray[Any, Any]
@@ -49,15 +50,6 @@ class Measured:
     stamp: float
     """What reading the clock and counting takes, each time."""
     runs: int
-
-
-def instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
-    """The instrumented twin of an executable of cpu."""
-    assert isinstance(executable.program, CpuProgram), "the executable runs on cpu"
-    devices = executable.num_replicas, executable.num_partitions
-    program = CpuBackend().compile_instrumented(executable.program, executable.module, instrument, devices)
-    twin = Executable(executable.module, program, executable.platform, executable.devices, *devices, executable.donated)
-    return twin, program
 
 
 def compiled_form(program: CpuProgram) -> Compiled:

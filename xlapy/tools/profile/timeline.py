@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from xlapy.cpu.clocks import MOST_EVENTS, Clock
+from xlapy.cpu.clocks import MOST_WITH_PIECES, Clock
 from xlapy.cpu.compiler import Compiled
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.counts import Counts
@@ -38,7 +38,7 @@ def timeline(compiled: Compiled, tables: Sequence[Counts], ticks_a_second: float
                 "tid": threads[thread][0], "ts": round((start - begin) / ticks_a_second * 1e6, 3),
                 "dur": round((end - start) / ticks_a_second * 1e6, 3), "args": about,
             })  # fmt: skip
-    notes = {"lost": any(len(events) >= MOST_EVENTS // 2 for events in noted)}
+    notes = {"lost": any(len(events) >= MOST_WITH_PIECES for events in noted)}
     return json.dumps({"displayTimeUnit": "ns", "otherData": notes, "traceEvents": found}) + "\n"
 
 

@@ -1,0 +1,38 @@
+"""Traces of programs on four devices: a plane each, the steps of each device in its own."""
+
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import shard_map
+from jax.profiler import ProfileData
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+devices = jax.devices()
+mesh = Mesh(np.array(devices), "i")
+rows = jax.device_put(jnp.arange(64.0).reshape(8, 8), NamedSharding(mesh, P("i")))
+meet = jax.jit(shard_map(lambda v: jax.lax.psum(jnp.sin(v), "i"), mesh=mesh, in_specs=P("i"), out_specs=P()))
+alone = jax.jit(jnp.cos)
+there = jax.device_put(jnp.ones(1000), devices[2])
+expected = np.asarray(meet(rows)), np.asarray(alone(there))
+
+for _ in range(2):  # the second trace finds the programs of the first
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            results = [(meet(rows), alone(there)) for _ in range(3)]
+            jax.block_until_ready(results)
+        (path,) = Path(folder).rglob("*.xplane.pb")
+        data = ProfileData.from_file(str(path))
+    for result in results:
+        assert all(np.array_equal(one, other) for one, other in zip(result, expected, strict=True))
+    for number in range(4):
+        plane = data.find_plane_with_name(f"/device:CUSTOM:xlapy:{number}")
+        lines = {line.name: list(line.events) for line in plane.lines}
+        runs = [event.name for event in lines["XLA Modules"]]
+        assert sorted(runs) == ["jit__lambda"] * 3 + (["jit_cos"] * 3 if number == 2 else []), runs
+        met = [event for event in lines["XLA Ops"] if dict(event.stats)["hlo_op"].startswith("psum")]
+        assert len(met) >= 3, [event.name for event in lines["XLA Ops"]]
+print("ok")

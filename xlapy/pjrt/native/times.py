@@ -1,0 +1,55 @@
+"""Times of instrumented programs in LLVM text: when each part of a run began and ended, on which thread.
+
+Rows of the table of times are taken in order; its head counts those too for which there was no place.
+
+Owns: noting times. Must not know: who reads them, the events of steps, which instrumented programs note by themselves.
+"""
+
+from __future__ import annotations
+
+from xlapy.pjrt.records import SIZES
+
+TEXT = f"""
+@times = internal global ptr null, align 64
+
+declare i64 @llvm.readcyclecounter()
+declare ptr @llvm.thread.pointer.p0()
+
+; Ticks of the processor's clock.
+define i64 @ticks() {{
+  %now = call i64 @llvm.readcyclecounter()
+  ret i64 %now
+}}
+
+; Where times are noted from now on; null for nowhere. Runs that are ending may write to the table before.
+define void @note_times(ptr %table) {{
+  store atomic ptr %table, ptr @times release, align 8
+  ret void
+}}
+
+define internal void @note_time(i64 %part, i64 %begin, i64 %end) {{
+entry:
+  %table = load atomic ptr, ptr @times acquire, align 8
+  %none = icmp eq ptr %table, null
+  br i1 %none, label %out, label %take
+take:
+  %count = at times.count of %table
+  %number = atomicrmw add ptr %count, i64 1 monotonic, align 8
+  %places = get i64 times.places of %table
+  %fits = icmp ult i64 %number, %places
+  br i1 %fits, label %write, label %out
+write:
+  %rows = getelementptr i8, ptr %table, i64 {SIZES["times"]}
+  %bytes = mul i64 %number, {SIZES["time"]}
+  %row = getelementptr i8, ptr %rows, i64 %bytes
+  %thread = call ptr @llvm.thread.pointer.p0()
+  put ptr %thread time.thread of %row
+  put i64 %begin time.begin of %row
+  put i64 %end time.end of %row
+  %last = at time.part of %row
+  store atomic i64 %part, ptr %last release, align 8
+  br label %out
+out:
+  ret void
+}}
+"""

@@ -1,0 +1,16 @@
+"""Instrumented twins of executables: the same program with clocks in it. Must not know: what their figures are for."""
+
+from __future__ import annotations
+
+from xlapy.cpu.compiler import Instrument
+from xlapy.runtime.cpu_backend import CpuBackend, CpuProgram
+from xlapy.runtime.executable import Executable
+
+
+def instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
+    """The instrumented twin of an executable of cpu."""
+    assert isinstance(executable.program, CpuProgram), "the executable runs on cpu"
+    devices = executable.num_replicas, executable.num_partitions
+    program = CpuBackend().compile_instrumented(executable.program, executable.module, instrument, devices)
+    twin = Executable(executable.module, program, executable.platform, executable.devices, *devices, executable.donated)
+    return twin, program
