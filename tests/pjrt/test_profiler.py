@@ -11,7 +11,7 @@ from tests.pjrt.test_native import call, elements, host_buffer
 from xlapy.base.errors import UnsupportedError
 from xlapy.pjrt import tracing, twins
 from xlapy.pjrt.compile_options import read_options
-from xlapy.pjrt.executable import Loaded, load
+from xlapy.pjrt.executable import Loaded, Traits, load
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.platform import platform
 from xlapy.pjrt.program_intake import Placement
@@ -62,7 +62,7 @@ def session(**options: int) -> int:
 @pytest.fixture
 def program():
     executable = platform().client.compile(ROOTS)
-    loaded = load(executable, read_options(b""), b"", Placement())
+    loaded = load(executable, read_options(b""), b"", Placement(), Traits("", is_long=False))
     yield loaded
     call("LoadedExecutable_Destroy", executable=loaded.record.address)
 

@@ -76,7 +76,8 @@ def _made(loaded: Loaded) -> Twin:
         return Twin(next(_numbers), loaded, None)
     try:
         copy, program = instrumented(executable, Instrument.EVENTS)
-        twin = Twin(next(_numbers), load(copy, loaded.options, loaded.options_bytes, loaded.placement), program)
+        own = load(copy, loaded.options, loaded.options_bytes, loaded.placement, loaded.traits)
+        twin = Twin(next(_numbers), own, program)
     except (XlaError, MemoryError) as error:
         logger.warning("traces show only whole runs of %s: %s", executable.name, error)
         return Twin(next(_numbers), loaded, None)
