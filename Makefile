@@ -34,7 +34,7 @@ test-all: $(VENV)/.dev
 # JAX's own tests on the plugin beside JAX's CPU; JAX is a checkout of its repository, fetched if it is not given.
 test-jax: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check absl-py hypothesis
-	$(BIN)/python -m tests.system.jax_suite $(if $(JAX),--jax $(JAX)) --every $(or $(EVERY),$(if $(EACH),1,20)) $(if $(EACH),--each $(EACH))
+	$(BIN)/python -m tests.system.jax_suite $(if $(JAX),--jax $(JAX)) --every $(or $(EVERY),$(if $(EACH),1,20)) $(if $(EACH),--each $(EACH)) $(if $(FAILED),--failed) $(FILES)
 
 # About a minute: modules of fixed seeds against XLA, and mutated texts.
 fuzz: $(VENV)/.dev
