@@ -27,14 +27,15 @@ from xlapy.cpu.steps import (
     slots_of,
     written_slots,
 )  # fmt: skip
-from xlapy.loops import For, Kernel, Store, Value
+from xlapy.loops import Buffer, For, Kernel, Store, Value
 from xlapy.loops.ir import Block, Statement, inner_blocks
 
 PART = 1500
 """Statements in one function: LLVM's time grows faster than the length of a function."""
 
-IN_LOOPS, ONCE = 512, 24
-"""Statements of a kernel that is written out: one that runs again and again, and any other."""
+IN_LOOPS, ON_ARRAYS, ONCE = 512, 160, 24
+"""Statements of a kernel that is written out: one that runs again and again, one that does so on arrays which no part
+holds, where there is little to win, and any other."""
 
 HELD = 512
 """Bytes of an array that a part may hold."""
@@ -64,7 +65,7 @@ class _Cutter:
         for step in steps:
             if isinstance(step, KernelStep):
                 length = self.kernel_length(step.kernel) + lone_accesses(step.kernel, HELD if in_loop else 0)
-                step.written_out = length <= (IN_LOOPS if in_loop else ONCE)
+                step.written_out = length <= _limit(step.kernel, in_loop)
             for inner in inner_steps(step):
                 self.mark(inner, in_loop=in_loop or isinstance(step, WhileStep))
 
@@ -108,6 +109,16 @@ class _Cutter:
         for inner in inner_steps(step):
             if self.length(inner) > PART:
                 inner[:] = self.pieces(inner)
+
+
+def _limit(kernel: Kernel, in_loop: bool) -> int:
+    if not in_loop:
+        return ONCE
+    return IN_LOOPS if all(map(_is_small, kernel.buffers)) else ON_ARRAYS
+
+
+def _is_small(buffer: Buffer) -> bool:
+    return buffer.size * buffer.type.byte_size <= HELD
 
 
 def straight_length(block: Block) -> int:
