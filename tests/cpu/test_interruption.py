@@ -85,6 +85,45 @@ def test_a_long_sequence_of_kernels_ends() -> None:
     interrupted(lambda: executable(np.zeros((1024, 1024), np.float32)))
 
 
+LONG = {
+    "pieces": "i = f32[1048576,1048576] iota(), iota_dimension=1 s = f32[1048576,1048576] sine(i)"
+    " ROOT r = f32[] reduce(s, z), dimensions={0,1}, to_apply=add",
+    "a row of vectors": "i = f32[1099511627776] iota(), iota_dimension=0 s = f32[1099511627776] sine(i)"
+    " ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=add",
+    "a row": "i = f32[1099511627776] iota(), iota_dimension=0"
+    " ROOT r = f32[] reduce(i, z), dimensions={0}, to_apply=odd",
+    "a product": "i = f32[4,4294967296] iota(), iota_dimension=1"
+    " ROOT r = f32[4,4] dot(i,i), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    "a window": "i = f32[1099511627776] iota(), iota_dimension=0"
+    " ROOT r = f32[4] reduce-window(i, z), window={size=274877906944 stride=274877906944}, to_apply=add",
+}
+"""Kernels that take hours, and hardly any memory."""
+
+REDUCERS = """
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+odd { a = f32[] parameter(0) b = f32[] parameter(1) d = f32[] multiply(a, b) s = f32[] sine(d)
+  ROOT c = f32[] add(s, b) }
+"""
+
+
+@pytest.mark.parametrize("body", LONG.values(), ids=LONG)
+def test_a_long_kernel_ends(body: str) -> None:
+    executable = CPU.compile(f"HloModule m\n{REDUCERS}ENTRY e {{ z = f32[] constant(0) {body} }}")
+    for _ in range(2):
+        assert interrupted(executable) < 1
+
+
+def test_a_long_kernel_ends_while_another_thread_has_the_pool() -> None:
+    executable = CPU.compile(f"HloModule m\n{REDUCERS}ENTRY e {{ z = f32[] constant(0) {LONG['pieces']} }}")
+    finite = CPU.compile(
+        f"HloModule m\n{REDUCERS}ENTRY e {{ z = f32[] constant(0) {LONG['pieces']} }}".replace("1048576,", "4096,")
+    )
+    other = threading.Thread(target=finite)
+    other.start()
+    assert interrupted(executable) < 1
+    other.join()
+
+
 def test_what_was_donated_is_gone_and_the_program_runs_again() -> None:
     executable = CPU.compile(loop(1000, ENDLESS), donate=[0])
     given = CPU.device_put(np.zeros(1000, np.float32))

@@ -133,7 +133,7 @@ round:
   %r = phi i64 [ 0, %entry ], [ %following, %good ]
   %odd = trunc i64 %r to i1
   %size = select i1 %odd, i64 2, i64 64
-  call void %parallel(ptr @count, ptr %counts, i64 %size, i64 1)
+  call void %parallel(ptr @count, ptr %counts, i64 %size, i64 1, ptr null, i64 0, i64 0)
   br label %check
 check:
   %i = phi i64 [ 0, %round ], [ %j, %fine ]

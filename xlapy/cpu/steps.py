@@ -469,7 +469,7 @@ class NativeProgram:
     @property
     def asking_index(self) -> int:
         """Where it has the function of the host that says now and then whether to go on, the identity of the one thread
-        that is to ask, and room for when it last did."""
+        that is to ask, and room for when it last did, and whether it was told to end."""
         return self.blocks_index + len(self.callbacks)
 
     @property
@@ -480,7 +480,7 @@ class NativeProgram:
     @property
     def clock_index(self) -> int:
         """Where it has the address of what an instrumented program counts: behind all else."""
-        return self.asking_index + 3
+        return self.asking_index + 4
 
 
 def print_program(program: NativeProgram) -> str:

@@ -146,8 +146,9 @@ def _run(name: str, block: ctypes.Array[ctypes.c_int64], pieces: int, threads: i
             ctypes.addressof(block), 0, pieces
         )
         return
-    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    parallel(parallel_function())(address, ctypes.addressof(block), pieces, 1)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    parallel = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, pointer, number, number)
+    parallel(parallel_function())(address, ctypes.addressof(block), pieces, 1, None, 0, 0)
 
 
 def _best(run: Callable[[], None]) -> float:

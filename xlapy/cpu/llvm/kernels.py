@@ -1,8 +1,9 @@
 """Loop IR to LLVM text: a function for each kernel.
 
-    void @kernel(ptr %buffer0, ptr %buffer1, ..., i64 %begin, i64 %end)
+    void @kernel(ptr %buffer0, ptr %buffer1, ..., ptr %table, i64 %begin, i64 %end)
 
-computes the iterations from `begin` to `end` of the kernel's parallel loop; without one the two are not there. The
+computes the iterations from `begin` to `end` of the kernel's parallel loop; without one the two are not there. A kernel
+that looks whether to go on is given the program's table of addresses, and ends early if it is not to. The
 buffers of one kernel never overlap. Inside a VECTOR axis a value that follows the axis is a vector register, any other
 a scalar; the last positions of an extent that is no multiple of the width are computed under a mask.
 
@@ -11,10 +12,12 @@ Owns: control flow, the masks of tails, the reduction of lanes. Must not know: H
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import write_operation
+from xlapy.cpu.llvm.pauses import LEAVE, Places, pauses, write_pause
 from xlapy.cpu.llvm.text import Writer, llvm_type, suffix
 from xlapy.loops import (
     I1,
@@ -32,9 +35,11 @@ from xlapy.loops import (
 from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 
 
-def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
-    """The text of the kernel's function, and the declarations that it needs."""
+def write_kernel(kernel: Kernel, name: str, places: Places | None = None) -> tuple[str, set[str]]:
+    """The text of the kernel's function, and the declarations that it needs. places: if it is to look."""
     emitter = Emitter(Writer())
+    if places is not None:
+        emitter.places, emitter.pauses = places, pauses(kernel)
     parameters = [
         f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
     ]
@@ -42,9 +47,14 @@ def write_kernel(kernel: Kernel, name: str) -> tuple[str, set[str]]:
     for number, buffer in enumerate(kernel.scratch):
         emitter.buffers[buffer] = f"%scratch{number}"
         emitter.writer.do(f"%scratch{number} = alloca [{buffer.size} x {llvm_type(buffer.type)}], align 64")
+    if emitter.pauses:
+        parameters.append("ptr %table")
     if kernel.parallel_loop is not None:
         parameters += ["i64 %begin", "i64 %end"]
     emitter.block(kernel.body)
+    if emitter.pauses:
+        emitter.writer.jump(LEAVE)
+        emitter.writer.begin(LEAVE)
     if emitter.streams:
         emitter.writer.do("fence seq_cst")  # such stores are in no order with any others
     emitter.writer.do("ret void")
@@ -57,6 +67,10 @@ def buffer_register(number: int) -> str:
 
 
 class Emitter(MemoryEmitter):
+    places: Places | None = None
+    pauses: Mapping[For | While, int] = MappingProxyType({})
+    """The loops that look whether to go on."""
+
     # -- statements
 
     def block(self, block: Block) -> None:
@@ -139,14 +153,20 @@ class Emitter(MemoryEmitter):
         self.writer.jump(head)
         with self.positions.inside(loop.test):
             self.writer.begin(head)
+            turn, turn_line = self.writer.phi("i64", "0", before) if loop in self.pauses else ("", -1)
             lines = self.begin_carries(loop.carries, initial, before)
             self.statements(loop.test)
             self.writer.branch(self.scalar(loop.condition), body, after)
             with self.positions.inside(loop.body):
                 self.writer.begin(body)
                 self.statements(loop.body)
-                for line, carry in zip(lines, loop.carries, strict=True):
-                    self.writer.close_phi(line, self.next_of(carry), self.writer.label)
+                nexts = [self.next_of(carry) for carry in loop.carries]
+                if loop in self.pauses:
+                    following = self.writer.let(f"add nsw i64 {turn}, 1")
+                    self.pause(loop, following)
+                    self.writer.close_phi(turn_line, following, self.writer.label)
+                for line, register in zip(lines, nexts, strict=True):
+                    self.writer.close_phi(line, register, self.writer.label)
                 self.writer.jump(head)
         self.writer.begin(after)
         for carry in loop.carries:
@@ -159,6 +179,12 @@ class Emitter(MemoryEmitter):
             self.names[carry.variable], line = self.writer.phi(type, start, before)
             lines.append(line)
         return lines
+
+    def pause(self, loop: For | While, counter: str, step: int = 1) -> None:
+        """At the end of a round: leaves the kernel, if the loop looks and the program is to end."""
+        if loop in self.pauses:
+            assert self.places is not None
+            write_pause(self.writer, self.places, counter, step, self.pauses[loop])
 
     def next_of(self, carry: Carry) -> str:
         assert carry.next is not None
@@ -184,6 +210,7 @@ class Emitter(MemoryEmitter):
             self.statements(loop.body)
             following = self.writer.let(f"add nsw i64 {self.names[loop.axis]}, 1")
             nexts = [self.next_of(carry) for carry in loop.carries]
+            self.pause(loop, following)
             last = self.writer.label
             for at, register in zip([line, *lines], [following, *nexts], strict=True):
                 self.writer.close_phi(at, register, last)
@@ -268,6 +295,7 @@ class Emitter(MemoryEmitter):
             phis = self.vector_phis(loop, carried, before)
             carried = self.running_iteration(loop, base, [name for name, _ in phis])
             following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+            self.pause(loop, following, loop.width)
             ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
             for line, register in ends:
                 self.writer.close_phi(line, register, self.writer.label)
@@ -318,6 +346,7 @@ class Emitter(MemoryEmitter):
             base, line = self.writer.phi("i64", "0", before)
             self.iteration(loop, base, [])
             following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
+            self.pause(loop, following, loop.width)
             self.writer.close_phi(line, following, self.writer.label)
             self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
         self.writer.begin(after)
@@ -345,6 +374,7 @@ class Emitter(MemoryEmitter):
                 for number, current in enumerate(phis)
             ]
             following = self.writer.let(f"add nsw i64 {base}, {step}")
+            self.pause(loop, following, step)
             self.writer.close_phi(base_line, following, self.writer.label)
             for current, registers in zip(phis, results, strict=True):
                 for (_, line), register in zip(current, registers, strict=True):

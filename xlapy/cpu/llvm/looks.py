@@ -3,9 +3,10 @@
     i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
 
 is 0 to go on; the numbers are places in the table. It is called between steps that together take about as long as
-`LOOK`, and from loops at their heads, every so many iterations. The run may be cancelled by what its devices share; and
-about twenty times a second the thread whose identity the table has (Python's main thread, the only one that handles
-signals) asks the host.
+`LOOK`, from loops at their heads, every so many iterations, between the pieces of long parallel loops (`pool`), and
+inside of long kernels (`pauses`), there on any thread. The run may be cancelled by what its devices share; and about
+twenty times a second the thread whose identity the table has (Python's main thread, the only one that handles signals)
+asks the host. What that says is noted in the table, for those who look afterwards.
 
 Owns: when to look, this text. Must not know: what the host does there.
 """
@@ -29,6 +30,9 @@ from xlapy.cpu.steps import (
 
 LOOK = 1 << 16
 """Operations, some ten microseconds."""
+
+LONG = 1 << 25
+"""Operations, some milliseconds: parallel loops that take longer look between their pieces."""
 
 _MOST = 1 << 10
 """Iterations of a loop between looks."""
@@ -85,6 +89,11 @@ end:
   ret i32 1
 time:
   %host.at = getelementptr inbounds ptr, ptr %table, i64 %asking.index
+  %ended.at = getelementptr inbounds i64, ptr %host.at, i64 3
+  %ended = load atomic i64, ptr %ended.at monotonic, align 8
+  %is.ended = icmp ne i64 %ended, 0
+  br i1 %is.ended, label %end, label %clock
+clock:
   %now = call i64 @llvm.readcyclecounter()
   %last.at = getelementptr inbounds i64, ptr %host.at, i64 2
   %last = load i64, ptr %last.at
@@ -92,17 +101,19 @@ time:
   %soon = icmp ult i64 %passed, {_TICKS}
   br i1 %soon, label %go.on, label %who
 who:
-  store i64 %now, ptr %last.at
   %own = load i64, ptr addrspace(257) null
   %thread.at = getelementptr inbounds i64, ptr %host.at, i64 1
   %thread = load i64, ptr %thread.at
   %asks = icmp eq i64 %own, %thread
   br i1 %asks, label %ask, label %go.on
 ask:
+  store i64 %now, ptr %last.at
   call void @plain_mode(ptr %old)
   %host = load ptr, ptr %host.at
   %answer = call i32 %host()
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
+  %no = zext i32 %answer to i64
+  store atomic i64 %no, ptr %ended.at monotonic, align 8
   ret i32 %answer
 go.on:
   ret i32 0
@@ -118,4 +129,6 @@ def begin_looking(program: NativeProgram) -> list[str]:
         f"  %looking.at = getelementptr inbounds i64, ptr %table, i64 {program.asking_index + 2}",
         "  %looking.now = call i64 @llvm.readcyclecounter()",
         "  store i64 %looking.now, ptr %looking.at",
+        "  %ended.at = getelementptr inbounds i64, ptr %looking.at, i64 1",
+        "  store i64 0, ptr %ended.at",
     ]

@@ -1,6 +1,6 @@
 """The threads of the process that run parallel loops, written in LLVM text: no C compiler, no OpenMP.
 
-    void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain)
+    void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain, ptr table, i64 shared, i64 asking)
 
 calls `function(argument, begin, end)` for pieces of `grain` iterations, on all threads, and returns when all are
 done. Pieces depend on extent and grain alone, so results do not depend on the number of threads. One word hands out
@@ -8,7 +8,8 @@ pieces: the number of the job above, the next piece below; a thread takes a piec
 the job is not the one it read about. Before a job is described the word is closed, under a number of its own: a thread
 that has read the word of the job before would take pieces of that one by the description of the next. The caller takes
 pieces too, so a job ends even if no other thread runs (after a fork, say). While one thread of the program has the
-pool, others run their loops alone.
+pool, others run their loops alone. With a table, the caller looks behind each of its pieces whether to go on (`looks`);
+if not, nobody takes another one.
 
 Owns: the pool. Must not know: what the functions do.
 """
@@ -22,7 +23,7 @@ import platform
 
 from xlapy.base import flags
 from xlapy.cpu.llvm.engine import Code
-from xlapy.cpu.llvm.shared_code import compile_shared
+from xlapy.cpu.llvm.shared_code import LOOK, compile_shared, function_address
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _SPINS = 4000
@@ -49,7 +50,8 @@ def thread_count() -> int:
 
 @functools.cache
 def _code() -> Code:
-    return compile_shared(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"])
+    imports = {LOOK: function_address(LOOK)}
+    return compile_shared(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], imports)
 
 
 def pool_text(machine: str) -> str:
@@ -80,6 +82,7 @@ _TEXT = """
 @pieces = internal global i64 0
 @mode = internal global i32 0
 
+declare i32 @xlapy_look(ptr, i64, i64)
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
@@ -87,9 +90,11 @@ declare i32 @pthread_detach(i64)
 {declare_pause}
 {declare_mode}
 
-; Takes pieces of the current job until there are none left.
-define internal void @work() {{
+; Takes pieces of the current job until there are none left, or the caller, who has a table, is told to end: it closes
+; the job then. How many pieces are taken in all, if this is the caller.
+define internal i64 @work(ptr %table, i64 %shared, i64 %asking) {{
 entry:
+  %quiet = icmp eq ptr %table, null
   br label %next
 next:
   %ticket = load atomic i64, ptr @ticket acquire, align 8
@@ -114,12 +119,46 @@ run:
   %stop = select i1 %over, i64 %extent, i64 %beyond
   call void %function(ptr %argument, i64 %begin, i64 %stop)
   %before = atomicrmw add ptr @done, i64 1 acq_rel, align 8
-  br label %next
+  br i1 %quiet, label %next, label %look
+look:
+  %status = call i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
+  %goes.on = icmp eq i32 %status, 0
+  br i1 %goes.on, label %next, label %close
+close:
+  %open = atomicrmw or ptr @ticket, i64 4294967295 acq_rel, align 8
+  %given = and i64 %open, 4294967295
+  %fewer = icmp ult i64 %given, %pieces
+  %taken.all = select i1 %fewer, i64 %given, i64 %pieces
+  ret i64 %taken.all
+end:
+  ret i64 %pieces
+}}
+
+; The whole loop on this thread.
+define internal void @work_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
+  i64 %asking) {{
+entry:
+  %quiet = icmp eq ptr %table, null
+  %step = select i1 %quiet, i64 %extent, i64 %grain
+  br label %run
+run:
+  %begin = phi i64 [ 0, %entry ], [ %stop, %look ]
+  %beyond = add i64 %begin, %step
+  %over = icmp ugt i64 %beyond, %extent
+  %stop = select i1 %over, i64 %extent, i64 %beyond
+  call void %function(ptr %argument, i64 %begin, i64 %stop)
+  %last = icmp uge i64 %stop, %extent
+  br i1 %last, label %end, label %look
+look:
+  %status = call i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
+  %goes.on = icmp eq i32 %status, 0
+  br i1 %goes.on, label %run, label %end
 end:
   ret void
 }}
 
-define void @xlapy_parallel(ptr %function, ptr %argument, i64 %extent, i64 %grain) {{
+define void @xlapy_parallel(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
+  i64 %asking) {{
 entry:
   %up = add i64 %extent, %grain
   %less = sub i64 %up, 1
@@ -131,7 +170,7 @@ enter:
   %free = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %free, label %begin, label %alone
 alone:
-  call void %function(ptr %argument, i64 0, i64 %extent)
+  call void @work_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared, i64 %asking)
   ret void
 begin:
   {save_mode}
@@ -151,12 +190,12 @@ begin:
   %number = trunc i64 %shifted to i32
   store atomic i32 %number, ptr @wake seq_cst, align 4
   %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  call void @work()
+  %taken = call i64 @work(ptr %table, i64 %shared, i64 %asking)
   br label %wait
 wait:
   %spins = phi i64 [ 0, %begin ], [ %more, %pause ], [ 0, %yield ]
   %done = load atomic i64, ptr @done acquire, align 8
-  %all = icmp eq i64 %done, %pieces
+  %all = icmp eq i64 %done, %taken
   br i1 %all, label %leave, label %spin
 spin:
   %more = add i64 %spins, 1
@@ -194,7 +233,7 @@ sleep:
   %slept = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 128, i32 %seen, ptr null, ptr null, i32 0)
   br label %wait
 found:
-  call void @work()
+  %unused.count = call i64 @work(ptr null, i64 0, i64 0)
   br label %wait
 }}
 

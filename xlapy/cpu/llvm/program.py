@@ -28,6 +28,7 @@ from xlapy.cpu.llvm.feeds import NEXT_FED, feed_text
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
 from xlapy.cpu.llvm.meetings import MEET, rows_text, write_meeting
+from xlapy.cpu.llvm.pauses import Places
 from xlapy.cpu.llvm.shared_code import (
     CALL_BACK,
     FLUSH_DENORMALS,
@@ -130,9 +131,13 @@ class _ProgramWriter:
         self.functions: list[str] = []
         self.declarations: set[str] = set()
         self.imports: set[str] = set()
+        self._places_of_looks = Places(program.shared_index, program.asking_index)
+        self._arguments_of_looks = f"i64 {program.shared_index}, i64 {program.asking_index}"
         self._kernels: dict[Kernel, str] = {}
         self._texts: dict[str, str] = {}
         """The name of each kernel by its text: kernels that do the same to other memory are one function."""
+        self._looking: set[str] = set()
+        """The kernels that look whether to go on."""
         self._tasks: set[str] = set()
         self._constants: dict[Slot, str] = {}
         self._parts = 0
@@ -460,8 +465,7 @@ class _ProgramWriter:
         """Leaves the function if the run is to end early."""
         self._looks = True
         self.share(LOOK)
-        places = f"i64 {self.program.shared_index}, i64 {self.program.asking_index}"
-        self.require(function, function.writer.let(f"call i32 @{LOOK}(ptr %table, {places})"))
+        self.require(function, function.writer.let(f"call i32 @{LOOK}(ptr %table, {self._arguments_of_looks})"))
         function.unwatched = 0
 
     def look_in_loop(self, function: _Function, step: WhileStep) -> None:
@@ -494,15 +498,19 @@ class _ProgramWriter:
             write_straight(step.kernel, function.writer, function.head, pointers)
             function.written_out.append(step)
             return
-        self.places[step] = self.kernel_name(step.kernel)
+        name = self.places[step] = self.kernel_name(step.kernel)
+        if name in self._looking:
+            pointers.append("%table")
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
         if loop is None or extent < 2 or extent * step.work < PARALLEL_WORK:
             arguments = [f"ptr {pointer}" for pointer in pointers]
             if loop is not None:
                 arguments += ["i64 0", f"i64 {extent}"]
-            function.writer.do(f"call void @{self.kernel_name(step.kernel)}({', '.join(arguments)})")
-            return
-        self.parallel(function, step, [f"@{self.kernel_name(step.kernel)}", *pointers], extent)
+            function.writer.do(f"call void @{name}({', '.join(arguments)})")
+        else:
+            self.parallel(function, step, [f"@{name}", *pointers], extent)
+        if name in self._looking:
+            self.look(function)
 
     def parallel(self, function: _Function, step: KernelStep, pointers: list[str], extent: int) -> None:
         """Pieces of about the least work that is worth a thread, never by the number of threads.
@@ -510,7 +518,7 @@ class _ProgramWriter:
         pointers: the kernel and its buffers.
         """
         grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
-        self.run_parallel(function, step, self.kernel_task(len(step.kernel.buffers)), pointers, (extent, grain))
+        self.run_parallel(function, step, self.kernel_task(len(pointers) - 1), pointers, (extent, grain))
 
     def run_parallel(
         self,
@@ -522,7 +530,7 @@ class _ProgramWriter:
     ) -> None:
         """A task on so many iterations, in pieces of so many, on all threads."""
         self.imports.add("xlapy_parallel")
-        self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64)")
+        self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64, ptr, i64, i64)")
         if self.program.clocks is not None:
             table = self.base(function, self.program.clock_index)
             clock = self.program.clocks.begins[step]
@@ -530,7 +538,12 @@ class _ProgramWriter:
             pointers = [*pointers, figures, table]
         block = self.block_of(function, pointers)
         extent, grain = pieces
-        function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, i64 {extent}, i64 {grain})")
+        looks_between = extent * step.work > looks.LONG
+        table = "ptr %table" if looks_between else "ptr null"
+        numbers = f"i64 {extent}, i64 {grain}, {table}, {self._arguments_of_looks}"
+        function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, {numbers})")
+        if looks_between:
+            self.look(function)
 
     def block_of(self, function: _Function, pointers: list[str]) -> str:
         """A register with the address of a table of addresses."""
@@ -561,10 +574,13 @@ class _ProgramWriter:
         """The function of a kernel."""
         found = self._kernels.get(kernel)
         if found is None:
-            text, declarations = write_kernel(kernel, "kernel")
+            text, declarations = write_kernel(kernel, "kernel", self._places_of_looks)
             found = self._texts.get(text)
             if found is None:
                 found = self._texts[text] = f"kernel{len(self._texts)}"
+                if SHARED_DECLARATIONS[LOOK] in declarations:
+                    self._looking.add(found)
+                    self.share(LOOK)
                 self.functions.append(f"; {kernel.name}\n{text.replace('@kernel(', f'@{found}(', 1)}")
                 self.declarations |= declarations
             self._kernels[kernel] = found

@@ -63,10 +63,10 @@ def _code(name: str) -> Code:
     return compile_shared(name, _task_text(int(task[1])), [name])
 
 
-def compile_shared(name: str, text: str, exports: Sequence[str]) -> Code:
+def compile_shared(name: str, text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None) -> Code:
     """Code of the whole process, from its object file if that is known."""
-    image = _objects.get(name)
-    code = compile_text(text, list(exports), {}) if image is None else link_object(image, exports, {})
+    image, imports = _objects.get(name), imports or {}
+    code = compile_text(text, list(exports), imports) if image is None else link_object(image, exports, imports)
     _objects[name] = code.image
     return code
 
