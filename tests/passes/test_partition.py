@@ -370,3 +370,16 @@ def test_pairs_of_buffers_stay_where_they_are_of_one_size() -> None:
     module = xla.parse_hlo(text)
     partition(module, DEVICES)
     assert [alias.parameter_number for alias in module.config.input_output_alias] == [0]
+
+
+def test_shardings_are_told() -> None:
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] transpose(x), dimensions={{1,0}}
+        i = f32[8,8] custom-call(y), custom_call_target="InspectSharding", custom_call_has_side_effect=true
+        ROOT r = f32[8,8] negate(y), sharding={COLUMNS} }}"""
+    module = xla.parse_hlo(text)
+    told: list[tuple[str, str]] = []
+    partition(module, DEVICES, inspect=lambda call, sharding: told.append((call.name, str(sharding))))
+    assert told == [("i", COLUMNS)]
+    assert [i.op.name for i in module.instructions()] == ["parameter", "transpose", "negate"]

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.interpreters.mlir
-from jax._src import callback
+from jax._src import callback, debugging
 from jax._src.export import _export
 from jax._src.interpreters import mlir
 from jax._src.lax.control_flow import conditionals
 from jaxlib import xla_client
 
 from xlapy.pjrt.callbacks import make_callable
+from xlapy.pjrt.inspecting import inspecting
 from xlapy.pjrt.plugin import NAME
 from xlapy.pjrt.targets import register_target, register_type
 
@@ -32,7 +33,7 @@ def prepare_jax() -> None:
     """Enters the platform into JAX's tables."""
     rules = mlir._platform_specific_lowerings
     # A view: rules that come later, of JAX's own modules or of users, count too.
-    rules[NAME] = ChainMap(_rules_that_know_platforms(), rules["cpu"])
+    rules[NAME] = ChainMap(_changed_rules(), rules["cpu"])
     mlir._platforms_with_donation.append(NAME)
     emit = make_callable(callback.emit_python_callback)
     callback.emit_python_callback = emit
@@ -41,14 +42,17 @@ def prepare_jax() -> None:
     xla_client.register_custom_type_handler(NAME, register_type)
 
 
-def _rules_that_know_platforms() -> dict[Any, mlir.LoweringRuleEntry]:
-    """JAX's own rules of what asks for the platform, given lists of platforms where `cpu` means this one as well."""
+def _changed_rules() -> dict[Any, mlir.LoweringRuleEntry]:
+    """JAX's own rules of what asks for the platform, given lists of platforms where `cpu` means this one as well; and
+    of what asks for shardings."""
     parts: dict[Any, dict[str, Callable[[Any], Any]]] = {
         conditionals.platform_index_p: {"platforms": _branches},
         conditionals.cond_p: {"branches_platforms": _branches},
         _export.call_exported_p: {"exported": _exported},
     }
-    return {primitive: _with_changed(mlir._lowerings[primitive], changes) for primitive, changes in parts.items()}
+    rules = {primitive: _with_changed(mlir._lowerings[primitive], changes) for primitive, changes in parts.items()}
+    entry = mlir._lowerings[debugging.inspect_sharding_p]
+    return {**rules, debugging.inspect_sharding_p: dataclasses.replace(entry, rule=inspecting(entry.rule))}
 
 
 def _with_changed(entry: mlir.LoweringRuleEntry, changes: dict[str, Callable[[Any], Any]]) -> mlir.LoweringRuleEntry:

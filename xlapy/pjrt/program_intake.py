@@ -30,6 +30,7 @@ from xlapy.interpreter.custom import IDENTITIES
 from xlapy.passes.entry_layouts import Order, lay_out, natural_orders
 from xlapy.passes.partition import partition
 from xlapy.pjrt.callbacks import PARTITIONED_TARGET
+from xlapy.pjrt.inspecting import inspect
 from xlapy.pjrt.layouts import rank_of_parameter, row_major
 from xlapy.stablehlo.parse import parse_stablehlo
 
@@ -91,7 +92,7 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
     module = _propagated(code) if is_cut else _read(code)
     placement = _in_order(module, placement, arguments, results)
     if is_cut:
-        parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}))
+        parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect)
         placement = replace(placement, parameters=parts.parameters, results=parts.results)
     if placement.parameter_orders or placement.result_orders:
         lay_out(module, placement.parameter_orders, placement.result_orders)

@@ -54,4 +54,25 @@ x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
 assert np.asarray(noted(x)).tolist() == [value - 28 for value in range(8)]
 jax.effects_barrier()
 assert seen == [(8,)] * 2
+
+# Compiling tells how arrays lie.
+told = []
+
+
+@jax.jit
+def inspected(x):
+    y = x @ x.T
+    jax.debug.inspect_array_sharding(y, callback=told.append)
+    jax.debug.inspect_array_sharding(y.sum(), callback=told.append)
+    return y
+
+
+inspected(jax.device_put(a[0], NamedSharding(mesh, P("x"))))
+assert [sharding.spec for sharding in told] == [P("x"), P()], told
+try:
+    jax.jit(lambda x: jax.debug.inspect_array_sharding(x, callback=lambda _: 1 // 0))(x)
+except Exception as error:
+    assert "Error calling inspect_sharding: integer division or modulo by zero" in str(error), error
+else:
+    raise AssertionError("the callback's error is lost")
 print("ok")

@@ -219,10 +219,10 @@ class Body:
         return Local(part.instruction, outside, without(operand.apart, by_hand))
 
     def _inspected(self, instruction: Instruction, inspect: Callable[[Instruction, Sharding], None]) -> None:
+        """Tells how a value is cut; sums that are not added up yet are told as what they will be."""
         (operand,) = self.values[instruction.operands[0]]
-        is_by_hand = bool(operand.apart)
-        found = Sharding(ShardingKind.MANUAL) if is_by_hand else sharding_of(operand.placement, self.devices)
-        inspect(instruction, found)
+        tiles = sharding_of(operand.placement.with_addends(None), self.devices)
+        inspect(instruction, Sharding(ShardingKind.MANUAL) if operand.apart else tiles)
         self.values[instruction] = [operand]
 
     # -- loops and branches
