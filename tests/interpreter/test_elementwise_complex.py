@@ -223,3 +223,14 @@ def test_abs_of_complex64_is_rounded_once() -> None:
     result = evaluate(ops.ABS, z)
     assert result.dtype == np.float32
     assert result.tolist() == [5, float(np.float32(np.hypot(*[float(np.float32(1e-30))] * 2))), float(np.float32(3e38))]
+
+
+def test_both_parts_of_log_plus_one_are_accurate_near_the_unit_circle() -> None:
+    points = c(
+        (-0.11987730268292507, -0.47473015326017165), (-1.7836114830014105, -0.5037064871898412), (-0.00125, 0.05)
+    )
+    found = evaluate(ops.LOG_PLUS_ONE, points)
+    expected = [-7.6596851156965046599e-6, -0.070915912172725803192, 7.8124938964918607151e-7]
+    np.testing.assert_allclose(found.real, expected, rtol=4 * np.finfo(float).eps)
+    angles = [-0.49466153965817168369, -2.5702946815960101186, 0.050020817694396020475]
+    np.testing.assert_allclose(found.imag, angles, rtol=2 * np.finfo(float).eps)

@@ -112,12 +112,15 @@ def logarithm(operand: Array) -> Array:
 
 
 def logarithm_plus_one(operand: Array) -> Array:
-    """log(1 + z), accurate near 0."""
+    """log(1 + z), accurate near 0 and where 1 + z has the size 1: what 1 + real is rounded by counts to first order."""
     real, imaginary = operand.real, operand.imag
-    near = (np.abs(real) < 0.5) & (np.abs(imaginary) < 0.5)
-    square = np.where(near, real * (2 + real) + imaginary * imaginary, 0.0)
-    size = np.where(near, np.log1p(square) / 2, np.log(np.hypot(1 + real, imaginary)))
-    return np.where(_has_nan(operand), UNDEFINED, compose(size, np.arctan2(imaginary, 1 + real)))
+    shifted = 1 + real
+    added = shifted - real
+    lost = np.where(np.isfinite(shifted), (1 - added) + (real - (shifted - added)), 0.0)
+    slope = shifted / (shifted * shifted + imaginary * imaginary)
+    rounded = np.log(compose(shifted, imaginary))
+    size = rounded.real + np.where(lost == 0, 0.0, lost * slope)
+    return np.where(_has_nan(operand), UNDEFINED, compose(size, rounded.imag))
 
 
 def logistic(operand: Array) -> Array:
