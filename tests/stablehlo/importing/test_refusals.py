@@ -67,6 +67,101 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
         UnsupportedError,
         r"its region reads y f32\[\] from outside",
     ),
+    "a reducer of two types": (
+        _body(
+            """"stablehlo.reduce"(%x, %y) <{dimensions = array<i64: 0>}> ({
+            ^bb0(%a: tensor<f32>, %b: tensor<i32>):
+              stablehlo.return %a : tensor<f32>
+            }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>""",
+            "tensor<f32>",
+            ", %y: tensor<f32>",
+        ),
+        ParseError,
+        r"stablehlo.reduce: its region takes two of each type, given are \(f32\[\], s32\[\]\)",
+    ),
+    "a reducer that gives another type": (
+        _body(
+            """"stablehlo.reduce"(%x, %y) <{dimensions = array<i64: 0>}> ({
+            ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+              %c = stablehlo.convert %a : (tensor<f32>) -> tensor<i32>
+              stablehlo.return %c : tensor<i32>
+            }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>""",
+            "tensor<f32>",
+            ", %y: tensor<f32>",
+        ),
+        ParseError,
+        r"stablehlo.reduce: its region combines \(f32\[\]\), it gives \(s32\[\]\)",
+    ),
+    "a reducer in a narrower type": (
+        _body(
+            """"stablehlo.reduce"(%x, %y) <{dimensions = array<i64: 0>}> ({
+            ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
+              stablehlo.return %a : tensor<bf16>
+            }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>""",
+            "tensor<f32>",
+            ", %y: tensor<f32>",
+        ),
+        ParseError,
+        r"stablehlo.reduce: its region computes in bf16\[\], which f32\[2\] does not become",
+    ),
+    "groups that leave out a device": (
+        _body(
+            '"stablehlo.all_reduce"(%x) <{replica_groups = dense<[[0, 2]]> : tensor<1x2xi64>}> ({'
+            "^bb0(%a: tensor<f32>, %b: tensor<f32>): stablehlo.return %a : tensor<f32>"
+            "}) : (tensor<2xf32>) -> tensor<2xf32>"
+        ),
+        ParseError,
+        r"replica_groups hold each number from 0 on once, they are \[\[0, 2\]\]",
+    ),
+    "sizes that contradict the declared ones": (
+        _body(
+            "stablehlo.dynamic_reshape %x, %s : (tensor<2xf32>, tensor<2xi64>) -> tensor<1x2xf32>", "tensor<1x2xf32>"
+        ).replace("%0 =", "%s = stablehlo.constant dense<[2, 1]> : tensor<2xi64>\n%0 ="),
+        ParseError,
+        r"its result is declared f32\[1,2\], its sizes are given as \[2, 1\]",
+    ),
+    "a list of as many sizes as there are none": (
+        _body(
+            "stablehlo.rng %a, %a, %s, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1x1xi64>)"
+            " -> tensor<2xf32>",
+            more=", %a: tensor<f32>, %s: tensor<1x1xi64>",
+        ),
+        ParseError,
+        r"the sizes of f32\[2\] are a vector of 1, given is s64\[1,1\]",
+    ),
+    "a size that is no scalar": (
+        _body("stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<2xf32>, tensor<1xi32>) -> tensor<2xf32>").replace(
+            "%x: tensor<2xf32>", "%x: tensor<2xf32>, %n: tensor<1xi32>", 1
+        ),
+        ParseError,
+        r"a size is a scalar, given is s32\[1\]",
+    ),
+    "batches of different lengths": (
+        function(
+            "%x: tensor<4x9xi32>, %i: tensor<5xi32>",
+            "tensor<5x8xi32>",
+            """%0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+              operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1],
+              index_vector_dim = 1>, slice_sizes = array<i64: 1, 8>}>
+              : (tensor<4x9xi32>, tensor<5xi32>) -> tensor<5x8xi32>
+            return %0 : tensor<5x8xi32>""",
+        ),
+        ParseError,
+        r"dimension 0 of s32\[4,9\] and dimension 0 of the indices s32\[5\] are one batch",
+    ),
+    "batches that are indexed": (
+        function(
+            "%x: tensor<4x9xi32>, %i: tensor<4x1xi32>",
+            "tensor<4x8xi32>",
+            """%0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+              operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [0],
+              index_vector_dim = 1>, slice_sizes = array<i64: 1, 8>}>
+              : (tensor<4x9xi32>, tensor<4x1xi32>) -> tensor<4x8xi32>
+            return %0 : tensor<4x8xi32>""",
+        ),
+        ParseError,
+        r"dimensions \[0\] are batches and are indexed",
+    ),
     "no entry": (
         "module { func.func @f() { return } func.func @g() { return } }",
         ParseError,

@@ -54,7 +54,13 @@ def _groups(scope: Scope, operation: ir.Operation) -> ReplicaGroups:
     table = matrix(operation, "replica_groups")
     if table is None or table.size == 0:
         return ALL_REPLICAS
-    return GroupList(tuple([tuple([int(member) for member in row if member >= 0]) for row in np.asarray(table)]))
+    groups = tuple([tuple([int(member) for member in row if member != -1]) for row in np.asarray(table)])
+    members = sorted(member for group in groups for member in group)
+    if members != list(range(len(members))):
+        raise ShapeError(
+            f"replica_groups hold each number from 0 on once, they are {[list(group) for group in groups]}"
+        )
+    return GroupList(groups)
 
 
 def _mesh_groups(scope: Scope, given: ir.StructAttribute) -> MeshGroups:

@@ -49,6 +49,7 @@ def _result_shape(scope: Scope, operation: ir.Operation, sizes: Instruction, wha
     declared = operation.results[0].type
     known = known_shape(declared)
     if known is not None and known.is_static:
+        check_sizes(scope, known, sizes)
         return known, False
     found = scope.program.constants.value_of(sizes)
     if found is None and known is not None:
@@ -56,6 +57,15 @@ def _result_shape(scope: Scope, operation: ir.Operation, sizes: Instruction, wha
     if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
         raise ShapeError(f"it gives a tensor, declared is {type_text(declared)}")
     return Shape.array(element_type(declared.element), sizes_of(scope, sizes, what)), False
+
+
+def check_sizes(scope: Scope, shape: Shape, sizes: Instruction) -> None:
+    """`ShapeError` where an operand is known to list other sizes than those of the declared result."""
+    if sizes.shape.rank != 1 or sizes.shape.dimensions[0] != shape.rank:
+        raise ShapeError(f"the sizes of {shape.brief} are a vector of {shape.rank}, given is {sizes.shape.brief}")
+    found = scope.program.constants.value_of(sizes)
+    if found is not None and found.tolist() != list(shape.dimensions):
+        raise ShapeError(f"its result is declared {shape.brief}, its sizes are given as {found.tolist()}")
 
 
 def _cut(scope: Scope, whole: Instruction, shape: Shape, sizes: Instruction) -> Instruction:

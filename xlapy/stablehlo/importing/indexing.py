@@ -29,6 +29,12 @@ def emit_gather(
 ) -> Instruction:
     """A gather of slices of the given sizes with the dimension numbers of an operation."""
     numbers = fields(operation, "dimension_numbers")
+    _check_batching(
+        operands,
+        numbers.integers("operand_batching_dims"),
+        numbers.integers("start_indices_batching_dims"),
+        numbers.integers("start_index_map"),
+    )
     attributes = GatherAttributes.make(
         offset_dims=numbers.integers("offset_dims"),
         collapsed_slice_dims=numbers.integers("collapsed_slice_dims"),
@@ -42,6 +48,19 @@ def emit_gather(
     return scope.emit(ops.GATHER, operands, attributes)
 
 
+def _check_batching(operands: Sequence[Instruction], batching: Ints, along: Ints, indexed: Ints) -> None:
+    """`ShapeError` unless an array and its indices are as long along their batches, which no index moves in."""
+    array, indices = operands[0].shape, operands[1].shape
+    shared = sorted(set(batching) & set(indexed))
+    if shared:
+        raise ShapeError(f"dimensions {shared} are batches and are indexed")
+    for one, other in zip(batching, along, strict=False):
+        if 0 <= one < array.rank and 0 <= other < indices.rank and array.dimensions[one] != indices.dimensions[other]:
+            raise ShapeError(
+                f"dimension {one} of {array.brief} and dimension {other} of the indices {indices.brief} are one batch"
+            )
+
+
 @rule("stablehlo.scatter", operands=SOME, results=SOME, regions=1, stored=True)
 def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands = scope.operands(operation)
@@ -50,6 +69,12 @@ def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
         raise ShapeError(f"its region combines {count} values, given are {len(operands)} operands")
     values, body = combined(scope, operation.regions[0], [*operands[:count], *operands[count + 1 :]])
     numbers = fields(operation, "scatter_dimension_numbers")
+    _check_batching(
+        (operands[0], operands[count]),
+        numbers.integers("input_batching_dims"),
+        numbers.integers("scatter_indices_batching_dims"),
+        numbers.integers("scatter_dims_to_operand_dims"),
+    )
     attributes = ScatterAttributes.make(
         update_window_dims=numbers.integers("update_window_dims"),
         inserted_window_dims=numbers.integers("inserted_window_dims"),

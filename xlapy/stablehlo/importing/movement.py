@@ -134,6 +134,8 @@ def dimension_size(scope: Scope, operand: Instruction, dimension: int) -> Instru
 def set_dimension_size(scope: Scope, operation: ir.Operation) -> Instruction:
     """A size that is known to be the whole dimension changes nothing where the result is declared so."""
     operand, size = scope.operands(operation)
+    if not size.shape.is_scalar:
+        raise ShapeError(f"a size is a scalar, given is {size.shape.brief}")
     dimension = integer(operation, "dimension")
     known = known_shape(operation.results[0].type)
     if known is not None and known.compatible(operand.shape) and _is_whole(scope, operand, dimension, size):

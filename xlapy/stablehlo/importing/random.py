@@ -14,7 +14,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.ops.random import RandomAlgorithm, RandomDistribution, RngAttributes, RngBitGeneratorAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import text
-from xlapy.stablehlo.importing.dynamic import sizes_of
+from xlapy.stablehlo.importing.dynamic import check_sizes, sizes_of
 from xlapy.stablehlo.importing.rules import rule
 from xlapy.stablehlo.importing.scope import Scope
 
@@ -36,6 +36,7 @@ def rng(scope: Scope, operation: ir.Operation) -> Instruction:
     shape = scope.declared(
         operation.results[0], lambda: Shape.array(a.shape.element_type, sizes_of(scope, sizes, "its shape"))
     )
+    check_sizes(scope, shape, sizes)
     attributes = RngAttributes.make(distribution=_DISTRIBUTIONS[name])
     return scope.emit(ops.RNG, (a, b), attributes, shape=shape)
 

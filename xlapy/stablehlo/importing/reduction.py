@@ -35,8 +35,27 @@ def combined(scope: Scope, region: ir.Region, operands: Sequence[Instruction]) -
     count = len(shapes) // 2
     if not count or len(operands) % count:
         raise ShapeError(f"its region takes {len(shapes)} scalars for {len(operands)} operands")
-    converted = [scope.convert(operand, shapes[place % count].element_type) for place, operand in enumerate(operands)]
-    return converted, scope.body(region, shapes)
+    if shapes[:count] != shapes[count:]:
+        raise ShapeError(f"its region takes two of each type, given are {_listed(shapes)}")
+    converted = [_promoted(scope, operand, shapes[place % count]) for place, operand in enumerate(operands)]
+    body = scope.body(region, shapes)
+    results = [leaf for _, leaf in body.root_instruction.shape.leaves()]
+    if results != shapes[:count]:
+        raise ShapeError(f"its region combines {_listed(shapes[:count])}, it gives {_listed(results)}")
+    return converted, body
+
+
+def _promoted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
+    """The operand in the type that a region computes in: its own, or a wider one of its kind."""
+    given, wanted = operand.shape.element_type, shape.element_type
+    kinds = [(kind.is_integral, kind.is_floating, kind.is_complex, kind.is_signed) for kind in (given, wanted)]
+    if given is not wanted and (kinds[0] != kinds[1] or given.bits > wanted.bits):
+        raise ShapeError(f"its region computes in {shape.brief}, which {operand.shape.brief} does not become")
+    return scope.convert(operand, wanted)
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return f"({', '.join(shape.brief for shape in shapes)})"
 
 
 def _scalar(argument: ir.Value) -> Shape:
