@@ -55,6 +55,9 @@ _LAYOUT = "mhlo.layout_mode"
 _MARK = "xla.sdy."
 """How targets of custom calls begin that say something of a sharding and do nothing, as `IDENTITIES` do."""
 
+_SCHEDULE = "control_dep"
+"""The target of custom calls that ask for their first operand to be computed before the second."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -89,7 +92,7 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
     arguments, results = _signature(code) if _KIND.encode() in code or _LAYOUT.encode() in code else ((), ())
     placement = Placement(kinds=tuple(one.get(_KIND, "") for one in results))
     is_cut = partitions > 1 or _MANUAL in code
-    module = _propagated(code) if is_cut else _read(code)
+    module = _unscheduled(_propagated(code) if is_cut else _read(code))
     placement = _in_order(module, placement, arguments, results)
     if is_cut:
         parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect)
@@ -186,6 +189,15 @@ def _order(text: str, rank: int) -> Order:
     if sorted(order) != list(row_major(rank)):
         raise InvalidArgumentError(f"the layout {text} does not order {rank} dimensions")
     return order
+
+
+def _unscheduled(module: Module) -> Module:
+    """Without the custom calls that only say what is to be computed first: their results are nothing."""
+    for instruction in list(module.instructions()):
+        if instruction.op is ops.CUSTOM_CALL and instruction.custom_call_target == _SCHEDULE:
+            edit.remove_control_edges(instruction)
+            edit.remove(instruction)
+    return module
 
 
 def _unmarked(module: Module) -> Module:

@@ -18,6 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, Module, ModuleConfig
 from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.traverse import post_order
+from xlapy.passes.expand.expand import Expand
 from xlapy.passes.inline_calls import InlineCalls
 from xlapy.passes.partition.body import Body, Lies, wished
 from xlapy.passes.partition.combining import combine_all_reduces
@@ -47,6 +48,7 @@ def partition(
     inspect: called with each custom call InspectSharding and the sharding of its operand.
     `UnsupportedError` for infeeds, outfeeds and transfers, and for what is left to be put together but by sums.
     """
+    Expand(ops=("async-done",)).run(module)
     InlineCalls(composites=True).run(module)
     RemoveDeadCode().run(module)
     before, old = list(module.computations), module.entry_computation
