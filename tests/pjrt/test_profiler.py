@@ -129,6 +129,7 @@ def test_the_profile_of_a_program(program):
     device, modules = space.planes
     assert device.name == "/device:CUSTOM:xlapy:0" and modules.name == "/host:metadata"
     lines = {line.name: line for line in device.lines}
+    assert [line.name for line in device.lines][:2] == ["XLA Modules", "XLA Ops"]
     runs = lines["XLA Modules"].events
     assert [device.event_metadata[event.metadata_id].name for event in runs] == ["roots", "roots"]
     assert [stats_of(device, event) for event in runs] == [{"run_id": 1}, {"run_id": 2}]

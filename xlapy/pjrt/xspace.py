@@ -30,6 +30,9 @@ DEVICE_PLANE = "/device:CUSTOM:{name}:{number}"
 
 _MODULES_PLANE = "/host:metadata"
 
+_THREADS = 1 << 16
+"""Lines of threads are below all others."""
+
 Stat = str | int
 
 
@@ -55,13 +58,13 @@ class _Plane:
         self.message = space.planes.add(id=number, name=name)
         self._stats: dict[str, int] = {}
         self._events = 0
-        self._lines: dict[str, Message] = {}
+        self._lines: dict[int, Message] = {}
 
-    def line(self, name: str, nanoseconds: int) -> Message:
-        if name not in self._lines:
-            number = len(self._lines) + 1
-            self._lines[name] = self.message.lines.add(id=number, name=name, timestamp_ns=nanoseconds)
-        return self._lines[name]
+    def line(self, number: int, name: str, nanoseconds: int) -> Message:
+        """A line, by the number that says which is above which."""
+        if number not in self._lines:
+            self._lines[number] = self.message.lines.add(id=number, name=name, timestamp_ns=nanoseconds)
+        return self._lines[number]
 
     def add_stats(self, target: Message, stats: Mapping[str, Stat]) -> None:
         for name, value in stats.items():
@@ -97,7 +100,7 @@ def _fill(plane: _Plane, trace: Trace, runs: Sequence[Run]) -> None:
             writers[run.twin] = _Writer(plane, run.twin, trace.lost.get(run.twin, 0))
         writer = writers[run.twin]
         begin, end = trace.clock.picoseconds(np.array([run.begin, run.end])).tolist()
-        event = plane.line(f"XLA Modules{more}", start).events.add(
+        event = plane.line(2 * lane + 1, f"XLA Modules{more}", start).events.add(
             metadata_id=writer.module, offset_ps=begin, duration_ps=end - begin
         )
         plane.add_stats(event, {"run_id": number})
@@ -106,13 +109,17 @@ def _fill(plane: _Plane, trace: Trace, runs: Sequence[Run]) -> None:
         columns = [*run.steps[:, :3].T, *trace.clock.picoseconds(run.steps[:, 3:]).T]
         templates: dict[int, Message] = {}
         for clock, is_piece, thread, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-            name = f"XLA Ops{more}" if not is_piece else f"thread {threads.setdefault(thread, len(threads) + 1)}"
-            line = plane.line(name, start)
+            if is_piece:
+                worker = threads.setdefault(thread, len(threads) + 1)
+                line = plane.line(_THREADS + worker, f"thread {worker}", start)
+            else:
+                line = plane.line(2 * lane + 2, f"XLA Ops{more}", start)
             if clock not in templates:
                 templates[clock] = writer.step(clock, number)
             event = line.events.add()
             event.CopyFrom(templates[clock])  # several times as fast as building it
             event.offset_ps, event.duration_ps = begin, end - begin
+    plane.message.lines.sort(key=lambda line: line.id)
 
 
 def _lanes(runs: Sequence[Run]) -> Iterator[int]:
