@@ -27,7 +27,7 @@ WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 def call(name: str, **values: int):
     """Calls an entry through the table, as a framework does; its arguments, or the error's code and message."""
     entry = read_words(native().table + HEAD_BYTES + 8 * ENTRIES.index(name), 1)[0]
-    args = structure(name)(**values)
+    args = structure(name)(**{"struct_size": ctypes.sizeof(structure(name)), **values})
     error = ENTRY(entry)(ctypes.addressof(args))
     if error is None:
         return args
@@ -45,7 +45,7 @@ def extension(name: str, **values: int):
         at = read_words(at, 3)[2]
     size, *_ = read_words(at, 1)
     assert size == EXTENSION_HEAD_BYTES + 8 * len(names)
-    args = structure(name)(**values)
+    args = structure(name)(struct_size=ctypes.sizeof(structure(name)), **values)
     assert ENTRY(read_words(at + EXTENSION_HEAD_BYTES, len(names))[names.index(name)])(ctypes.addressof(args)) is None
     return args
 
@@ -86,6 +86,41 @@ def test_what_is_not_there_says_so():
     error = Record("error", ENTRY(entry)(0))
     assert error["code"] == 12
     assert read_bytes(error["message"], error["message_size"]) == b"xlapy does not have PJRT_Buffer_Bitcast"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "Buffer_Delete",
+        "Buffer_Dimensions",
+        "Buffer_IncreaseExternalReferenceCount",
+        "Buffer_ReadyEvent",
+        "Buffer_ToHostBuffer",
+        "Buffer_UnsafePointer",
+        "Client_Devices",
+        "Device_GetDescription",
+        "Error_Message",
+        "Event_Await",
+        "Event_IsReady",
+        "Executable_Name",
+        "LoadedExecutable_Execute",
+        "LoadedExecutable_GetExecutable",
+    ],
+)
+def test_null_handles_are_errors(entry):
+    assert call(entry) == (3, "a handle is null")
+
+
+def test_arguments_in_python_are_looked_at():
+    assert call("Executable_GetCostAnalysis") == (3, "PJRT_Executable_GetCostAnalysis: executable is null")
+    assert call("Client_Compile", client=platform().handle) == (3, "PJRT_Client_Compile: program is null")
+    code, message = call("Device_MemoryStats", device=platform().devices[0].handle, struct_size=24)
+    assert code == 3 and "PJRT_Device_MemoryStats: the arguments have 24 bytes, not" in message
+    assert host_buffer(np.ones(3, np.float32), semantics=4) == (3, "there are no semantics 4 of host buffers")
+    executable = platform().handle  # any record: its options are looked for first
+    assert call("LoadedExecutable_Execute", executable=executable) == (3, "a handle is null")
+    for entry in ("Buffer_Destroy", "Event_Destroy", "Executable_Destroy"):
+        assert not isinstance(call(entry), tuple)
 
 
 def test_forms_of_the_text():
@@ -210,7 +245,8 @@ def test_default_layouts_of_every_rank(rank):
     dims = (ctypes.c_int64 * max(1, rank))(*[1] * rank)
     given = {"type": 11, "dims": ctypes.addressof(dims), "num_dims": rank}
     layout = extension("Layouts_Client_GetDefaultLayout", client=platform().handle, **given).layout
-    assert layout == extension("Layouts_Topology_GetDefaultLayout", **given).layout
+    topology = Record("client", platform().handle)["topology"]
+    assert layout == extension("Layouts_Topology_GetDefaultLayout", topology=topology, **given).layout
     text = extension("Layouts_MemoryLayout_Serialize", layout=layout)
     written = read_bytes(text.serialized_bytes, text.serialized_bytes_size).decode()
     assert written == "{" + ",".join(map(str, reversed(range(rank)))) + "}"
@@ -218,7 +254,8 @@ def test_default_layouts_of_every_rank(rank):
 
 def test_unknown_element_types_are_refused():
     handle = platform().devices[0].memories["device"]
-    code, message = call("Client_CreateUninitializedBuffer", shape_element_type=99, memory=handle)
+    given = {"client": platform().handle, "memory": handle}
+    code, message = call("Client_CreateUninitializedBuffer", shape_element_type=99, **given)
     assert code == 12 and "99" in message
     with pytest.raises(UnsupportedError, match="type 0"):
         buffers.type_of(0)

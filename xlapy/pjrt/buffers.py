@@ -18,6 +18,7 @@ from xlapy.passes.entry_layouts import Order
 from xlapy.pjrt.entries import FailedRunError, entry
 from xlapy.pjrt.layouts import inverse, layout_handle, order_at, physical, row_major
 from xlapy.pjrt.loaded import native
+from xlapy.pjrt.native.buffers import SEMANTICS
 from xlapy.pjrt.platform import PlatformDevice, platform
 from xlapy.pjrt.records import SIZES, Record, read_bytes, read_words
 from xlapy.pjrt.types import number_of, type_of
@@ -143,6 +144,8 @@ def device_of(buffer: Record) -> PlatformDevice:
 def client_buffer_from_host_buffer(args: Any) -> None:
     """Arrays with strides, and what else native code leaves."""
     element_type = type_of(args.type)
+    if not 0 <= args.host_buffer_semantics < SEMANTICS:
+        raise InvalidArgumentError(f"there are no semantics {args.host_buffer_semantics} of host buffers")
     dimensions = read_words(args.dims, args.num_dims)
     order = _order(args.device_layout, args.num_dims)
     handle, elements = new_buffer(element_type, dimensions, memory_of(args.device, args.memory), order)

@@ -6,7 +6,7 @@ Owns: the road of errors. Must not know: what entries do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlapy.base.errors import (
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Entry = Callable[[Any], "int | None"]
 """From the arguments to the address of an error, if it is not raised."""
+
+Needs = tuple[int, Sequence[str]]
+"""The least size of arguments, which is not padded, and the fields that are not null."""
 
 _entries: dict[str, tuple[str, Entry]] = {}
 
@@ -63,15 +66,53 @@ def entry(name: str, arguments: str = "") -> Callable[[Entry], Entry]:
 
 def thunks(native: Callable[[], Native]) -> dict[str, Thunk]:
     """All entries as native code calls them: from the address of the arguments to that of an error, or 0."""
-    return {name: functools.partial(_called, native, structure(of), body) for name, (of, body) in _entries.items()}
+    return {
+        name: functools.partial(_called, native, structure(of), _needs(of) if name == of else (0, ()), body)
+        for name, (of, body) in _entries.items()
+    }
 
 
-def _called(native: Callable[[], Native], arguments: Any, function: Entry, address: int) -> int:
+def _called(native: Callable[[], Native], arguments: Any, needs: Needs, function: Entry, address: int) -> int:
     """Whatever is raised becomes an error: an exception would be lost in native code, and look like success."""
     try:
-        return function(arguments.from_address(address)) or 0
+        given = arguments.from_address(address)
+        _check(given, *needs)
+        return function(given) or 0
     except BaseException as error:
         return error_of(native(), error)
+
+
+_HANDLES = frozenset({"client", "device", "memory", "executable", "buffer", "src", "topology"})
+"""What the arguments of most entries begin with."""
+
+_NEEDED = {
+    "Client_Compile": ("program",),
+    "Executable_OptimizedProgram": ("program",),
+    "LoadedExecutable_Execute": ("options",),
+    "Buffer_CopyToMemory": ("dst_memory",),
+    "Buffer_CopyToDevice": ("dst_device",),
+}
+"""What else is never null."""
+
+
+def _needs(name: str) -> Needs:
+    """What the arguments of an entry of PJRT's table must be."""
+    arguments = structure(name)
+    names = [name for name, *_ in arguments._fields_]
+    if names[1:2] != ["extension_start"]:
+        return 0, ()
+    last = getattr(arguments, names[-1])
+    handles = [name for name in names[2:3] if name in _HANDLES]
+    return last.offset + last.size, (*handles, *_NEEDED.get(name, ()))
+
+
+def _check(given: Any, size: int, pointers: Sequence[str]) -> None:
+    name = f"PJRT_{type(given).__name__}"
+    if size and given.struct_size < size:
+        raise InvalidArgumentError(f"{name}: the arguments have {given.struct_size} bytes, not {size} or more")
+    for pointer in pointers:
+        if not getattr(given, pointer):
+            raise InvalidArgumentError(f"{name}: {pointer} is null")
 
 
 def error_of(native: Native, error: BaseException) -> int:

@@ -17,6 +17,9 @@ KNOWN_RANKS = 64
 ZERO_COPY = 2
 """The least of the semantics of host buffers (PJRT_HostBufferSemantics) that lend memory."""
 
+SEMANTICS = 4
+"""How many semantics there are."""
+
 LENT_FROM = 1 << 14
 """Bytes from which host memory is used as it is, where the caller allows it: less is copied faster."""
 
@@ -118,7 +121,7 @@ out:
 }}
 
 define ptr @Buffer_Delete(ptr %args) {{
-  %buffer = get ptr Buffer_Delete.buffer of %args
+  %buffer = need Buffer_Delete.buffer of %args
   call void @end(ptr %buffer)
   ret ptr null
 }}
@@ -139,7 +142,7 @@ out:
 }}
 
 define ptr @Buffer_IsDeleted(ptr %args) {{
-  %buffer = get ptr Buffer_IsDeleted.buffer of %args
+  %buffer = need Buffer_IsDeleted.buffer of %args
   %storage = get ptr buffer.storage of %buffer
   %none = icmp eq ptr %storage, null
   %byte = zext i1 %none to i8
@@ -149,7 +152,7 @@ define ptr @Buffer_IsDeleted(ptr %args) {{
 
 define ptr @Buffer_ReadyEvent(ptr %args) {{
 entry:
-  %buffer = get ptr Buffer_ReadyEvent.buffer of %args
+  %buffer = need Buffer_ReadyEvent.buffer of %args
   %event = get ptr buffer.event of %buffer
   %there = call i1 @is_well(ptr %event)
   br i1 %there, label %known, label %tell
@@ -167,7 +170,7 @@ tell:
 ; NumPy arrays that show a buffer keep its memory, also when it is deleted, and from being overwritten.
 define ptr @Buffer_IncreaseExternalReferenceCount(ptr %args) {{
 entry:
-  %buffer = get ptr Buffer_IncreaseExternalReferenceCount.buffer of %args
+  %buffer = need Buffer_IncreaseExternalReferenceCount.buffer of %args
   %storage = call ptr @pin(ptr %buffer)
   %none = icmp eq ptr %storage, null
   br i1 %none, label %deleted, label %count
@@ -183,7 +186,7 @@ deleted:
 
 define ptr @Buffer_DecreaseExternalReferenceCount(ptr %args) {{
 entry:
-  %buffer = get ptr Buffer_DecreaseExternalReferenceCount.buffer of %args
+  %buffer = need Buffer_DecreaseExternalReferenceCount.buffer of %args
   %storage = get ptr buffer.shown of %buffer
   %none = icmp eq ptr %storage, null
   br i1 %none, label %out, label %count
@@ -198,7 +201,7 @@ out:
 
 define ptr @Buffer_OpaqueDeviceMemoryDataPointer(ptr %args) {{
 entry:
-  %buffer = get ptr Buffer_OpaqueDeviceMemoryDataPointer.buffer of %args
+  %buffer = need Buffer_OpaqueDeviceMemoryDataPointer.buffer of %args
   %storage = get ptr buffer.storage of %buffer
   %none = icmp eq ptr %storage, null
   br i1 %none, label %deleted, label %tell
@@ -213,7 +216,7 @@ deleted:
 
 define ptr @Buffer_UnsafePointer(ptr %args) {{
 entry:
-  %buffer = get ptr Buffer_UnsafePointer.buffer of %args
+  %buffer = need Buffer_UnsafePointer.buffer of %args
   %storage = get ptr buffer.storage of %buffer
   %none = icmp eq ptr %storage, null
   br i1 %none, label %deleted, label %tell
@@ -290,7 +293,9 @@ entry:
   %nowhere = icmp eq ptr %memory, null
   %special = icmp ne ptr %layout, null
   %known = icmp ult i32 %type, 64
-  %unknown = xor i1 %known, true
+  %meant = icmp ult i32 %semantics, {SEMANTICS}
+  %sensible = and i1 %known, %meant
+  %unknown = xor i1 %sensible, true
   %unclear = or i1 %nowhere, %special
   %refused = or i1 %unclear, %unknown
   br i1 %refused, label %slow, label %typed
@@ -410,7 +415,7 @@ define ptr @Buffer_ToHostBuffer(ptr %args) {{
 entry:
   %layout = get ptr Buffer_ToHostBuffer.host_layout of %args
   %target = get ptr Buffer_ToHostBuffer.dst of %args
-  %buffer = get ptr Buffer_ToHostBuffer.src of %args
+  %buffer = need Buffer_ToHostBuffer.src of %args
   %bytes = get i64 buffer.on_device_size_in_bytes of %buffer
   %free = icmp eq ptr %layout, null
   br i1 %free, label %dense, label %slow

@@ -29,6 +29,14 @@ define ptr @make_error(i64 %code, ptr %message, i64 %size) {
   ret ptr %error
 }
 
+@null_text = internal constant [16 x i8] c"a handle is null"
+
+; The error of an entry that needs a handle.
+define internal ptr @null_handle() {
+  %error = call ptr @make_error(i64 3, ptr @null_text, i64 16)
+  ret ptr %error
+}
+
 define internal ptr @copy_of_error(ptr %error) {
 entry:
   %none = icmp eq ptr %error, null
@@ -207,7 +215,7 @@ out:
 }
 
 define ptr @Event_IsReady(ptr %args) {
-  %event = get ptr Event_IsReady.event of %args
+  %event = need Event_IsReady.event of %args
   %happened = call i1 @has_happened(ptr %event)
   %byte = zext i1 %happened to i8
   put i8 %byte Event_IsReady.is_ready of %args
@@ -215,21 +223,21 @@ define ptr @Event_IsReady(ptr %args) {
 }
 
 define ptr @Event_Error(ptr %args) {
-  %event = get ptr Event_Error.event of %args
+  %event = need Event_Error.event of %args
   %error = get ptr event.error of %event
   %copy = call ptr @copy_of_error(ptr %error)
   ret ptr %copy
 }
 
 define ptr @Event_Await(ptr %args) {
-  %event = get ptr Event_Await.event of %args
+  %event = need Event_Await.event of %args
   %error = call ptr @await_event(ptr %event)
   ret ptr %error
 }
 
 define ptr @Event_OnReady(ptr %args) {
-  %event = get ptr Event_OnReady.event of %args
-  %callback = get ptr Event_OnReady.callback of %args
+  %event = need Event_OnReady.event of %args
+  %callback = need Event_OnReady.callback of %args
   %argument = get ptr Event_OnReady.user_arg of %args
   call void @when(ptr %event, ptr %callback, ptr %argument)
   ret ptr null

@@ -12,7 +12,7 @@ TEXT = """
 declare i32 @Py_AddPendingCall(ptr, ptr)
 
 define ptr @LoadedExecutable_GetExecutable(ptr %args) {
-  %executable = get ptr LoadedExecutable_GetExecutable.loaded_executable of %args
+  %executable = need LoadedExecutable_GetExecutable.loaded_executable of %args
   %owners = at executable.owners of %executable
   %before = atomicrmw add ptr %owners, i64 1 monotonic, align 8
   put ptr %executable LoadedExecutable_GetExecutable.executable of %args

@@ -160,7 +160,8 @@ define internal i1 @is_plain(ptr %args, ptr %executable) {
 
 define ptr @LoadedExecutable_Execute(ptr %args) {
 entry:
-  %asked = get ptr LoadedExecutable_Execute.executable of %args
+  %asked = need LoadedExecutable_Execute.executable of %args
+  %options = need LoadedExecutable_Execute.options of %args
   %twin = get ptr executable.twin of %asked
   %untraced = icmp eq ptr %twin, null
   %executable = select i1 %untraced, ptr %asked, ptr %twin

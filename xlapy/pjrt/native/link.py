@@ -299,7 +299,7 @@ def module_text(python: Mapping[str, Any]) -> str:
 
 def _getter_text(entry: str, kind: str) -> str:
     handle, *rest = fields(entry)
-    lines = [f"define ptr @{entry}(ptr %args) {{", f"  %record = get ptr {entry}.{handle} of %args"]
+    lines = [f"define ptr @{entry}(ptr %args) {{", f"  %record = need {entry}.{handle} of %args"]
     for field in rest:
         lines.append(f"  %{field} = get i64 {kind}.{_RENAMED.get((entry, field), field)} of %record")
         lines.append(f"  put i64 %{field} {entry}.{field} of %args")

@@ -3,6 +3,7 @@
     %data = get ptr buffer.data of %buffer          loads a field
     put ptr %data buffer.data of %buffer            stores one
     %lock = at buffer.lock of %buffer               its address
+    %buffer = need Buffer_Delete.buffer of %args    loads a pointer; the function returns an error if it is null
 
 A structure is a kind of record (`buffer`) or the arguments of an entry (`Buffer_Delete`).
 
@@ -25,7 +26,7 @@ from xlapy.pjrt.records import OFFSETS
 from xlapy.pjrt.structs import structure
 
 _FORM = re.compile(
-    r"^ *(?:(?P<result>%[\w.]+) = )?(?P<verb>get|put|at) (?:(?P<type>\w+) )?(?:(?P<value>[%@]?[\w.]+) )?"
+    r"^ *(?:(?P<result>%[\w.]+) = )?(?P<verb>get|put|at|need) (?:(?P<type>\w+) )?(?:(?P<value>[%@]?[\w.]+) )?"
     r"(?P<kind>\w+)\.(?P<field>\w+) of (?P<base>[%@][\w.]+)$"
 )
 
@@ -78,6 +79,16 @@ def _line(line: str, numbers: itertools.count[int]) -> str:
     if form["verb"] == "at":
         return f"  {form['result']} = {place}"
     address = f"%at{next(numbers)}"
+    if form["verb"] == "need":
+        name = form["result"][1:]
+        return f"""  {address} = {place}
+  %{name} = load ptr, ptr {address}, align 8
+  %{name}.none = icmp eq ptr %{name}, null
+  br i1 %{name}.none, label %{name}.missing, label %{name}.given
+{name}.missing:
+  %{name}.error = call ptr @null_handle()
+  ret ptr %{name}.error
+{name}.given:"""
     if form["verb"] == "get":
         return f"  {address} = {place}\n  {form['result']} = load {form['type']}, ptr {address}, align 8"
     return f"  {address} = {place}\n  store {form['type']} {form['value']}, ptr {address}, align 8"
