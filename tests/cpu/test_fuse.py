@@ -151,3 +151,24 @@ def test_lists_one_behind_the_other_are_put_together_in_memory():
         "index_vector_dim=1, slice_sizes={1}\n ROOT r = f32[40] negate(g)"
     )
     assert names == [["gather", "negate"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "alone"),
+    [
+        ("f32", "s8", True),
+        ("f32", "f8e4m3fn", True),
+        ("f32", "bf16", True),
+        ("s8", "s32", False),
+        ("bf16", "f32", False),
+    ],
+)
+def test_a_dot_reads_what_is_widened_where_it_comes_from_and_what_is_narrowed_from_memory(given, made, alone):
+    names, why = fused(
+        f"x = {given}[64,64] parameter(0)\n y = {given}[64,64] parameter(1)\n s = {given}[64,64] add(x, y)\n"
+        f"n = {made}[64,64] convert(s)\n w = {made}[64,64] parameter(2)\n"
+        f"ROOT r = {made}[64,64] dot(n, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+    assert (["add", "convert"] in names) == alone
+    about = next(line for line in why.splitlines() if line.startswith("n (convert)"))
+    assert about.endswith("reads its elements more than once") == alone

@@ -190,7 +190,13 @@ def _is_read_in_place(heavy: Instruction, operand: Instruction) -> bool:
     """Whether what reads its elements more than once may as well read them where they come from."""
     if heavy.op is ops.DOT and operand.op in (ops.SLICE, ops.DYNAMIC_SLICE):
         return True
-    return operand.op in (ops.CONVERT, ops.RESHAPE, ops.TRANSPOSE)
+    return operand.op in (ops.RESHAPE, ops.TRANSPOSE) or (operand.op is ops.CONVERT and not _narrows(operand))
+
+
+def _narrows(convert: Instruction) -> bool:
+    """Whether its results are smaller than its operands: to round again and again takes longer than to read less."""
+    given, made = convert.operands[0].shape.element_type, convert.shape.element_type
+    return made.byte_size < given.byte_size
 
 
 def _is_too_long(space: Space, members: Collection[Instruction]) -> bool:
