@@ -150,9 +150,10 @@ class Trace:
             owner[of_it] = _containing(rows[mine], mine, events[of_it])
         pieces = np.flatnonzero(events[:, 1])
         owner[pieces] = _containing(rows, np.arange(len(rows)), events[pieces])
-        for place, run in enumerate(runs):
-            run.steps = events[owner == place]
-        left = events[owner < 0]
+        order = np.argsort(owner, kind="stable")
+        left, *steps = np.split(events[order], np.searchsorted(owner[order], np.arange(len(runs))))
+        for run, own in zip(runs, steps, strict=True):
+            run.steps = own
         if len(left):
             begin, end = int(left[:, 3].min()), int(left[:, 4].max())
             runs.append(Run(twin, device, begin, end, is_whole=False, steps=left))

@@ -24,7 +24,7 @@ from xlapy.runtime.counts import Counts
 from xlapy.runtime.cpu_backend import CpuProgram
 from xlapy.runtime.instrumented import instrumented
 
-_RUNS = 1 << 12
+_RUNS = 1 << 14
 """Of a program without loops, for whose steps there is a place."""
 
 _numbers = itertools.count(1)
