@@ -179,3 +179,63 @@ def test_composites() -> None:
     }
     assert erf.op.name == "erf"
     np.testing.assert_array_equal(run(text, np.ones(3, np.float32))[0], 2 * np.ones(3))
+
+
+@pytest.mark.parametrize("config", ["ii->i", "ii->", "iij->ji", "jii->j", "iii->i"])
+def test_einsum_of_repeated_letters(config: str) -> None:
+    rank = config.index("-")
+    x = (np.arange(3**rank, dtype=np.float32) - 5).reshape((3,) * rank)
+    x.flat[1] = np.nan  # off every diagonal
+    expected = np.einsum(config, x)
+    type_ = f"tensor<{''.join('3x' * x.ndim)}f32>"
+    result = f"tensor<{''.join('3x' * expected.ndim)}f32>"
+    text = function(
+        f"%x: {type_}",
+        result,
+        f'%0 = "stablehlo.unary_einsum"(%x) <{{einsum_config = "{config}"}}> : ({type_}) -> {result}\n'
+        f"return %0 : {result}",
+    )
+    for platform in ("interpreter", "cpu"):
+        np.testing.assert_array_equal(run(text, x, platform=platform), expected)
+
+
+def test_einsum_of_a_diagonal_keeps_signs_and_refuses_other_sizes() -> None:
+    line = '%0 = "stablehlo.unary_einsum"(%x) <{{einsum_config = "ii->i"}}> : ({0}) -> tensor<2xf32>'
+    body = line + "\nreturn %0 : tensor<2xf32>"
+    square = function("%x: tensor<2x2xf32>", "tensor<2xf32>", body.format("tensor<2x2xf32>"))
+    found = run(square, np.array([[-0.0, 1], [1, 2]], np.float32))
+    assert np.signbit(found).tolist() == [True, False]
+    oblong = function("%x: tensor<2x3xf32>", "tensor<2xf32>", body.format("tensor<2x3xf32>"))
+    with pytest.raises(xlapy.errors.ParseError, match=r"repeats 'i' for different sizes of f32\[2,3\]"):
+        xlapy.parse_stablehlo(oblong)
+
+
+@pytest.mark.parametrize(
+    ("mlir", "dtype"), [("i64", np.int64), ("ui8", np.uint8), ("f32", np.float32), ("i16", np.int16)]
+)
+def test_bits_of_numbers_as_booleans(mlir: str, dtype: type) -> None:
+    bits = np.dtype(dtype).itemsize * 8
+    numbers, booleans = f"tensor<3x{mlir}>", f"tensor<3x{bits}xi1>"
+    text = function(
+        f"%x: {numbers}",
+        f"{booleans}, {numbers}",
+        f"""%0 = stablehlo.bitcast_convert %x : ({numbers}) -> {booleans}
+        %1 = stablehlo.bitcast_convert %0 : ({booleans}) -> {numbers}
+        return %0, %1 : {booleans}, {numbers}""",
+    )
+    x = np.random.default_rng(0).integers(0, 256, 3 * bits // 8).astype(np.uint8).view(dtype)
+    expected = np.unpackbits(x.view(np.uint8), bitorder="little").reshape(3, bits).astype(bool)
+    for platform in ("interpreter", "cpu"):
+        unpacked, packed = run(text, x, platform=platform)
+        np.testing.assert_array_equal(unpacked, expected)
+        assert packed.tobytes() == x.tobytes()
+
+
+def test_bits_that_are_no_number() -> None:
+    text = function(
+        "%x: tensor<7xi1>",
+        "tensor<ui8>",
+        "%0 = stablehlo.bitcast_convert %x : (tensor<7xi1>) -> tensor<ui8>\nreturn %0 : tensor<ui8>",
+    )
+    with pytest.raises(xlapy.errors.ParseError, match=r"a number of 8 bits is not the last dimension of pred\[7\]"):
+        xlapy.parse_stablehlo(text)

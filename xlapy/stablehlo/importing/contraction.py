@@ -5,16 +5,16 @@ Owns: dot, dot_general, einsum, ragged_dot. Must not know: how products are summ
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from xlapy import ops
-from xlapy.base.element_types import BF16, F8E4M3FN, F16, F32, F64, PrimitiveType
+from xlapy.base.element_types import BF16, F8E4M3FN, F16, F32, F64, S64, PrimitiveType
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes
 from xlapy.ops.contraction import Algorithm, DotAttributes, RaggedDotAttributes, of_comparable_types
 from xlapy.ops.dimensions import Precision
+from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.ops.reduction import ReduceAttributes
 from xlapy.ops.registry import OpDef
 from xlapy.stablehlo import ir
@@ -22,6 +22,7 @@ from xlapy.stablehlo.importing.attributes import fields, shown, text, texts
 from xlapy.stablehlo.importing.bodies import scalar_body
 from xlapy.stablehlo.importing.rules import rule
 from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.sources import emit_iota
 from xlapy.stablehlo.importing.types import element_type
 
 _PARTIAL_PRODUCTS = {
@@ -188,8 +189,7 @@ def _places(label: str, wanted: str) -> list[int]:
 
 def _summed(scope: Scope, operand: Instruction, label: str, kept: set[str]) -> tuple[Instruction, str]:
     """The diagonal of letters that repeat, and sums over letters that nobody else has."""
-    if max(Counter(label).values(), default=1) > 1:
-        raise UnsupportedError(f"einsum label {label!r} repeats a letter; take the diagonal first")
+    operand, label = _diagonal(scope, operand, label)
     gone = tuple([place for place, letter in enumerate(label) if letter not in kept])
     if not gone:
         return operand, label
@@ -198,6 +198,26 @@ def _summed(scope: Scope, operand: Instruction, label: str, kept: set[str]) -> t
     zero = scope.scalar(0, kind)
     made = scope.emit(ops.REDUCE, (operand, zero), ReduceAttributes.make(dimensions=gone), (body,))
     return made, "".join(letter for letter in label if letter in kept)
+
+
+def _diagonal(scope: Scope, operand: Instruction, label: str) -> tuple[Instruction, str]:
+    """Of dimensions of one letter, the elements where their indices are the same, along the first of them."""
+    kind = operand.shape.element_type
+    negative_zero = complex(-0.0, -0.0) if kind.is_complex else -0.0 if kind.is_floating else 0
+    while (
+        repeated := next((place for place, letter in enumerate(label) if letter in label[:place]), None)
+    ) is not None:
+        first, shape = label.index(label[repeated]), operand.shape
+        if shape.dimensions[first] != shape.dimensions[repeated]:
+            raise ShapeError(f"einsum label {label!r} repeats {label[repeated]!r} for different sizes of {shape.brief}")
+        indices = [emit_iota(scope, shape.with_element_type(S64), dimension) for dimension in (first, repeated)]
+        is_same = scope.emit(ops.COMPARE, indices, CompareAttributes.make(direction=ComparisonDirection.EQ))
+        kept = scope.emit(ops.SELECT, (is_same, operand, scope.full(negative_zero, shape)))
+        attributes = ReduceAttributes.make(dimensions=(repeated,))
+        body = scalar_body(scope, ops.ADD, kind)
+        operand = scope.emit(ops.REDUCE, (kept, scope.scalar(negative_zero, kind)), attributes, (body,))
+        label = label[:repeated] + label[repeated + 1 :]
+    return operand, label
 
 
 def _contracted(

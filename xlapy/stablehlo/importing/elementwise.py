@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import ops
+from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
+from xlapy.ops.reduction import ReduceAttributes
 from xlapy.ops.registry import OpDef
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.attributes import integer, text
+from xlapy.stablehlo.importing.bodies import scalar_body
 from xlapy.stablehlo.importing.rules import rule
 from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.sources import emit_iota
 from xlapy.stablehlo.importing.types import element_type, type_text
 
 PLAIN: dict[str, OpDef] = {
@@ -165,7 +169,39 @@ def convert(scope: Scope, operation: ir.Operation) -> Instruction:
 def bitcast_convert(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     shape = scope.declared(operation.results[0], lambda: _recast(operand.shape, operation.results[0].type))
+    given, wanted = operand.shape.element_type, shape.element_type
+    if given is PRED and wanted is not PRED:
+        return _packed_bits(scope, operand, wanted)
+    if wanted is PRED and given is not PRED:
+        return _unpacked_bits(scope, operand)
     return scope.emit(ops.BITCAST_CONVERT, (operand,), shape=shape)
+
+
+def _packed_bits(scope: Scope, operand: Instruction, wanted: PrimitiveType) -> Instruction:
+    """The last dimension as the bits of numbers, the lowest first: HLO's booleans are bytes."""
+    if not operand.shape.rank or operand.shape.dimensions[-1] != wanted.bits:
+        raise ShapeError(f"a number of {wanted.bits} bits is not the last dimension of {operand.shape.brief}")
+    unsigned = PrimitiveType.from_name(f"U{wanted.bits}")
+    last = operand.shape.rank - 1
+    bits = scope.convert(operand, unsigned)
+    placed = scope.emit(ops.SHIFT_LEFT, (bits, emit_iota(scope, bits.shape, last)))
+    attributes = ReduceAttributes.make(dimensions=(last,))
+    body = scalar_body(scope, ops.OR, unsigned)
+    number = scope.emit(ops.REDUCE, (placed, scope.scalar(0, unsigned)), attributes, (body,))
+    return scope.emit(ops.BITCAST_CONVERT, (number,), shape=number.shape.with_element_type(wanted))
+
+
+def _unpacked_bits(scope: Scope, operand: Instruction) -> Instruction:
+    """Numbers as a further dimension of their bits, the lowest first."""
+    bits = operand.shape.element_type.bits
+    unsigned = operand.shape.with_element_type(PrimitiveType.from_name(f"U{bits}"))
+    number = scope.emit(ops.BITCAST_CONVERT, (operand,), shape=unsigned)
+    shape = Shape.array(unsigned.element_type, (*unsigned.dimensions, bits))
+    repeated = scope.broadcast(number, shape, range(unsigned.rank))
+    shifted = scope.emit(ops.SHIFT_RIGHT_LOGICAL, (repeated, emit_iota(scope, shape, unsigned.rank)))
+    lowest = scope.emit(ops.AND, (shifted, scope.full(1, shape)))
+    attributes = CompareAttributes.make(direction=ComparisonDirection.NE)
+    return scope.emit(ops.COMPARE, (lowest, scope.full(0, shape)), attributes)
 
 
 def _recast(given: Shape, declared: ir.Type) -> Shape:
