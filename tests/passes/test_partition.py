@@ -127,6 +127,39 @@ OPERATIONS = {
     "scatter": (COLUMNS, "i = s32[2,1] constant({{3},{1}})\ny = f32[2,8] slice(x), slice={[0:2],[0:8]}\n"
                 "ROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, inserted_window_dims={0}, "
                 "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", COLUMNS, ""),
+    "gather across": (ROWS, "i = s32[8,1] constant({{3},{1},{-4},{1},{5},{2},{6},{90}})\n"
+                      "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+                      "index_vector_dim=1, slice_sizes={1,8}, sharding={s}", WHOLE, "all-reduce"),
+    "gather across to rows": (ROWS, "i = u8[8] constant({3,1,255,1,5,2,6,7})\n"
+                              "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
+                              "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}, sharding={s}", ROWS,
+                              "all-gather"),
+    "gather of elements": (BOTH, "i = s64[8,8,2] constant({...})\n"
+                           "ROOT r = f32[8,8] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, "
+                           "start_index_map={1,0}, index_vector_dim=2, slice_sizes={1,1}, sharding={s}", WHOLE,
+                           "all-reduce"),
+    "scatter across": (ROWS, "i = s32[4,1] constant({{3},{1},{-1},{8}})\ny = f32[4,8] slice(x), slice={[0:4],[0:8]}, "
+                       "sharding={replicated}\nROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, "
+                       "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, "
+                       "sharding={s}", ROWS, "all-gather"),
+    "scatter of elements": (BOTH, "i = u64[3,2] constant({{3,0},{9223372036854775808,1},{7,7}})\n"
+                            "y = f32[3] constant({1,2,3})\nROOT r = f32[8,8] scatter(x, i, y), "
+                            "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, "
+                            "index_vector_dim=1, to_apply=sum, sharding={s}", BOTH, ""),
+    "scatter to the ends": (ROWS, "i = s32[3] constant({-2147483648,2147483647,7})\n"
+                            "z = f32[] constant(1)\ny = f32[3,8] broadcast(z), dimensions={}\n"
+                            "ROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, inserted_window_dims={0}, "
+                            "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", ROWS,
+                            ""),
+    "updated across": (ROWS, "i = s32[] constant(5)\nj = s32[] constant(-3)\nc = f32[] constant(9)\n"
+                       "y = f32[1,8] broadcast(c), dimensions={}\n"
+                       "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", ROWS, ""),
+    "updated across, beside": (BOTH, "i = u8[] constant(200)\nj = u8[] constant(2)\nc = f32[] constant(9)\n"
+                               "y = f32[1,1] broadcast(c), dimensions={}\n"
+                               "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", BOTH, ""),
+    "picked across": (ROWS, "i = s32[] constant(6)\nj = s32[] constant(0)\n"
+                      "y = f32[1,8] dynamic-slice(x, i, j), dynamic_slice_sizes={1,8}\nz = f32[8] reshape(y)\n"
+                      "ROOT r = f32[8,8] broadcast(z), dimensions={1}, sharding={s}", WHOLE, "all-reduce"),
     "windows": (COLUMNS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
                 "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", COLUMNS, ""),
     "windows across": (ROWS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
@@ -141,7 +174,8 @@ OPERATIONS = {
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name: str) -> None:
     given, body, wanted, collectives = OPERATIONS[name]
-    body = body.replace("{s}", wanted)
+    places = ",".join("{" + ",".join(f"{{{(3 * i) % 8},{(i + 5 * j) % 8}}}" for j in range(8)) + "}" for i in range(8))
+    body = body.replace("{s}", wanted).replace("{...}", f"{{{places}}}")
     check(f"{HEAD}ENTRY e {{ x = f32[8,8] parameter(0), sharding={given}\n{body} }}", collectives)
 
 
@@ -161,6 +195,15 @@ def test_convolutions_are_cut_along_images_and_features() -> None:
         ROOT r = f32[2,8,4] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_o0i->b0f,
           sharding={devices=[2,1,2]<=[4]} }"""
     check(text, "")
+
+
+def test_gradients_of_kernels_add_up_what_images_give() -> None:
+    text = """HloModule m
+      ENTRY e { x = f32[4,8,4] parameter(0), sharding={devices=[4,1,1]<=[4]}
+        g = f32[4,8,2] parameter(1), sharding={devices=[4,1,1]<=[4]}
+        ROOT r = f32[4,3,2] convolution(x, g), window={size=8 pad=1_1}, dim_labels=f0b_i0o->b0f,
+          sharding={replicated} }"""
+    check(text, "all-reduce")
 
 
 def test_sorts_of_several_arrays_and_their_tuples() -> None:

@@ -29,7 +29,7 @@ from xlapy.passes.partition.alone import run_alone
 from xlapy.passes.partition.choosing import Plan, planned
 from xlapy.passes.partition.factors import attributes_of_part, factors_of
 from xlapy.passes.partition.moving import Local, Mover
-from xlapy.passes.partition.parts import counted_from
+from xlapy.passes.partition.parts import PICKED, Part, counted_from
 from xlapy.passes.partition.regions import TO_PART, TO_WHOLE, Axes, axes_ahead, axes_of, both_sides, joined, without
 from xlapy.passes.partition.splits import (
     Placement,
@@ -300,10 +300,9 @@ class Body:
         shape = _parts(instruction.shape, plan.results)
         if instruction.op is ops.IOTA:
             return counted_from(self.mover, instruction, shape, plan.results[0])
-        made = edit.clone_instruction(instruction, self.write.computation, operands)
-        made.attributes = attributes_of_part(instruction, [operand.shape for operand in operands], shape)
-        made.sharding = None
-        edit.set_shape(made, shape)
+        attributes = attributes_of_part(instruction, [operand.shape for operand in operands], shape)
+        part = Part(self.mover, instruction, operands, attributes, shape, plan.operands[:1])
+        made = PICKED[instruction.op](part) if instruction.op in PICKED else part.made()
         for factor in plan.combined:
             others = [split for each, split in plan.chosen.items() if each is not factor]
             groups = groups_along(plan.chosen[factor], [*others, *apart])

@@ -124,13 +124,21 @@ def _pad(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(ops.SLICE, ops.DYNAMIC_SLICE, ops.DYNAMIC_UPDATE_SLICE)
 def _slice(instruction: Instruction) -> Iterator[Factor]:
-    """Dimensions that are taken whole."""
+    """Dimensions that are taken whole, and those of which one element is, by the device that has it."""
     if instruction.op is not ops.SLICE and instruction.operands[-1].shape.rank:
         return  # all indices in one vector
     last = instruction.operands[1] if instruction.op is ops.DYNAMIC_UPDATE_SLICE else instruction
-    sizes = zip(instruction.operands[0].shape.dimensions, last.shape.dimensions, strict=True)
+    sizes = list(zip(instruction.operands[0].shape.dimensions, last.shape.dimensions, strict=True))
     kept = [dimension for dimension, (before, after) in enumerate(sizes) if before == after]
     yield from _same(instruction, kept)
+    if instruction.op is ops.SLICE:
+        return
+    rest = (None,) * (len(instruction.operands) - 1)
+    for dimension in [dimension for dimension, (before, after) in enumerate(sizes) if after == 1 != before]:
+        if instruction.op is ops.DYNAMIC_UPDATE_SLICE:
+            yield Factor((dimension, *rest), (dimension,))
+        elif is_sum(instruction):
+            yield Factor((dimension, *rest), (None,))
 
 
 def _others(shape: Shape, dimensions: Sequence[int]) -> list[int]:
@@ -163,6 +171,7 @@ def _convolution(instruction: Instruction) -> Iterator[Factor]:
         yield Factor((labels.input_batch_dimension, None), (labels.output_batch_dimension,))
         if attributes.feature_group_count == 1:
             yield Factor((None, labels.kernel_output_feature_dimension), (labels.output_feature_dimension,))
+            yield Factor((labels.input_feature_dimension, labels.kernel_input_feature_dimension), (None,))
 
 
 @_rule(ops.REDUCE)
@@ -212,6 +221,7 @@ def _fft(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(ops.GATHER)
 def _gather(instruction: Instruction) -> Iterator[Factor]:
+    """Also the dimensions that rows are looked up along: a device has those of its part, and zeros for others."""
     attributes = instruction.attributes
     operand, indices = (each.shape for each in instruction.operands)
     inside = _others(operand, (*attributes.collapsed_slice_dims, *attributes.operand_batching_dims))
@@ -222,6 +232,10 @@ def _gather(instruction: Instruction) -> Iterator[Factor]:
     outside = _others(instruction.shape, attributes.offset_dims)
     for index, result in zip(_others(indices, [attributes.index_vector_dim]), outside, strict=True):
         yield Factor((batching.get(index), index), (result,))
+    if is_sum(instruction):
+        for dimension in attributes.collapsed_slice_dims:
+            if dimension in attributes.start_index_map and attributes.slice_sizes[dimension] == 1:
+                yield Factor((dimension, None), (None,))
 
 
 @_rule(ops.SCATTER)
@@ -239,6 +253,9 @@ def _scatter(instruction: Instruction) -> Iterator[Factor]:
     batching = zip(attributes.input_batching_dims, attributes.scatter_indices_batching_dims, strict=True)
     for dimension, index in batching:
         yield Factor((dimension,) * count + (index,) + (places[index],) * count, (dimension,) * count)
+    for dimension in attributes.inserted_window_dims:
+        if dimension in attributes.scatter_dims_to_operand_dims:
+            yield Factor((dimension,) * count + (None,) * (count + 1), (dimension,) * count)
     if is_sum(instruction):
         for index, update in places.items():
             if index not in attributes.scatter_indices_batching_dims:

@@ -146,14 +146,16 @@ class Mover:
     # -- what each device has of its own
 
     def own(self, values: np.ndarray[Any, Any]) -> Instruction:
-        """The scalar that each device has of an array of one each; that of all devices, if there is one."""
+        """The row that each device has of an array of one each; that of all devices, if there is one."""
         if (values == values[0]).all():
             return self.write.literal(Literal.array_of(np.asarray(values[0])))
         table = self.write.literal(Literal.array_of(values))
-        row = Shape.array(table.shape.element_type, (1,))
-        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=(1,))
-        picked = self.write.add(ops.DYNAMIC_SLICE, table, self.number(), attributes=attributes, shape=row)
-        return self.write.reshape(picked, Shape.scalar(table.shape.element_type))
+        row = table.shape.with_dimensions([1, *values.shape[1:]])
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=row.dimensions)
+        first = self.write.literal(Literal.array_of(np.asarray(0, np.uint32)))
+        starts = [self.number(), *[first] * (values.ndim - 1)]
+        picked = self.write.add(ops.DYNAMIC_SLICE, table, *starts, attributes=attributes, shape=row)
+        return self.write.reshape(picked, row.with_dimensions(values.shape[1:]))
 
     def number(self) -> Instruction:
         """This device's number."""

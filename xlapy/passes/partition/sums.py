@@ -75,10 +75,15 @@ def adds_up(reduce: Instruction) -> bool:
 
 
 def is_sum(instruction: Instruction) -> bool:
-    """Whether results of parts are addends: of a product, a reduce that adds numbers to zero, a scatter that adds."""
+    """Whether results of parts are addends: of a product, a reduce that adds numbers to zero, a scatter that adds; and
+    of what is picked, as devices that do not have it may give zeros."""
     if instruction.op is ops.REDUCE:
         return _adds(instruction) and adds_up(instruction)
-    return instruction.op in _LINEAR_APART or (instruction.op is ops.SCATTER and _adds(instruction))
+    if instruction.op is ops.SCATTER:
+        return _adds(instruction)
+    if instruction.op in (ops.GATHER, ops.DYNAMIC_SLICE):
+        return instruction.shape.element_type is not PRED
+    return instruction.op in _LINEAR_APART
 
 
 def _adds(instruction: Instruction) -> bool:
