@@ -13,6 +13,7 @@ from tests.stablehlo.bytecode.artifacts import artifact
 from tests.stablehlo.text.comparison import same
 from tests.stablehlo.text.programs import FORMS
 from xlapy.base.element_types import BF16, C64, F32, F64, PRED, S4, S8, S32, S64, U8, Array, PrimitiveType
+from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode
 from xlapy.stablehlo.text import read_text
@@ -268,6 +269,15 @@ def test_tolerances_end_before_the_type() -> None:
     )
     (check,) = [operation for operation in ir.walk(module) if operation.name == "check.expect_almost_eq"]
     assert check.attributes == {"tolerance": ir.FloatAttribute(0.1, ir.ScalarType(F64))}
+
+
+def test_differences_are_counted_without_a_sign() -> None:
+    line = "check.expect_close %a, %a, max_ulp_difference = {}, min_ulp_difference = 0 : tensor<2xf64>, tensor<2xf64>"
+    text = "func.func @f(%a: tensor<2xf64>) {{\n" + line + "\n return }}"
+    (check,) = [each for each in ir.walk(read_text(text.format(2**64 - 1))) if each.name == "check.expect_close"]
+    assert check.attributes["max_ulp_difference"].value == 2**64 - 1
+    with pytest.raises(ParseError, match="max_ulp_difference does not fit in 64 bits"):
+        read_text(text.format(2**64))
 
 
 def test_aliases() -> None:

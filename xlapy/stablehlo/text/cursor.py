@@ -99,14 +99,14 @@ class Cursor:
             self.fail(f"expected {what}, found {self.shown()}")
         return found.group()
 
-    def integer(self, what: str) -> int:
-        """Eats and returns a 64-bit signed integer, decimal or hexadecimal; `what` names it in the error."""
+    def integer(self, what: str, *, most: int = _INT64_MAX) -> int:
+        """Eats and returns a 64-bit integer up to `most`, decimal or hexadecimal; `what` names it in the error."""
         start = self.skip()
         found = self.match(_INTEGER)
         if found is None:
             self.fail(f"expected an integer for {what}, found {self.shown()}")
         value = whole_number(found.group())
-        if not _INT64_MIN <= value <= _INT64_MAX:
+        if not _INT64_MIN <= value <= most:
             self.fail_at(start, f"the integer for {what} does not fit in 64 bits")
         return value
 

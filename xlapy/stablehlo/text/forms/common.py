@@ -109,7 +109,8 @@ def set_integer(
 ) -> None:
     """`word = 1`"""
     assigned(reader, word)
-    operation.attributes[attribute] = ir.IntegerAttribute(reader.cursor.integer(word), type_)
+    most = 2**64 - 1 if type_.element is PrimitiveType.U64 else 2**63 - 1
+    operation.attributes[attribute] = ir.IntegerAttribute(reader.cursor.integer(word, most=most), type_)
 
 
 def set_case(reader: OperationReader, operation: ir.Operation, word: str, attribute: str) -> None:
