@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from xlapy.base.records import dataclass
 from xlapy.cpu.trace import Trace
 
 _LEVEL = 2
-_numbers = itertools.count()
 
 _LEFT_OUT = ("-disable-lsr", "-disable-post-ra")
 """Steps of the code generator that cost a third of its time and win nothing here: addresses in loops are tidied before
@@ -73,9 +73,27 @@ def _machine(level: int = _LEVEL) -> Any:
     )
 
 
-@functools.cache
-def _jit() -> Any:
-    return llvm.create_lljit_compiler(_machine(), use_jit_link=True)
+class _Linker:
+    """Where object files are linked. LLVM keeps nine kilobytes of each as long as the JIT that linked it lives, which
+    is as long as any of its code: so it serves for some files only."""
+
+    FILES = 64
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._jit: Any = None
+
+    def link(self, builder: Any) -> Any:
+        with self._lock:
+            number = next(self._numbers)
+            if number % self.FILES == 0:
+                self._jit = llvm.create_lljit_compiler(_machine(), use_jit_link=True)
+            jit = self._jit
+        return builder.link(jit, f"xlapy{number}")
+
+
+_linker = _Linker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,7 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trac
     with trace.span("parse", "LLVM"):
         module = llvm.parse_assembly(text)
     with trace.span("optimise", "LLVM"):
-        _optimise(module, machine)
+        _optimise(module)
     with trace.span("generate code", "LLVM"):
         image = machine.emit_object(module)
     with trace.span("link", "LLVM"):
@@ -120,7 +138,7 @@ def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, int]
         builder = builder.import_symbol(name, address)
     for name in exports:
         builder = builder.export_symbol(name)
-    tracker = builder.add_current_process().link(_jit(), f"xlapy{next(_numbers)}")
+    tracker = _linker.link(builder.add_current_process())
     return Code(tracker, {name: tracker[name] for name in exports}, image, tuple(imports))
 
 
@@ -128,19 +146,30 @@ def listings(text: str) -> tuple[str, str]:
     """A module's text behind LLVM's passes, and the host's assembly, both as `compile_text` makes them."""
     machine = _machine()
     module = llvm.parse_assembly(text)
-    _optimise(module, machine)
+    _optimise(module)
     return str(module), str(machine.emit_assembly(module))
 
 
-def _optimise(module: Any, machine: Any) -> None:
-    """A few light passes: vectors and loops are chosen already, LLVM only tidies."""
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    builder = llvm.create_pass_builder(machine, options)
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()  # what parts of a program hold goes from the stack to registers
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_loop_strength_reduce_pass()
+class _Passes(threading.local):
+    """A few light passes: vectors and loops are chosen already, LLVM only tidies. Made once in a thread, as LLVM does
+    not give their memory back."""
+
+    def __init__(self) -> None:
+        self.builder = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
+        self.manager = llvm.create_new_function_pass_manager()
+        self.manager.add_sroa_pass()  # what parts of a program hold goes from the stack to registers
+        self.manager.add_instruction_combine_pass()
+        self.manager.add_simplify_cfg_pass()
+        self.manager.add_loop_strength_reduce_pass()
+
+
+@functools.cache
+def _passes() -> _Passes:
+    return _Passes()
+
+
+def _optimise(module: Any) -> None:
+    passes = _passes()
     for function in module.functions:
         if not function.is_declaration:
-            passes.run(function, builder)
+            passes.manager.run(function, passes.builder)
