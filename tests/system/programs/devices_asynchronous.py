@@ -82,12 +82,16 @@ with pytest.raises(jax.errors.JaxRuntimeError, match=r"can never finish: .* wait
 assert np.array_equal(sweep(x), expected)
 
 # To wait for a device that has other runs first is not to wait for too long.
-with mock.patch.object(judgement, "collective_timeout", lambda: 0.2):
-    begin = time.perf_counter()
-    busy = jax.jit(lambda v: lax.fori_loop(0, 200_000, lambda i, c: jnp.sin(c), v))
-    busy(jax.device_put(jnp.ones(1000), devices[3]))
-    result = sums(x)
-    assert np.array_equal(result, np.asarray(x).reshape(4, 1000).sum(0)) and time.perf_counter() - begin > 0.4
+busy = jax.jit(lambda v, rounds: lax.fori_loop(0, rounds, lambda i, c: jnp.sin(c), v))
+ones, rounds, waited = jax.device_put(jnp.ones(1000), devices[3]), 100_000, 0.0
+with mock.patch.object(judgement, "collective_timeout", lambda: 0.1):
+    while waited < 0.3:
+        rounds *= 2
+        begin = time.perf_counter()
+        busy(ones, rounds)
+        result = sums(x)
+        assert np.array_equal(result, np.asarray(x).reshape(4, 1000).sum(0))
+        waited = time.perf_counter() - begin
 
 # Donated memory is taken by runs that wait for their turn, and not where others have it.
 donating = on(mesh, lambda v: v + total(v)[:1], donate_argnums=0)
