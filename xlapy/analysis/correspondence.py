@@ -10,11 +10,10 @@ Owns: the pairs, the differences in words. Must not know: how they are shown, pa
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy import ops
 from xlapy.analysis.structure import Structure
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

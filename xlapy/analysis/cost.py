@@ -12,6 +12,7 @@ Owns: one rule a kind of operation, in tables by family. Must not know: machines
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import ceil, log2, prod
 
@@ -19,7 +20,6 @@ import numpy as np
 
 from xlapy import ops
 from xlapy.analysis.work import element_count
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -6,6 +6,7 @@ Owns: `TupleLoop`, and following a loop for a few rounds with what is known of i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,6 @@ from xlapy import ops
 from xlapy.analysis.constants import EXPANDING, is_steady, is_whole, literal_value
 from xlapy.analysis.work import work_of
 from xlapy.base.errors import XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order

@@ -17,10 +17,10 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 
 MAGIC = b"XLAPY\r\n\0"
 FORMAT = 1

@@ -12,11 +12,11 @@ import functools
 import os
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 
 Value: TypeAlias = bool | int | str
 

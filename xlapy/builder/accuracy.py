@@ -5,8 +5,9 @@ Owns: the request and its text. Must not know: which functions take one. Source:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

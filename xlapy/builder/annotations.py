@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from xlapy.base.errors import BuilderError, ParseError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.builder.source import located
 from xlapy.hlo.instruction import Instruction, OpMetadata

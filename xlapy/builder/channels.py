@@ -6,11 +6,11 @@ Source: ChannelHandle of xla_data.proto.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 
 
 class ChannelType(Enum):

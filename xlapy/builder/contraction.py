@@ -11,11 +11,10 @@ function raises `BuilderError` at the caller's line when the operands do not fit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.builder.broadcasting import as_ints, constants_like
 from xlapy.builder.builder import append, builder_of
 from xlapy.builder.elementwise import ElementType, element_type_of

@@ -8,8 +8,8 @@ Source: Gather, Scatter of the specification, and its section
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.builder.broadcasting import as_ints
 from xlapy.builder.builder import append, builder_of, fail
 from xlapy.builder.computation import XlaComputation

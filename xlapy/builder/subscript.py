@@ -6,11 +6,11 @@ Owns: reading an index expression. Must not know: how those ops are appended.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import index as as_index
 from typing import Any
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.builder import movement, tuples
 from xlapy.builder.builder import append

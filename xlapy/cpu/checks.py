@@ -9,10 +9,10 @@ LLVM.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.steps import CallbackStep, Step, WhileStep
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import looks_at

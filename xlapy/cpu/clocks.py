@@ -16,10 +16,9 @@ Owns: that choice, the layout of the table. Must not know: LLVM, what is done wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.parts import straight_length
 from xlapy.cpu.steps import CopyStep, KernelStep, NativeProgram, PartStep, Step, WhileStep, inner_steps
 

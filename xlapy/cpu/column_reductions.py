@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.library.tiles import Kept, extent_of
 from xlapy.cpu.schedule import Region, choose_axes, elements_at, kernel_builder, output, source
 from xlapy.hlo.instruction import Instruction

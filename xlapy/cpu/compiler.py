@@ -6,12 +6,11 @@ Owns: their order, the dump of each stage. Must not know: devices, arguments of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.cpu import callbacks as callbacks  # these have steps of their own
 from xlapy.cpu import channels as channels
 from xlapy.cpu import collectives as collectives

@@ -6,9 +6,8 @@ Owns: the record. Must not know: who decides, who shows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
-
-from xlapy.base.records import dataclass
 
 
 class DecisionKind(Enum):

@@ -11,8 +11,8 @@ Owns: what is read from whom. Must not know: where devices meet (`doors`), how t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.doors import Door, Doors, byte_size
 from xlapy.cpu.program import Scope

@@ -7,11 +7,10 @@ brought to a door and taken from it (`collectives`), how devices wait.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy import ops
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.steps import NativeProgram, door_header, rounded
 from xlapy.hlo.instruction import Instruction

@@ -10,10 +10,10 @@ Owns: aliases by meaning, the order of evaluation. Must not know: slots, kernels
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

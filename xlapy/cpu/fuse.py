@@ -10,10 +10,10 @@ Owns: the order of decisions, the fusions made of them. Must not know: kernels, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.decisions import Decision, DecisionKind, Explain, silent
 from xlapy.cpu.groups import FREE, Group, worth_computing_again
 from xlapy.cpu.hosted import applies_steps

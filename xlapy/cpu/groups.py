@@ -6,10 +6,9 @@ Owns: that judgement. Must not know: the order in which instructions are offered
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.costs import CHEAP, cost
 from xlapy.cpu.rows import (
     Kind,

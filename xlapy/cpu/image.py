@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -33,7 +33,6 @@ import numpy as np
 import xlapy
 from xlapy.base.container import Container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.decisions import Decision, decisions_text

@@ -9,11 +9,11 @@ Owns: which groups meet, the order. Must not know: what may be computed together
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop
 from itertools import islice
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.decisions import Decision, DecisionKind, Explain
 from xlapy.cpu.flow import IN_PLACE
 from xlapy.cpu.groups import FREE, Group

@@ -9,11 +9,11 @@ Owns: which instructions these are, the edges. Must not know: how they are carri
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

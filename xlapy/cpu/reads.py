@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.schedule import Region, elements_at, kernel_builder, source
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Builder, Value

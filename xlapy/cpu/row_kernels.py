@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy import ops
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.cpu.costs import CHEAP, cost
 from xlapy.cpu.rows import Kind, Space, classify, depths, operand_kind, space_of_reduction
 from xlapy.hlo.instruction import Instruction

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.flow import is_alias
 from xlapy.hlo.instruction import Instruction

@@ -8,10 +8,10 @@ Must not know: memory, steps.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.flow import IN_PLACE
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

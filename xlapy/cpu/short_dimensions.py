@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.reads import PERMUTING, SUMS, Groups, Read, columns_of, grouped, index_at, reads, reads_by_groups
 from xlapy.cpu.schedule import CHUNK, Region, choose_axes, elements_at, kernel_builder, output, row_loops, source

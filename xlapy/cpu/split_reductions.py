@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.column_reductions import BLOCK_BYTES, columns_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

@@ -9,13 +9,12 @@ Owns: the data. Must not know: HLO's operations, LLVM.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.loops import Kernel
 

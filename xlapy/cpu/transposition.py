@@ -21,8 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.reads import PERMUTING, SUMS, Groups, Read, columns_of, index_at, reads_by_groups
 from xlapy.cpu.schedule import Region, choose_axes, elements_at, kernel_builder, output, source

@@ -5,10 +5,10 @@ The gradient of x @ w by w is such a one in JAX: transpose(dot(dy, x)) becomes d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.ops.contraction import Algorithm, DotAttributes

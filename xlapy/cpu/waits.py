@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from xlapy.base.records import dataclass
 from xlapy.cpu import futex
 from xlapy.cpu.steps import (
     MEET_HEADER,

@@ -7,9 +7,9 @@ Owns: the data of an instruction. Edges (operands, users, control edges, called 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
 from xlapy.ops.registry import OpDef

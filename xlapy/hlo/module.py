@@ -7,12 +7,11 @@ offered as methods that load `xlapy.text`, `xlapy.proto` or `xlapy.stablehlo` wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import NameUniquer

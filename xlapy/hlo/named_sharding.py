@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA
 from xlapy.ops.attributes import Reader, entries

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA, metadata_text

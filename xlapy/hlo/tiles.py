@@ -10,9 +10,9 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Ints, bounded_product
 from xlapy.ops.attributes import Reader, split_integers
 from xlapy.ops.mesh import Iota, read_iota

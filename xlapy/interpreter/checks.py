@@ -7,7 +7,7 @@ when values can be looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.errors import ExecutionError
-from xlapy.base.records import dataclass
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Context, Value, evaluate_computation
 from xlapy.interpreter.dynamic_array import DynamicArray

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from xlapy.base.element_types import Array as Array
 from xlapy.base.errors import ExecutionError, ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -24,7 +24,6 @@ import numpy as np
 
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.layout import Layout
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import TOKEN, Array, Value

@@ -9,10 +9,10 @@ import ctypes
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.interpreter.ffi.calls import check_version
 from xlapy.interpreter.ffi.objects import FfiError, register_type
 from xlapy.interpreter.ffi.structures import Stage, TypeInfo

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
-from xlapy.base.records import dataclass
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.collectives import device_number
 from xlapy.interpreter.core import Context, Value

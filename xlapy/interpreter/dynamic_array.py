@@ -9,12 +9,12 @@ Example: 3 elements under f32[<=5] are an array of 5 elements, of which the last
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 
 

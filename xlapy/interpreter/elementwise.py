@@ -11,13 +11,13 @@ operations", Clamp, Select and Complex of the specification.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import elementwise_complex as complexes

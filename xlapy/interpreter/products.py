@@ -10,13 +10,13 @@ complex128) and rounded once. Sums of integers are exact modulo 2^64, so they wr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.element_types import BF16, C64, C128, F16, F32, F64, PRED, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.interpreter.core import Array
 from xlapy.interpreter.elementwise_conversion import convert_array
 from xlapy.ops.contraction import higher_precision_type

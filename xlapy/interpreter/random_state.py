@@ -9,10 +9,11 @@ Example: seed 0 on the first device begins at 0x7012395, seed 5 there at 0x70123
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.records import dataclass
 
 FIRST_COUNTER = 0x7012395
 """Where XLA's counter begins: any number but 0 would do."""

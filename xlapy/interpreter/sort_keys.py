@@ -13,13 +13,12 @@ whatever key 2 is; so key 1 decides. Where key 1 is equal, the same holds of key
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import ancestors, post_order

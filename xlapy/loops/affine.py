@@ -6,9 +6,8 @@ Owns the arithmetic of positions and its simplifications. Must not know: buffers
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from xlapy.base.records import dataclass
 
 if TYPE_CHECKING:
     from xlapy.loops.ir import Value

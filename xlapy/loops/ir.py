@@ -22,11 +22,10 @@ Owns: the data. Kernels are made by `loops.builder`, printed by `loops.printer`,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from xlapy.base.records import dataclass
 from xlapy.loops.affine import Affine
 from xlapy.loops.types import ScalarType
 

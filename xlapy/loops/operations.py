@@ -8,10 +8,9 @@ Owns: that count. Must not know: how long operations take.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from xlapy.base.records import dataclass
 from xlapy.loops.ir import Block, For, If, Kernel, Scan, Statement, Value, While
 
 _FLOATS = "add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc ldexp"

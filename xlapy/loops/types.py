@@ -5,11 +5,10 @@ Owns `ScalarType` and its instances. Must not know: the element types of HLO (`l
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-
-from xlapy.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction

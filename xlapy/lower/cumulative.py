@@ -7,7 +7,8 @@ Owns: what is cumulative, and when each element is needed only once. Must not kn
 
 from __future__ import annotations
 
-from xlapy.base.records import dataclass
+from dataclasses import dataclass
+
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower.reduction import regroups
 from xlapy.ops.dimensions import Window, WindowDimension

@@ -15,11 +15,12 @@ Owns loads, stores and roundings of single elements. Must not know: operations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xlapy.base.element_types import BF16, C64, F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.element_types import F16 as HALF
 from xlapy.base.element_types import F32 as SINGLE
 from xlapy.base.element_types import F64 as DOUBLE
-from xlapy.base.records import dataclass
 from xlapy.loops import F16, F32, F64, I1, I8, I16, I32, Affine, Buffer, Builder, ScalarType, Value
 from xlapy.loops.types import integer_type
 from xlapy.lower.narrow_floats import decode, encode, is_narrow

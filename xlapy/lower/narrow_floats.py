@@ -6,10 +6,10 @@ Source: the formats as ml_dtypes has them, which are those of XLA.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.loops import F32, F64, I8, I32, I64, Builder, Value
 
 

@@ -9,9 +9,9 @@ Owns: which comparators have keys, and the integers. Must not know: algorithms o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy.base.element_types import BF16, F16, PRED, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I8, Builder, Value

@@ -6,8 +6,8 @@ Owns: the arithmetic of strides, paddings and dilations. Must not know: what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.loops import Affine, Value
 from xlapy.lower.core import Index, Lowering
 from xlapy.lower.movement import both, undilated

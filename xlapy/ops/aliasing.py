@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import INTEGERS, BracedKind, Kind, Reader, split_integers, to_integer
 from xlapy.ops.requirements import agrees

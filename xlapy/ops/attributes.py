@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, dataclass_transform
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, S32
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.ops.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
 from xlapy.ops.attributes import (

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.ops.attributes import INTEGER, Attributes, EnumKind, Kind, Reader, attribute, attributes, to_integer
 from xlapy.ops.contraction import ALGORITHM, Algorithm, result_of, sum_of_products

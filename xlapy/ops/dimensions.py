@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import BracedKind, EnumKind, Kind, Reader, entries, to_integer
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import bounded_product
 from xlapy.ops.attributes import Reader, entries, split_integers, to_integer
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes, Kind, NoAttributes
 from xlapy.ops.requirements import agrees

@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.ops.attributes import INTEGER_LISTS, Kind, Reader, split_integers
 from xlapy.ops.mesh import AxisRef, Iota, Mesh, check_axes, read_axes, read_iota, read_mesh
 

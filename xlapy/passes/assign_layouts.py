@@ -19,10 +19,10 @@ What lies otherwise than demanded is copied, once for each layout. Memory spaces
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import getdoc
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.passes.assign_layouts import AssignLayouts
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.flatten_tuples import FlattenTuples

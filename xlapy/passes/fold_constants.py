@@ -6,6 +6,7 @@ Owns: what may be evaluated and how much of it. What operations mean is the inte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,6 @@ from xlapy.analysis.effects import Effects
 from xlapy.analysis.work import element_count, work_of
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -7,6 +7,7 @@ Owns: what may leave a loop and what is worth it. Must not know: elements of the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
@@ -14,7 +15,6 @@ from xlapy.analysis.effects import COMPUTING_FAMILIES, Effects
 from xlapy.analysis.loops import TupleLoop
 from xlapy.analysis.work import element_count
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

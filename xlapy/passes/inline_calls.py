@@ -5,11 +5,11 @@ Owns: which calls are inlined. How an instruction is replaced by a computation i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

@@ -6,13 +6,13 @@ Owns: which instructions are equal. Must not know: what ops mean.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.analysis.constants import is_whole
 from xlapy.analysis.effects import Effects
 from xlapy.analysis.structure import Structure
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

@@ -10,11 +10,11 @@ calls, transfers and fusions what they rely on; copies stand between.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter

@@ -10,10 +10,10 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, get_type_hints
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xlapy.base.errors import InvalidArgumentError, PassError, XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.passes.pass_ import Pass, pass_text

@@ -5,10 +5,10 @@ Owns: which instructions and computations are dead. Elements of loops that nobod
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy.analysis.effects import Effects
-from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module

@@ -6,13 +6,12 @@ Must not know: what an op does to sizes (`expand/dynamic`).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter

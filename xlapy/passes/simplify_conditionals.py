@@ -6,13 +6,13 @@ Owns: known and equal branches, elements of results. Must not know: what branche
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.analysis.constants import is_whole
 from xlapy.analysis.structure import Structure
 from xlapy.base.element_types import PRED
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

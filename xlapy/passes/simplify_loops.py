@@ -7,13 +7,13 @@ Must not know: what bodies compute; instructions that do not depend on the state
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.analysis.constants import is_whole
 from xlapy.analysis.effects import Effects
 from xlapy.analysis.loops import TupleLoop, rounds
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

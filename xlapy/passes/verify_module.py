@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.hlo.verify_layouts import verify_layouts

@@ -6,12 +6,12 @@ Owns: the fields that count. Must not know: programs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax
 from jaxlib import xla_client
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.proto.meshes import write_sharding
 from xlapy.proto.messages import Message, decode, encode, message_class

@@ -13,11 +13,10 @@ import hashlib
 import struct
 import threading
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.passes.entry_layouts import Order, declared
 from xlapy.pjrt import records

@@ -9,7 +9,7 @@ import ctypes
 import functools
 import hashlib
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from jax._src.xla_bridge import num_cpu_devices
@@ -17,7 +17,6 @@ from jax._src.xla_bridge import num_cpu_devices
 import xlapy
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.layouts import teach_native
 from xlapy.pjrt.loaded import native

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
-from xlapy.base.records import dataclass
 from xlapy.pjrt import tracing
 from xlapy.pjrt.entries import entry
 from xlapy.pjrt.platform import platform

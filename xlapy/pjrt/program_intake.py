@@ -9,7 +9,7 @@ Owns: formats of programs, what is read by whom. Must not know: handles, devices
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jax._src.interpreters import mlir
@@ -21,7 +21,6 @@ from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.logging import logger
-from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

@@ -12,13 +12,12 @@ import functools
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.pjrt.executable import Loaded, put_in, put_twins_in
 from xlapy.pjrt.loaded import native
 from xlapy.pjrt.records import SIZES, WORD

@@ -11,11 +11,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy.base.errors import XlaError
 from xlapy.base.logging import logger
-from xlapy.base.records import dataclass
 from xlapy.cpu.clocks import MOST_EVENTS, Clocks
 from xlapy.cpu.compiler import Instrument
 from xlapy.hlo.module import Module

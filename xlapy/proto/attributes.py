@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from xlapy.base.errors import ParseError, ProtoError, ShapeError
-from xlapy.base.records import dataclass
 from xlapy.hlo.sharding import SHARDING
 from xlapy.ops.aliasing import OutputAlias
 from xlapy.ops.attributes import LITERAL, Attributes, Field

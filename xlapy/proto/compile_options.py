@@ -8,10 +8,9 @@ Source: compile_options.proto of XLA.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy.base.errors import ProtoError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.proto.messages import Message, decode, encode, message_class
 from xlapy.proto.values import read_shape, write_shape

@@ -5,9 +5,10 @@ Owns: `Snapshot`. Must not know: how programs run.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xlapy.base.errors import ProtoError, XlaError
 from xlapy.base.literal import Literal
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import decode, encode, message_class
 from xlapy.proto.read import module_of

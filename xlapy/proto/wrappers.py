@@ -6,12 +6,11 @@ Source: hlo.proto of XLA.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from google.protobuf import text_format
 
 from xlapy.base.errors import ProtoError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import Message, decode, encode, message_class
 from xlapy.proto.read import module_of

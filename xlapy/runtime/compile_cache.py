@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from xlapy.base.container import pack, unpack
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
-from xlapy.base.records import dataclass
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.image import LoadedProgram, compiler_identity, image_of, load_image
 from xlapy.cpu.llvm.engine import host_features, host_name

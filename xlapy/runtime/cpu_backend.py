@@ -10,6 +10,7 @@ import platform
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from xlapy import ops
 from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.cpu import messages
 from xlapy.cpu.callbacks import Host, run_ids
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module

@@ -7,10 +7,10 @@ Must not know: how memory is used again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.buffer import Buffer
 from xlapy.runtime.unread import Unread

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from xlapy import ops
 from xlapy.base.errors import ExecutionError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import DynamicArray

@@ -16,13 +16,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from xlapy.base import flags
 from xlapy.base.logging import logger
-from xlapy.base.records import dataclass
 from xlapy.cpu.llvm.engine import host_features, host_name
 from xlapy.cpu.llvm.limits import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, limit_kernels
 from xlapy.cpu.llvm.pool import parallel_function, thread_count

@@ -14,11 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.errors import ExecutionError, UnsupportedError
-from xlapy.base.records import dataclass
 
 Place = tuple[Hashable, int]
 """A key and how many times it was used before."""

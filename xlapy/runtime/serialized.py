@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy.base.container import is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.donation import Donated, donated_at
 from xlapy.runtime.unread import Unread, describe, described

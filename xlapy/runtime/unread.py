@@ -6,12 +6,11 @@ Owns: when such a module is read, the description that comes before it. Must not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.errors import XlaError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 

@@ -26,11 +26,10 @@ Attributes are plain values where Python has one:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

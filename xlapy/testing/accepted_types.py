@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, combinations
 
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes

@@ -10,12 +10,12 @@ Distances are measured against the expected value as given: an expected array wi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from xlapy.base.records import dataclass
 from xlapy.testing.random_values import is_integer
 
 Array = np.ndarray[Any, Any]

@@ -10,10 +10,10 @@ Owns: this search. Must not know: what the platform does, how differences are sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.ops.sources import CONSTANT

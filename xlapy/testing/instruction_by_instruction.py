@@ -12,7 +12,7 @@ or what is excused there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -20,7 +20,6 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.element_types import C128, F64, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter

@@ -7,10 +7,9 @@ Source: HloPrintOptions of XLA.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
-
-from xlapy.base.records import dataclass
 
 
 class SubcomputationMode(Enum):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
@@ -26,7 +26,6 @@ from rich.table import Table
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client
 from xlapy.testing.random_arguments import random_arguments

@@ -8,10 +8,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, get_overloads
 
-from xlapy.base.records import dataclass
 from xlapy.builder import XlaBuilder, functions
 from xlapy.ops.dimensions import ConvDimensions
 

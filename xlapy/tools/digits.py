@@ -5,11 +5,11 @@ Owns: the model and its hand-written gradients. Must not know: data, files, how 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import xlapy as xla
 from xlapy import ops
-from xlapy.base.records import dataclass
 
 PIXELS, HIDDEN, CLASSES = 64, 48, 10
 PARAMETERS = ("w1", "b1", "w2", "b2")

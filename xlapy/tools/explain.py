@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 import html
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import click
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.cpu.compiler import passes
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction

@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +22,6 @@ import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.tools.formats import format_of, read_module

@@ -5,9 +5,8 @@ Owns: the search for what stands in its place after each pass. Must not know: wh
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.decisions import Decision
 from xlapy.cpu.llvm.engine import listings

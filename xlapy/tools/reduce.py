@@ -12,13 +12,13 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.testing.reducing import Progress, reduce_module
 from xlapy.tools.files import check_writable, read_program, write_file

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.records import dataclass
 from xlapy.cpu.fourier.butterflies import Butterflies, Point
 from xlapy.cpu.fourier.halves import halves
 from xlapy.cpu.fourier.plan import Transform, radices

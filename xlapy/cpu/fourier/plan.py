@@ -11,10 +11,9 @@ Owns: lengths and strides. Must not know: code, memory.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from math import prod
-
-from xlapy.base.records import dataclass
 
 LARGEST_PRIME = 31
 """The largest factor of a length that is transformed as it is."""

@@ -10,12 +10,12 @@ Source: Bluestein (1970).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.fourier.plan import is_smooth
 from xlapy.cpu.fourier.steps import has_kernels
 from xlapy.hlo.instruction import Instruction

@@ -7,13 +7,13 @@ kernels do inside.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from xlapy import ops
 from xlapy.base.element_types import C64, C128, Array, PrimitiveType
 from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.base.element_types import F64 as HLO_F64
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.fourier.halves import packing_kernel, roots_of_halves, unpacking_kernel
 from xlapy.cpu.fourier.kernel import fourier_kernel, most_points

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.cpu.lapack.openblas import function_address, symbol_of
 from xlapy.cpu.steps import LibraryScratch
 from xlapy.interpreter.lapack import LapackCall

@@ -9,11 +9,11 @@ Owns: these rewrites. Must not know: how calls are carried out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.base.element_types import C128, F64, PRED, S32, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.decompositions import DECOMPOSITIONS
 from xlapy.cpu.lapack.row_major import call_by_columns, is_row_major_call, row_major_call

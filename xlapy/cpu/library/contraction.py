@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.library.product import Product
 from xlapy.cpu.schedule import Region
 from xlapy.hlo.instruction import Instruction

@@ -15,9 +15,9 @@ Owns: the choice of a form, and the loops of each. Must not know: dimension numb
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.cpu.library.contraction import Contraction
 from xlapy.cpu.library.packed import packed_kernel
 from xlapy.cpu.library.streamed import streamed_kernel

@@ -16,8 +16,8 @@ Owns: blocks and packing. Must not know: which operation the product is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.library.product import Product
 from xlapy.cpu.library.tiles import Kept, add_elements, balanced, choose_tile, extent_of, inside, tile_sums, within
 from xlapy.loops import Affine, AxisKind, Kernel, Value

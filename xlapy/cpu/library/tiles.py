@@ -12,9 +12,9 @@ Owns: the shape of tiles, their loops, elements kept in scratch memory. Must not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.loops import I1, I8, Affine, AxisKind, Buffer, Builder, Value
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, zero_element

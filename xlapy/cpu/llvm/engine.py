@@ -9,12 +9,12 @@ import functools
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.trace import Trace
 
 _LEVEL = 2

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type
 from xlapy.loops import I64, Affine, ScalarType, Value
 from xlapy.loops.ir import Block

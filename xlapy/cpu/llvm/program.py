@@ -17,9 +17,8 @@ HLO, the insides of kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.buffers import ALIGNMENT
 from xlapy.cpu.clocks import Clock
 from xlapy.cpu.llvm import looks, target_calls, waits

@@ -10,12 +10,11 @@ import ctypes
 import itertools
 import threading
 import weakref
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.records import dataclass
 from xlapy.interpreter.ffi.structures import ErrorCode, Stage
 
 _handles = itertools.count(0x1000, 16)

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ParseError, UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.ffi.attributes import read_attributes

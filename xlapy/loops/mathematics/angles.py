@@ -15,9 +15,9 @@ Must not know: HLO, LLVM.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from xlapy.base.records import dataclass
 from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, rarely, where
 from xlapy.loops.mathematics.pairs import two_product, two_sum
 

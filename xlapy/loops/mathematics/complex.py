@@ -10,9 +10,9 @@ Must not know: HLO, LLVM.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from xlapy.base.records import dataclass
 from xlapy.loops.builder import Builder
 from xlapy.loops.ir import Value
 from xlapy.loops.mathematics import exponential as exponentials

@@ -8,9 +8,9 @@ Must not know: HLO, LLVM.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from xlapy.base.records import dataclass
 from xlapy.loops.mathematics.expression import (
     DOUBLE,
     SINGLE,

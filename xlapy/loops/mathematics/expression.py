@@ -9,10 +9,10 @@ Must not know: any function of mathematics, HLO, LLVM.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from xlapy.base.records import dataclass
 from xlapy.loops.builder import Builder
 from xlapy.loops.ir import Value
 from xlapy.loops.types import F32, F64, I1, ScalarType, integer_type

@@ -5,7 +5,8 @@ Must not know: any function of mathematics, HLO, LLVM.
 
 from __future__ import annotations
 
-from xlapy.base.records import dataclass
+from dataclasses import dataclass
+
 from xlapy.loops.mathematics.expression import Expression, fma
 
 

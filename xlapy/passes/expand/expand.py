@@ -5,11 +5,11 @@ Owns: which operations are expanded, the order of expansion. Must not know: any 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import ops
 from xlapy.base.errors import InvalidArgumentError, PassError, UnsupportedError, XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.passes.partition.factors import Factor

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.ops.attributes import Attributes

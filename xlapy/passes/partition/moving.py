@@ -6,6 +6,7 @@ Owns: the instructions of each step of a route. Must not know: why it is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from xlapy import ops
 from xlapy.base.element_types import PRED
 from xlapy.base.literal import Literal
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from xlapy import ops
 from xlapy.base.literal import Literal
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction

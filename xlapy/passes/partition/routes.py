@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Ints, Shape
 from xlapy.ops.replica_groups import GroupList
 from xlapy.passes.partition.splits import (

@@ -13,10 +13,10 @@ import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled

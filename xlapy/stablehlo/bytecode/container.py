@@ -6,9 +6,8 @@ Source: MLIR's BytecodeFormat.md; the numbers of versions and sections are those
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from xlapy.base.records import dataclass
 from xlapy.stablehlo.bytecode.stream import Stream
 
 MAGIC = b"ML\xefR"

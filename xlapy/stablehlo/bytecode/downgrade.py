@@ -7,13 +7,13 @@ know: bytes. Source: StableHLO's StablehloLegalizeToVhlo.cpp, VhloDialect.td (th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.element_types import PRED, S64
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.upgrade import ALGORITHM, FLAGS, STRUCTS, Attributes
 from xlapy.stablehlo.bytecode.vhlo import ENUMS

@@ -6,11 +6,10 @@ Source: MLIR's BytecodeFormat.md.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.errors import BytecodeError, UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import builtin, container, quant, shardy, stablehlo, vhlo
 from xlapy.stablehlo.bytecode.container import MAGIC, Container, OperationName, read_container

@@ -7,10 +7,10 @@ know: any particular operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from xlapy.base.errors import ShapeError
-from xlapy.base.records import dataclass
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
 

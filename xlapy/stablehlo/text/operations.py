@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from xlapy.base.records import dataclass
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeReader
 from xlapy.stablehlo.text.cursor import BLANK, NAME, Cursor

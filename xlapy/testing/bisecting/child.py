@@ -8,13 +8,13 @@ Owns: the tasks. Must not know: what is looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.loading import load_code
-from xlapy.base.records import dataclass
 from xlapy.cpu import compiler
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify

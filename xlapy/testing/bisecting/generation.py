@@ -11,13 +11,12 @@ Owns: this search, also inside of a fusion. Must not know: passes, what the code
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.arguments import check_arguments
 from xlapy.testing.bisecting.outcome import Fault, Laboratory, difference, replaced

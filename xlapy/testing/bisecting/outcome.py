@@ -6,7 +6,7 @@ Owns: the kinds of fault, how they are recognised. Must not know: which pass is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -14,7 +14,6 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.records import dataclass
 from xlapy.testing.bisecting.child import Ended, Started
 from xlapy.testing.bisecting.signature import given_now, result_then
 from xlapy.testing.comparison import assert_close

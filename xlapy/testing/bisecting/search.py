@@ -10,12 +10,11 @@ Owns: the order of the questions. Must not know: how a pass is narrowed down (`n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy import ops
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.arguments import check_arguments
 from xlapy.testing.bisecting.generation import KernelFault, find_kernel

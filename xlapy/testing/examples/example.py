@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from textwrap import dedent
 
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.testing.samples.sample import FAMILIES
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 
 from xlapy import ops
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module

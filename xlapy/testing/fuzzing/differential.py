@@ -7,12 +7,12 @@ is, how modules are drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.testing.fuzzing.peers import Peer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.records import dataclass
 from xlapy.cpu.program import runs
 from xlapy.hlo.module import Module
 from xlapy.ops.contraction import SCALED_DOT

@@ -11,11 +11,10 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import FrameType
 
 from xlapy.base.errors import XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.arguments import check_arguments
 from xlapy.runtime.backend import load_backend

@@ -10,14 +10,13 @@ floats, sums of sums in a narrow type) is not drawn. Every device takes the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from xlapy.base.element_types import BF16, C64, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, PrimitiveType
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

@@ -10,7 +10,7 @@ A maker is a function `maker(draft) -> None` that adds one instruction, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
 
@@ -18,7 +18,6 @@ import numpy as np
 
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.literal import Literal
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
-from xlapy.base.records import dataclass
 from xlapy.ops.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
 from xlapy.ops.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.ops.sources import CONSTANT, IOTA, PARAMETER
 from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE

@@ -10,10 +10,9 @@ of them in a copy. Proposals are tried all at once, then halves, quarters and so
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy.base.errors import XlaError
-from xlapy.base.records import dataclass
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify

@@ -6,10 +6,10 @@ Samples feed the round-trip, verifier, fuzzing and differential tests. Must not 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 
 from xlapy.base.element_types import ARRAY_TYPES
-from xlapy.base.records import dataclass
 
 FAMILIES = (
     "elementwise",

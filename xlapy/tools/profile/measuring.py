@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from xlapy.base.records import dataclass
 from xlapy.cpu.compiler import Compiled, Instrument
 from xlapy.runtime import Executable
 from xlapy.runtime.counts import Counts

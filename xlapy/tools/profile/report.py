@@ -5,7 +5,7 @@ Owns: the record and these forms. Must not know: how times are measured, pages.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from xlapy.analysis.cost import instruction_costs
-from xlapy.base.records import dataclass
 from xlapy.hlo.module import Module
 from xlapy.runtime.machine import Machine
 from xlapy.tools.profile.rows import Row, Share, all_rows, shares_by

@@ -6,11 +6,10 @@ Owns: the record, what follows from its figures. Must not know: how figures are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xlapy import ops
 from xlapy.analysis.cost import Cost
-from xlapy.base.records import dataclass
 from xlapy.cpu.costs import cost
 from xlapy.hlo.instruction import Instruction
 from xlapy.text.describe import framework_name_of, source_of

@@ -6,13 +6,12 @@ Must not know: the forms of a profile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from xlapy import ops
-from xlapy.base.records import dataclass
 from xlapy.runtime import Executable
 from xlapy.runtime.backend import Observer
 from xlapy.runtime.buffer import put

@@ -15,12 +15,12 @@ not resolved in this form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlapy import ops
 from xlapy.base.element_types import S32
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.records import dataclass
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
