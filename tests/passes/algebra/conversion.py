@@ -86,6 +86,18 @@ FIRES = [
         """,
     ),
     Fires(
+        "convert_twice",
+        """
+        x = s8[3] parameter(0)
+        a = f32[3] convert(x)
+        ROOT r = s16[3] convert(a)
+        """,
+        """
+        x = s8[3] parameter(0)
+        ROOT convert = s16[3] convert(x)
+        """,
+    ),
+    Fires(
         "bitcast_convert_twice",
         """
         x = f32[3] parameter(0)
@@ -155,6 +167,22 @@ FIRES = [
 ]
 
 RESTS = [
+    Rests(  # negative numbers become 0, not their low bits
+        "convert_twice",
+        """
+        x = s8[3] parameter(0)
+        a = f32[3] convert(x)
+        ROOT r = u16[3] convert(a)
+        """,
+    ),
+    Rests(
+        "convert_twice",
+        """
+        x = s16[3] parameter(0)
+        a = f32[3] convert(x)
+        ROOT r = s8[3] convert(a)
+        """,
+    ),
     Rests(
         "convert_to_itself",
         """

@@ -47,11 +47,18 @@ def convert_twice(write: Writer, instruction: Instruction) -> Instruction | None
     if between.op is not ops.CONVERT:
         return None
     (source,) = between.operands
-    if not holds(between.shape.element_type, source.shape.element_type):
+    types = [one.shape.element_type for one in (source, between, instruction)]
+    if not holds(types[1], types[0]) or _is_clamped(*types):
         return None
-    if source.shape.element_type is instruction.shape.element_type:
+    if types[0] is types[2]:
         return source
     return write.add(ops.CONVERT, source, shape=instruction.shape)
+
+
+def _is_clamped(source: PrimitiveType, between: PrimitiveType, result: PrimitiveType) -> bool:
+    """Whether values are lost by way of a floating-point type otherwise than from integers to integers: there they are
+    clamped to the ends of the type, here they keep their low bits."""
+    return source.is_integral and between.is_floating and result.is_integral and not holds(result, source)
 
 
 @REWRITES.rule(ops.BITCAST_CONVERT)
