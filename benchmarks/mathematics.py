@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import special
 
-from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.jit import Code, compile_text
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.loops import F32, F64, AxisKind, Builder, Kernel, ScalarType
 from xlapy.loops.mathematics import MATHEMATICS

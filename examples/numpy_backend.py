@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 import xlapy as xla
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo import edit
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.interpreter.checks import NO_CHECKS, Checks
-from xlapy.ops.registry import OpDef, Rules
+from xlapy.opcodes.registry import OpDef, Rules
 from xlapy.passes import Fixpoint, Pipeline, parse_passes
 from xlapy.passes.expand.expand import Expand
 from xlapy.runtime import Device
 from xlapy.runtime.backend import Observer, Value
-from xlapy.runtime.memory import MemoryStats
+from xlapy.runtime.engine.memory import MemoryStats
 
 # -- what each operation is in NumPy: text, with the names of the operands
 
@@ -26,20 +26,21 @@ Rule = Callable[..., str]
 NUMPY: Rules[Rule] = Rules("numpy")
 
 for op, function in {
-    ops.ABS: "np.abs", ops.ADD: "np.add", ops.COSINE: "np.cos", ops.DIVIDE: "np.divide", ops.EXPONENTIAL: "np.exp",
-    ops.LOG: "np.log", ops.MAXIMUM: "np.maximum", ops.MULTIPLY: "np.multiply", ops.NEGATE: "np.negative",
-    ops.SINE: "np.sin", ops.SQRT: "np.sqrt", ops.SUBTRACT: "np.subtract", ops.TANH: "np.tanh",
+    opcodes.ABS: "np.abs", opcodes.ADD: "np.add", opcodes.COSINE: "np.cos", opcodes.DIVIDE: "np.divide",
+    opcodes.EXPONENTIAL: "np.exp", opcodes.LOG: "np.log", opcodes.MAXIMUM: "np.maximum",
+    opcodes.MULTIPLY: "np.multiply", opcodes.NEGATE: "np.negative", opcodes.SINE: "np.sin", opcodes.SQRT: "np.sqrt",
+    opcodes.SUBTRACT: "np.subtract", opcodes.TANH: "np.tanh",
 }.items():  # fmt: skip
     NUMPY.rule(op)(lambda i, *operands, function=function: f"{function}({', '.join(operands)})")
 
 
-@NUMPY.rule(ops.CONSTANT)
+@NUMPY.rule(opcodes.CONSTANT)
 def constant(instruction: Instruction) -> str:
     array = instruction.literal.array
     return f"np.array({array.tolist()!r}, np.{array.dtype})".replace("inf", "np.inf").replace("nan", "np.nan")
 
 
-@NUMPY.rule(ops.BROADCAST)
+@NUMPY.rule(opcodes.BROADCAST)
 def broadcast(instruction: Instruction, operand: str) -> str:
     """The operand's dimensions go where `dimensions` says, those between have the size 1 at first."""
     shape = instruction.shape.dimensions
@@ -47,32 +48,32 @@ def broadcast(instruction: Instruction, operand: str) -> str:
     return f"np.broadcast_to({operand}.reshape({sizes}), {shape})"
 
 
-@NUMPY.rule(ops.RESHAPE)
+@NUMPY.rule(opcodes.RESHAPE)
 def reshape(instruction: Instruction, operand: str) -> str:
     return f"{operand}.reshape({instruction.shape.dimensions})"
 
 
-@NUMPY.rule(ops.TRANSPOSE)
+@NUMPY.rule(opcodes.TRANSPOSE)
 def transpose(instruction: Instruction, operand: str) -> str:
     return f"{operand}.transpose({tuple(instruction.attributes.dimensions)})"
 
 
-@NUMPY.rule(ops.REDUCE)
+@NUMPY.rule(opcodes.REDUCE)
 def reduce(instruction: Instruction, operand: str, initial: str) -> str:
     body = instruction.to_apply.root_instruction
-    functions = {ops.ADD: "np.add", ops.MAXIMUM: "np.maximum", ops.MULTIPLY: "np.multiply"}
+    functions = {opcodes.ADD: "np.add", opcodes.MAXIMUM: "np.maximum", opcodes.MULTIPLY: "np.multiply"}
     if body.op not in functions or not all(map(is_parameter, body.operands)):
         raise xla.errors.UnsupportedError(f"{instruction.name} (reduce) runs on numpy for add, maximum, multiply only")
     axes = tuple(instruction.attributes.dimensions)
     return f"{functions[body.op]}.reduce({operand}, axis={axes}, initial={initial}[()])"
 
 
-@NUMPY.rule(ops.TUPLE)
+@NUMPY.rule(opcodes.TUPLE)
 def pack(instruction: Instruction, *operands: str) -> str:
     return f"({', '.join(operands)},)"
 
 
-@NUMPY.rule(ops.GET_TUPLE_ELEMENT)
+@NUMPY.rule(opcodes.GET_TUPLE_ELEMENT)
 def element(instruction: Instruction, operand: str) -> str:
     return f"{operand}[{instruction.index}]"
 
@@ -82,7 +83,7 @@ def element(instruction: Instruction, operand: str) -> str:
 
 def optimised(module: Module) -> Module:
     """A copy in which there is one computation, of operations that have a rule, as far as they can be had."""
-    runs: frozenset[OpDef] = frozenset({*NUMPY, ops.PARAMETER})
+    runs: frozenset[OpDef] = frozenset({*NUMPY, opcodes.PARAMETER})
     copy = edit.clone_module(module)
     simplify = Fixpoint(limit=4, passes=tuple(parse_passes("simplify,fold-constants,cse,dce")))
     Pipeline([*parse_passes("inline-calls"), Expand(runs=runs), simplify]).run(copy)

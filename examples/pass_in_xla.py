@@ -10,11 +10,11 @@ import numpy as np
 from jax.extend.xla import clear_hlo_module_transformation, register_hlo_module_transformation
 
 import xlapy as xla
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 
-BFLOAT16 = ops.REDUCE_PRECISION.attributes.make(exponent_bits=8, mantissa_bits=7)
+BFLOAT16 = opcodes.REDUCE_PRECISION.attributes.make(exponent_bits=8, mantissa_bits=7)
 rounded: list[str] = []
 
 
@@ -24,14 +24,14 @@ def round_sums(data: bytes) -> bytes | None:
     sums = [each for each in module.instructions() if is_sum(each)]
     for instruction in sums:
         assert instruction.parent is not None
-        narrow = edit.create(instruction.parent, ops.REDUCE_PRECISION, (instruction,), BFLOAT16)
+        narrow = edit.create(instruction.parent, opcodes.REDUCE_PRECISION, (instruction,), BFLOAT16)
         edit.replace_uses(instruction, narrow)
         rounded.append(f"{instruction.name} in {instruction.parent.name}")
     return module.to_proto() if sums else None
 
 
 def is_sum(instruction: Instruction) -> bool:
-    return instruction.op is ops.ADD and instruction.shape.element_type is xla.PrimitiveType.F32
+    return instruction.op is opcodes.ADD and instruction.shape.element_type is xla.PrimitiveType.F32
 
 
 def mean_and_norm(x: jax.Array) -> tuple[jax.Array, jax.Array]:

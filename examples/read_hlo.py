@@ -3,7 +3,7 @@
 import numpy as np
 
 import xlapy as xla
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo import edit
 from xlapy.hlo.verify import verify
 
@@ -31,7 +31,7 @@ print("distance before:", np.asarray(client.compile(module)(a, b)))
 # |a - b| becomes (a - b)^2: a new instruction takes the place of the old one, which then has no users and goes.
 main = module.entry_computation
 difference, absolute = main.find("difference"), main.find("absolute")
-square = edit.create(main, ops.MULTIPLY, [difference, difference], name="square")
+square = edit.create(main, opcodes.MULTIPLY, [difference, difference], name="square")
 edit.replace_uses(absolute, square)
 edit.remove(absolute)
 verify(module)

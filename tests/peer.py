@@ -2,7 +2,7 @@
 
 Owns the only road from a test to jaxlib's HLO code; knows nothing of xlapy, so that both sides of a
 comparison stay independent. jaxlib is pinned in the `test` extra because the behaviour recorded here is that
-of one version. How programs are run, and what does not, is told by `xlapy/pjrt/xla_cpu.py`.
+of one version. How programs are run, and what does not, is told by `xlapy/testing/xla_cpu.py`.
 
 The parser can crash the process on malformed text (unknown axes of a mesh, broken `original_value` ...): use
 `accepts(text, isolated=True)` for text that was not written by hand or by a printer.
@@ -16,7 +16,7 @@ from typing import Any
 
 from jax._src.lib import hlo
 
-from xlapy.pjrt.xla_cpu import CompiledHlo, PeerError, Value, compile_hlo, dtype_of, parse, run_hlo, to_proto
+from xlapy.testing.xla_cpu import CompiledHlo, PeerError, Value, compile_hlo, dtype_of, parse, run_hlo, to_proto
 
 __all__ = [
     "CompiledHlo",

@@ -13,7 +13,7 @@ import pytest
 from xlapy import ops
 from xlapy.interpreter import RULES as INTERPRETER
 from xlapy.interpreter.core import DYNAMIC
-from xlapy.ops.registry import REGISTRY, OpDef
+from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.testing.samples import FAMILIES, samples_of
 from xlapy.text import parse_hlo
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xlapy import ops
+    from xlapy import opcodes
     from xlapy.base import errors
     from xlapy.base.element_types import PrimitiveType
     from xlapy.base.errors import XlaError
@@ -18,28 +18,35 @@ if TYPE_CHECKING:
     from xlapy.base.program_shape import ProgramShape
     from xlapy.base.shape import Shape
     from xlapy.builder import ResultAccuracy, XlaBuilder, XlaComputation, XlaOp
-    from xlapy.builder.channels import ChannelHandle, ChannelType
     from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
+    from xlapy.builder.core.channels import ChannelHandle, ChannelType
+    from xlapy.builder.core.padding import Padding
     from xlapy.builder.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
-    from xlapy.builder.padding import Padding
-    from xlapy.hlo.instruction import OpMetadata
-    from xlapy.hlo.module import Module
-    from xlapy.hlo.sharding import Sharding
-    from xlapy.interpreter.custom_native import custom_call_status_functions
-    from xlapy.interpreter.custom_targets import (
+    from xlapy.custom_calls.ffi.api import ffi_api
+    from xlapy.custom_calls.native import custom_call_status_functions
+    from xlapy.custom_calls.registry import (
         register_custom_call_target,
         register_custom_call_type,
         unregister_custom_call_target,
     )
-    from xlapy.interpreter.ffi.api import ffi_api
-    from xlapy.ops.aliasing import OutputAlias
-    from xlapy.ops.custom import CustomCallApiVersion, CustomCallSchedule, PaddingType
-    from xlapy.ops.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Precision, Window, WindowDimension
-    from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
-    from xlapy.ops.linalg import FftType, Transpose
-    from xlapy.ops.mesh import AxisRef, Mesh
-    from xlapy.ops.random import RandomAlgorithm
-    from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups
+    from xlapy.hlo.instruction import OpMetadata
+    from xlapy.hlo.module import Module
+    from xlapy.hlo.sharding import Sharding
+    from xlapy.opcodes.attributes.aliasing import OutputAlias
+    from xlapy.opcodes.attributes.dimensions import (
+        ConvDimensions,
+        PaddingConfig,
+        PaddingDimension,
+        Precision,
+        Window,
+        WindowDimension,
+    )
+    from xlapy.opcodes.attributes.mesh import AxisRef, Mesh
+    from xlapy.opcodes.attributes.replica_groups import GroupList, IotaGroups, MeshGroups
+    from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallSchedule, PaddingType
+    from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+    from xlapy.opcodes.linalg import FftType, Transpose
+    from xlapy.opcodes.random import RandomAlgorithm
     from xlapy.runtime import Buffer, Client, Executable, register_backend
     from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
@@ -95,6 +102,7 @@ __all__ = [
     "custom_call_status_functions",
     "errors",
     "ffi_api",
+    "opcodes",
     "ops",
     "parse_hlo",
     "parse_stablehlo",
@@ -105,63 +113,63 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AxisRef": "xlapy.ops.mesh",
+    "AxisRef": "xlapy.opcodes.attributes.mesh",
     "Buffer": "xlapy.runtime",
-    "ChannelHandle": "xlapy.builder.channels",
-    "ChannelType": "xlapy.builder.channels",
+    "ChannelHandle": "xlapy.builder.core.channels",
+    "ChannelType": "xlapy.builder.core.channels",
     "Client": "xlapy.runtime",
-    "ComparisonDirection": "xlapy.ops.elementwise",
-    "ComparisonType": "xlapy.ops.elementwise",
-    "ConvDimensions": "xlapy.ops.dimensions",
-    "CustomCallApiVersion": "xlapy.ops.custom",
-    "CustomCallSchedule": "xlapy.ops.custom",
+    "ComparisonDirection": "xlapy.opcodes.elementwise",
+    "ComparisonType": "xlapy.opcodes.elementwise",
+    "ConvDimensions": "xlapy.opcodes.attributes.dimensions",
+    "CustomCallApiVersion": "xlapy.opcodes.custom",
+    "CustomCallSchedule": "xlapy.opcodes.custom",
     "DotDimensionNumbers": "xlapy.builder.contraction",
     "Executable": "xlapy.runtime",
-    "FftType": "xlapy.ops.linalg",
+    "FftType": "xlapy.opcodes.linalg",
     "GatherDimensionNumbers": "xlapy.builder.indexing",
-    "GroupList": "xlapy.ops.replica_groups",
-    "IotaGroups": "xlapy.ops.replica_groups",
+    "GroupList": "xlapy.opcodes.attributes.replica_groups",
+    "IotaGroups": "xlapy.opcodes.attributes.replica_groups",
     "Layout": "xlapy.base.layout",
     "Literal": "xlapy.base.literal",
-    "Mesh": "xlapy.ops.mesh",
-    "MeshGroups": "xlapy.ops.replica_groups",
+    "Mesh": "xlapy.opcodes.attributes.mesh",
+    "MeshGroups": "xlapy.opcodes.attributes.replica_groups",
     "Module": "xlapy.hlo.module",
     "OpMetadata": "xlapy.hlo.instruction",
-    "OutputAlias": "xlapy.ops.aliasing",
-    "Padding": "xlapy.builder.padding",
-    "PaddingConfig": "xlapy.ops.dimensions",
-    "PaddingDimension": "xlapy.ops.dimensions",
-    "PaddingType": "xlapy.ops.custom",
-    "Precision": "xlapy.ops.dimensions",
+    "OutputAlias": "xlapy.opcodes.attributes.aliasing",
+    "Padding": "xlapy.builder.core.padding",
+    "PaddingConfig": "xlapy.opcodes.attributes.dimensions",
+    "PaddingDimension": "xlapy.opcodes.attributes.dimensions",
+    "PaddingType": "xlapy.opcodes.custom",
+    "Precision": "xlapy.opcodes.attributes.dimensions",
     "PrecisionConfig": "xlapy.builder.contraction",
     "PrimitiveType": "xlapy.base.element_types",
     "PrintOptions": "xlapy.text",
     "ProgramShape": "xlapy.base.program_shape",
     "RaggedDotDimensionNumbers": "xlapy.builder.contraction",
-    "RandomAlgorithm": "xlapy.ops.random",
+    "RandomAlgorithm": "xlapy.opcodes.random",
     "ResultAccuracy": "xlapy.builder",
     "ScatterDimensionNumbers": "xlapy.builder.indexing",
     "Shape": "xlapy.base.shape",
     "Sharding": "xlapy.hlo.sharding",
-    "Transpose": "xlapy.ops.linalg",
-    "Window": "xlapy.ops.dimensions",
-    "WindowDimension": "xlapy.ops.dimensions",
+    "Transpose": "xlapy.opcodes.linalg",
+    "Window": "xlapy.opcodes.attributes.dimensions",
+    "WindowDimension": "xlapy.opcodes.attributes.dimensions",
     "XlaBuilder": "xlapy.builder",
     "XlaComputation": "xlapy.builder",
     "XlaError": "xlapy.base.errors",
     "XlaOp": "xlapy.builder",
-    "custom_call_status_functions": "xlapy.interpreter.custom_native",
-    "ffi_api": "xlapy.interpreter.ffi.api",
+    "custom_call_status_functions": "xlapy.custom_calls.native",
+    "ffi_api": "xlapy.custom_calls.ffi.api",
     "parse_hlo": "xlapy.text",
     "parse_stablehlo": "xlapy.stablehlo.parse",
     "register_backend": "xlapy.runtime",
-    "register_custom_call_target": "xlapy.interpreter.custom_targets",
-    "register_custom_call_type": "xlapy.interpreter.custom_targets",
-    "unregister_custom_call_target": "xlapy.interpreter.custom_targets",
+    "register_custom_call_target": "xlapy.custom_calls.registry",
+    "register_custom_call_type": "xlapy.custom_calls.registry",
+    "unregister_custom_call_target": "xlapy.custom_calls.registry",
 }
 """The module that each lazy name is read from."""
 
-_MODULES = {"errors": "xlapy.base.errors", "ops": "xlapy.ops"}
+_MODULES = {"errors": "xlapy.base.errors", "opcodes": "xlapy.opcodes", "ops": "xlapy.ops"}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlapy.analysis.effects import Effects, has_side_effect
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.registry import Effect
+from xlapy.opcodes.registry import Effect
 from xlapy.text import parse_hlo
 
 TEXT = """HloModule m

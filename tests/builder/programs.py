@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes, ops
 from xlapy.base import Shape
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.interpreter import evaluate_computation
@@ -33,10 +33,10 @@ def evaluate(op: XlaOp, *arguments: Any) -> Any:
     return run(op.builder.build(op), *[np.asarray(a) if not isinstance(a, tuple) else a for a in arguments])
 
 
-def opcodes(op: XlaOp) -> list[str]:
+def opcode_names(op: XlaOp) -> list[str]:
     """The ops of the builder so far, parameters aside."""
     assert op.instruction.parent is not None
-    return [i.op.name for i in op.instruction.parent if i.op is not ops.PARAMETER]
+    return [i.op.name for i in op.instruction.parent if i.op is not opcodes.PARAMETER]
 
 
 def listing(computation: XlaComputation) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, opcodes, parameters
+from tests.builder.programs import evaluate, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.errors import BuilderError
@@ -162,19 +162,19 @@ class TestInstructions:
     def test_scalar_is_one_broadcast(self) -> None:
         a, b = parameters("f32[2,3]", "f32[]")
         result = ops.add(a, b)
-        assert opcodes(result) == ["broadcast", "add"]
+        assert opcode_names(result) == ["broadcast", "add"]
         assert result.instruction.operands[1].dimensions == ()
 
     def test_lower_rank_is_one_broadcast(self) -> None:
         a, b = parameters("f32[2,3]", "f32[3]")
         result = ops.add(a, b, [1])
-        assert opcodes(result) == ["broadcast", "add"]
+        assert opcode_names(result) == ["broadcast", "add"]
         assert result.instruction.operands[1].dimensions == (1,)
 
     def test_degenerate_is_reshape_and_broadcast(self) -> None:
         a, b = parameters("f32[2,3]", "f32[1,3]")
         result = ops.add(a, b)
-        assert opcodes(result) == ["reshape", "broadcast", "add"]
+        assert opcode_names(result) == ["reshape", "broadcast", "add"]
         wide = result.instruction.operands[1]
         assert wide.operands[0].shape.brief == "f32[3]"
         assert wide.dimensions == (1,)
@@ -182,12 +182,12 @@ class TestInstructions:
     def test_lower_rank_with_degenerate_dimension_is_placed_then_expanded(self) -> None:
         a, b = parameters("f32[4,3,1]", "f32[1,2]")
         result = ops.add(a, b, [1, 2])
-        assert opcodes(result) == ["reshape", "broadcast", "broadcast", "reshape", "broadcast", "add"]
+        assert opcode_names(result) == ["reshape", "broadcast", "broadcast", "reshape", "broadcast", "add"]
         assert result.shape.brief == "f32[4,3,2]"
 
     def test_equal_shapes_need_none(self) -> None:
         a, b = parameters("f32[2,3]", "f32[2,3]")
-        assert opcodes(ops.add(a, b)) == ["add"]
+        assert opcode_names(ops.add(a, b)) == ["add"]
 
 
 class TestDynamic:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, opcodes, parameters, run
+from tests.builder.programs import evaluate, opcode_names, parameters, run
 from xlapy import ops
 from xlapy.base import F32, S32, Shape, ShapeError
 from xlapy.base.errors import BuilderError, InvalidArgumentError
@@ -122,7 +122,7 @@ class TestForeignOps:
         y = ops.parameter(XlaBuilder("other"), 0, x.shape, "y")
         with pytest.raises(BuilderError, match=r"add: operand y f32\[2\] belongs to builder other, not to test"):
             ops.add(x, y)
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
     def test_no_xla_op_at_all(self) -> None:
         with pytest.raises(BuilderError, match=r"add: needs an XlaOp among its operands, given int, float"):
@@ -234,7 +234,7 @@ class TestUserLine:
             ops.exp(x)
 
     def test_no_user_frame(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("xlapy.builder.source._OWN", ("",))
+        monkeypatch.setattr("xlapy.builder.core.source._OWN", ("",))
         (x,) = parameters("f32[2]")
         assert ops.neg(x).instruction.metadata is None
         with pytest.raises(BuilderError, match=r"^not takes"):
@@ -246,7 +246,7 @@ class TestFailedCallChangesNothing:
         (x,) = parameters("f32[2,3]")
         with pytest.raises(ShapeError, match=r"and takes integer or pred elements"):
             x & 1
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
         assert x.builder.build().module.entry_computation.root is x.instruction
 
     def test_nested_transactions(self) -> None:
@@ -255,4 +255,4 @@ class TestFailedCallChangesNothing:
             x[1:2, "a"]
         with pytest.raises(BuilderError):
             x[1, 5]
-        assert opcodes(x) == []
+        assert opcode_names(x) == []

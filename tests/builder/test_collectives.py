@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.builder.programs import instruction_texts, listing, opcodes, parameters
+from tests.builder.programs import instruction_texts, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import Layout, Shape, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
-from xlapy.builder.channels import ChannelHandle, ChannelType
-from xlapy.ops.replica_groups import IotaGroups
+from xlapy.builder.core.channels import ChannelHandle, ChannelType
+from xlapy.opcodes.attributes.replica_groups import IotaGroups
 
 
 def reducer(element_type: str = "f32") -> XlaComputation:
@@ -53,7 +53,7 @@ class TestAllGather:
         x, y = parameters("f32[2]", "s32[3]")
         result = ops.all_gather_tuple([x, y], 0, 2, layout=Layout([0]))
         assert result.shape == Shape.parse("(f32[4]{0}, s32[6]{0})")
-        assert opcodes(result) == ["all-gather"]
+        assert opcode_names(result) == ["all-gather"]
 
     def test_tuple_of_one_stays_a_tuple(self) -> None:
         x, y = parameters("(f32[2])", "f32[2]")
@@ -135,7 +135,7 @@ class TestAllReduce:
             ops.all_reduce(x, reducer(), shape_with_layout=Shape.parse("f32[3]"))
         with pytest.raises(ShapeError, match="needs a channel_id"):
             ops.all_reduce_tuple([x], reducer(), use_global_device_ids=True)
-        assert opcodes(x) == []  # what a refused call appended is gone
+        assert opcode_names(x) == []  # what a refused call appended is gone
 
     @pytest.mark.parametrize(
         ("shape", "element", "op"),

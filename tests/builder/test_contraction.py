@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, opcodes, parameters
+from tests.builder.programs import evaluate, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import F64, S32, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
-from xlapy.ops.contraction import Algorithm, DotAttributes, RaggedDotAttributes
-from xlapy.ops.dimensions import Precision
+from xlapy.opcodes.attributes.dimensions import Precision
+from xlapy.opcodes.contraction import Algorithm, DotAttributes, RaggedDotAttributes
 
 import_module("xlapy.interpreter.contraction")  # registers the rules
 
@@ -35,7 +35,7 @@ def test_dot(lhs: str, rhs: str, result: str, contracting: tuple[tuple[int, ...]
     assert product.shape.brief == result
     attributes = product.instruction.attributes
     assert (attributes.lhs_contracting_dims, attributes.rhs_contracting_dims) == contracting
-    assert opcodes(product) == ["dot"]
+    assert opcode_names(product) == ["dot"]
 
 
 def test_values_of_dot() -> None:
@@ -102,7 +102,7 @@ def test_refusals_name_the_callers_line() -> None:
         ops.dot_general(x, y, DotDimensionNumbers(["x"], [0]))  # type: ignore[list-item]
     with pytest.raises(BuilderError, match=r"dot: no element type has the spelling 'f31'"):
         ops.dot(x, x[0], preferred_element_type="f31")
-    assert "dot" not in opcodes(x)
+    assert "dot" not in opcode_names(x)
 
 
 def test_refusal_of_a_real_result() -> None:
@@ -114,7 +114,7 @@ def test_scaled_dot() -> None:
     operands = parameters("f8e4m3fn[4,32]", "f8e4m3fn[32,5]", "f8e8m0fnu[4,1]", "f8e8m0fnu[1,5]")
     product = ops.scaled_dot(*operands, DotDimensionNumbers((1,), (0,)), preferred_element_type="f32")
     assert product.shape.brief == "f32[4,5]"
-    assert opcodes(product) == ["scaled-dot"]
+    assert opcode_names(product) == ["scaled-dot"]
     with pytest.raises(ShapeError, match="scaled-dot takes a lhs scale of the rank"):
         ops.scaled_dot(*operands[:2], operands[0][0], operands[3], DotDimensionNumbers((1,), (0,)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, listing, opcodes, parameters
+from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.errors import BuilderError
@@ -107,7 +107,7 @@ class TestConditional:
     def test_named_arguments(self) -> None:
         i, x = parameters("s32[]", "f32[]")
         result = ops.conditional(branch_index=i, branch_computations=[doubled("f32[]")], branch_operands=[x])
-        assert opcodes(result) == ["conditional"]
+        assert opcode_names(result) == ["conditional"]
 
     def test_wrong_selector(self) -> None:
         i, p, x = parameters("s32[]", "pred[]", "f32[]")
@@ -160,7 +160,7 @@ class TestOrder:
         both = ops.after_all(x.builder, [token, ops.create_token(x.builder)])
         assert both.shape.is_token
         result = ops.add_dependency(x, both)
-        assert opcodes(result) == ["after-all", "after-all", "after-all", "add-dependency"]
+        assert opcode_names(result) == ["after-all", "after-all", "after-all", "add-dependency"]
         assert evaluate(result, np.float32([1, 2])).tolist() == [1, 2]
 
     def test_after_all_of_arrays(self) -> None:
@@ -171,7 +171,7 @@ class TestOrder:
     def test_optimization_barrier(self) -> None:
         (x,) = parameters("(f32[2], s32[])")
         result = ops.optimization_barrier(x)
-        assert (result.shape, opcodes(result)) == (x.shape, ["opt-barrier"])
+        assert (result.shape, opcode_names(result)) == (x.shape, ["opt-barrier"])
 
 
 class TestTuples:
@@ -196,5 +196,5 @@ def test_loop_over_builder_functions_is_deep() -> None:
     x: XlaOp = parameters("f32[]")[0]
     for _ in range(5000):
         x = x + x
-    assert len(opcodes(x)) == 5000
+    assert len(opcode_names(x)) == 5000
     assert evaluate(x * 0, np.float32(0)) == 0

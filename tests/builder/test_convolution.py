@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, listing, opcodes, parameters
+from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder.contraction import PrecisionConfig
-from xlapy.builder.padding import Padding
-from xlapy.ops.contraction import Algorithm
-from xlapy.ops.custom import PaddingType
-from xlapy.ops.dimensions import ConvDimensions, Precision, Window
+from xlapy.builder.core.padding import Padding
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Window
+from xlapy.opcodes.contraction import Algorithm
+from xlapy.opcodes.custom import PaddingType
 
 import_module("xlapy.interpreter.convolution")  # registers the rules
 
@@ -114,7 +114,7 @@ def test_refusals_name_the_callers_line(arguments: tuple[Any, ...], message: str
     x, y = parameters("f32[2,3,8]", "f32[4,3,3]")
     with pytest.raises(ShapeError, match=rf"test_convolution\.py:\d+: {message}"):
         ops.conv(x, y, *arguments)
-    assert opcodes(x) == []
+    assert opcode_names(x) == []
 
 
 def test_refusals_of_dimension_numbers() -> None:

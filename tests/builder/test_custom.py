@@ -10,9 +10,9 @@ from xlapy import ops
 from xlapy.base import Literal, Shape, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation
-from xlapy.ops.aliasing import OutputAlias
-from xlapy.ops.custom import CustomCallApiVersion, CustomCallSchedule
-from xlapy.ops.dimensions import ConvDimensions, Window
+from xlapy.opcodes.attributes.aliasing import OutputAlias
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallSchedule
 
 ROW_MAJOR, COLUMN_MAJOR = Shape.parse("f32[2,3]{1,0}"), Shape.parse("f32[2,3]{0,1}")
 

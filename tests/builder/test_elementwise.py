@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.builder.programs import evaluate, listing, opcodes, parameters
+from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import BF16, C64, F32, S8, S32, U8, PrimitiveType, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder import ResultAccuracy
-from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
 
 UNARY = {
     "abs": "abs",
@@ -80,7 +80,7 @@ INTEGER_UNARY = {"clz": "count-leading-zeros", "not_": "not", "population_count"
 def test_unary(function: str, name: str, kind: str) -> None:
     (x,) = parameters(f"{kind}[2,3]")
     result = getattr(ops, function)(x)
-    assert opcodes(result) == [name]
+    assert opcode_names(result) == [name]
     assert result.shape.brief == ("pred[2,3]" if name == "is-finite" else f"{kind}[2,3]")
     assert result.instruction.operands == (x.instruction,)
 
@@ -95,7 +95,7 @@ def test_unary(function: str, name: str, kind: str) -> None:
 def test_binary(function: str, name: str, kind: str) -> None:
     x, y = parameters(f"{kind}[2,3]", f"{kind}[2,3]")
     result = getattr(ops, function)(x, y)
-    assert opcodes(result) == [name]
+    assert opcode_names(result) == [name]
     assert result.shape.brief == ("c64[2,3]" if name == "complex" else f"{kind}[2,3]")
     assert result.instruction.operands == (x.instruction, y.instruction)
 
@@ -114,7 +114,7 @@ class TestPlainValues:
         (x,) = parameters("bf16[3]")
         result = ops.mul(2, x)
         assert result.shape.brief == "bf16[3]"
-        assert opcodes(result) == ["constant", "broadcast", "multiply"]
+        assert opcode_names(result) == ["constant", "broadcast", "multiply"]
 
     def test_array(self) -> None:
         (x,) = parameters("f32[3]")
@@ -172,14 +172,14 @@ class TestResultAccuracy:
         (x,) = parameters("f32[2]")
         with pytest.raises(BuilderError, match=r"exponential: result_accuracy is either highest or tolerances >= 0"):
             ops.exp(x, accuracy)
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
 
 class TestComposed:
     def test_conj(self) -> None:
         (x,) = parameters("c64[2]")
         result = ops.conj(x)
-        assert opcodes(result) == ["real", "imag", "negate", "complex"]
+        assert opcode_names(result) == ["real", "imag", "negate", "complex"]
         assert evaluate(result, np.complex64([1 + 2j, -3j])).tolist() == [1 - 2j, 3j]
 
     def test_square_and_reciprocal(self) -> None:
@@ -233,7 +233,7 @@ class TestClamp:
     def test_scalars_are_broadcast(self) -> None:
         low, x, high = parameters("f32[]", "f32[4]", "f32[]")
         result = ops.clamp(low, x, high)
-        assert opcodes(result) == ["broadcast", "broadcast", "clamp"]
+        assert opcode_names(result) == ["broadcast", "broadcast", "clamp"]
         assert evaluate(result, np.float32(0), np.float32([-1, 3, 9, 6]), np.float32(6)).tolist() == [0, 3, 6, 6]
 
     def test_plain_bounds(self) -> None:
@@ -250,7 +250,7 @@ class TestSelect:
     def test_scalar_predicate_is_broadcast(self) -> None:
         p, x, y = parameters("pred[]", "f32[2]", "f32[2]")
         result = ops.select(p, x, y)
-        assert opcodes(result) == ["broadcast", "select"]
+        assert opcode_names(result) == ["broadcast", "select"]
         assert evaluate(result, np.bool_(False), np.float32([1, 2]), np.float32([3, 4])).tolist() == [3, 4]
 
     def test_scalar_values_are_broadcast(self) -> None:
@@ -268,7 +268,7 @@ class TestSelect:
         p, x, y = parameters("pred[]", "(f32[2], (s32[]))", "(f32[2], (s32[]))")
         result = ops.select(p, x, y)
         assert result.shape.brief == "(f32[2], (s32[]))"
-        assert opcodes(result).count("select") == 2
+        assert opcode_names(result).count("select") == 2
         first, second = (np.float32([1, 2]), (np.int32(3),)), (np.float32([4, 5]), (np.int32(6),))
         value = evaluate(result, np.bool_(True), first, second)
         assert value[0].tolist() == [1, 2]
@@ -305,7 +305,7 @@ class TestConversion:
     def test_complex_to_real_takes_the_real_part(self) -> None:
         (x,) = parameters("c64[1]")
         result = ops.convert_element_type(x, F32)
-        assert opcodes(result) == ["real", "convert"]
+        assert opcode_names(result) == ["real", "convert"]
         assert evaluate(result, np.complex64([3 + 4j])).tolist() == [3]
 
     def test_real_to_complex(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.builder.programs import instruction_texts, parameters
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.ops.linalg import FftType, Transpose
+from xlapy.opcodes.linalg import FftType, Transpose
 
 
 @pytest.mark.parametrize(("lower", "attribute"), [(True, ", lower=true"), (False, "")])

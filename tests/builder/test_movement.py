@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, listing, opcodes, parameters
-from xlapy import ops
+from tests.builder.programs import evaluate, listing, opcode_names, parameters
+from xlapy import opcodes, ops
 from xlapy.base import U16, Shape, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
 
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -45,12 +45,12 @@ class TestBroadcastInDim:
         rows, columns = ops.broadcast_in_dim(x, [2, 2], [0]), ops.broadcast_in_dim(x, [2, 2], [1])
         value = evaluate(ops.tuple(x.builder, [rows, columns]), np.float32([1, 2]))
         assert [v.tolist() for v in value] == [[[1, 1], [2, 2]], [[1, 2], [1, 2]]]
-        assert opcodes(x) == ["broadcast", "broadcast", "tuple"]
+        assert opcode_names(x) == ["broadcast", "broadcast", "tuple"]
 
     def test_size_one_is_expanded(self) -> None:
         (x,) = parameters("f32[1,3]")
         result = ops.broadcast_in_dim(x, [2, 4, 3], [1, 2])
-        assert opcodes(result) == ["broadcast", "reshape", "broadcast"]
+        assert opcode_names(result) == ["broadcast", "reshape", "broadcast"]
         value = evaluate(result, np.float32([[1, 2, 3]]))
         np.testing.assert_array_equal(value, np.broadcast_to(np.float32([1, 2, 3]), (2, 4, 3)))
 
@@ -222,7 +222,7 @@ class TestPad:
             ops.pad(x, 0, [(1,)])
         with pytest.raises(ShapeError, match=r"interior padding -1 is negative"):
             ops.pad(x, 0, [(1, 1, -1)])
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
 
 class TestDynamicSlices:
@@ -260,7 +260,7 @@ class TestDynamicSlices:
 class TestCopies:
     def test_copy(self) -> None:
         (x,) = parameters("f32[2]")
-        assert opcodes(ops.copy(x)) == ["copy"]
+        assert opcode_names(ops.copy(x)) == ["copy"]
 
     def test_bitcast(self) -> None:
         (x,) = parameters("f32[2,3]")
@@ -274,19 +274,19 @@ class TestDimensionSizes:
         x, n = parameters("f32[4,3]", "s32[]")
         dynamic = ops.set_dimension_size(x, n, 0)
         assert dynamic.shape.brief == "f32[<=4,3]"
-        assert ops.get_dimension_size(dynamic, 0).instruction.op is ops.GET_DIMENSION_SIZE
+        assert ops.get_dimension_size(dynamic, 0).instruction.op is opcodes.GET_DIMENSION_SIZE
         assert ops.set_dimension_size(x, 2, 1).shape.brief == "f32[4,<=3]"
 
     def test_of_a_static_dimension_is_a_constant(self) -> None:
         (x,) = parameters("f32[4,3]")
         assert evaluate(ops.get_dimension_size(x, 1), np.zeros((4, 3), np.float32)) == 3
-        assert opcodes(x) == ["constant"]
+        assert opcode_names(x) == ["constant"]
 
     def test_removed(self) -> None:
         (x,) = parameters("f32[<=4,<=3]{0,1}")
         static = ops.remove_dynamic_dimension(x, 0)
         assert static.shape == Shape.parse("f32[4,<=3]{0,1}")
-        assert static.instruction.op is ops.SET_DIMENSION_SIZE
+        assert static.instruction.op is opcodes.SET_DIMENSION_SIZE
         assert static.instruction.operands[1].literal.array == 4
         with pytest.raises(ShapeError, match=r"dimension 2 is .*f32\[<=4,<=3\]"):
             ops.remove_dynamic_dimension(x, 2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, opcodes, parameters
+from tests.builder.programs import evaluate, opcode_names, parameters
 from xlapy.base import ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaOp
@@ -182,13 +182,13 @@ class TestIndexing:
 
     def test_instructions(self) -> None:
         (x,) = parameters("s32[2,3,4]")
-        assert opcodes(x[0, ::-1, None, 1:3]) == ["slice", "reverse", "reshape"]
+        assert opcode_names(x[0, ::-1, None, 1:3]) == ["slice", "reverse", "reshape"]
 
     @pytest.mark.parametrize("position", [0, 1, 2, 9, -4])
     def test_run_time_position_is_clamped(self, position: int) -> None:
         x, i = parameters("s32[2,3,4]", "s32[]")
         result = x[:, i, 1:3]
-        assert opcodes(result) == ["slice", "constant", "constant", "dynamic-slice", "reshape"]
+        assert opcode_names(result) == ["slice", "constant", "constant", "dynamic-slice", "reshape"]
         np.testing.assert_array_equal(evaluate(result, A, np.int32(position)), A[:, min(max(position, 0), 2), 1:3])
 
     def test_two_run_time_positions(self) -> None:
@@ -214,7 +214,7 @@ class TestIndexing:
         (x,) = parameters("s32[2,3,4]")
         with pytest.raises(BuilderError, match=message):
             x[index]
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
     def test_refused_ops_as_index(self) -> None:
         x, v, f = parameters("s32[2]", "s32[2]", "f32[]")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from xlapy.base import ShapeError
-from xlapy.builder.padding import Padding, make_padding
-from xlapy.ops.dimensions import Window
+from xlapy.builder.core.padding import Padding, make_padding
+from xlapy.opcodes.attributes.dimensions import Window
 
 
 @pytest.mark.parametrize(

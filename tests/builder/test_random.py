@@ -8,7 +8,7 @@ from tests.builder.programs import instruction_texts, parameters
 from xlapy import ops
 from xlapy.base import S8, Shape, ShapeError
 from xlapy.base.errors import BuilderError
-from xlapy.ops.random import RandomAlgorithm
+from xlapy.opcodes.random import RandomAlgorithm
 
 
 def test_rng() -> None:

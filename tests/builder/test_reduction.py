@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import xlapy.interpreter.reduction  # noqa: F401  (registers the rules)
-from tests.builder.programs import evaluate, listing, opcodes, parameters
+from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
-from xlapy.builder.padding import Padding
+from xlapy.builder.core.padding import Padding
 
 
 def computation(name: str, shapes: list[str], make: Callable[..., Any]) -> XlaComputation:
@@ -66,7 +66,7 @@ class TestReduce:
     def test_an_initial_value_of_the_program(self) -> None:
         x, init = parameters("f32[2,3]", "f32[]")
         result = ops.reduce(x, init, binary("add"), [0])
-        assert opcodes(result) == ["reduce"]
+        assert opcode_names(result) == ["reduce"]
         assert evaluate(result, MATRIX, np.float32(10)).tolist() == [15, 17, 19]
 
     def test_the_initial_value_takes_the_element_type_of_its_operand(self) -> None:
@@ -116,7 +116,7 @@ class TestReduce:
         (x,) = parameters("f32[2,3]")
         with pytest.raises(ShapeError):
             ops.reduce(x, 0, binary("add"), [5])
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
 
 class TestReduceWindow:
@@ -163,7 +163,7 @@ class TestReduceWindow:
     def test_same_padding_of_a_dynamic_dimension_is_left_to_a_custom_call(self) -> None:
         (x,) = parameters("f32[<=8,4]")
         result = ops.reduce_window(x, 0, binary("add"), [3, 1], [1, 1], Padding.SAME)
-        assert opcodes(result) == ["constant", "custom-call"]
+        assert opcode_names(result) == ["constant", "custom-call"]
         assert result.shape.brief == "f32[<=8,4]"
         call = result.instruction
         assert call.custom_call_target == "DynamicReduceWindowSamePadding"
@@ -172,7 +172,10 @@ class TestReduceWindow:
 
     def test_a_window_along_static_dimensions_only_needs_no_custom_call(self) -> None:
         (x,) = parameters("f32[<=8,4]")
-        assert opcodes(ops.reduce_window(x, 0, binary("add"), [1, 3], [1, 1], "SAME")) == ["constant", "reduce-window"]
+        assert opcode_names(ops.reduce_window(x, 0, binary("add"), [1, 3], [1, 1], "SAME")) == [
+            "constant",
+            "reduce-window",
+        ]
 
     def test_refusals(self) -> None:
         (x,) = parameters("f32[4,6]")
@@ -275,13 +278,13 @@ class TestMap:
     def test_scalars_are_broadcast(self) -> None:
         a, b = parameters("f32[]", "f32[2,3]")
         result = ops.map([a, b], binary("sub"), [0, 1])
-        assert opcodes(result) == ["broadcast", "map"]
+        assert opcode_names(result) == ["broadcast", "map"]
         assert evaluate(result, np.float32(10), MATRIX).tolist() == [[9, 8, 7], [6, 5, 4]]
 
     def test_scalars_alone(self) -> None:
         a, b = parameters("f32[]", "f32[]")
         result = ops.map([a, b], binary("sub"), [])
-        assert opcodes(result) == ["map"]
+        assert opcode_names(result) == ["map"]
         assert evaluate(result, np.float32(3), np.float32(1)) == 2
 
     def test_plain_numbers_take_the_type_of_their_parameter(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import xlapy as xla
 from tests import peer
-from tests.builder.programs import opcodes, parameters
+from tests.builder.programs import opcode_names, parameters
 from xlapy import OpMetadata, Sharding, ops
 from xlapy.base import F32, S32, Shape
 from xlapy.base.errors import BuilderError, ParseError, VerificationError
@@ -82,7 +82,7 @@ class TestSharding:
                 ops.reshape(x, [8])
             with pytest.raises(BuilderError, match=r"constant: .* splits 2 dimensions, f32\[\] has rank 0"):
                 x + 1.0
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
     def test_of_one_op(self) -> None:
         (x,) = parameters("f32[4,2]")
@@ -516,7 +516,7 @@ class TestPartitioningByHand:
         for call, message in cases:
             with pytest.raises(BuilderError, match=re.escape(message)):
                 call()
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
 
 PUBLIC = """

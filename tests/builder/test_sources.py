@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.builder.programs import evaluate, listing, opcodes, parameters
+from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import C64, F32, PRED, S8, S32, Shape, ShapeError
 from xlapy.base.errors import BuilderError
@@ -67,7 +67,7 @@ class TestConstant:
     )
     def test_natural_type(self, builder: XlaBuilder, value: object, shape: str) -> None:
         x = ops.constant(builder, value)
-        assert (x.shape.brief, opcodes(x)) == (shape, ["constant"])
+        assert (x.shape.brief, opcode_names(x)) == (shape, ["constant"])
 
     def test_element_type(self, builder: XlaBuilder) -> None:
         assert ops.constant(builder, [1, 2], S8).shape.brief == "s8[2]"
@@ -92,12 +92,12 @@ class TestConstant:
 
     def test_zeros_of_two_signs_are_not_repeated(self, builder: XlaBuilder) -> None:
         x = ops.constant(builder, np.float32([0.0, -0.0]))
-        assert opcodes(x) == ["constant"]
+        assert opcode_names(x) == ["constant"]
         assert np.signbit(evaluate(x)).tolist() == [False, True]
 
     def test_equal_nans_are_repeated(self, builder: XlaBuilder) -> None:
         x = ops.constant(builder, np.float32([np.nan, np.nan]))
-        assert opcodes(x) == ["constant", "broadcast"]
+        assert opcode_names(x) == ["constant", "broadcast"]
 
     def test_nothing_that_makes_an_array(self, builder: XlaBuilder) -> None:
         with pytest.raises(BuilderError, match=r"constant: None does not make an array"):

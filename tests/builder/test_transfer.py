@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from tests import peer
-from tests.builder.programs import instruction_texts, opcodes, parameters
+from tests.builder.programs import instruction_texts, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaOp
-from xlapy.builder.channels import ChannelHandle, ChannelType
+from xlapy.builder.core.channels import ChannelHandle, ChannelType
 
 VECTOR = Shape.parse("f32[3]")
 BARE = VECTOR.without_layout()
@@ -59,7 +59,7 @@ class TestInfeed:
             ops.infeed(x.builder, BARE)
         with pytest.raises(ShapeError, match=r"without further nesting, declared \(\(f32\[2\]\)\)"):
             ops.infeed(x.builder, Shape.parse("((f32[2]))"))
-        assert opcodes(x) == []  # the tokens of refused calls are gone
+        assert opcode_names(x) == []  # the tokens of refused calls are gone
 
 
 class TestOutfeed:
@@ -91,7 +91,7 @@ class TestOutfeed:
             ops.outfeed(x, BARE)
         with pytest.raises(ShapeError, match=r"outfeed takes a token as operand 1, given f32\[3\]"):
             ops.outfeed_with_token(x, x, x.shape)
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
 
 class TestSendAndRecv:
@@ -124,7 +124,7 @@ class TestSendAndRecv:
         (token,) = parameters("token[]")
         result = ops.recv_with_token(token, VECTOR, 1)
         assert result.shape.brief == "(f32[3], token[])"
-        assert opcodes(result) == ["recv", "recv-done"]
+        assert opcode_names(result) == ["recv", "recv-done"]
 
     def test_host(self) -> None:
         x, token = parameters("f32[2,3]", "token[]")
@@ -170,7 +170,7 @@ class TestSendAndRecv:
         x, token = parameters("f32[3]", "token[]")
         with pytest.raises(BuilderError, match=message):
             call(x, token)
-        assert opcodes(x) == []
+        assert opcode_names(x) == []
 
 
 def test_jaxlib_reads_what_is_built() -> None:

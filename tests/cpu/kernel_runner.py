@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.cpu.llvm.engine import compile_text
+from xlapy.cpu.llvm.jit import compile_text
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.loops import Kernel
 

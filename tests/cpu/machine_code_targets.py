@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from xlapy.cpu.llvm.engine import Code, compile_text
+from xlapy.cpu.llvm.jit import Code, compile_text
 
 _TEXT = """
 define internal void @add_one(ptr %in, ptr %out) {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interpreter import replica_runner
+from tests.interpreter.runners import replica
 
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """To be imported by the module."""
-    monkeypatch.setattr(replica_runner, "platform", "cpu")
+    monkeypatch.setattr(replica, "platform", "cpu")

@@ -12,16 +12,16 @@ import pytest
 
 import xlapy as xla
 from tests.programs.test_programs import NAMES, OPTIMISED, arguments_of, plain, text_of
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, VerificationError, XlaError
 from xlapy.cpu.compiler import passes
-from xlapy.cpu.program import make_program
-from xlapy.cpu.steps import CallbackStep
+from xlapy.cpu.program.builder import make_program
+from xlapy.cpu.program.thunks import CallbackStep
+from xlapy.debugging.fuzzing.peers import without_denormals
 from xlapy.interpreter import TOKEN
 from xlapy.passes.pipeline import Pipeline
 from xlapy.testing.comparison import assert_close
-from xlapy.testing.fuzzing.peers import without_denormals
 from xlapy.testing.instruction_by_instruction import Step, assert_step, flat_module, steps_of
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.random_modules import random_module
@@ -88,7 +88,7 @@ def test_only_what_is_known_to_be_left_to_the_host_is():
         except UnsupportedError:
             continue
         steps = (step for step in program.callbacks if type(step) is CallbackStep)
-        if any(step.convention is None and step.instruction.op is not ops.CUSTOM_CALL for step in steps):
+        if any(step.convention is None and step.instruction.op is not opcodes.CUSTOM_CALL for step in steps):
             left.add(sample.name)
     assert left == LEFT_TO_THE_HOST
 

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module, passes
-from xlapy.cpu.steps import KernelStep, WhileStep, all_steps
+from xlapy.cpu.program.thunks import KernelStep, WhileStep, all_steps
 from xlapy.passes import Pipeline
 from xlapy.testing.comparison import assert_close
 from xlapy.text import parse_hlo

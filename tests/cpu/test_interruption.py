@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.interpreter.custom_runner import registered
+from tests.interpreter.runners.custom import registered
 
 CPU = xla.Client("cpu")
 ENDLESS = 10**15

@@ -11,7 +11,7 @@ import pytest
 import xlapy as xla
 from tests.cpu.test_against_interpreter import leaves
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.llvm.engine import listings
+from xlapy.cpu.llvm.jit import listings
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 

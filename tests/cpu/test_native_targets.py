@@ -13,10 +13,10 @@ import pytest
 
 import xlapy as xla
 from tests.cpu.machine_code_targets import targets
-from tests.interpreter.custom_runner import entry, registered
-from tests.interpreter.typed_handlers import Frame, handler
+from tests.custom_calls.typed_handlers import Frame, handler
+from tests.interpreter.runners.custom import entry, registered
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
-from xlapy.cpu import callbacks
+from xlapy.cpu.program import host_callbacks
 
 CPU = xla.Client("cpu")
 VERSIONS = {
@@ -53,7 +53,7 @@ def native(name: str) -> Any:
 
 @pytest.mark.parametrize("name", VERSIONS)
 def test_no_python_runs_in_a_loop_of_native_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callbacks.Host, "_call", lambda *_: pytest.fail("the host is asked"))
+    monkeypatch.setattr(host_callbacks.Host, "_call", lambda *_: pytest.fail("the host is asked"))
     with native(name):
         assert float(CPU.compile(loop(name, 3))(np.float32(2))) == 1.125
 
@@ -154,7 +154,7 @@ def test_devices_know_their_numbers_and_one_run() -> None:
     met: list[tuple[int, int]] = []
 
     def look(frame: Frame) -> int | None:
-        from xlapy.interpreter.ffi import structures as c
+        from xlapy.custom_calls.ffi import structures as c
 
         met.append(
             (

@@ -1,7 +1,7 @@
 """Several devices on cpu: what the interpreter's tests say holds of native programs."""
 
 from tests.cpu.platform_switch import on_cpu as on_cpu
-from tests.runtime.test_replicas import *  # noqa: F403
+from tests.runtime.collectives.test_launch import *  # noqa: F403
 
 # Observers watch instructions, which native programs do not run one by one.
 del test_an_error_on_one_device_ends_the_others_and_names_it  # noqa: F821

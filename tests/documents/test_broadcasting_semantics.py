@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.documents.examples import Array, built, check, counted, evaluate, f32, shape
-from xlapy import ops
+from xlapy import opcodes, ops
 from xlapy.base import ShapeError
 from xlapy.builder import XlaOp
 
@@ -144,7 +144,7 @@ class TestComposition:
 
     def test_the_program_is_explicit(self) -> None:
         root = built(add(0), "f32[4]", "f32[1,2]")
-        assert root.instruction.op is ops.ADD
+        assert root.instruction.op is opcodes.ADD
         assert [operand.shape.brief for operand in root.instruction.operands] == ["f32[4,2]", "f32[4,2]"]
         assert {i.op.name for i in root.instruction.parent or ()} == {"parameter", "broadcast", "reshape", "add"}
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from xlapy import XlaBuilder, ops
-from xlapy.builder import functions
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
-from xlapy.tools.builder_page import markdown, sections
 from xlapy.tools.command_line import cli
+from xlapy.tools.ops.builder_page import markdown, sections
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "builder.md"
@@ -66,7 +65,7 @@ def test_only_what_xla_exports_alone_is_left_out() -> None:
 
 def test_every_function_of_ours_is_on_the_page() -> None:
     page = markdown()
-    assert [name for name in functions.__all__ if f"`{name}(" not in page] == []
+    assert [name for name in ops.__all__ if f"`{name}(" not in page] == []
 
 
 def test_signatures() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import xlapy as xla
 from tests.documents.pages import ROOT
-from xlapy.pjrt.xla_cpu import PeerError, run_hlo
-from xlapy.testing.fuzzing.peers import plain
+from xlapy.debugging.fuzzing.peers import plain
+from xlapy.testing.xla_cpu import PeerError, run_hlo
 
 PAGE = (ROOT / "docs" / "differences.md").read_text()
 ROW = re.compile(r"^\| ([^|]+) \| `([^|]+)` \| `([^|]+)` \| `([^|]+)` \|$", re.MULTILINE)

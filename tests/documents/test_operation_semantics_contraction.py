@@ -14,8 +14,8 @@ from xlapy.base import ShapeError
 from xlapy.base.element_types import PrimitiveType
 from xlapy.builder import XlaOp
 from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig
-from xlapy.builder.padding import Padding
-from xlapy.ops.dimensions import ConvDimensions, Precision
+from xlapy.builder.core.padding import Padding
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision
 
 Build = Callable[..., XlaOp]
 

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests.documents.examples import CLIENT, built, check, entry, evaluate, f32, function, pred, run, s32, shape
-from xlapy import ops
+from xlapy import opcodes, ops
 from xlapy.base import ShapeError
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaOp
@@ -75,7 +75,7 @@ class TestCompositeCall:
             lambda x: ops.composite_call(x.builder, self.f, [x], name="foo.bar", attributes=self.attributes, version=1),
             "f32[]",
         )
-        assert root.instruction.op is ops.CALL
+        assert root.instruction.op is opcodes.CALL
         assert root.instruction.attributes.is_composite
         assert root.instruction.frontend_attributes == {
             "composite.name": "foo.bar",

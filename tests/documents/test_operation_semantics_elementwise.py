@@ -17,7 +17,7 @@ from tests.documents.examples import Array, built, check, evaluate, f32, pred, s
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.builder import XlaOp
-from xlapy.builder.accuracy import ResultAccuracy
+from xlapy.builder.core.accuracy import ResultAccuracy
 
 INF, NAN = math.inf, math.nan
 MAX32, MIN32 = 2**31 - 1, -(2**31)

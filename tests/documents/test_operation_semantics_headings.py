@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.documents.test_operation_semantics_signatures import snake_case
-from xlapy.builder import functions
-from xlapy.ops.registry import REGISTRY
+from xlapy import ops
+from xlapy.opcodes.registry import REGISTRY
 from xlapy.testing.examples import all_examples
-from xlapy.tools.ops_page import builders
+from xlapy.tools.ops.ops_page import builders
 
 HEADINGS = """
 Abs Add AddDependency AfterAll AllGather AllReduce CrossReplicaSum AllToAll RaggedAllToAll And Async Atan2 BatchNormGrad
@@ -41,7 +41,7 @@ EXAMPLES = {example.op for example in all_examples()}
 
 def made_by(function: str) -> list[str]:
     """The operations that a builder function makes."""
-    assert function in functions.__all__
+    assert function in ops.__all__
     return [op.name for op in REGISTRY.values() if function in builders().get(op.constant_name, [])]
 
 

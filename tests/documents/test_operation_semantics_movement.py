@@ -10,10 +10,10 @@ import pytest
 
 import xlapy as xla
 from tests.documents.examples import Array, built, check, counted, entry, evaluate, f32, run, s32, shape, u32
-from xlapy import ops
+from xlapy import opcodes, ops
 from xlapy.base import ShapeError
 from xlapy.builder import XlaBuilder, XlaOp
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
 
 Build = Callable[..., XlaOp]
 
@@ -394,4 +394,4 @@ def test_an_array_of_equal_elements_is_a_broadcast() -> None:
 def test_reshapes_keep_row_major_order() -> None:
     operand: Array = counted(2, 3, 4)
     check(lambda x: ops.reshape(ops.reshape(x, [24]), [4, 6]), (operand,), operand.reshape(4, 6))
-    assert built(lambda x: ops.reshape(x, [4, 6]), "f32[2,3,4]").instruction.op is ops.RESHAPE
+    assert built(lambda x: ops.reshape(x, [4, 6]), "f32[2,3,4]").instruction.op is opcodes.RESHAPE

@@ -14,7 +14,7 @@ from tests.documents.examples import Array, check, counted, evaluate, f32, funct
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.builder import XlaOp
-from xlapy.builder.padding import Padding
+from xlapy.builder.core.padding import Padding
 
 Build = Callable[..., XlaOp]
 

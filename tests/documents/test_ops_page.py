@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from xlapy import ops
+from xlapy import opcodes, ops
 from xlapy.base.element_types import F32, F64, S32, U4, U8, U16, U32, U64
-from xlapy.builder import functions
-from xlapy.ops.registry import REGISTRY, OpDef
+from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.testing.accepted_types import accepted_types, describe, operand_names
-from xlapy.tools.ops_page import builders, page, section
+from xlapy.tools.ops.ops_page import builders, page, section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 every_op = pytest.mark.parametrize("op", sorted(REGISTRY.values(), key=lambda op: op.name), ids=lambda op: op.name)
@@ -53,7 +52,7 @@ def test_a_section_has_what_is_looked_up(op: OpDef) -> None:
 
 def test_a_section() -> None:
     assert (
-        section(ops.POPCNT)
+        section(opcodes.POPCNT)
         == """\
 ### popcnt
 
@@ -84,12 +83,12 @@ y = s8[3] popcnt(x)
 
 
 def test_sections_show_attributes_and_devices() -> None:
-    assert "| `direction=EQ\\|NE\\|GE\\|GT\\|LE\\|LT` | required |" in section(ops.COMPARE)
-    assert "| `replica_groups={{0,1},{2,3}}` | `{}` |" in section(ops.ALL_REDUCE)
-    assert "Example on 2 devices:" in section(ops.ALL_REDUCE)
-    assert "Calls `to_apply`. Attributes may make it a side effect" in section(ops.ALL_REDUCE)
-    assert "not compared with XLA:CPU: " in section(ops.ATAN)
-    assert "No builder function makes it" in section(ops.FUSION)
+    assert "| `direction=EQ\\|NE\\|GE\\|GT\\|LE\\|LT` | required |" in section(opcodes.COMPARE)
+    assert "| `replica_groups={{0,1},{2,3}}` | `{}` |" in section(opcodes.ALL_REDUCE)
+    assert "Example on 2 devices:" in section(opcodes.ALL_REDUCE)
+    assert "Calls `to_apply`. Attributes may make it a side effect" in section(opcodes.ALL_REDUCE)
+    assert "not compared with XLA:CPU: " in section(opcodes.ATAN)
+    assert "No builder function makes it" in section(opcodes.FUSION)
 
 
 def test_who_makes_an_operation() -> None:
@@ -97,21 +96,21 @@ def test_who_makes_an_operation() -> None:
     assert made["SORT"] == ["sort"]
     assert {"compare", "lt", "lt_total_order"} <= set(made["COMPARE"])
     assert made["BROADCAST"] == ["broadcast_in_dim", "broadcast"]
-    assert {name for names in made.values() for name in names} <= set(functions.__all__)
+    assert {name for names in made.values() for name in names} <= set(ops.__all__)
 
 
 def test_element_types_are_found_by_asking() -> None:
-    types = {name: accepted.types for name, accepted in accepted_types(ops.STOCHASTIC_CONVERT).items()}
+    types = {name: accepted.types for name, accepted in accepted_types(opcodes.STOCHASTIC_CONVERT).items()}
     assert types["random"] == {U4, U8, U16, U32, U64}
     assert {F32, F64} <= types["operand"] and S32 not in types["operand"]
-    shown = {name: describe(accepted) for name, accepted in accepted_types(ops.GATHER).items()}
+    shown = {name: describe(accepted) for name, accepted in accepted_types(opcodes.GATHER).items()}
     assert shown == {"operand": "any", "start_indices": "integer"}
-    assert describe(accepted_types(ops.CONDITIONAL)["branch_index"]) == "pred, s32"
-    assert describe(accepted_types(ops.WHILE)["init"]) == "any, tuple"
-    assert describe(accepted_types(ops.FFT)["operand"]) == "f32, f64, complex"
+    assert describe(accepted_types(opcodes.CONDITIONAL)["branch_index"]) == "pred, s32"
+    assert describe(accepted_types(opcodes.WHILE)["init"]) == "any, tuple"
+    assert describe(accepted_types(opcodes.FFT)["operand"]) == "f32, f64, complex"
 
 
 def test_names_of_operands() -> None:
-    assert operand_names(ops.SCATTER, 5) == ["operands", "operands", "scatter_indices", "updates", "updates"]
-    assert operand_names(ops.DYNAMIC_SLICE, 3) == ["operand", "start_indices", "start_indices"]
-    assert operand_names(ops.SCAN, 3) == ["inputs", "inputs", "carries"]
+    assert operand_names(opcodes.SCATTER, 5) == ["operands", "operands", "scatter_indices", "updates", "updates"]
+    assert operand_names(opcodes.DYNAMIC_SLICE, 3) == ["operand", "start_indices", "start_indices"]
+    assert operand_names(opcodes.SCAN, 3) == ["inputs", "inputs", "carries"]

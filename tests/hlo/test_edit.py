@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -55,7 +55,7 @@ def assert_edges_are_true(module: Module) -> None:
             assert set(instruction.users) == {i for i in computation if instruction in i.operands}
             assert all(instruction in before.control_successors for before in instruction.control_predecessors)
         numbers = [p.attributes.number for p in computation.parameters]
-        assert numbers == sorted(i.attributes.number for i in computation if i.op is ops.PARAMETER)
+        assert numbers == sorted(i.attributes.number for i in computation if i.op is opcodes.PARAMETER)
     verify(module)
 
 
@@ -64,7 +64,7 @@ def assert_edges_are_true(module: Module) -> None:
 
 def test_create_infers_the_shape_and_links(module: Module):
     a, b = find(module, "a"), find(module, "b")
-    made = edit.create(module.entry_computation, ops.DOT, [a, b], ops.DOT.attributes.make(
+    made = edit.create(module.entry_computation, opcodes.DOT, [a, b], opcodes.DOT.attributes.make(
         lhs_contracting_dims=(0,), rhs_contracting_dims=(0,)
     ))  # fmt: skip
     assert (made.name, made.shape) == ("dot", Shape.parse("f32[]"))
@@ -74,15 +74,15 @@ def test_create_infers_the_shape_and_links(module: Module):
 
 def test_create_refuses_what_the_op_refuses(module: Module):
     with pytest.raises(ShapeError, match="takes 2 operands, given 1"):
-        edit.create(module.entry_computation, ops.ADD, [find(module, "a")])
+        edit.create(module.entry_computation, opcodes.ADD, [find(module, "a")])
     assert len(module.entry_computation) == 6
 
 
 def test_names_become_unique_in_the_module(module: Module):
     a = find(module, "a")
-    assert edit.create(module.entry_computation, ops.NEGATE, [a], name="s").name == "s.1"
-    assert edit.create(module.entry_computation, ops.NEGATE, [a], name="y").name == "y.1"  # square has a y
-    assert edit.create(module.entry_computation, ops.NEGATE, [a]).name == "negate"
+    assert edit.create(module.entry_computation, opcodes.NEGATE, [a], name="s").name == "s.1"
+    assert edit.create(module.entry_computation, opcodes.NEGATE, [a], name="y").name == "y.1"  # square has a y
+    assert edit.create(module.entry_computation, opcodes.NEGATE, [a]).name == "negate"
     assert edit.add_computation(module, "square").name == "square.1"
 
 
@@ -90,8 +90,8 @@ def test_parameters_stand_in_the_order_of_their_numbers():
     module = Module("m")
     main = edit.add_computation(module, "main", entry=True)
     for number in (2, 0, 1):
-        attributes = ops.PARAMETER.attributes.make(number=number)
-        edit.create(main, ops.PARAMETER, (), attributes, shape=Shape.parse("f32[]"), name=f"p{number}")
+        attributes = opcodes.PARAMETER.attributes.make(number=number)
+        edit.create(main, opcodes.PARAMETER, (), attributes, shape=Shape.parse("f32[]"), name=f"p{number}")
     assert names(main.parameters) == ["p0", "p1", "p2"]
     edit.set_root(main, main.parameters[1])
     assert main.program_shape.parameter_names == ("p0", "p1", "p2")
@@ -105,7 +105,8 @@ def test_an_instruction_is_in_one_computation_only(module: Module):
 def test_adopt_makes_names_unique(module: Module):
     free = Computation("square")
     edit.link(
-        free, Instruction(ops.PARAMETER, Shape.parse("f32[]"), (), ops.PARAMETER.attributes.make(number=0), name="a")
+        free,
+        Instruction(opcodes.PARAMETER, Shape.parse("f32[]"), (), opcodes.PARAMETER.attributes.make(number=0), name="a"),
     )
     edit.set_root(free, free.parameters[0])
     edit.adopt(module, free)
@@ -119,7 +120,7 @@ def test_adopt_makes_names_unique(module: Module):
 def test_replace_uses_and_remove(module: Module):
     main = module.entry_computation
     s, c = find(module, "s"), find(module, "c")
-    product = edit.create(main, ops.MULTIPLY, s.operands)
+    product = edit.create(main, opcodes.MULTIPLY, s.operands)
     edit.replace_uses(s, product)
     assert (s.users, names(product.users)) == ((), ["c", "r"])
     assert c.operands == (product,)
@@ -139,14 +140,14 @@ def test_replace_uses_moves_the_root(module: Module):
 
 def test_a_replacement_may_use_what_it_replaces(module: Module):
     s = find(module, "s")
-    twice = edit.create(module.entry_computation, ops.ADD, [s, s])
+    twice = edit.create(module.entry_computation, opcodes.ADD, [s, s])
     edit.replace_uses(s, twice)
     assert names(s.users) == ["add"]
     assert_edges_are_true(module)
 
 
 def test_replace_uses_keeps_the_shape(module: Module):
-    wrong = edit.create(module.entry_computation, ops.CONVERT, [find(module, "s")], shape=Shape.parse("f64[2]"))
+    wrong = edit.create(module.entry_computation, opcodes.CONVERT, [find(module, "s")], shape=Shape.parse("f64[2]"))
     with pytest.raises(InvalidArgumentError, match=r"cannot replace s of shape f32\[2\] by convert of shape f64\[2\]"):
         edit.replace_uses(find(module, "s"), wrong)
 
@@ -170,7 +171,7 @@ def test_what_cannot_be_removed(module: Module):
     edit.set_operands(find(module, "s"), [find(module, "a")] * 2)
     with pytest.raises(InvalidArgumentError, match="cannot remove parameter b: it is part of the signature"):
         edit.remove(find(module, "b"))
-    ordered = edit.create(main, ops.NEGATE, [find(module, "a")])
+    ordered = edit.create(main, opcodes.NEGATE, [find(module, "a")])
     edit.add_control_edge(find(module, "c"), ordered)
     with pytest.raises(InvalidArgumentError, match="cannot remove negate: it has control edges"):
         edit.remove(ordered)
@@ -197,8 +198,10 @@ def test_calls(module: Module):
 
 def test_removing_a_caller_frees_what_it_calls(module: Module):
     free = edit.add_computation(module, "user")
-    x = edit.create(free, ops.PARAMETER, (), ops.PARAMETER.attributes.make(number=0), shape=Shape.parse("f32[2]"))
-    edit.set_root(free, edit.create(free, ops.CALL, [x], computations=[module.find("square")]))
+    x = edit.create(
+        free, opcodes.PARAMETER, (), opcodes.PARAMETER.attributes.make(number=0), shape=Shape.parse("f32[2]")
+    )
+    edit.set_root(free, edit.create(free, opcodes.CALL, [x], computations=[module.find("square")]))
     assert len(module.find("square").callers) == 3
     edit.remove_computation(free)
     assert_edges_are_true(module)
@@ -248,7 +251,7 @@ def test_clones_of_instructions_keep_annotations(module: Module):
     s = find(module, "s")
     s.frontend_attributes = {"k": "v"}
     copy = edit.clone_instruction(s, module.entry_computation, [find(module, "b"), find(module, "a")])
-    assert (copy.name, copy.op, copy.shape, names(copy.operands)) == ("s.1", ops.ADD, s.shape, ["b", "a"])
+    assert (copy.name, copy.op, copy.shape, names(copy.operands)) == ("s.1", opcodes.ADD, s.shape, ["b", "a"])
     assert copy.metadata is not None
     assert (copy.metadata.op_name, copy.frontend_attributes) == ("sum", {"k": "v"})
     assert_edges_are_true(module)
@@ -280,7 +283,7 @@ def test_inline(module: Module):
     main = module.entry_computation
     c = find(module, "c")
     result = edit.inline(c)
-    assert (result.op, names(result.operands), names(result.users)) == (ops.MULTIPLY, ["s", "s"], ["d"])
+    assert (result.op, names(result.operands), names(result.users)) == (opcodes.MULTIPLY, ["s", "s"], ["d"])
     assert c not in main
     assert module.find("square").callers == (find(module, "d"),)
     assert_edges_are_true(module)

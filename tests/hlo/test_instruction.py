@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -44,7 +44,7 @@ def test_called_computations_by_role(module: Module):
     assert c.computation("branch_computations") is module.find("first")
     with pytest.raises(KeyError, match=r"c \(conditional\) calls no computation as 'to_apply'"):
         _ = c.to_apply
-    call = edit.create(module.entry_computation, ops.CALL, [c.operands[1]], computations=[module.find("second")])
+    call = edit.create(module.entry_computation, opcodes.CALL, [c.operands[1]], computations=[module.find("second")])
     assert (call.roles, call.to_apply) == (("to_apply",), module.find("second"))
 
 
@@ -55,7 +55,9 @@ def test_attributes_read_straight_from_the_instruction(module: Module):
 
 
 def test_a_free_instruction():
-    free = Instruction(ops.PARAMETER, Shape.parse("f32[2]"), (), ops.PARAMETER.attributes.make(number=0), name="x")
+    free = Instruction(
+        opcodes.PARAMETER, Shape.parse("f32[2]"), (), opcodes.PARAMETER.attributes.make(number=0), name="x"
+    )
     assert (free.parent, free.is_root, free.users, free.control_predecessors) == (None, False, (), ())
 
 

@@ -11,7 +11,7 @@ from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.sharding import SHARDING, Sharding, ShardingKind
 from xlapy.hlo.tiles import TileAssignment
-from xlapy.ops.mesh import Iota
+from xlapy.opcodes.attributes.mesh import Iota
 from xlapy.text.reader import TextReader
 
 FORMS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -113,7 +113,7 @@ def test_operands_of_another_computation(module: Module):
 
 def test_operands_that_were_removed(module: Module):
     main = module.entry_computation
-    extra = edit.create(main, ops.NEGATE, [main.find("a")])
+    extra = edit.create(main, opcodes.NEGATE, [main.find("a")])
     edit.remove(extra)
     edit.replace_operand(main.find("s"), 0, extra)
     assert refusal(module) == "main: s (add): uses negate, which is not part of the computation"

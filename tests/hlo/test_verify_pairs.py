@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xlapy.base.errors import VerificationError
+from xlapy.debugging.fuzzing.survival import time_limit
 from xlapy.hlo.verify import verify
-from xlapy.testing.fuzzing.survival import time_limit
 from xlapy.text import parse_hlo, print_module
 
 COMPUTATIONS = """HloModule m

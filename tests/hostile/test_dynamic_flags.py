@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from xlapy.testing.fuzzing.survival import outcome
+from xlapy.debugging.fuzzing.survival import outcome
 from xlapy.testing.random_modules.dynamic import random_dynamic_module
 from xlapy.testing.samples import all_samples
 

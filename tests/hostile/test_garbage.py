@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.programs import xlapy
 from xlapy.base.errors import ParseError, XlaError
-from xlapy.testing.fuzzing.survival import time_limit
+from xlapy.debugging.fuzzing.survival import time_limit
 from xlapy.text import parse_hlo
 
 SIZE = 10_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from xlapy.base.errors import VerificationError
-from xlapy.testing.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in, undeclared
-from xlapy.testing.fuzzing.survival import outcome
+from xlapy.debugging.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in, undeclared
+from xlapy.debugging.fuzzing.survival import outcome
 from xlapy.text import parse_hlo
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"

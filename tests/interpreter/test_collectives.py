@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.replica_runner import REDUCERS, floats, lists, make_client, module, run_on_devices
+from tests.interpreter.runners.replica import REDUCERS, floats, lists, make_client, module, run_on_devices
 from tests.peer_devices import Case
 from tests.peer_devices import run_on_devices as run_on_peer
 from xlapy.base.errors import ExecutionError, ShapeError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
-from xlapy.ops.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 from xlapy.text import parse_hlo

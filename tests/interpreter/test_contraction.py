@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.instruction_runner import Array, evaluate_on_peer, typed
-from tests.interpreter.products_runner import Case, assert_like_peer, evaluate
+from tests.interpreter.runners.instruction import Array, evaluate_on_peer, typed
+from tests.interpreter.runners.products import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PrimitiveType
 from xlapy.testing.random_values import random_array
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.interpreter.instruction_runner import Array, evaluate_all, typed
-from tests.interpreter.products_runner import Case, assert_like_peer, evaluate
+from tests.interpreter.runners.instruction import Array, evaluate_all, typed
+from tests.interpreter.runners.products import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
-from xlapy.ops.dimensions import ConvDimensions
+from xlapy.opcodes.attributes.dimensions import ConvDimensions
+from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.testing.random_values import random_array
 from xlapy.text.reader import TextReader
 

@@ -12,8 +12,8 @@ from jax._src.lib import xla_client
 
 import xlapy as xla
 from tests import peer
-from tests.interpreter.custom_runner import entry, plain, registered, run
-from tests.interpreter.replica_runner import make_client
+from tests.interpreter.runners.custom import entry, plain, registered, run
+from tests.interpreter.runners.replica import make_client
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import samples_of
@@ -346,7 +346,7 @@ def test_a_mapped_computation_calls_for_every_element() -> None:
 )
 def test_every_sample_runs_with_a_target(sample: Any) -> None:
     module = xla.parse_hlo(sample.text)
-    (call,) = [i for i in module.instructions() if i.op is xla.ops.CUSTOM_CALL]
+    (call,) = [i for i in module.instructions() if i.op is xla.opcodes.CUSTOM_CALL]
     expected = random_arguments([call.shape], seed=2)[0]
     arguments = random_arguments([p.shape for p in module.entry_computation.parameters], seed=1)
     seen: list[Any] = []

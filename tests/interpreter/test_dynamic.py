@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.interpreter.dynamic_runner import dynamic_result, module, peer_result, run
+from tests.interpreter.runners.dynamic import dynamic_result, module, peer_result, run
 from xlapy import ops
 from xlapy.base.errors import ExecutionError, UnsupportedError
 

@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.interpreter.elementwise_runner import evaluate
+from tests.interpreter.runners.elementwise import evaluate
+from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.interpreter.elementwise import KERNELS, total_order_key
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
-from xlapy.ops.registry import OpDef, lookup
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
+from xlapy.opcodes.registry import OpDef, lookup
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array, special_values
 
@@ -241,7 +241,7 @@ def test_types_without_some_values() -> None:
     assert apply("add", "f8e4m3fn", [448, 448], [16, 64]) == pytest.approx([448, NAN], nan_ok=True)
     assert apply("add", "f4e2m1fn", [6, -6], [6, -6]) == [6, -6]
     assert apply("negate", "f8e4m3fnuz", [0, 2]) == [0, -2]
-    assert not np.signbit(evaluate(ops.NEGATE, of("f8e4m3fnuz", 0)).astype(np.float32))
+    assert not np.signbit(evaluate(opcodes.NEGATE, of("f8e4m3fnuz", 0)).astype(np.float32))
     assert apply("add", "f8e8m0fnu", [1, 4], [1, 2]) == [2, 8]
     assert apply("imag", "f8e8m0fnu", [1]) == pytest.approx([NAN], nan_ok=True)
     assert apply("subtract", "f8e8m0fnu", [1, 1], [0.5, 2]) == pytest.approx([0.5, NAN], nan_ok=True)
@@ -334,7 +334,7 @@ def test_narrow_types_round_once(t: PrimitiveType) -> None:
 
 def compared(lhs: Array, rhs: Array, direction: str, order: ComparisonType | None = None) -> list[bool]:
     attributes = CompareAttributes.make(direction=ComparisonDirection[direction], type=order)
-    return evaluate(ops.COMPARE, lhs, rhs, attributes=attributes).tolist()
+    return evaluate(opcodes.COMPARE, lhs, rhs, attributes=attributes).tolist()
 
 
 def test_comparison_of_floats() -> None:
@@ -400,11 +400,11 @@ def test_clamp() -> None:
 
 def test_clamp_by_scalars_and_select_by_a_scalar() -> None:
     x = of("f16", [1, 5], [-3, 2])
-    assert evaluate(ops.CLAMP, of("f16", 0)[0], x, of("f16", 2)[0]).tolist() == [[1, 2], [0, 2]]
+    assert evaluate(opcodes.CLAMP, of("f16", 0)[0], x, of("f16", 2)[0]).tolist() == [[1, 2], [0, 2]]
     y = x + np.float16(10)
-    assert evaluate(ops.SELECT, np.True_, x, y).tolist() == x.tolist()
-    assert evaluate(ops.SELECT, np.False_, x, y).tolist() == y.tolist()
-    assert evaluate(ops.SELECT, np.array([[True, False], [False, True]]), x, y).tolist() == [[1, 15], [7, 2]]
+    assert evaluate(opcodes.SELECT, np.True_, x, y).tolist() == x.tolist()
+    assert evaluate(opcodes.SELECT, np.False_, x, y).tolist() == y.tolist()
+    assert evaluate(opcodes.SELECT, np.array([[True, False], [False, True]]), x, y).tolist() == [[1, 15], [7, 2]]
 
 
 @pytest.mark.parametrize("t", ARRAY_TYPES, ids=str)
@@ -412,7 +412,7 @@ def test_select_keeps_bits(t: PrimitiveType) -> None:
     rng = np.random.default_rng(3)
     on_true, on_false = random_array((50,), t.dtype, rng), random_array((50,), t.dtype, rng)
     predicate = random_array((50,), np.bool_, rng)
-    result = evaluate(ops.SELECT, predicate, on_true, on_false)
+    result = evaluate(opcodes.SELECT, predicate, on_true, on_false)
     expected = on_false.copy()
     expected[predicate] = on_true[predicate]
     assert result.tobytes() == expected.tobytes()
@@ -447,7 +447,7 @@ def test_operands_are_not_written(op: OpDef) -> None:
 
 def test_an_element_type_without_meaning_is_an_error() -> None:
     with pytest.raises(UnsupportedError, match=r"sine\.1: no meaning for elements of s32"):
-        KERNELS[ops.SINE].apply("sine.1", [np.array([1], np.int32)])
+        KERNELS[opcodes.SINE].apply("sine.1", [np.array([1], np.int32)])
 
 
 def test_zero_sizes_and_scalars() -> None:
@@ -459,4 +459,4 @@ def test_zero_sizes_and_scalars() -> None:
 
 def test_large_arrays_take_seconds_at_most() -> None:
     x = np.ones(1 << 24, np.float32)
-    assert evaluate(ops.ADD, x, x)[-1] == 2
+    assert evaluate(opcodes.ADD, x, x)[-1] == 2

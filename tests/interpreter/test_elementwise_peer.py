@@ -22,20 +22,20 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.elementwise_runner import Case, evaluate, evaluate_case, run_on_peer
+from tests.interpreter.runners.elementwise import Case, evaluate, evaluate_case, run_on_peer
+from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.interpreter.elementwise import KERNELS
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import (
+from xlapy.opcodes.elementwise import (
     CompareAttributes,
     ComparisonDirection,
     ComparisonType,
     ReducePrecisionAttributes,
     bitcast_convert_shape,
 )
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.comparison import assert_close, rule_of_operation
 from xlapy.testing.random_values import random_array, special_values
 from xlapy.testing.samples import NEWER_THAN_JAXLIB, samples_of
@@ -148,9 +148,9 @@ def test_complex_types(dtype: Any) -> None:
             continue
         arity = op.arity.least
         cases = [Case(op.name, tuple(ordinary[:arity]))]
-        if op is not ops.ATAN2:
+        if op is not opcodes.ATAN2:
             cases.append(Case(op.name, (special,) if arity == 1 else pairs))
-        (loose if op in (ops.ATAN2, ops.POWER) else strict).extend(cases)
+        (loose if op in (opcodes.ATAN2, opcodes.POWER) else strict).extend(cases)
     assert len(strict) > 30 and len(loose) == 3
     compare_with_peer(strict)
     compare_with_peer(loose, "program")
@@ -235,4 +235,4 @@ def test_bitcast_convert(source: PrimitiveType) -> None:
     body = "\n".join(lines)
     results = peer.run_hlo(f"HloModule m\nENTRY e {{\n{body}\n}}", operands, fast=True)
     for operand, shape, result in zip(operands, shapes, results, strict=True):
-        assert result.tobytes() == evaluate(ops.BITCAST_CONVERT, operand, shape=shape).tobytes(), shape
+        assert result.tobytes() == evaluate(opcodes.BITCAST_CONVERT, operand, shape=shape).tobytes(), shape

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.indexing_runner import random_case
-from tests.interpreter.instruction_runner import run_text as evaluate
+from tests.interpreter.runners.indexing import random_case
+from tests.interpreter.runners.instruction import run_text as evaluate
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 

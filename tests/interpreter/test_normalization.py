@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.instruction_runner import Array, Case, evaluate, evaluate_all, evaluate_on_peer, typed
+from tests.interpreter.runners.instruction import Array, Case, evaluate, evaluate_all, evaluate_on_peer, typed
 from xlapy.base.shape import Shape
 from xlapy.testing.comparison import assert_close
 

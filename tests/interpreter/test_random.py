@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.instruction_runner import (
+from tests.interpreter.runners.instruction import (
     Array,
     Case,
     evaluate,
@@ -21,7 +21,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.flags import Flags
 from xlapy.base.shape import Shape
 from xlapy.interpreter import Context
-from xlapy.runtime.interpreter_backend import InterpreterBackend
+from xlapy.runtime.backends.interpreter import InterpreterBackend
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array, special_values
 from xlapy.text import parse_hlo

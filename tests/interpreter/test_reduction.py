@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.instruction_runner import Case, run_text, typed
-from tests.interpreter.reduction_runner import evaluate, on_both_sides
+from tests.interpreter.runners.instruction import Case, run_text, typed
+from tests.interpreter.runners.reduction import evaluate, on_both_sides
 from xlapy.base.element_types import PrimitiveType
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.instruction_runner import run_text
-from tests.interpreter.reduction_runner import evaluate
+from tests.interpreter.runners.instruction import run_text
+from tests.interpreter.runners.reduction import evaluate
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import samples_of

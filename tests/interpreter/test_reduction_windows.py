@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.instruction_runner import Case, typed
-from tests.interpreter.reduction_runner import evaluate, on_both_sides
+from tests.interpreter.runners.instruction import Case, typed
+from tests.interpreter.runners.reduction import evaluate, on_both_sides
 from xlapy.base.element_types import PrimitiveType
-from xlapy.ops.dimensions import Window, WindowDimension
-from xlapy.ops.reduction import REDUCE_WINDOW
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
+from xlapy.opcodes.reduction import REDUCE_WINDOW
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.instruction_runner import run_text as evaluate
-from xlapy.interpreter import Context, sort_keys, sorting
+from tests.interpreter.runners.instruction import run_text as evaluate
+from xlapy.interpreter import Context, sorting
+from xlapy.interpreter.kernels import sort_keys
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 from xlapy.testing.samples import samples_of

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests import peer
-from tests.interpreter.movement_runner import evaluate
+from tests.interpreter.runners.movement import evaluate
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.interpreter.core import TOKEN, Context, evaluate_computation
-from xlapy.ops import sources as ops
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.samples import samples_of
 from xlapy.text import parse_hlo
@@ -18,32 +18,32 @@ from xlapy.text import parse_hlo
 
 def test_constant_is_its_literal():
     literal = Literal.of(np.array([[1.5, -0.0], [np.nan, np.inf]], np.float32))
-    value = evaluate(ops.CONSTANT, result="f32[2,2]{0,1}", literal=literal)
+    value = evaluate(opcodes.CONSTANT, result="f32[2,2]{0,1}", literal=literal)
     assert value.tobytes() == literal.array.tobytes()
     assert not value.flags.writeable
 
 
 def test_constant_of_a_tuple():
     literal = Literal.tuple((Literal.of(1), Literal.tuple((Literal.of([2.0, 3.0]), Literal.token()))))
-    one, (pair, token) = evaluate(ops.CONSTANT, result="(s32[], (f32[2], token[]))", literal=literal)
+    one, (pair, token) = evaluate(opcodes.CONSTANT, result="(s32[], (f32[2], token[]))", literal=literal)
     assert one == 1
     assert pair.tolist() == [2.0, 3.0]
     assert token is TOKEN
 
 
 def test_iota_counts_along_its_dimension():
-    assert evaluate(ops.IOTA, result="s32[3,2]", iota_dimension=0).tolist() == [[0, 0], [1, 1], [2, 2]]
-    assert evaluate(ops.IOTA, result="f32[3,2]", iota_dimension=1).tolist() == [[0, 1], [0, 1], [0, 1]]
-    assert evaluate(ops.IOTA, result="c64[2]", iota_dimension=0).tolist() == [0, 1 + 0j]
-    assert evaluate(ops.IOTA, result="u8[0,3]", iota_dimension=0).shape == (0, 3)
-    assert evaluate(ops.IOTA, result="f32[1000000000000,0]", iota_dimension=0).shape == (1000000000000, 0)
+    assert evaluate(opcodes.IOTA, result="s32[3,2]", iota_dimension=0).tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert evaluate(opcodes.IOTA, result="f32[3,2]", iota_dimension=1).tolist() == [[0, 1], [0, 1], [0, 1]]
+    assert evaluate(opcodes.IOTA, result="c64[2]", iota_dimension=0).tolist() == [0, 1 + 0j]
+    assert evaluate(opcodes.IOTA, result="u8[0,3]", iota_dimension=0).shape == (0, 3)
+    assert evaluate(opcodes.IOTA, result="f32[1000000000000,0]", iota_dimension=0).shape == (1000000000000, 0)
 
 
 def test_iota_wraps_integers_and_rounds_floats():
-    assert evaluate(ops.IOTA, result="s8[130]", iota_dimension=0)[126:].tolist() == [126, 127, -128, -127]
-    assert evaluate(ops.IOTA, result="u2[6]", iota_dimension=0).astype(np.int32).tolist() == [0, 1, 2, 3, 0, 1]
-    assert evaluate(ops.IOTA, result="s4[10]", iota_dimension=0).astype(np.int32).tolist()[6:] == [6, 7, -8, -7]
-    rounded = evaluate(ops.IOTA, result="bf16[260]", iota_dimension=0)
+    assert evaluate(opcodes.IOTA, result="s8[130]", iota_dimension=0)[126:].tolist() == [126, 127, -128, -127]
+    assert evaluate(opcodes.IOTA, result="u2[6]", iota_dimension=0).astype(np.int32).tolist() == [0, 1, 2, 3, 0, 1]
+    assert evaluate(opcodes.IOTA, result="s4[10]", iota_dimension=0).astype(np.int32).tolist()[6:] == [6, 7, -8, -7]
+    rounded = evaluate(opcodes.IOTA, result="bf16[260]", iota_dimension=0)
     assert rounded[256:].tolist() == [ml_dtypes.bfloat16(x) for x in (256, 256, 258, 260)]
 
 

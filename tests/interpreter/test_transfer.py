@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.replica_runner import compile_on_devices, floats, lists, make_client, module, run_on_devices
+from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.interpreter.transfer import read_pairs

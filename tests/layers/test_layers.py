@@ -32,7 +32,7 @@ LAYERS = (
 
 # Forwarding, loaded at first use, so that users find things where they look for them: (module, package it reaches).
 FORWARDS = {
-    ("xlapy.ops", "builder"): "ops.add is the builder function of ops.ADD",
+    ("xlapy.ops", "builder"): "ops.add is the builder function of opcodes.ADD",
     ("xlapy.hlo.module", "text"): "module.to_text() prints",
     ("xlapy.hlo.module", "proto"): "module.to_proto() writes, Module.from_proto() reads",
     ("xlapy.hlo.module", "stablehlo"): "module.to_stablehlo() writes",

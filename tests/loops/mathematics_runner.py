@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.cpu.kernel_runner import run_kernel
-from xlapy.cpu.llvm.engine import compile_text
+from xlapy.cpu.llvm.jit import compile_text
 from xlapy.loops import F32, F64, AxisKind, Builder, Kernel, ScalarType, evaluate
 from xlapy.loops.mathematics import COMPLEX_MATHEMATICS, MATHEMATICS
 

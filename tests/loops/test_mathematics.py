@@ -13,10 +13,10 @@ from tests.cpu.kernel_runner import run_kernel
 from tests.loops.mathematics_runner import Array, flushing_denormals, run, run_complex, run_evaluated
 from xlapy.cpu.llvm import operations
 from xlapy.interpreter.elementwise import KERNELS
-from xlapy.interpreter.elementwise_float import logistic, round_half_away
+from xlapy.interpreter.kernels.float import logistic, round_half_away
 from xlapy.loops import F32, F64, Affine, AxisKind, Builder, Value, print_kernel
 from xlapy.loops.mathematics import COMPLEX_MATHEMATICS, MATHEMATICS
-from xlapy.ops.registry import lookup
+from xlapy.opcodes.registry import lookup
 from xlapy.testing.comparison import assert_close, ulp_distance
 
 INF, NAN = np.inf, np.nan

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.interpreter import DynamicArray
 from xlapy.passes import Pass, Pipeline, parse_passes
-from xlapy.runtime.arguments import check_arguments
-from xlapy.runtime.interpreter_backend import InterpreterBackend
+from xlapy.runtime.backends.interpreter import InterpreterBackend
+from xlapy.runtime.engine.arguments import check_arguments
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.text import PrintOptions, parse_hlo, print_module
@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
 
 def is_executable(module: Module) -> bool:
     """Whether the interpreter runs the module at all, on one device."""
-    outward = {ops.INFEED, ops.OUTFEED, ops.SEND, ops.RECV}
+    outward = {opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV}
     devices = module.config.replica_count * module.config.num_partitions
     if devices > 1 or any(i.op in outward for i in module.instructions()):
         return False

@@ -15,13 +15,13 @@ import pytest
 from tests.passes.runner import arguments_of, execute, is_executable, plain, run_passes
 from tests.programs.test_programs import NAMES, text_of
 from tests.programs.test_programs import arguments_of as program_arguments
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify_layouts import verify_layouts
 from xlapy.passes import CATALOGUE, Fixpoint, Pass, parse_passes
-from xlapy.passes.assign_layouts import AssignLayouts
 from xlapy.passes.expand.expand import Expand
+from xlapy.passes.layouts.assign_layouts import AssignLayouts
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.verify_module import VerifyModule
 from xlapy.testing.comparison import assert_close
@@ -76,7 +76,7 @@ def check(pass_: Pass, name: str, module: Module, runs: bool, seed: int = 0) -> 
     assert after.config == module.config
     if changed and runs:
         is_exact = pass_.name not in INEXACT
-        special = is_exact or all(i.op is not ops.FFT for i in module.instructions())
+        special = is_exact or all(i.op is not opcodes.FFT for i in module.instructions())
         result = plain(execute(after, arguments_of(module, seed, special)))
         rule = "bits" if is_exact else "program"
         assert_close(result, expected_of(name, seed, special, module), rule=rule, where=name)

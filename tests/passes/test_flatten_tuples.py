@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.passes.runner import assert_same_results, assert_unchanged, program, rewritten, run_passes
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.text import parse_hlo
@@ -50,16 +50,16 @@ def flattened(text: str) -> Module:
 
 def test_a_loop_carries_leaves() -> None:
     module = flattened(LOOP)
-    loop = next(i for i in module.instructions() if i.op is ops.WHILE)
+    loop = next(i for i in module.instructions() if i.op is opcodes.WHILE)
     assert loop.shape.brief == "(f32[2], s32[], s32[])"
     body = loop.computations[1]
     assert [i.op for i in body] == [
-        ops.PARAMETER,
-        *[ops.GET_TUPLE_ELEMENT] * 3,
-        ops.NEGATE,
-        ops.CONSTANT,
-        ops.ADD,
-        ops.TUPLE,
+        opcodes.PARAMETER,
+        *[opcodes.GET_TUPLE_ELEMENT] * 3,
+        opcodes.NEGATE,
+        opcodes.CONSTANT,
+        opcodes.ADD,
+        opcodes.TUPLE,
     ]
     assert len(module.computations) == 3
 
@@ -96,7 +96,7 @@ no {
 }
 """,
     )
-    conditional = next(i for i in flattened(text).instructions() if i.op is ops.CONDITIONAL)
+    conditional = next(i for i in flattened(text).instructions() if i.op is opcodes.CONDITIONAL)
     assert [o.shape.brief for o in conditional.operands] == ["pred[]", "(f32[2], f32[2])", "(f32[2], f32[2])"]
     assert conditional.shape.brief == "(f32[2], f32[2])"
 
@@ -141,7 +141,7 @@ out {
     )
     module = parse_hlo(text)
     assert run_passes(module, "flatten-tuples")
-    assert [i.op for i in module.entry_computation].count(ops.CONDITIONAL) == 1
+    assert [i.op for i in module.entry_computation].count(opcodes.CONDITIONAL) == 1
 
 
 def test_what_is_left() -> None:

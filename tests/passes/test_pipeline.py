@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from tests.passes.runner import program
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import PassError, VerificationError
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -132,5 +132,5 @@ def test_a_scheduled_module_stays_in_order():
     module = parse_hlo(text)
     assert checked(*parse_passes("expand{ops=logistic}")).run(module)
     order = [i.op for i in module.entry_computation]
-    assert order[:3] == [ops.PARAMETER, ops.PARAMETER, ops.NEGATE]
-    assert order[-2:] == [ops.DIVIDE, ops.ADD]
+    assert order[:3] == [opcodes.PARAMETER, opcodes.PARAMETER, opcodes.NEGATE]
+    assert order[-2:] == [opcodes.DIVIDE, opcodes.ADD]

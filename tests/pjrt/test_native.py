@@ -11,14 +11,14 @@ import pytest
 from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
-from xlapy.pjrt import buffers
-from xlapy.pjrt.loaded import native
+from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, structure
+from xlapy.pjrt.compile.serialized import KIND
 from xlapy.pjrt.native.link import function_of
 from xlapy.pjrt.native.text import expanded, offset
-from xlapy.pjrt.platform import platform
-from xlapy.pjrt.records import Record, read_bytes, read_words
-from xlapy.pjrt.serialized import KIND
-from xlapy.pjrt.structs import ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, structure
+from xlapy.pjrt.objects import buffers
+from xlapy.pjrt.objects.platform import platform
+from xlapy.pjrt.objects.records import Record, read_bytes, read_words
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)

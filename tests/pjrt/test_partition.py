@@ -11,7 +11,7 @@ import pytest
 import xlapy as xla
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.pjrt.program_intake import Intake, read_program
+from xlapy.pjrt.compile.program_loader import Intake, read_program
 
 MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>'
 

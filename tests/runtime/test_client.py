@@ -11,7 +11,8 @@ import pytest
 import xlapy as xla
 from tests.tools.programs import AXPY, COUNT_TO_3
 from xlapy import ops
-from xlapy.runtime import Backend, Buffer, backend, cpu_backend, load_backend, platform_names
+from xlapy.runtime import Backend, Buffer, backend, load_backend, platform_names
+from xlapy.runtime.backends import cpu
 
 X = np.array([1, 2, 3], np.float32)
 
@@ -114,7 +115,7 @@ def test_the_default_platform_gives_way(monkeypatch: pytest.MonkeyPatch, caplog:
     def refuse(*_: object) -> None:
         raise xla.errors.UnsupportedError("sum (add) does not run here")
 
-    monkeypatch.setattr(cpu_backend.CpuBackend, "compile", refuse)
+    monkeypatch.setattr(cpu.CpuBackend, "compile", refuse)
     with caplog.at_level("INFO", "xlapy"):
         axpy = xla.Client().compile(AXPY)
     assert axpy.platform == "interpreter"

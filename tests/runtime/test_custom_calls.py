@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.interpreter.custom_runner import entry, registered, run
-from tests.interpreter.replica_runner import make_client
+from tests.interpreter.runners.custom import entry, registered, run
+from tests.interpreter.runners.replica import make_client
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 
 CALL = 'x = f32[2,3] parameter(0)\nROOT r = {result} custom-call(x), custom_call_target="target"'

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.interpreter.replica_runner import compile_on_devices, module
+from tests.interpreter.runners.replica import compile_on_devices, module
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.runtime.observe import check_nans, trace
+from xlapy.runtime.engine.observe import check_nans, trace
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.command_line import invoke
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlapy.base import flags
-from xlapy.cpu.llvm.limits import ARITHMETIC, BLOCK, CHAINS, SUM, limit_kernels
+from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, CHAINS, SUM, limit_kernels
 from xlapy.runtime import machine
 from xlapy.runtime.machine import Bandwidth, Limits, machine_limits
 

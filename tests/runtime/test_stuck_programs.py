@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter import replica_runner
-from tests.interpreter.custom_runner import registered
-from tests.interpreter.replica_runner import make_client
+from tests.interpreter.runners import replica
+from tests.interpreter.runners.custom import registered
+from tests.interpreter.runners.replica import make_client
 from xlapy.base import flags
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
@@ -157,7 +157,7 @@ def test_programs_end_or_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     values = Flags({"collective_timeout": 20})
     monkeypatch.setattr(flags, "current", lambda: values)
     threads = threading.active_count()
-    count = 400 if replica_runner.platform == "interpreter" else 100
+    count = 400 if replica.platform == "interpreter" else 100
     with registered(refuse):
         met = Counter(outcome(seed) for seed in range(count))
     assert set(met) <= {"ends", *SAID}  # none waited for the time-out

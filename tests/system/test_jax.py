@@ -31,7 +31,7 @@ def test_program(program):
 
 
 def test_without_being_asked_for_it_costs_nothing():
-    code = "import jax, sys; jax.numpy.ones(3); print(jax.default_backend(), 'xlapy.pjrt.loaded' in sys.modules)"
+    code = "import jax, sys; jax.numpy.ones(3); print(jax.default_backend(), 'xlapy.pjrt.c_api.loaded' in sys.modules)"
     for platforms in ("", "cpu"):
         done = run("-c", code, platforms=platforms)
         assert done.stdout.split() == ["cpu", "False"], done.stderr

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.base.errors import XlaError
 from xlapy.base.literal import Literal
-from xlapy.ops.registry import REGISTRY
+from xlapy.opcodes.registry import REGISTRY
 from xlapy.runtime.backend import PLATFORMS
 from xlapy.testing.examples import Example, all_examples
-from xlapy.tools.support import refusal_of
+from xlapy.tools.ops.support import refusal_of
 
 EXAMPLES = list(all_examples())
 TYPE = re.compile(r"(?<!\w)([a-z]+\d*\w*)\[")
@@ -60,7 +60,7 @@ def value(literal: Literal, old: PrimitiveType, new: PrimitiveType) -> np.ndarra
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_what_is_legal_runs(name: str, platform: str) -> None:
-    if refusal_of(platform, ops.lookup(name)):
+    if refusal_of(platform, opcodes.lookup(name)):
         return
     for example in (each for each in EXAMPLES if each.op == name):
         client = xla.Client(platform, devices=example.devices)

@@ -17,14 +17,14 @@ import pytest
 import xlapy as xla
 from tests import peer
 from tests.peer_devices import Case, run_on_devices
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError, XlaError
-from xlapy.ops.registry import REGISTRY, OpDef
+from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.runtime.backend import PLATFORMS
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.examples import Example, Refusal, all_examples, all_refusals, examples_of, refusals_of
 from xlapy.testing.samples import FAMILIES
-from xlapy.tools.support import refusal_of
+from xlapy.tools.ops.support import refusal_of
 
 EXAMPLES = list(all_examples())
 REFUSALS = list(all_refusals())
@@ -64,7 +64,7 @@ def test_the_operation_stands_in_its_example(example: Example) -> None:
 @every_example
 def test_a_platform_gives_the_values_or_the_reason_why_not(example: Example, platform: str) -> None:
     client = xla.Client(platform, devices=example.devices)
-    if refusal_of(platform, ops.lookup(example.op)):
+    if refusal_of(platform, opcodes.lookup(example.op)):
         with pytest.raises(UnsupportedError):
             client.compile(example.module)
         return

@@ -12,10 +12,10 @@ import pytest
 
 from tests.peer_devices import Case
 from tests.peer_devices import run_on_devices as run_on_peer
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
-from xlapy.ops.replica_groups import GroupList, GroupMode, IotaGroups, MeshGroups, group_mode
+from xlapy.opcodes.attributes.replica_groups import GroupList, GroupMode, IotaGroups, MeshGroups, group_mode
 from xlapy.runtime import Client
 from xlapy.testing.random_modules.collectives import device_arguments, random_collective_module
 from xlapy.text import parse_hlo
@@ -61,9 +61,9 @@ def test_every_collective_mode_and_form_of_groups_occurs() -> None:
     ]
     met = [i for module in modules for i in module.instructions()]
     assert {i.op for i in met} >= {
-        ops.ALL_REDUCE_START, ops.ALL_GATHER_START, ops.COLLECTIVE_PERMUTE_START, ops.REDUCE_SCATTER, ops.ALL_TO_ALL,
-        ops.COLLECTIVE_BROADCAST, ops.COLLECTIVE_REDUCE, ops.ASYNC_START, ops.REPLICA_ID,
-        ops.PARTITION_ID, ops.WHILE, ops.CALL,
+        opcodes.ALL_REDUCE_START, opcodes.ALL_GATHER_START, opcodes.COLLECTIVE_PERMUTE_START, opcodes.REDUCE_SCATTER,
+        opcodes.ALL_TO_ALL, opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE, opcodes.ASYNC_START,
+        opcodes.REPLICA_ID, opcodes.PARTITION_ID, opcodes.WHILE, opcodes.CALL,
     }  # fmt: skip
     grouped = [i.attributes for i in met if hasattr(i.attributes, "replica_groups")]
     assert {type(a.replica_groups) for a in grouped} == {GroupList, IotaGroups, MeshGroups}

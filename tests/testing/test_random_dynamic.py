@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests import peer
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.testing.random_arguments import random_arguments
@@ -43,7 +43,15 @@ def test_they_are_legal_and_determined_by_the_seed():
         assert text == random_dynamic_module(seed).to_text(print_large_constants=True)
         assert parse_hlo(text).to_text(print_large_constants=True) == text
     made = {i.op for seed in SEEDS for i in random_dynamic_module(seed).instructions() if i.shape.is_dynamic}
-    assert made >= {ops.SORT, ops.CONCATENATE, ops.REDUCE, ops.PAD, ops.DOT, ops.RESHAPE, ops.REDUCE_WINDOW}
+    assert made >= {
+        opcodes.SORT,
+        opcodes.CONCATENATE,
+        opcodes.REDUCE,
+        opcodes.PAD,
+        opcodes.DOT,
+        opcodes.RESHAPE,
+        opcodes.REDUCE_WINDOW,
+    }
 
 
 @pytest.mark.parametrize("first", SEEDS[::10])

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from tests import peer
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, F32, PRED, S32
+from xlapy.debugging.fuzzing.differential import arguments_of, compare
+from xlapy.debugging.fuzzing.peers import XLA_CPU, readable
+from xlapy.debugging.fuzzing.worker import Worker
+from xlapy.debugging.fuzzing.xla_classes import NEWER_THAN_JAXLIB
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import TOKEN
-from xlapy.runtime.interpreter_backend import InterpreterBackend
+from xlapy.runtime.backends.interpreter import InterpreterBackend
 from xlapy.testing.comparison import RULE_OF_OPERATION
-from xlapy.testing.fuzzing.differential import arguments_of, compare
-from xlapy.testing.fuzzing.peers import XLA_CPU, readable
-from xlapy.testing.fuzzing.worker import Worker
-from xlapy.testing.fuzzing.xla_classes import NEWER_THAN_JAXLIB
 from xlapy.testing.instruction_by_instruction import Step, assert_step, flat_module, steps_of
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.random_modules.module import FAMILIES
@@ -53,10 +53,12 @@ class TestGenerator:
         used: Counter[Any] = Counter()
         types = set()
         for seed in range(20):
-            module = random_module(seed, element_types=[F32], families=("elementwise",), without=(ops.TANH, ops.SELECT))
+            module = random_module(
+                seed, element_types=[F32], families=("elementwise",), without=(opcodes.TANH, opcodes.SELECT)
+            )
             used.update(i.op for i in module.instructions())
             types |= {i.shape.element_type for i in module.instructions() if i.shape.is_array}
-        assert used[ops.ADD] and used[ops.COMPARE] and not used[ops.TANH] and not used[ops.SELECT]
+        assert used[opcodes.ADD] and used[opcodes.COMPARE] and not used[opcodes.TANH] and not used[opcodes.SELECT]
         assert not {op.family for op in used} - {"elementwise", "sources", "movement", "tuples"}
         assert types <= {F32, PRED, S32} and F32 in types
 
@@ -72,7 +74,7 @@ class TestGenerator:
     def test_modules_verify_and_print_what_they_read(self) -> None:
         """But for names inside of asynchronous calls, which the short form does not write."""
         for seed in SEEDS:
-            module = random_module(seed, without=(ops.ASYNC_START, ops.ASYNC_UPDATE, ops.ASYNC_DONE))
+            module = random_module(seed, without=(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE))
             verify(module)
             text = module.to_text(**WHOLE)
             again = parse_hlo(text)
@@ -178,7 +180,7 @@ def xla() -> Iterator[Worker]:
 class TestAgainstXla:
     def test_jaxlib_prints_them_likewise(self) -> None:
         """But for asynchronous calls, which jaxlib shortens also where it drops or reorders operands in doing so."""
-        left_out = (*NEWER_THAN_JAXLIB, ops.ASYNC_START, ops.ASYNC_UPDATE, ops.ASYNC_DONE)
+        left_out = (*NEWER_THAN_JAXLIB, opcodes.ASYNC_START, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE)
         for seed in SEEDS:
             module = random_module(seed, element_types=JAXLIB_READS, without=left_out)
             text = module.to_text(**WHOLE)

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from tests import peer
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import RULES, TOKEN, DynamicArray
 from xlapy.interpreter.core import DYNAMIC, is_dynamic
-from xlapy.runtime.arguments import check_arguments
-from xlapy.runtime.interpreter_backend import InterpreterBackend
+from xlapy.runtime.backends.interpreter import InterpreterBackend
+from xlapy.runtime.engine.arguments import check_arguments
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import NEWER_THAN_JAXLIB, REFUSED_AT_RUN, Sample, all_samples
 from xlapy.text import parse_hlo
 
 SAMPLES = list(all_samples())
 
-OUTWARD = {ops.INFEED, ops.OUTFEED, ops.SEND, ops.RECV}
+OUTWARD = {opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV}
 
 
 def needs_company(sample: Sample) -> bool:
@@ -83,7 +83,7 @@ def reasons_not_to_run(module: Module) -> list[str]:
     """Operations that the interpreter refuses, calls of targets that nobody registered, and sizes without bounds."""
     instructions = list(module.instructions())
     refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
-    refused += [i.custom_call_target for i in instructions if i.op is ops.CUSTOM_CALL]
+    refused += [i.custom_call_target for i in instructions if i.op is opcodes.CUSTOM_CALL]
     refused += [DYNAMIC.refusals[i.op] for i in instructions if i.op in DYNAMIC.refusals and is_dynamic(i)]
     return refused + [i.shape.brief for i in instructions if "?" in i.shape.brief]
 

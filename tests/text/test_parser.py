@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import xlapy.ops as ops
 from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
+from xlapy import opcodes
 from xlapy.base.errors import ParseError, VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor
@@ -93,7 +93,7 @@ def test_a_lone_instruction_gets_parameters() -> None:
     module = parse_hlo("f32[2] add(f32[2] %a, f32[2])")
     entry = module.entry_computation
     assert [p.name for p in entry.parameters] == ["a", "_1"]
-    assert entry.root_instruction.op is ops.ADD
+    assert entry.root_instruction.op is opcodes.ADD
     assert module.config.is_scheduled
 
 
@@ -113,7 +113,7 @@ def test_computations_in_place_and_nested_instructions() -> None:
     )
     root = module.entry_computation.root_instruction
     assert [i.name for i in module.entry_computation] == ["p", "multiply.anon", "add.anon", "c"]
-    assert root.to_apply.root_instruction.op is ops.NEGATE
+    assert root.to_apply.root_instruction.op is opcodes.NEGATE
     assert [c.name for c in module.computations] == ["_", "e"]
 
 
@@ -129,13 +129,13 @@ def test_tuple_elements_by_number_sign() -> None:
 def test_the_short_asynchronous_form_makes_a_computation() -> None:
     module = parse_hlo(ASYNC)
     start = module.entry_computation.find("s")
-    assert start.op is ops.ASYNC_START
-    assert start.computations[0].root_instruction.op is ops.NEGATE
+    assert start.op is opcodes.ASYNC_START
+    assert start.computations[0].root_instruction.op is opcodes.NEGATE
     assert start.computations[0].root_instruction.metadata == start.metadata
     assert start.computations[0].execution_thread == start.async_execution_thread == "side"
     assert module.entry_computation.find("c").computations[0].root_instruction.to_apply is module.find("work")
     assert "negate-update(%s)" in print_module(module)
-    assert module.entry_computation.find("f").operands[0].op is ops.ALL_REDUCE_START
+    assert module.entry_computation.find("f").operands[0].op is opcodes.ALL_REDUCE_START
 
 
 @pytest.mark.parametrize("operands", ["y, x", "x, x"])

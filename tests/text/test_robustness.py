@@ -8,8 +8,8 @@ import pytest
 
 from tests.text.modules import MODULES
 from xlapy.base.errors import ParseError, XlaError
+from xlapy.debugging.fuzzing.survival import time_limit
 from xlapy.hlo.verify import verify
-from xlapy.testing.fuzzing.survival import time_limit
 from xlapy.text import PrintOptions, parse_hlo, print_module
 
 HEAD = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testing.test_bisecting import FAULTS, TEXT
+from tests.debugging.test_bisecting import FAULTS, TEXT
 from tests.tools.programs import environment
 from xlapy.tools.command_line import invoke
 

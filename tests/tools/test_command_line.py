@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.tools.programs import AXPY, FOREVER, SEVEN, command, environment, xlapy
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter import RULES
 from xlapy.tools.command_line import COMMANDS, cli, invoke
 
@@ -77,7 +77,7 @@ def broken(*_: Any) -> NoReturn:
 class TestInternalErrors:
     @pytest.fixture(autouse=True)
     def bug(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setitem(RULES.table, ops.ADD, broken)
+        monkeypatch.setitem(RULES.table, opcodes.ADD, broken)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "sub").mkdir()
         (tmp_path / "sub" / "axpy.hlo").write_text(AXPY)
@@ -119,7 +119,7 @@ class TestInternalErrors:
         def exhausted(*_: Any) -> NoReturn:
             raise MemoryError("Unable to allocate 1 TiB")
 
-        monkeypatch.setitem(RULES.table, ops.ADD, exhausted)
+        monkeypatch.setitem(RULES.table, opcodes.ADD, exhausted)
         assert invoke(["run", "sub/axpy.hlo", "--random", "3", "--platform", "interpreter"]) == 1
         assert capsys.readouterr().err == "xlapy: sum (add): out of memory for a value of shape f32[3]\n"
         assert list(tmp_path.glob("xlapy-failure-*")) == []

@@ -10,7 +10,7 @@ import pytest
 import xlapy as xla
 from tests.tools.programs import AXPY
 from xlapy.base import flags
-from xlapy.runtime import cpu_backend
+from xlapy.runtime.backends import cpu
 from xlapy.tools.command_line import invoke
 
 X = np.array([1, 2, 3], np.float32)
@@ -41,7 +41,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 1) 
 
 def test_a_compiled_file_runs_without_compiling(folder, capsys, monkeypatch):
     assert printed(capsys, "compile", "axpy.hlo", "-o", "axpy.xla").startswith("compiled axpy to axpy.xla, ")
-    monkeypatch.setattr(cpu_backend, "compile_module", lambda *_: pytest.fail("it is compiled"))
+    monkeypatch.setattr(cpu, "compile_module", lambda *_: pytest.fail("it is compiled"))
     assert printed(capsys, "run", "axpy.xla", "--input", "arguments.npz") == "result: f32[3] [12., 24., 36.]\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.tools.pages import Page
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
-from xlapy.tools.explain import Section, explanation, explanation_page, find_instruction
+from xlapy.tools.explain.command import Section, explanation, explanation_page, find_instruction
 
 PROGRAM = """HloModule explained
 

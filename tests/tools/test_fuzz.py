@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.tools.programs import xlapy
+from xlapy.debugging.fuzzing.campaign import Fault, Finding, Settings
+from xlapy.debugging.fuzzing.differential import Verdict
+from xlapy.debugging.fuzzing.mutations import texts_in
 from xlapy.runtime import platform_names
-from xlapy.testing.fuzzing.campaign import Fault, Finding, Settings
-from xlapy.testing.fuzzing.differential import Verdict
-from xlapy.testing.fuzzing.mutations import texts_in
 from xlapy.tools.command_line import invoke
-from xlapy.tools.fuzz_folder import read_finding, write_finding
+from xlapy.tools.fuzz.folder import read_finding, write_finding
 
 ELEMENT = """HloModule m
 

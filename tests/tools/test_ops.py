@@ -7,9 +7,9 @@ import re
 import pytest
 
 from xlapy.interpreter import RULES
-from xlapy.ops.registry import REGISTRY
+from xlapy.opcodes.registry import REGISTRY
 from xlapy.tools.command_line import invoke
-from xlapy.tools.ops import support_of
+from xlapy.tools.ops.command import support_of
 
 
 def test_the_table_says_what_runs_and_why_not():

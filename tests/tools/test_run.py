@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.tools.programs import AXPY, COUNT_TO_3, SEVEN
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.lower import elementwise
 from xlapy.tools.command_line import invoke
 
@@ -260,7 +260,7 @@ class TestCompare:
         assert out == "cpu and the interpreter agree: all results, and 5 instructions one by one\n"
 
     def test_the_first_instruction_that_differs(self, capsys, monkeypatch):
-        monkeypatch.setitem(elementwise.FLOATS, ops.DIVIDE, elementwise.FLOATS[ops.MULTIPLY])
+        monkeypatch.setitem(elementwise.FLOATS, opcodes.DIVIDE, elementwise.FLOATS[opcodes.MULTIPLY])
         arguments = ["run", "softmax.hlo", "--random", "0", "--platform", "cpu", "--compare", "interpreter"]
         assert invoke(arguments) == 1
         out = capsys.readouterr().out

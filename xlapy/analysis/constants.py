@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
 
-EXPANDING = frozenset({ops.BROADCAST, ops.IOTA})
+EXPANDING = frozenset({opcodes.BROADCAST, opcodes.IOTA})
 """What is cheaper to make than to store."""
 
-_NEVER = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, *EXPANDING})
-_ELSEWHERE = frozenset({ops.REPLICA_ID, ops.PARTITION_ID, ops.DOMAIN, ops.FUSION})
+_NEVER = frozenset({opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *EXPANDING})
+_ELSEWHERE = frozenset({opcodes.REPLICA_ID, opcodes.PARTITION_ID, opcodes.DOMAIN, opcodes.FUSION})
 _UNKNOWN_FAMILIES = frozenset({"collectives", "transfer", "random", "custom"})
 
 

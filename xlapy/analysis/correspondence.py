@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.structure import Structure
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -155,7 +155,7 @@ class _Matcher:
 
     def may_pair(self, left: Instruction, right: Instruction) -> bool:
         """The same op, and neither has a better counterpart elsewhere."""
-        if left.op is not right.op or left.op is ops.PARAMETER or left in self.pairs or right in self.taken:
+        if left.op is not right.op or left.op is opcodes.PARAMETER or left in self.pairs or right in self.taken:
             return False
         one, other = self.numbers[left], self.numbers[right]
         return one == other or (one not in self.right_numbers and other not in self.left_numbers)

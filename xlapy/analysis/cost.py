@@ -18,15 +18,15 @@ from math import ceil, log2, prod
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.work import element_count
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.ops.dimensions import WindowDimension
-from xlapy.ops.registry import Rules
+from xlapy.opcodes.attributes.dimensions import WindowDimension
+from xlapy.opcodes.registry import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,14 @@ def _log2(size: int) -> int:
 # -- elementwise
 
 _TRANSCENDENTAL = frozenset({
-    ops.ACOS, ops.ACOSH, ops.ASIN, ops.ASINH, ops.ATAN, ops.ATAN2, ops.ATANH, ops.CBRT, ops.COSH, ops.COSINE, ops.ERF,
-    ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.LOG, ops.LOGISTIC, ops.LOG_PLUS_ONE, ops.POWER, ops.RSQRT, ops.SINE,
-    ops.SINH, ops.SQRT, ops.TAN, ops.TANH,
+    opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
+    opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,
+    opcodes.LOGISTIC, opcodes.LOG_PLUS_ONE, opcodes.POWER, opcodes.RSQRT, opcodes.SINE, opcodes.SINH, opcodes.SQRT,
+    opcodes.TAN, opcodes.TANH,
 })  # fmt: skip
 
 
-@COSTS.rule(*(op for op in ops.REGISTRY.values() if op.family == "elementwise"), ops.STOCHASTIC_CONVERT)
+@COSTS.rule(*(op for op in opcodes.REGISTRY.values() if op.family == "elementwise"), opcodes.STOCHASTIC_CONVERT)
 def _elementwise(instruction: Instruction, _: Inside) -> Cost:
     count = element_count(instruction.shape)
     return _moved(instruction, 0, count) if instruction.op in _TRANSCENDENTAL else _moved(instruction, count)
@@ -133,10 +134,10 @@ def _elementwise(instruction: Instruction, _: Inside) -> Cost:
 
 
 @COSTS.rule(
-    ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, ops.BITCAST, ops.OPT_BARRIER, ops.AFTER_ALL,
-    ops.ADD_DEPENDENCY, ops.DOMAIN, ops.GET_DIMENSION_SIZE, ops.REPLICA_ID, ops.PARTITION_ID, ops.COPY_DONE,
-    ops.ALL_GATHER_DONE, ops.ALL_REDUCE_DONE, ops.COLLECTIVE_PERMUTE_DONE, ops.SEND_DONE, ops.RECV_DONE,
-    ops.ASYNC_UPDATE, ops.ASYNC_DONE,
+    opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, opcodes.BITCAST, opcodes.OPT_BARRIER,
+    opcodes.AFTER_ALL, opcodes.ADD_DEPENDENCY, opcodes.DOMAIN, opcodes.GET_DIMENSION_SIZE, opcodes.REPLICA_ID,
+    opcodes.PARTITION_ID, opcodes.COPY_DONE, opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE,
+    opcodes.COLLECTIVE_PERMUTE_DONE, opcodes.SEND_DONE, opcodes.RECV_DONE, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE,
 )  # fmt: skip
 def _nothing(_: Instruction, __: Inside) -> Cost:
     return Cost()
@@ -145,25 +146,25 @@ def _nothing(_: Instruction, __: Inside) -> Cost:
 # -- movement, indexing: as much of an operand as is used
 
 
-@COSTS.rule(ops.SLICE, ops.DYNAMIC_SLICE)
+@COSTS.rule(opcodes.SLICE, opcodes.DYNAMIC_SLICE)
 def _slice(instruction: Instruction, _: Inside) -> Cost:
     size = size_of(instruction.shape)
     return Cost(operands=(size, *(size_of(o.shape) for o in instruction.operands[1:])), result=size)
 
 
-@COSTS.rule(ops.DYNAMIC_UPDATE_SLICE)
+@COSTS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def _update(instruction: Instruction, _: Inside) -> Cost:
     rest = tuple(size_of(operand.shape) for operand in instruction.operands[1:])
     return Cost(operands=(0, *rest), result=rest[0])
 
 
-@COSTS.rule(ops.GATHER)
+@COSTS.rule(opcodes.GATHER)
 def _gather(instruction: Instruction, _: Inside) -> Cost:
     size = size_of(instruction.shape)
     return Cost(operands=(size, size_of(instruction.operands[1].shape)), result=size)
 
 
-@COSTS.rule(ops.SCATTER)
+@COSTS.rule(opcodes.SCATTER)
 def _scatter(instruction: Instruction, inside: Inside) -> Cost:
     count = len(instruction.operands) // 2
     rest = [size_of(operand.shape) for operand in instruction.operands[count:]]
@@ -174,14 +175,14 @@ def _scatter(instruction: Instruction, inside: Inside) -> Cost:
 # -- contraction, convolution
 
 
-@COSTS.rule(ops.DOT, ops.SCALED_DOT)
+@COSTS.rule(opcodes.DOT, opcodes.SCALED_DOT)
 def _dot(instruction: Instruction, _: Inside) -> Cost:
     sizes = instruction.operands[0].shape.dimensions
     terms = prod(sizes[d] for d in instruction.attributes.lhs_contracting_dims)
     return _moved(instruction, 2 * instruction.shape.size * terms)
 
 
-@COSTS.rule(ops.RAGGED_DOT)
+@COSTS.rule(opcodes.RAGGED_DOT)
 def _ragged_dot(instruction: Instruction, _: Inside) -> Cost:
     """Each row belongs to one group; where the groups divide the terms, each term does."""
     attributes, lhs = instruction.attributes, instruction.operands[0].shape.dimensions
@@ -191,7 +192,7 @@ def _ragged_dot(instruction: Instruction, _: Inside) -> Cost:
     return _moved(instruction, 2 * instruction.shape.size * terms // max(1, groups))
 
 
-@COSTS.rule(ops.CONVOLUTION)
+@COSTS.rule(opcodes.CONVOLUTION)
 def _convolution(instruction: Instruction, _: Inside) -> Cost:
     """Two for each element of the kernel that meets one of the input, and neither padding nor a hole."""
     numbers, attributes = instruction.attributes.dim_labels, instruction.attributes
@@ -218,20 +219,20 @@ def _meetings(window: WindowDimension, size: int) -> int:
 # -- reduction
 
 
-@COSTS.rule(ops.REDUCE)
+@COSTS.rule(opcodes.REDUCE)
 def _reduce(instruction: Instruction, inside: Inside) -> Cost:
     """One less than there are elements, for every result."""
     result = next(leaf for _, leaf in instruction.shape.leaves())
     return _applied(instruction, inside, max(0, instruction.operands[0].shape.size - result.size))
 
 
-@COSTS.rule(ops.REDUCE_WINDOW)
+@COSTS.rule(opcodes.REDUCE_WINDOW)
 def _reduce_window(instruction: Instruction, inside: Inside) -> Cost:
     result = next(leaf for _, leaf in instruction.shape.leaves())
     return _applied(instruction, inside, result.size * (prod(instruction.attributes.window.sizes) - 1))
 
 
-@COSTS.rule(ops.SELECT_AND_SCATTER)
+@COSTS.rule(opcodes.SELECT_AND_SCATTER)
 def _select_and_scatter(instruction: Instruction, inside: Inside) -> Cost:
     """In every window one element is chosen, and one added."""
     windows = instruction.operands[1].shape.size
@@ -240,12 +241,12 @@ def _select_and_scatter(instruction: Instruction, inside: Inside) -> Cost:
     return chosen + Cost(added.flops * windows, added.transcendentals * windows)
 
 
-@COSTS.rule(ops.MAP)
+@COSTS.rule(opcodes.MAP)
 def _map(instruction: Instruction, inside: Inside) -> Cost:
     return _applied(instruction, inside, instruction.shape.size)
 
 
-@COSTS.rule(ops.SCAN)
+@COSTS.rule(opcodes.SCAN)
 def _scan(instruction: Instruction, inside: Inside) -> Cost:
     """A called computation for every slice."""
     sizes = instruction.operands[0].shape.dimensions
@@ -255,7 +256,7 @@ def _scan(instruction: Instruction, inside: Inside) -> Cost:
 # -- sorting
 
 
-@COSTS.rule(ops.SORT)
+@COSTS.rule(opcodes.SORT)
 def _sort(instruction: Instruction, _: Inside) -> Cost:
     size = instruction.operands[0].shape.size
     return _moved(instruction, size * _log2(size))
@@ -264,7 +265,7 @@ def _sort(instruction: Instruction, _: Inside) -> Cost:
 # -- linalg, normalization, random
 
 
-@COSTS.rule(ops.CHOLESKY)
+@COSTS.rule(opcodes.CHOLESKY)
 def _cholesky(instruction: Instruction, _: Inside) -> Cost:
     """One triangle is read, and written."""
     shape = instruction.operands[0].shape
@@ -272,21 +273,21 @@ def _cholesky(instruction: Instruction, _: Inside) -> Cost:
     return Cost(shape.size * shape.dimensions[-1] // 3, 0, (half,), half)
 
 
-@COSTS.rule(ops.TRIANGULAR_SOLVE)
+@COSTS.rule(opcodes.TRIANGULAR_SOLVE)
 def _triangular_solve(instruction: Instruction, _: Inside) -> Cost:
     """One triangle of the matrix is read."""
     matrix, right, result = instruction.operands[0].shape, instruction.operands[1].shape, instruction.shape
     return Cost(result.size * matrix.dimensions[-1] * 2, 0, (size_of(matrix) // 2, size_of(right)), size_of(result))
 
 
-@COSTS.rule(ops.FFT)
+@COSTS.rule(opcodes.FFT)
 def _fft(instruction: Instruction, _: Inside) -> Cost:
     """A complex product for every element in every round: four real ones, each with an addition."""
     rounds = sum(_log2(length) for length in instruction.attributes.fft_length)
     return _moved(instruction, 2 * 4 * instruction.operands[0].shape.size * rounds)
 
 
-_PER_ELEMENT = {ops.BATCH_NORM_TRAINING: 7, ops.BATCH_NORM_INFERENCE: 4, ops.BATCH_NORM_GRAD: 12}
+_PER_ELEMENT = {opcodes.BATCH_NORM_TRAINING: 7, opcodes.BATCH_NORM_INFERENCE: 4, opcodes.BATCH_NORM_GRAD: 12}
 """Subtractions, products and sums, of means and variances too, that an element of the operand takes."""
 
 
@@ -296,7 +297,7 @@ def _batch_norm(instruction: Instruction, _: Inside) -> Cost:
     return _moved(instruction, _PER_ELEMENT[instruction.op] * operand.size, scale.size)
 
 
-@COSTS.rule(ops.RNG)
+@COSTS.rule(opcodes.RNG)
 def _rng(instruction: Instruction, _: Inside) -> Cost:
     return _moved(instruction, 0, instruction.shape.size)
 
@@ -304,7 +305,7 @@ def _rng(instruction: Instruction, _: Inside) -> Cost:
 # -- collectives
 
 
-@COSTS.rule(ops.ALL_REDUCE, ops.ALL_REDUCE_START, ops.REDUCE_SCATTER, ops.COLLECTIVE_REDUCE)
+@COSTS.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START, opcodes.REDUCE_SCATTER, opcodes.COLLECTIVE_REDUCE)
 def _all_reduce(instruction: Instruction, inside: Inside) -> Cost:
     return _applied(instruction, inside, sum(operand.shape.size for operand in instruction.operands))
 
@@ -312,18 +313,18 @@ def _all_reduce(instruction: Instruction, inside: Inside) -> Cost:
 # -- control
 
 
-@COSTS.rule(ops.CALL, ops.WHILE, ops.ASYNC_START)
+@COSTS.rule(opcodes.CALL, opcodes.WHILE, opcodes.ASYNC_START)
 def _call(instruction: Instruction, inside: Inside) -> Cost:
     return sum((inside[computation] for computation in instruction.computations), Cost())
 
 
-@COSTS.rule(ops.CONDITIONAL)
+@COSTS.rule(opcodes.CONDITIONAL)
 def _conditional(instruction: Instruction, inside: Inside) -> Cost:
     branches = [inside[branch] for branch in instruction.computations]
     return max(branches, key=lambda cost: (cost.flops + cost.transcendentals, cost.bytes_accessed))
 
 
-@COSTS.rule(ops.FUSION)
+@COSTS.rule(opcodes.FUSION)
 def _fusion(instruction: Instruction, inside: Inside) -> Cost:
     """The arithmetic of what is inside; of an operand that is only sliced, the slices."""
     (computation,) = instruction.computations
@@ -332,7 +333,9 @@ def _fusion(instruction: Instruction, inside: Inside) -> Cost:
     return Cost(called.flops, called.transcendentals, operands, size_of(instruction.shape))
 
 
-_PARTIAL = frozenset({ops.SLICE, ops.DYNAMIC_SLICE, ops.GATHER, ops.DYNAMIC_UPDATE_SLICE, ops.SCATTER})
+_PARTIAL = frozenset(
+    {opcodes.SLICE, opcodes.DYNAMIC_SLICE, opcodes.GATHER, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.SCATTER}
+)
 
 
 def _read(parameter: Instruction, inside: Inside) -> int:

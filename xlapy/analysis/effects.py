@@ -11,7 +11,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.ops.registry import Effect
+from xlapy.opcodes.registry import Effect
 
 _COMPUTING = "elementwise movement contraction convolution reduction indexing sorting linalg normalization"
 COMPUTING_FAMILIES = frozenset(_COMPUTING.split())

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.constants import EXPANDING, is_steady, is_whole, literal_value
 from xlapy.analysis.work import work_of
 from xlapy.base.errors import XlaError
@@ -36,11 +36,11 @@ class TupleLoop:
     def of(loop: Instruction) -> TupleLoop | None:
         """The loop seen so; None if somebody takes its state whole."""
         condition, body = loop.computations
-        if not loop.shape.is_tuple or body.root_instruction.op is not ops.TUPLE:
+        if not loop.shape.is_tuple or body.root_instruction.op is not opcodes.TUPLE:
             return None
         for computation in (condition, body):
             (parameter,) = computation.parameters
-            if parameter.is_root or any(user.op is not ops.GET_TUPLE_ELEMENT for user in parameter.users):
+            if parameter.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in parameter.users):
                 return None
         return TupleLoop(loop, condition, body)
 
@@ -56,7 +56,7 @@ class TupleLoop:
     def is_invariant(self, index: int) -> bool:
         """Whether the body hands an element through."""
         value = self.next_element(index)
-        through = value.op is ops.GET_TUPLE_ELEMENT and value.index == index
+        through = value.op is opcodes.GET_TUPLE_ELEMENT and value.index == index
         return through and value.operands[0] is self.body.parameters[0]
 
     def elements(self, computation: Computation) -> list[Instruction]:
@@ -95,9 +95,9 @@ def rounds(loop: Instruction, most: int, work: int = 1 << 16) -> int | None:
 
 def known_value(instruction: Instruction) -> Any:
     """The value of a constant, or of a tuple with what is known of its elements; else `UNKNOWN`."""
-    if instruction.op is ops.CONSTANT:
+    if instruction.op is opcodes.CONSTANT:
         return literal_value(instruction.literal) if is_whole(instruction.literal) else UNKNOWN
-    if instruction.op is ops.TUPLE:
+    if instruction.op is opcodes.TUPLE:
         return tuple(map(known_value, instruction.operands))
     return UNKNOWN
 
@@ -112,13 +112,13 @@ def _evaluate(computation: Computation, argument: Any, work: int) -> Any:
 
 def _step(instruction: Instruction, operands: Sequence[Any], argument: Any, work: int) -> Any:
     op = instruction.op
-    if op is ops.PARAMETER:
+    if op is opcodes.PARAMETER:
         return argument
-    if op is ops.CONSTANT:
+    if op is opcodes.CONSTANT:
         return known_value(instruction)
-    if op is ops.TUPLE:
+    if op is opcodes.TUPLE:
         return tuple(operands)
-    if op is ops.GET_TUPLE_ELEMENT:
+    if op is opcodes.GET_TUPLE_ELEMENT:
         return UNKNOWN if operands[0] is UNKNOWN else operands[0][instruction.index]
     usable = is_steady(instruction) or op in EXPANDING
     if not usable or instruction.computations or not all(map(_is_known, operands)) or work_of(instruction) > work:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -37,7 +37,7 @@ def _work(instruction: Instruction, inside: Mapping[Computation, int]) -> int:
     """The work of an instruction, given that of the computations that it calls."""
     moved = element_count(instruction.shape) + sum(element_count(o.shape) for o in instruction.operands)
     called = sum(inside[computation] for computation in instruction.computations)
-    if instruction.op in (ops.CALL, ops.WHILE, ops.CONDITIONAL, ops.FUSION):
+    if instruction.op in (opcodes.CALL, opcodes.WHILE, opcodes.CONDITIONAL, opcodes.FUSION):
         return moved + called
     return moved + _combined(instruction) + (moved + _combined(instruction)) * called
 
@@ -58,14 +58,14 @@ def _callees_first(instruction: Instruction) -> list[Computation]:
 def _combined(instruction: Instruction) -> int:
     """Elements that are combined beyond those read and written."""
     op, attributes = instruction.op, instruction.attributes
-    if op is ops.DOT:
+    if op is opcodes.DOT:
         sizes = instruction.operands[0].shape.dimensions
         return instruction.shape.size * prod(sizes[d] for d in attributes.lhs_contracting_dims)
-    if op is ops.CONVOLUTION:
+    if op is opcodes.CONVOLUTION:
         return instruction.shape.size * instruction.operands[1].shape.size
-    if op in (ops.REDUCE_WINDOW, ops.SELECT_AND_SCATTER):
+    if op in (opcodes.REDUCE_WINDOW, opcodes.SELECT_AND_SCATTER):
         return element_count(instruction.operands[0].shape) * prod(attributes.window.sizes)
-    if op in (ops.SORT, ops.TOPK):
+    if op in (opcodes.SORT, opcodes.TOPK):
         return element_count(instruction.shape) * _SORT_FACTOR
     if op.family in ("linalg", "contraction"):
         sizes = instruction.operands[0].shape.dimensions

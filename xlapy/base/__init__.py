@@ -52,39 +52,14 @@ from xlapy.base.errors import (
     VerificationError,
     XlaError,
 )
-from xlapy.base.flags import (
-    Flag,
-    Flags,
-)
-from xlapy.base.layout import (
-    COMBINE_DIMENSION,
-    Layout,
-)
-from xlapy.base.literal import (
-    Literal,
-)
-from xlapy.base.literal_parser import (
-    parse_literal,
-    parse_shaped_literal,
-)
-from xlapy.base.logging import (
-    logger,
-)
-from xlapy.base.program_shape import (
-    ProgramShape,
-    scan_program_shape,
-)
-from xlapy.base.scanner import (
-    Scanner,
-)
-from xlapy.base.shape import (
-    MAX_TUPLE_DEPTH,
-    SHAPE_PATTERN,
-    UNBOUNDED,
-    Shape,
-    scan_shape,
-    shape_from_token,
-)
+from xlapy.base.flags import Flag, Flags
+from xlapy.base.layout import COMBINE_DIMENSION, Layout
+from xlapy.base.literal import Literal
+from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
+from xlapy.base.logging import logger
+from xlapy.base.program_shape import ProgramShape, scan_program_shape
+from xlapy.base.scanner import Scanner
+from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, scan_shape, shape_from_token
 
 __all__ = [
     "ALL_TYPES",

@@ -1,6 +1,6 @@
 """Collectives: what exchanges data among replicas and partitions, and what names them.
 
-Owns: the builder functions of `ops/collectives.py`. Must not know: how many replicas and partitions there are.
+Owns: the builder functions of `opcodes/collectives.py`. Must not know: how many replicas and partitions there are.
 Source: AllGather, AllReduce, CrossReplicaSum, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute,
 ReduceScatter, ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
@@ -25,14 +25,15 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.builder import elementwise, movement, tuples
-from xlapy.builder.broadcasting import as_ints
-from xlapy.builder.builder import XlaBuilder, append, builder_of
-from xlapy.builder.channels import Channel, channel_number
-from xlapy.builder.computation import XlaComputation
-from xlapy.builder.op import XlaOp
+from xlapy.builder.core.broadcasting import as_ints
+from xlapy.builder.core.builder import XlaBuilder, append, builder_of
+from xlapy.builder.core.channels import Channel, channel_number
+from xlapy.builder.core.computation import XlaComputation
+from xlapy.builder.core.op import XlaOp
 from xlapy.builder.sources import parameter
-from xlapy.ops import collectives as defs
-from xlapy.ops.collectives import (
+from xlapy.opcodes import collectives as defs
+from xlapy.opcodes.attributes.replica_groups import GroupList, IotaGroups, MeshGroups, ReplicaGroups
+from xlapy.opcodes.collectives import (
     AllGatherAttributes,
     AllReduceAttributes,
     AllToAllAttributes,
@@ -44,8 +45,7 @@ from xlapy.ops.collectives import (
     all_gather_shape,
     reduce_scatter_shape,
 )
-from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups, ReplicaGroups
-from xlapy.ops.requirements import elements_of, require_arrays, require_dimension
+from xlapy.opcodes.requirements import elements_of, require_arrays, require_dimension
 
 Groups: TypeAlias = ReplicaGroups | Sequence[Sequence[int]]
 Pairs: TypeAlias = Sequence[tuple[int, int]]

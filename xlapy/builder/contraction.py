@@ -1,6 +1,6 @@
 """Contractions: dot and its general, ragged and scaled forms.
 
-Owns: the builder functions of `ops/contraction.py`, and the values that describe a contraction to them. Must not know:
+Owns: the builder functions of `opcodes/contraction.py`, and the values that describe a contraction to them. Must not know:
 how products are summed. Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification.
 
 `preferred_element_type` is the element type of the result and the hint to accumulate in it (a PrimitiveType, its text
@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.builder.broadcasting import as_ints, constants_like
-from xlapy.builder.builder import append, builder_of
+from xlapy.builder.core.broadcasting import as_ints, constants_like
+from xlapy.builder.core.builder import append, builder_of
+from xlapy.builder.core.op import Operand, XlaOp
 from xlapy.builder.elementwise import ElementType, element_type_of
-from xlapy.builder.op import Operand, XlaOp
-from xlapy.ops.attributes import Attributes
-from xlapy.ops.contraction import (
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.attributes.dimensions import Precision
+from xlapy.opcodes.contraction import (
     DOT,
     RAGGED_DOT,
     SCALED_DOT,
@@ -29,8 +30,7 @@ from xlapy.ops.contraction import (
     RaggedDotAttributes,
     of_comparable_types,
 )
-from xlapy.ops.dimensions import Precision
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 
 
 @dataclass(frozen=True, slots=True)

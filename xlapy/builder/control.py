@@ -1,6 +1,6 @@
 """Control flow: calls, loops, branches, and the order of what has no data in common.
 
-Owns: the builder functions of `ops/control.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/control.py`. Must not know: how they are evaluated.
 Source: Call, CompositeCall, While, Conditional, OptimizationBarrier,
 AfterAll, AddDependency of the specification.
 """
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from xlapy.base.element_types import PRED, S32
-from xlapy.builder.builder import XlaBuilder, append, fail
-from xlapy.builder.computation import XlaComputation
-from xlapy.builder.op import XlaOp
-from xlapy.ops.control import ADD_DEPENDENCY, AFTER_ALL, CALL, CONDITIONAL, OPT_BARRIER, WHILE, CallAttributes
+from xlapy.builder.core.builder import XlaBuilder, append, fail
+from xlapy.builder.core.computation import XlaComputation
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.control import ADD_DEPENDENCY, AFTER_ALL, CALL, CONDITIONAL, OPT_BARRIER, WHILE, CallAttributes
 
 
 def call(builder: XlaBuilder, computation: XlaComputation, operands: Sequence[XlaOp]) -> XlaOp:

@@ -1,6 +1,6 @@
 """Convolutions, from default dimension numbers and no dilation to every degree of freedom.
 
-Owns: the builder functions of `ops/convolution.py`, and the custom calls that stand for convolutions of dynamic size.
+Owns: the builder functions of `opcodes/convolution.py`, and the custom calls that stand for convolutions of dynamic size.
 Must not know: how products are summed. Source: Conv, ConvWithGeneralPadding, ConvWithGeneralDimensions, ConvGeneral,
 ConvGeneralDilated of the specification; DynamicConvForward, -InputGrad and -KernelGrad of xla_builder.h.
 
@@ -22,16 +22,16 @@ from typing import TypeAlias
 
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
-from xlapy.builder.broadcasting import as_ints, constants_like
-from xlapy.builder.builder import append, builder_of
 from xlapy.builder.contraction import PrecisionConfig, append_typed
+from xlapy.builder.core.broadcasting import as_ints, constants_like
+from xlapy.builder.core.builder import append, builder_of
+from xlapy.builder.core.op import Operand, XlaOp
+from xlapy.builder.core.padding import Padding, PaddingLike, dilated_sizes, make_padding
 from xlapy.builder.elementwise import ElementType, element_type_of
-from xlapy.builder.op import Operand, XlaOp
-from xlapy.builder.padding import Padding, PaddingLike, dilated_sizes, make_padding
-from xlapy.ops.contraction import Algorithm
-from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
-from xlapy.ops.custom import CUSTOM_CALL, CustomCallAttributes, PaddingType
-from xlapy.ops.dimensions import ConvDimensions, Window
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
+from xlapy.opcodes.contraction import Algorithm
+from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
+from xlapy.opcodes.custom import CUSTOM_CALL, CustomCallAttributes, PaddingType
 
 DimensionNumbers: TypeAlias = ConvDimensions | str | None
 

@@ -1,6 +1,6 @@
 """Calls of code outside of HLO.
 
-Owns: the builder functions of `ops/custom.py`. Must not know: which targets exist, but for the marks that switch a
+Owns: the builder functions of `opcodes/custom.py`. Must not know: which targets exist, but for the marks that switch a
 program between partitioning by the compiler and by hand.
 Source: CustomCall of the specification; its forms and ConvertSpmd... in xla_builder.h.
 
@@ -23,16 +23,16 @@ from typing import Any, TypeAlias
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.builder.annotations import ShardingLike, as_sharding
-from xlapy.builder.broadcasting import as_ints
-from xlapy.builder.builder import XlaBuilder
-from xlapy.builder.computation import XlaComputation
-from xlapy.builder.op import XlaOp
+from xlapy.builder.core.annotations import ShardingLike, as_sharding
+from xlapy.builder.core.broadcasting import as_ints
+from xlapy.builder.core.builder import XlaBuilder
+from xlapy.builder.core.computation import XlaComputation
+from xlapy.builder.core.op import XlaOp
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
-from xlapy.ops.aliasing import OutputAlias
-from xlapy.ops.custom import CUSTOM_CALL, CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
-from xlapy.ops.dimensions import ConvDimensions, Window
-from xlapy.ops.requirements import agrees, require_array
+from xlapy.opcodes.attributes.aliasing import OutputAlias
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
+from xlapy.opcodes.custom import CUSTOM_CALL, CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
+from xlapy.opcodes.requirements import agrees, require_array
 
 Alias: TypeAlias = OutputAlias | tuple[Sequence[int], tuple[int, Sequence[int]]]
 

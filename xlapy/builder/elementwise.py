@@ -1,6 +1,6 @@
 """Elementwise operations: arithmetic, comparison, selection, conversion.
 
-Owns: the builder functions of `ops/elementwise.py`. Must not know: how instructions are stored.
+Owns: the builder functions of `opcodes/elementwise.py`. Must not know: how instructions are stored.
 Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
 operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex, Conj of the specification.
 
@@ -20,14 +20,14 @@ from typing import Any, TypeAlias
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.builder import tuples
-from xlapy.builder.accuracy import ResultAccuracy
-from xlapy.builder.broadcasting import broadcast_operands, broadcast_scalar, constant_of, constants_like
-from xlapy.builder.builder import append, builder_of
-from xlapy.builder.op import Operand, XlaOp
-from xlapy.ops import elementwise as defs
-from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
-from xlapy.ops.registry import OpDef
-from xlapy.ops.requirements import require_array
+from xlapy.builder.core.accuracy import ResultAccuracy
+from xlapy.builder.core.broadcasting import broadcast_operands, broadcast_scalar, constant_of, constants_like
+from xlapy.builder.core.builder import append, builder_of
+from xlapy.builder.core.op import Operand, XlaOp
+from xlapy.opcodes import elementwise as defs
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.requirements import require_array
 
 ElementType: TypeAlias = PrimitiveType | str | Any
 """A PrimitiveType, its text ("f32") or a NumPy dtype."""

@@ -1,6 +1,6 @@
 """Reading and updating many slices at positions computed at run time: gather and scatter.
 
-Owns: the builder functions of `ops/indexing.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/indexing.py`. Must not know: how they are evaluated.
 Source: Gather, Scatter of the specification, and its section
 "Informal Description and Examples". Dimension numbers count from 0.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.builder.broadcasting import as_ints
-from xlapy.builder.builder import append, builder_of, fail
-from xlapy.builder.computation import XlaComputation
-from xlapy.builder.op import XlaOp
-from xlapy.ops.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
+from xlapy.builder.core.broadcasting import as_ints
+from xlapy.builder.core.builder import append, builder_of, fail
+from xlapy.builder.core.computation import XlaComputation
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

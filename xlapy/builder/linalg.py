@@ -1,6 +1,6 @@
 """Matrix factorization, triangular systems, Fourier transforms.
 
-Owns: the builder functions of `ops/linalg.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/linalg.py`. Must not know: how they are evaluated.
 Source: Cholesky, TriangularSolve, Fft of the specification.
 
 Matrices are the two last dimensions of arrays of floating-point or complex elements; the dimensions before them number
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.builder.broadcasting import as_ints
-from xlapy.builder.builder import append, builder_of
-from xlapy.builder.op import XlaOp
-from xlapy.ops.linalg import (
+from xlapy.builder.core.broadcasting import as_ints
+from xlapy.builder.core.builder import append, builder_of
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.linalg import (
     CHOLESKY,
     FFT,
     TRIANGULAR_SOLVE,

@@ -1,6 +1,6 @@
 """Moving elements: broadcast, reshape, transpose, slices, padding, concatenation, dynamic sizes.
 
-Owns: the builder functions of `ops/movement.py`. Must not know: layouts, except that a bitcast may declare one.
+Owns: the builder functions of `opcodes/movement.py`. Must not know: layouts, except that a bitcast may declare one.
 Source: Broadcast, BroadcastInDim, Reshape, DynamicReshape, Collapse, Transpose, Rev, ConcatInDim (Concatenate), Slice,
 Pad, DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
 
@@ -18,12 +18,12 @@ from xlapy.base.element_types import S32
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.builder.broadcasting import as_ints, broadcast_in_dimensions, constant_of, constants_like
-from xlapy.builder.builder import XlaBuilder, append, builder_of
-from xlapy.builder.op import Operand, XlaOp
-from xlapy.ops import movement as defs
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
-from xlapy.ops.movement import (
+from xlapy.builder.core.broadcasting import as_ints, broadcast_in_dimensions, constant_of, constants_like
+from xlapy.builder.core.builder import XlaBuilder, append, builder_of
+from xlapy.builder.core.op import Operand, XlaOp
+from xlapy.opcodes import movement as defs
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.opcodes.movement import (
     BroadcastAttributes,
     DimensionAttributes,
     DimensionsAttributes,
@@ -34,7 +34,7 @@ from xlapy.ops.movement import (
     ShuffleMode,
     SliceAttributes,
 )
-from xlapy.ops.requirements import require_array, require_dimension
+from xlapy.opcodes.requirements import require_array, require_dimension
 
 Index: TypeAlias = XlaOp | int
 """A scalar integer XlaOp, or a Python integer, which becomes an s32 constant (or one of the other indices' type)."""

@@ -1,6 +1,6 @@
 """Batch normalization.
 
-Owns: the builder functions of `ops/normalization.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/normalization.py`. Must not know: how they are evaluated.
 Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
 
 `operand` is a floating-point array; `feature_index` names its feature dimension, of size c. Statistics are taken over
@@ -10,14 +10,9 @@ before it divides. Every function raises `BuilderError` at the caller's line whe
 
 from __future__ import annotations
 
-from xlapy.builder.builder import append
-from xlapy.builder.op import XlaOp
-from xlapy.ops.normalization import (
-    BATCH_NORM_GRAD,
-    BATCH_NORM_INFERENCE,
-    BATCH_NORM_TRAINING,
-    BatchNormAttributes,
-)
+from xlapy.builder.core.builder import append
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_INFERENCE, BATCH_NORM_TRAINING, BatchNormAttributes
 
 
 def batch_norm_training(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int) -> XlaOp:

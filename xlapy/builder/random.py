@@ -1,6 +1,6 @@
 """Random numbers and stochastic rounding.
 
-Owns: the builder functions of `ops/random.py`. Must not know: how bits are generated.
+Owns: the builder functions of `opcodes/random.py`. Must not know: how bits are generated.
 Source: RngNormal, RngUniform, RngBitGenerator of the specification; StochasticConvertType of xla_builder.h.
 
 Every function raises `BuilderError` at the caller's line when the arguments do not fit.
@@ -11,11 +11,11 @@ from __future__ import annotations
 from xlapy.base.element_types import PRED, U1, U2, U4, U8, U16, U32, U64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.builder.broadcasting import constant_of
-from xlapy.builder.builder import append, builder_of
+from xlapy.builder.core.broadcasting import constant_of
+from xlapy.builder.core.builder import append, builder_of
+from xlapy.builder.core.op import Operand, XlaOp
 from xlapy.builder.elementwise import ElementType, element_type_of
-from xlapy.builder.op import Operand, XlaOp
-from xlapy.ops.random import (
+from xlapy.opcodes.random import (
     RNG,
     RNG_BIT_GENERATOR,
     STOCHASTIC_CONVERT,

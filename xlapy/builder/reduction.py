@@ -1,6 +1,6 @@
 """Reductions, windows, maps and scans: what combines elements by a computation of scalars.
 
-Owns: the builder functions of `ops/reduction.py`, and the custom calls that stand for SAME padding of dynamic
+Owns: the builder functions of `opcodes/reduction.py`, and the custom calls that stand for SAME padding of dynamic
 dimensions. Must not know: in which order elements are combined. Source: Reduce, ReduceWindow, SelectAndScatter, Map,
 Scan of the specification; ReduceAll and the forms WithGeneralPadding of xla_builder.h.
 
@@ -22,14 +22,14 @@ from typing import TypeAlias
 
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
-from xlapy.builder.broadcasting import as_ints, broadcast_scalar, constant_of
-from xlapy.builder.builder import XlaBuilder, append, builder_of
-from xlapy.builder.computation import XlaComputation
-from xlapy.builder.op import Operand, XlaOp
-from xlapy.builder.padding import Padding, PaddingLike, dilated_sizes, make_padding
-from xlapy.ops.custom import CUSTOM_CALL, CustomCallAttributes
-from xlapy.ops.dimensions import Window, WindowDimension
-from xlapy.ops.reduction import (
+from xlapy.builder.core.broadcasting import as_ints, broadcast_scalar, constant_of
+from xlapy.builder.core.builder import XlaBuilder, append, builder_of
+from xlapy.builder.core.computation import XlaComputation
+from xlapy.builder.core.op import Operand, XlaOp
+from xlapy.builder.core.padding import Padding, PaddingLike, dilated_sizes, make_padding
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
+from xlapy.opcodes.custom import CUSTOM_CALL, CustomCallAttributes
+from xlapy.opcodes.reduction import (
     MAP,
     REDUCE,
     REDUCE_WINDOW,

@@ -1,6 +1,6 @@
 """Sorting and selection of the largest or smallest elements.
 
-Owns: the builder functions of `ops/sorting.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/sorting.py`. Must not know: how they are evaluated.
 Source: Sort, TopK of the specification.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.builder.builder import append, builder_of
-from xlapy.builder.computation import XlaComputation
-from xlapy.builder.op import XlaOp
-from xlapy.ops.sorting import SORT, TOPK, SortAttributes, TopKAttributes
+from xlapy.builder.core.builder import append, builder_of
+from xlapy.builder.core.computation import XlaComputation
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.sorting import SORT, TOPK, SortAttributes, TopKAttributes
 
 
 def sort(

@@ -1,6 +1,6 @@
 """Values from nothing: parameters, constants, iota.
 
-Owns: the builder functions of `ops/sources.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/sources.py`. Must not know: how they are evaluated.
 Source: Parameter, ConstantLiteral, Iota of the specification.
 """
 
@@ -12,10 +12,10 @@ from typing import Any, overload
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.builder.broadcasting import constant_of
-from xlapy.builder.builder import XlaBuilder, fail
-from xlapy.builder.op import XlaOp
-from xlapy.ops.sources import IOTA, PARAMETER, IotaAttributes, ParameterAttributes
+from xlapy.builder.core.broadcasting import constant_of
+from xlapy.builder.core.builder import XlaBuilder, fail
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.sources import IOTA, PARAMETER, IotaAttributes, ParameterAttributes
 
 
 def parameter(

@@ -1,6 +1,6 @@
 """Transfers to and from the host and other devices.
 
-Owns: the builder functions of `ops/transfer.py`. Must not know: who is at the other end.
+Owns: the builder functions of `opcodes/transfer.py`. Must not know: who is at the other end.
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone of the specification; the forms WithToken, SendToHost and
 RecvFromHost of xla_builder.h.
 
@@ -15,12 +15,12 @@ from xlapy.base.element_types import U32
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import tuples
-from xlapy.builder.builder import XlaBuilder, append, builder_of
-from xlapy.builder.channels import Channel, ChannelType, transfer_number
 from xlapy.builder.control import create_token
-from xlapy.builder.op import XlaOp
-from xlapy.ops.requirements import agrees, require_arrays
-from xlapy.ops.transfer import (
+from xlapy.builder.core.builder import XlaBuilder, append, builder_of
+from xlapy.builder.core.channels import Channel, ChannelType, transfer_number
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.requirements import agrees, require_arrays
+from xlapy.opcodes.transfer import (
     INFEED,
     OUTFEED,
     RECV,

@@ -1,6 +1,6 @@
 """Tuples: making and taking apart.
 
-Owns: the builder functions of `ops/tuples.py`. Must not know: how they are evaluated.
+Owns: the builder functions of `opcodes/tuples.py`. Must not know: how they are evaluated.
 Source: Tuple, GetTupleElement of the specification.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xlapy.builder.builder import XlaBuilder, append
-from xlapy.builder.op import XlaOp
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
+from xlapy.builder.core.builder import XlaBuilder, append
+from xlapy.builder.core.op import XlaOp
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 
 
 def tuple(builder: XlaBuilder, elements: Iterable[XlaOp]) -> XlaOp:

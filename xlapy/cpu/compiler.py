@@ -11,51 +11,47 @@ from enum import Enum
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.cpu import callbacks as callbacks  # these have steps of their own
-from xlapy.cpu import channels as channels
-from xlapy.cpu import collectives as collectives
-from xlapy.cpu import custom_calls as custom_calls
-from xlapy.cpu import feeds as feeds
-from xlapy.cpu.buffers import assign_buffers, print_buffers
-from xlapy.cpu.clocks import place_clocks
-from xlapy.cpu.decisions import Decision, Explain, decisions_text
-from xlapy.cpu.fourier import steps as steps
-from xlapy.cpu.fourier.split_transforms import SplitTransforms
-from xlapy.cpu.fuse import Fuse, Unfuse
-from xlapy.cpu.imports import import_address
+from xlapy.codegen.emitters.sort.top_k import SortTopK
+from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
+from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
+from xlapy.cpu.compile_trace import Trace
 from xlapy.cpu.lapack.use_lapack import UseLapack
-from xlapy.cpu.llvm.engine import Code, compile_text, listings
+from xlapy.cpu.llvm.jit import Code, compile_text, listings
 from xlapy.cpu.llvm.program import write_program
-from xlapy.cpu.order_effects import OrderEffects
-from xlapy.cpu.order_selections import OrderSelections
-from xlapy.cpu.parts import cut
-from xlapy.cpu.program import make_program
-from xlapy.cpu.program import runs as runs
-from xlapy.cpu.separate_fills import SeparateFills
-from xlapy.cpu.split_reductions import SplitReductions
-from xlapy.cpu.steps import KernelStep, NativeProgram, all_steps, print_program
-from xlapy.cpu.top_k import SortTopK
-from xlapy.cpu.trace import Trace
-from xlapy.cpu.turn_dots import TurnDots
+from xlapy.cpu.program import custom_calls as custom_calls
+from xlapy.cpu.program import feeds as feeds
+from xlapy.cpu.program.buffer_assignment import assign_buffers, print_buffers
+from xlapy.cpu.program.builder import make_program
+from xlapy.cpu.program.builder import runs as runs
+from xlapy.cpu.program.outlining import cut
+from xlapy.cpu.program.profiling_counters import place_clocks
+from xlapy.cpu.program.thunks import KernelStep, NativeProgram, all_steps, print_program
+from xlapy.cpu.serialization.runtime_symbols import import_address
+from xlapy.cpu.transforms.canonicalize_argmax import OrderSelections
+from xlapy.cpu.transforms.fold_transpose_into_dot import TurnDots
+from xlapy.cpu.transforms.rematerialize_splats import SeparateFills
+from xlapy.cpu.transforms.side_effect_order import OrderEffects
+from xlapy.cpu.transforms.split_reductions import SplitReductions
+from xlapy.cpu.transforms.split_transforms import SplitTransforms
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
+from xlapy.passes.control_flow.hoist_loop_invariants import HoistLoopInvariants
+from xlapy.passes.control_flow.inline_calls import InlineCalls
+from xlapy.passes.control_flow.simplify_conditionals import SimplifyConditionals
+from xlapy.passes.control_flow.simplify_loops import SimplifyLoops
 from xlapy.passes.expand.dynamic import DYNAMIC_EXPANSIONS
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.flatten_tuples import FlattenTuples
 from xlapy.passes.fold_constants import FoldConstants
-from xlapy.passes.hoist_loop_invariants import HoistLoopInvariants
-from xlapy.passes.inline_calls import InlineCalls
+from xlapy.passes.layouts.normalize_layouts import NormalizeLayouts
 from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
-from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass
 from xlapy.passes.pipeline import Fixpoint, PassEvent, Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
-from xlapy.passes.simplify_conditionals import SimplifyConditionals
-from xlapy.passes.simplify_loops import SimplifyLoops
 
 MOST_ROUNDS = 4
 """Of the simplifying passes: what is left then is not worth the time."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.control import MAIN_THREAD
-from xlapy.ops.sources import PARAMETER
+from xlapy.opcodes.control import MAIN_THREAD
+from xlapy.opcodes.sources import PARAMETER
 
 if TYPE_CHECKING:
     from xlapy.hlo.module import Module

@@ -16,8 +16,8 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
-from xlapy.ops.attributes import Attributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.registry import OpDef
 
 
 def add_computation(module: Module, name: str, *, entry: bool = False) -> Computation:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xlapy.base.shape import Shape
-from xlapy.ops.attributes import NO_ATTRIBUTES, Attributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes
+from xlapy.opcodes.registry import OpDef
 
 if TYPE_CHECKING:
     from xlapy.hlo.computation import Computation

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from xlapy.hlo.instruction import OpMetadata
-from xlapy.ops.attributes import INTEGERS, Kind, Reader, escape
+from xlapy.opcodes.attributes.codecs import INTEGERS, Kind, Reader, escape
 
 _STRINGS = frozenset(["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"])
 _INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])

@@ -1,6 +1,6 @@
 """Shardings over named mesh axes: `{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], replicated={'z'}}`.
 
-Owns: `NamedSharding`, `DimensionSharding` and their text. Must not know: instructions. Meshes are `xlapy.ops.mesh`.
+Owns: `NamedSharding`, `DimensionSharding` and their text. Must not know: instructions. Meshes are `xlapy.opcodes.attributes.mesh`.
 Source: the named (mesh based) shardings of HLO text.
 """
 
@@ -14,8 +14,8 @@ from enum import Enum
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA
-from xlapy.ops.attributes import Reader, entries
-from xlapy.ops.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
+from xlapy.opcodes.attributes.codecs import Reader, entries
+from xlapy.opcodes.attributes.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
 
 Axes = tuple[AxisRef, ...]
 

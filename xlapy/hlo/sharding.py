@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA, metadata_text
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named
 from xlapy.hlo.tiles import TileAssignment, read_tiles
-from xlapy.ops.attributes import Kind, Reader, entries, to_integer
+from xlapy.opcodes.attributes.codecs import Kind, Reader, entries, to_integer
 
 
 class ShardingKind(Enum):

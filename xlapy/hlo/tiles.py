@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Ints, bounded_product
-from xlapy.ops.attributes import Reader, split_integers
-from xlapy.ops.mesh import Iota, read_iota
+from xlapy.opcodes.attributes.codecs import Reader, split_integers
+from xlapy.opcodes.attributes.mesh import Iota, read_iota
 
 Piece = tuple[int, int, int]
 """A factor of a dimension of an iota: the dimension, minus its stride in it, its size; sorted in the order of ids."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.ops.control import WHILE
+from xlapy.opcodes.control import WHILE
 
 T = TypeVar("T")
 

@@ -18,11 +18,11 @@ from xlapy.hlo.verify_annotations import verify_annotations
 from xlapy.hlo.verify_buffers import verify_buffers
 from xlapy.hlo.verify_failure import fail
 from xlapy.hlo.verify_pairs import verify_pairs
-from xlapy.ops.collectives import ALL_TO_ALL, COLLECTIVE_BROADCAST, REDUCE_SCATTER
-from xlapy.ops.control import FUSION
-from xlapy.ops.indexing import SCATTER
-from xlapy.ops.reduction import MAP, REDUCE, SELECT_AND_SCATTER
-from xlapy.ops.registry import Effect
+from xlapy.opcodes.collectives import ALL_TO_ALL, COLLECTIVE_BROADCAST, REDUCE_SCATTER
+from xlapy.opcodes.control import FUSION
+from xlapy.opcodes.indexing import SCATTER
+from xlapy.opcodes.reduction import MAP, REDUCE, SELECT_AND_SCATTER
+from xlapy.opcodes.registry import Effect
 
 _OF_ONE_PRECISION = frozenset(
     {

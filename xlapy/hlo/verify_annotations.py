@@ -14,7 +14,8 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ModuleConfig
 from xlapy.hlo.verify_failure import fail
-from xlapy.ops.collectives import (
+from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode
+from xlapy.opcodes.collectives import (
     ALL_REDUCE,
     ALL_REDUCE_START,
     COLLECTIVE_BROADCAST,
@@ -22,9 +23,8 @@ from xlapy.ops.collectives import (
     COLLECTIVE_PERMUTE_START,
     GroupedAttributes,
 )
-from xlapy.ops.control import ASYNC_START, CALL, CONDITIONAL, WHILE
-from xlapy.ops.reduction import SELECT_AND_SCATTER
-from xlapy.ops.replica_groups import GroupMode, group_mode
+from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE
+from xlapy.opcodes.reduction import SELECT_AND_SCATTER
 
 _OTHER_THREADS = frozenset([ASYNC_START, SELECT_AND_SCATTER])
 """Ops whose called computations need not run on the thread of the caller."""

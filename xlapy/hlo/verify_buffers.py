@@ -17,10 +17,10 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.verify_failure import fail
 from xlapy.hlo.verify_pairs import is_async
-from xlapy.ops.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, CONDITIONAL, FUSION, WHILE
-from xlapy.ops.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET
-from xlapy.ops.sources import PARAMETER
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
+from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, CONDITIONAL, FUSION, WHILE
+from xlapy.opcodes.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET
+from xlapy.opcodes.sources import PARAMETER
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 _BUFFER_TARGETS = frozenset([PIN_TARGET, UNPIN_TARGET, CREATE_BUFFER_TARGET])
 _STREAM_MARK = "_xla_stream_annotation"

@@ -13,9 +13,9 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify_failure import fail
-from xlapy.ops.control import ADD_DEPENDENCY, ASYNC_START, CALL, CONDITIONAL, FUSION, OPT_BARRIER, WHILE
-from xlapy.ops.movement import CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
+from xlapy.opcodes.control import ADD_DEPENDENCY, ASYNC_START, CALL, CONDITIONAL, FUSION, OPT_BARRIER, WHILE
+from xlapy.opcodes.movement import CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 _KEEPING = frozenset({CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE})
 

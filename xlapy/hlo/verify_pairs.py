@@ -14,7 +14,7 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify_failure import fail
-from xlapy.ops.collectives import (
+from xlapy.opcodes.collectives import (
     ALL_GATHER_DONE,
     ALL_GATHER_START,
     ALL_REDUCE_DONE,
@@ -22,12 +22,12 @@ from xlapy.ops.collectives import (
     COLLECTIVE_PERMUTE_DONE,
     COLLECTIVE_PERMUTE_START,
 )
-from xlapy.ops.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, MAIN_THREAD
-from xlapy.ops.custom import CUSTOM_CALL
-from xlapy.ops.registry import OpDef
-from xlapy.ops.requirements import agrees, is_prefix
-from xlapy.ops.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE
+from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, MAIN_THREAD
+from xlapy.opcodes.custom import CUSTOM_CALL
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.requirements import agrees, is_prefix
+from xlapy.opcodes.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 _READERS: Mapping[OpDef, tuple[OpDef, ...]] = {
     ASYNC_START: (ASYNC_UPDATE, ASYNC_DONE),

@@ -4,6 +4,7 @@ Importing it registers the rules of all families.
 """
 
 from xlapy.interpreter import (
+    batching,
     collectives,
     contraction,
     control,
@@ -12,7 +13,6 @@ from xlapy.interpreter import (
     dynamic,
     elementwise,
     indexing,
-    lifting,
     linalg,
     movement,
     normalization,

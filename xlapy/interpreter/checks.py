@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.errors import ExecutionError
@@ -48,7 +48,7 @@ class Checks:
         """
         if self.nans and _has(np.isnan, value) and not any(_has(np.isnan, o) for o in operands):
             return "a NaN"
-        is_written = instruction.op is ops.CONSTANT
+        is_written = instruction.op is opcodes.CONSTANT
         if self.infs and not is_written and _has(np.isinf, value) and not any(_has(np.isinf, o) for o in operands):
             return "an infinity"
         return ""
@@ -86,7 +86,7 @@ class Watch:
         if not what:
             return
         where = self._where(instruction)
-        if instruction.op is not ops.FUSION:
+        if instruction.op is not opcodes.FUSION:
             raise ExecutionError(f"{_message(instruction, operands, value, what)}{where}")
         place = f"; it is computed in {instruction.name}{where}"
         self._look_inside(instruction, operands, place)
@@ -108,7 +108,7 @@ class Watch:
     def observe(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
         """As an observer of the interpreter, which tells of every instruction: loops turn where conditions end."""
         self.look(instruction, operands, value)
-        if instruction.op is ops.WHILE:
+        if instruction.op is opcodes.WHILE:
             self.begin(instruction)
         elif instruction.is_root:
             for loop, role in _loops_of(instruction):
@@ -139,7 +139,7 @@ def _loops_of(instruction: Instruction) -> Iterator[tuple[Instruction, str]]:
     if instruction.parent is None:
         return
     for caller in instruction.parent.callers:
-        if caller.op is ops.WHILE:
+        if caller.op is opcodes.WHILE:
             is_body = caller.computation("body") is instruction.parent
             yield caller, "body" if is_body else "condition"
 

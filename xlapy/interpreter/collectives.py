@@ -14,16 +14,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batched import apply_scalars
-from xlapy.interpreter.collective_slices import permuted_slices
+from xlapy.interpreter.batching.scalar_computations import apply_scalars
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.elementwise_conversion import convert_array
 from xlapy.interpreter.exchange import describe
-from xlapy.ops.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, group_mode, participants
+from xlapy.interpreter.kernels.collective_slices import permuted_slices
+from xlapy.interpreter.kernels.conversion import convert_array
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, group_mode, participants
 
 Brought = Sequence[Value]
 """The operands that one device brings to a collective."""
@@ -71,7 +71,7 @@ def _one_or_tuple(results: Sequence[Value]) -> Value:
 # -- all-gather
 
 
-@RULES.rule(ops.ALL_GATHER)
+@RULES.rule(opcodes.ALL_GATHER)
 def all_gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The shards of all members, one behind the other along the dimension."""
     brought, _ = _meet(context, instruction, values)
@@ -80,7 +80,7 @@ def all_gather(context: Context, instruction: Instruction, values: Sequence[Valu
     )
 
 
-@RULES.rule(ops.ALL_GATHER_START)
+@RULES.rule(opcodes.ALL_GATHER_START)
 def all_gather_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(operands, gathered)"""
     return _one_or_tuple(values), all_gather(context, instruction, values)
@@ -89,14 +89,14 @@ def all_gather_start(context: Context, instruction: Instruction, values: Sequenc
 # -- all-reduce, reduce-scatter, collective-reduce
 
 
-@RULES.rule(ops.ALL_REDUCE, ops.ALL_REDUCE_START)
+@RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
 def all_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The reduction of the operands of all members, from the first of the group to the last."""
     brought, _ = _meet(context, instruction, values)
     return _one_or_tuple(_reduced(context, instruction, brought))
 
 
-@RULES.rule(ops.REDUCE_SCATTER)
+@RULES.rule(opcodes.REDUCE_SCATTER)
 def reduce_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Of the reduced operands, cut along the dimension into as many blocks as there are members, the own block."""
     brought, place = _meet(context, instruction, values)
@@ -147,7 +147,7 @@ def _converted(instruction: Instruction, array: Array, target: PrimitiveType) ->
     return convert_array(array, target)
 
 
-@RULES.rule(ops.COLLECTIVE_REDUCE)
+@RULES.rule(opcodes.COLLECTIVE_REDUCE)
 def collective_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The reduction of the operands of all members on the root; zeros on the others, and outside all groups."""
     if not members(context, instruction.replica_groups, mode_of(instruction)):
@@ -161,7 +161,7 @@ def collective_reduce(context: Context, instruction: Instruction, values: Sequen
 # -- collective-broadcast, and the roots that it shares with collective-reduce
 
 
-@RULES.rule(ops.COLLECTIVE_BROADCAST)
+@RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def collective_broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the root; zeros outside all groups."""
     if not members(context, instruction.replica_groups, mode_of(instruction)):
@@ -192,7 +192,7 @@ def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
 # -- all-to-all
 
 
-@RULES.rule(ops.ALL_TO_ALL)
+@RULES.rule(opcodes.ALL_TO_ALL)
 def all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Block or operand i of each member goes to member i, which has them in the order of the members."""
     brought, place = _meet(context, instruction, values)
@@ -202,7 +202,7 @@ def all_to_all(context: Context, instruction: Instruction, values: Sequence[Valu
     return np.concatenate([_block(arrays[0], dimension, len(brought), place) for arrays in brought], dimension)
 
 
-@RULES.rule(ops.RAGGED_ALL_TO_ALL)
+@RULES.rule(opcodes.RAGGED_ALL_TO_ALL)
 def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The output with the rows that the members have for this device written over it, from the first member on."""
     _, output, starts, *_, expected = values
@@ -235,7 +235,7 @@ def _require_rows(instruction: Instruction, what: str, array: Array, start: int,
 # -- collective-permute
 
 
-@RULES.rule(ops.COLLECTIVE_PERMUTE)
+@RULES.rule(opcodes.COLLECTIVE_PERMUTE)
 def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the source whose target this device is; zeros if it is none."""
     group = members(context, ALL_REPLICAS, mode_of(instruction))
@@ -256,7 +256,7 @@ def _check_places(instruction: Instruction, count: int) -> None:
             raise ExecutionError(f"{describe(instruction)}: pair {pair} names an id beyond the {count} members")
 
 
-@RULES.rule(ops.COLLECTIVE_PERMUTE_START)
+@RULES.rule(opcodes.COLLECTIVE_PERMUTE_START)
 def collective_permute_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(operands, results, contexts...); of the operands of the form with slices, the input."""
     contexts = [np.zeros(shape.dimensions, shape.dtype) for shape in instruction.shape.tuple_shapes[2:]]
@@ -267,22 +267,22 @@ def collective_permute_start(context: Context, instruction: Instruction, values:
 # -- the second halves, and who am I
 
 
-@RULES.rule(ops.ALL_REDUCE_DONE)
+@RULES.rule(opcodes.ALL_REDUCE_DONE)
 def all_reduce_done(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
     return values[0]
 
 
-@RULES.rule(ops.ALL_GATHER_DONE, ops.COLLECTIVE_PERMUTE_DONE)
+@RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
 def done(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
     """The result, which stands behind the operands."""
     return values[0][1]
 
 
-@RULES.rule(ops.REPLICA_ID)
+@RULES.rule(opcodes.REPLICA_ID)
 def replica_id(context: Context, _: Instruction, __: Sequence[Value]) -> Value:
     return np.array(context.replica_id, np.uint32)
 
 
-@RULES.rule(ops.PARTITION_ID)
+@RULES.rule(opcodes.PARTITION_ID)
 def partition_id(context: Context, _: Instruction, __: Sequence[Value]) -> Value:
     return np.array(context.partition_id, np.uint32)

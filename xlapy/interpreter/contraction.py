@@ -14,8 +14,8 @@ import numpy as np
 from xlapy.base.element_types import BF16
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.products import Accumulator
-from xlapy.ops.contraction import (
+from xlapy.interpreter.kernels.products import Accumulator
+from xlapy.opcodes.contraction import (
     DOT,
     RAGGED_DOT,
     SCALED_DOT,

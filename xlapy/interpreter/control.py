@@ -11,23 +11,23 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value, evaluate_computation
-from xlapy.ops import control as ops
 
 Evaluate = Callable[[Context, Computation, Sequence[Value]], Value]
 """A way to evaluate a computation for given arguments."""
 
 
-@RULES.rule(ops.CALL, ops.FUSION)
+@RULES.rule(opcodes.CALL, opcodes.FUSION)
 def call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The called computation of the operands."""
     return evaluate_computation(context, instruction.computations[0], values)
 
 
-@RULES.rule(ops.WHILE)
+@RULES.rule(opcodes.WHILE)
 def while_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The body again and again, as long as the condition of the current value is true."""
     condition, body = instruction.computations
@@ -37,7 +37,7 @@ def while_(context: Context, instruction: Instruction, values: Sequence[Value]) 
     return state
 
 
-@RULES.rule(ops.CONDITIONAL)
+@RULES.rule(opcodes.CONDITIONAL)
 def conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The branch chosen by operand 0 of its own operand; true is the first, an index out of range the last branch."""
     branches = instruction.computations
@@ -48,13 +48,13 @@ def conditional(context: Context, instruction: Instruction, values: Sequence[Val
     return evaluate_computation(context, branches[number], [values[1 + number]])
 
 
-@RULES.rule(ops.OPT_BARRIER, ops.ADD_DEPENDENCY, ops.DOMAIN)
+@RULES.rule(opcodes.OPT_BARRIER, opcodes.ADD_DEPENDENCY, opcodes.DOMAIN)
 def pass_on(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operand 0: the order of evaluation already is that of the operands."""
     return values[0]
 
 
-@RULES.rule(ops.AFTER_ALL)
+@RULES.rule(opcodes.AFTER_ALL)
 def after_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A token, once all operands are there."""
     return TOKEN
@@ -63,13 +63,13 @@ def after_all(context: Context, instruction: Instruction, values: Sequence[Value
 # Asynchronous execution happens at once, as soon as the last operand is bound: (bound operands, result, contexts...)
 
 
-@RULES.rule(ops.ASYNC_START)
+@RULES.rule(opcodes.ASYNC_START)
 def async_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Binds the operands to the first parameters of the called computation."""
     return bind(context, instruction.computations[0], tuple(values), instruction.shape)
 
 
-@RULES.rule(ops.ASYNC_UPDATE)
+@RULES.rule(opcodes.ASYNC_UPDATE)
 def async_update(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Binds further operands, if any."""
     before, *added = values
@@ -78,7 +78,7 @@ def async_update(context: Context, instruction: Instruction, values: Sequence[Va
     return bind(context, called_computation(instruction), (*before[0], *added), instruction.shape)
 
 
-@RULES.rule(ops.ASYNC_DONE)
+@RULES.rule(opcodes.ASYNC_DONE)
 def async_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The result of the called computation."""
     return values[0][1]
@@ -86,7 +86,7 @@ def async_done(context: Context, instruction: Instruction, values: Sequence[Valu
 
 def called_computation(instruction: Instruction) -> Computation:
     """The computation that the async-start at the head of a chain calls."""
-    while instruction.op is not ops.ASYNC_START:
+    while instruction.op is not opcodes.ASYNC_START:
         instruction = instruction.operands[0]
     return instruction.computations[0]
 

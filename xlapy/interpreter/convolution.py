@@ -15,10 +15,10 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.products import Accumulator
-from xlapy.interpreter.sparse_kernels import dense_kernel
-from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
-from xlapy.ops.dimensions import ConvDimensions, WindowDimension
+from xlapy.interpreter.kernels.products import Accumulator
+from xlapy.interpreter.kernels.sparse_kernels import dense_kernel
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, WindowDimension
+from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 
 
 @RULES.rule(CONVOLUTION)

@@ -29,8 +29,8 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
 from xlapy.interpreter.dynamic_array import conformed
 from xlapy.interpreter.exchange import ALONE, Exchange
-from xlapy.interpreter.random_state import RandomState
-from xlapy.ops.registry import AsyncRole, Rules
+from xlapy.interpreter.kernels.random_state import RandomState
+from xlapy.opcodes.registry import AsyncRole, Rules
 
 
 class Token:

@@ -12,12 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
+from xlapy.custom_calls.lapack import check_lapack, lapack, lapack_targets
+from xlapy.custom_calls.native import call_native, check_layouts, constrained, laid_out
+from xlapy.custom_calls.registry import NativeTarget, PythonTarget, Target, TypedTarget, find_target, unknown_target
+from xlapy.custom_calls.typed import call_attributes, call_typed, instantiate
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.builtin_targets.decompositions import DECOMPOSITIONS
+from xlapy.interpreter.builtin_targets.dynamic import DYNAMIC_TARGETS
+from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET, check_program, interpret
+from xlapy.interpreter.builtin_targets.sparse import CSR_TARGET, check_csr_product, csr_product
 from xlapy.interpreter.core import (
     RULES,
     TOKEN,
@@ -28,29 +36,14 @@ from xlapy.interpreter.core import (
     evaluate_computation,
     is_dynamic,
 )
-from xlapy.interpreter.custom_decompositions import DECOMPOSITIONS
-from xlapy.interpreter.custom_dynamic import DYNAMIC_TARGETS
-from xlapy.interpreter.custom_native import call_native, check_layouts, constrained, laid_out
-from xlapy.interpreter.custom_program import INTERPRET_TARGET, check_program, interpret
-from xlapy.interpreter.custom_sparse import CSR_TARGET, check_csr_product, csr_product
-from xlapy.interpreter.custom_targets import (
-    NativeTarget,
-    PythonTarget,
-    Target,
-    TypedTarget,
-    find_target,
-    unknown_target,
-)
-from xlapy.interpreter.custom_typed import call_attributes, call_typed, instantiate
 from xlapy.interpreter.dynamic_array import actual, padded_to
 from xlapy.interpreter.exchange import describe
-from xlapy.interpreter.lapack import check_lapack, lapack, lapack_targets
 from xlapy.interpreter.sorting import first_of_rows
-from xlapy.ops.custom import CustomCallApiVersion
-from xlapy.ops.requirements import agrees
+from xlapy.opcodes.custom import CustomCallApiVersion
+from xlapy.opcodes.requirements import agrees
 
 
-@RULES.rule(ops.CUSTOM_CALL)
+@RULES.rule(opcodes.CUSTOM_CALL)
 def custom_call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the target returns, called once."""
     return resolve(instruction, context.platform)(context, instruction, values)

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter import elementwise_complex as complexes
-from xlapy.interpreter import elementwise_float as floats
-from xlapy.interpreter import elementwise_integer as integers
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
-from xlapy.interpreter.elementwise_conversion import widen_float
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
-from xlapy.ops.registry import OpDef
+from xlapy.interpreter.kernels import complex as complexes
+from xlapy.interpreter.kernels import float as floats
+from xlapy.interpreter.kernels import integer as integers
+from xlapy.interpreter.kernels.conversion import widen_float
+from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.registry import OpDef
 
 Kernel = Callable[..., Any]
 
@@ -90,54 +90,54 @@ def _analytic(real: Kernel, complex_valued: Kernel | None = None) -> Kernels:
 
 
 KERNELS: Final[Mapping[OpDef, Kernels]] = {
-    ops.ABS: Kernels(integral=integers.absolute, exact=np.abs, complex_valued=complexes.absolute),
-    ops.ACOS: _analytic(np.arccos),
-    ops.ACOSH: _analytic(np.arccosh),
-    ops.ADD: Kernels(np.logical_or, integers.add, np.add, None, np.add),
-    ops.AND: Kernels(np.logical_and, integers.bitwise_and),
-    ops.ASIN: _analytic(np.arcsin),
-    ops.ASINH: _analytic(np.arcsinh),
-    ops.ATAN: _analytic(np.arctan),
-    ops.ATAN2: _analytic(np.arctan2, complexes.arc_tangent_2),
-    ops.ATANH: _analytic(np.arctanh),
-    ops.CBRT: Kernels(function=np.cbrt),
-    ops.CEIL: Kernels(exact=np.ceil),
-    ops.COSH: _analytic(np.cosh),
-    ops.COSINE: _analytic(np.cos, complexes.cosine),
-    ops.COUNT_LEADING_ZEROS: Kernels(integral=integers.count_leading_zeros),
-    ops.DIVIDE: Kernels(integral=integers.divide, exact=np.divide, complex_valued=complexes.divide),
-    ops.ERF: Kernels(function=floats.error_function),
-    ops.EXPONENTIAL: _analytic(np.exp, complexes.exponential),
-    ops.EXPONENTIAL_MINUS_ONE: _analytic(np.expm1, complexes.exponential_minus_one),
-    ops.FLOOR: Kernels(exact=np.floor),
-    ops.IS_FINITE: Kernels(exact=np.isfinite),
-    ops.LOG: _analytic(np.log, complexes.logarithm),
-    ops.LOGISTIC: _analytic(floats.logistic, complexes.logistic),
-    ops.LOG_PLUS_ONE: _analytic(np.log1p, complexes.logarithm_plus_one),
-    ops.MAXIMUM: Kernels(np.logical_or, integers.maximum, floats.maximum),
-    ops.MINIMUM: Kernels(np.logical_and, integers.minimum, floats.minimum),
-    ops.MULHI: Kernels(integral=integers.multiply_high),
-    ops.MULTIPLY: Kernels(np.logical_and, integers.multiply, np.multiply, None, np.multiply),
-    ops.NEGATE: Kernels(integral=integers.negate, exact=np.negative, complex_valued=np.negative),
-    ops.NOT: Kernels(np.logical_not, integers.bitwise_not),
-    ops.OR: Kernels(np.logical_or, integers.bitwise_or),
-    ops.POPCNT: Kernels(integral=integers.population_count),
-    ops.POWER: Kernels(integral=integers.power, function=np.power, complex_valued=complexes.power),
-    ops.REMAINDER: Kernels(integral=integers.remainder, exact=np.fmod),
-    ops.ROUND_NEAREST_AFZ: Kernels(exact=floats.round_half_away),
-    ops.ROUND_NEAREST_EVEN: Kernels(exact=np.rint),
-    ops.RSQRT: _analytic(floats.reciprocal_square_root, complexes.reciprocal_square_root),
-    ops.SHIFT_LEFT: Kernels(integral=integers.shift_left),
-    ops.SHIFT_RIGHT_ARITHMETIC: Kernels(integral=integers.shift_right_arithmetic),
-    ops.SHIFT_RIGHT_LOGICAL: Kernels(integral=integers.shift_right_logical),
-    ops.SIGN: Kernels(integral=integers.sign, exact=floats.sign, complex_valued=complexes.sign),
-    ops.SINE: _analytic(np.sin, complexes.sine),
-    ops.SINH: _analytic(np.sinh),
-    ops.SQRT: Kernels(exact=np.sqrt, complex_valued=complexes.square_root),
-    ops.SUBTRACT: Kernels(integral=integers.subtract, exact=np.subtract, complex_valued=np.subtract),
-    ops.TAN: _analytic(np.tan, complexes.tangent),
-    ops.TANH: _analytic(np.tanh, complexes.hyperbolic_tangent),
-    ops.XOR: Kernels(np.logical_xor, integers.bitwise_xor),
+    opcodes.ABS: Kernels(integral=integers.absolute, exact=np.abs, complex_valued=complexes.absolute),
+    opcodes.ACOS: _analytic(np.arccos),
+    opcodes.ACOSH: _analytic(np.arccosh),
+    opcodes.ADD: Kernels(np.logical_or, integers.add, np.add, None, np.add),
+    opcodes.AND: Kernels(np.logical_and, integers.bitwise_and),
+    opcodes.ASIN: _analytic(np.arcsin),
+    opcodes.ASINH: _analytic(np.arcsinh),
+    opcodes.ATAN: _analytic(np.arctan),
+    opcodes.ATAN2: _analytic(np.arctan2, complexes.arc_tangent_2),
+    opcodes.ATANH: _analytic(np.arctanh),
+    opcodes.CBRT: Kernels(function=np.cbrt),
+    opcodes.CEIL: Kernels(exact=np.ceil),
+    opcodes.COSH: _analytic(np.cosh),
+    opcodes.COSINE: _analytic(np.cos, complexes.cosine),
+    opcodes.COUNT_LEADING_ZEROS: Kernels(integral=integers.count_leading_zeros),
+    opcodes.DIVIDE: Kernels(integral=integers.divide, exact=np.divide, complex_valued=complexes.divide),
+    opcodes.ERF: Kernels(function=floats.error_function),
+    opcodes.EXPONENTIAL: _analytic(np.exp, complexes.exponential),
+    opcodes.EXPONENTIAL_MINUS_ONE: _analytic(np.expm1, complexes.exponential_minus_one),
+    opcodes.FLOOR: Kernels(exact=np.floor),
+    opcodes.IS_FINITE: Kernels(exact=np.isfinite),
+    opcodes.LOG: _analytic(np.log, complexes.logarithm),
+    opcodes.LOGISTIC: _analytic(floats.logistic, complexes.logistic),
+    opcodes.LOG_PLUS_ONE: _analytic(np.log1p, complexes.logarithm_plus_one),
+    opcodes.MAXIMUM: Kernels(np.logical_or, integers.maximum, floats.maximum),
+    opcodes.MINIMUM: Kernels(np.logical_and, integers.minimum, floats.minimum),
+    opcodes.MULHI: Kernels(integral=integers.multiply_high),
+    opcodes.MULTIPLY: Kernels(np.logical_and, integers.multiply, np.multiply, None, np.multiply),
+    opcodes.NEGATE: Kernels(integral=integers.negate, exact=np.negative, complex_valued=np.negative),
+    opcodes.NOT: Kernels(np.logical_not, integers.bitwise_not),
+    opcodes.OR: Kernels(np.logical_or, integers.bitwise_or),
+    opcodes.POPCNT: Kernels(integral=integers.population_count),
+    opcodes.POWER: Kernels(integral=integers.power, function=np.power, complex_valued=complexes.power),
+    opcodes.REMAINDER: Kernels(integral=integers.remainder, exact=np.fmod),
+    opcodes.ROUND_NEAREST_AFZ: Kernels(exact=floats.round_half_away),
+    opcodes.ROUND_NEAREST_EVEN: Kernels(exact=np.rint),
+    opcodes.RSQRT: _analytic(floats.reciprocal_square_root, complexes.reciprocal_square_root),
+    opcodes.SHIFT_LEFT: Kernels(integral=integers.shift_left),
+    opcodes.SHIFT_RIGHT_ARITHMETIC: Kernels(integral=integers.shift_right_arithmetic),
+    opcodes.SHIFT_RIGHT_LOGICAL: Kernels(integral=integers.shift_right_logical),
+    opcodes.SIGN: Kernels(integral=integers.sign, exact=floats.sign, complex_valued=complexes.sign),
+    opcodes.SINE: _analytic(np.sin, complexes.sine),
+    opcodes.SINH: _analytic(np.sinh),
+    opcodes.SQRT: Kernels(exact=np.sqrt, complex_valued=complexes.square_root),
+    opcodes.SUBTRACT: Kernels(integral=integers.subtract, exact=np.subtract, complex_valued=np.subtract),
+    opcodes.TAN: _analytic(np.tan, complexes.tangent),
+    opcodes.TANH: _analytic(np.tanh, complexes.hyperbolic_tangent),
+    opcodes.XOR: Kernels(np.logical_xor, integers.bitwise_xor),
 }
 """Every operation whose operands share one element type and whose result follows from their numbers alone."""
 
@@ -148,14 +148,14 @@ for _op, _kernels in KERNELS.items():
 # -- parts of complex numbers
 
 
-@RULES.rule(ops.REAL)
+@RULES.rule(opcodes.REAL)
 def real(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The real part; a real number is its own."""
     (operand,) = values
     return np.array(operand.real) if operand.dtype.kind == "c" else operand
 
 
-@RULES.rule(ops.IMAG)
+@RULES.rule(opcodes.IMAG)
 def imag(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The imaginary part: 0 of a real number, in a type that has a zero (f8e8m0fnu gives NaN)."""
     (operand,) = values
@@ -164,7 +164,7 @@ def imag(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     return np.zeros(operand.shape, np.float32).astype(operand.dtype)
 
 
-@RULES.rule(ops.COMPLEX)
+@RULES.rule(opcodes.COMPLEX)
 def complex_of_parts(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return complexes.compose(*values)
 
@@ -181,7 +181,7 @@ _COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
 }
 
 
-@RULES.rule(ops.COMPARE)
+@RULES.rule(opcodes.COMPARE)
 def compare(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Numbers by value, false before true; in the total order of a floating-point type by `total_order_key`."""
     key = total_order_key if instruction.type is ComparisonType.TOTALORDER else _comparable
@@ -215,14 +215,14 @@ def total_order_key(array: Array) -> Array:
     return key
 
 
-@RULES.rule(ops.CLAMP)
+@RULES.rule(opcodes.CLAMP)
 def clamp(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """min(max(x, low), high): high where low > high, NaN where any of the three is."""
     low, operand, high = values
-    raised = KERNELS[ops.MAXIMUM].apply("clamp", (low, operand))
-    return KERNELS[ops.MINIMUM].apply("clamp", (high, raised))
+    raised = KERNELS[opcodes.MAXIMUM].apply("clamp", (low, operand))
+    return KERNELS[opcodes.MINIMUM].apply("clamp", (high, raised))
 
 
-@RULES.rule(ops.SELECT)
+@RULES.rule(opcodes.SELECT)
 def select(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     return np.where(*values)

@@ -14,13 +14,14 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.accumulate import accumulate
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.ops import indexing as ops
+from xlapy.interpreter.kernels.accumulate import accumulate
+from xlapy.opcodes import indexing as ops
 
 
-@RULES.rule(ops.GATHER)
+@RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A slice of the operand at each index vector, moved where needed to lie inside the operand."""
     operand, indices = values
@@ -81,7 +82,7 @@ def _window_starts(
     return starts
 
 
-@RULES.rule(ops.SCATTER)
+@RULES.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands with windows of updates combined into them; a window that is not wholly inside is left out.
 

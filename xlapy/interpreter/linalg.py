@@ -13,11 +13,11 @@ from math import prod
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.elementwise_conversion import convert_array
-from xlapy.ops import linalg as ops
-from xlapy.ops.linalg import FftType, Transpose
+from xlapy.interpreter.kernels.conversion import convert_array
+from xlapy.opcodes.linalg import FftType, Transpose
 
 
 def _wide(array: Array) -> Array:
@@ -28,7 +28,7 @@ def _adjoint(matrices: Array) -> Array:
     return matrices.swapaxes(-1, -2).conj()
 
 
-@RULES.rule(ops.CHOLESKY)
+@RULES.rule(opcodes.CHOLESKY)
 def cholesky(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """L with L L^H = a, read from and written to the lower triangle; or U with U^H U = a, in the upper one.
 
@@ -55,7 +55,7 @@ def _cholesky_lower(a: Array) -> Array:
     return np.where(definite, factor, np.nan)
 
 
-@RULES.rule(ops.TRIANGULAR_SOLVE)
+@RULES.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """x with op(a) x = b, or x op(a) = b unless `left_side`; op is the identity, the transpose or the adjoint.
 
@@ -90,7 +90,7 @@ _FORWARD: dict[FftType, Callable[..., Array]] = {FftType.FFT: np.fft.fftn, FftTy
 _INVERSE: dict[FftType, Callable[..., Array]] = {FftType.IFFT: np.fft.ifftn, FftType.IRFFT: np.fft.irfftn}
 
 
-@RULES.rule(ops.FFT)
+@RULES.rule(opcodes.FFT)
 def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Discrete Fourier transforms over the innermost dimensions, as many as `fft_length` has entries.
 

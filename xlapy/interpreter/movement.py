@@ -13,15 +13,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.ops import movement as ops
-from xlapy.ops.dimensions import PaddingDimension
+from xlapy.opcodes import movement as ops
+from xlapy.opcodes.attributes.dimensions import PaddingDimension
 
 
-@RULES.rule(ops.BROADCAST)
+@RULES.rule(opcodes.BROADCAST)
 def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operand dimension `i` becomes result dimension `dimensions[i]`; the operand is repeated along all others."""
     operand: Array = values[0]
@@ -31,19 +32,19 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
     return np.broadcast_to(in_order.reshape(kept), instruction.shape.dimensions)
 
 
-@RULES.rule(ops.RESHAPE, ops.DYNAMIC_RESHAPE)
+@RULES.rule(opcodes.RESHAPE, opcodes.DYNAMIC_RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The same elements in the same row-major order; static dimensions need no sizes given."""
     return values[0].reshape(instruction.shape.dimensions)
 
 
-@RULES.rule(ops.TRANSPOSE)
+@RULES.rule(opcodes.TRANSPOSE)
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Result dimension `i` is operand dimension `dimensions[i]`."""
     return values[0].transpose(instruction.attributes.dimensions)
 
 
-@RULES.rule(ops.REVERSE)
+@RULES.rule(opcodes.REVERSE)
 def reverse(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Element `i` of each listed dimension goes to `size - 1 - i`."""
     dimensions = instruction.attributes.dimensions
@@ -51,7 +52,7 @@ def reverse(context: Context, instruction: Instruction, values: Sequence[Value])
     return values[0][(*backwards, ...)]
 
 
-@RULES.rule(ops.SHUFFLE)
+@RULES.rule(opcodes.SHUFFLE)
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Rotates dimensions to the left, or reads each result element at the coordinates given for it (clamped)."""
     operand: Array = values[0]
@@ -71,20 +72,20 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
     return operand[tuple(places)]
 
 
-@RULES.rule(ops.CONCATENATE)
+@RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands one after the other along a dimension."""
     return np.concatenate(values, instruction.attributes.dimension)
 
 
-@RULES.rule(ops.SLICE)
+@RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements at `start`, `start + stride`, ... before `limit` in each dimension."""
     ranges = instruction.attributes.ranges
     return values[0][(*map(slice, ranges.starts, ranges.limits, ranges.strides), ...)]
 
 
-@RULES.rule(ops.PAD)
+@RULES.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Puts `interior` padding values between neighbours, then adds (or, if negative, removes) the edges."""
     operand, value = values
@@ -111,14 +112,14 @@ def _kept(entry: PaddingDimension, size: int, padded: int) -> tuple[slice, slice
     return slice(first, last), slice(start, start + (last - first - 1) * step + 1, step)
 
 
-@RULES.rule(ops.DYNAMIC_SLICE)
+@RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The slice at the start indices, each clamped so that the slice lies inside the operand."""
     operand, *indices = values
     return operand[(*_window(operand.shape, indices, instruction.attributes.dynamic_slice_sizes), ...)]
 
 
-@RULES.rule(ops.DYNAMIC_UPDATE_SLICE)
+@RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand with the update in place of the slice at the start indices, clamped likewise."""
     operand, update, *indices = values
@@ -134,13 +135,13 @@ def _window(whole: Sequence[int], indices: Sequence[Array], sizes: Sequence[int]
     return tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))
 
 
-@RULES.rule(ops.COPY)
+@RULES.rule(opcodes.COPY)
 def copy(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand: values have no layout, so nothing changes."""
     return values[0]
 
 
-@RULES.rule(ops.BITCAST)
+@RULES.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Lists the elements in the order of the operand's layout and reads those bytes in the order of the result's.
 
@@ -171,13 +172,13 @@ def _is_packed(shape: Shape) -> bool:
     return shape.layout is not None and 0 < shape.layout.element_size_in_bits < 8
 
 
-@RULES.rule(ops.GET_DIMENSION_SIZE)
+@RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The size of a static dimension, in s32."""
     return np.array(instruction.operands[0].shape.dimensions[instruction.attributes.dimension], np.int32)
 
 
-@RULES.rule(ops.SET_DIMENSION_SIZE)
+@RULES.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand, of a result that is declared static: nothing is cut off."""
     return values[0]

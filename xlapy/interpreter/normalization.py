@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.ops import normalization as ops
 
 
 class _Features:
@@ -52,7 +52,7 @@ class _Features:
         return round_to(column.reshape(-1), self.dtype)
 
 
-@RULES.rule(ops.BATCH_NORM_TRAINING)
+@RULES.rule(opcodes.BATCH_NORM_TRAINING)
 def batch_norm_training(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(normalized operand, mean, variance) with the biased variance, that of the elements themselves."""
     features = _Features(instruction, values[0])
@@ -64,7 +64,7 @@ def batch_norm_training(context: Context, instruction: Instruction, values: Sequ
     return features.whole(y), features.vector(mu), features.vector(sigma2)
 
 
-@RULES.rule(ops.BATCH_NORM_INFERENCE)
+@RULES.rule(opcodes.BATCH_NORM_INFERENCE)
 def batch_norm_inference(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand normalized by a given mean and variance."""
     features = _Features(instruction, values[0])
@@ -73,7 +73,7 @@ def batch_norm_inference(context: Context, instruction: Instruction, values: Seq
     return features.whole(gamma * (x - mu) / np.sqrt(sigma2 + features.epsilon) + beta)
 
 
-@RULES.rule(ops.BATCH_NORM_GRAD)
+@RULES.rule(opcodes.BATCH_NORM_GRAD)
 def batch_norm_grad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Gradients with respect to (operand, scale, offset)."""
     features = _Features(instruction, values[0])

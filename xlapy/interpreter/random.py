@@ -14,21 +14,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import U8, U16, U32, U64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.elementwise_conversion import bitcast_array, dtype_of
-from xlapy.interpreter.random_bits import philox, philox_block_count, three_fry
-from xlapy.ops import random as ops
-from xlapy.ops.random import RandomAlgorithm, RandomDistribution
+from xlapy.interpreter.kernels.conversion import bitcast_array, dtype_of
+from xlapy.interpreter.kernels.random_bits import philox, philox_block_count, three_fry
+from xlapy.opcodes.random import RandomAlgorithm, RandomDistribution
 
 # rng
 
 
-@RULES.rule(ops.RNG)
+@RULES.rule(opcodes.RNG)
 def rng(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Numbers of the run's own generator: XLA says how they are distributed, not which ones come.
 
@@ -99,7 +99,7 @@ def _upper_half(words: Array, factor: Array) -> Array:
     return high * factor_high + (middle >> half) + (low * factor_high + (middle & mask) >> half)
 
 
-@RULES.rule(ops.RNG_GET_AND_UPDATE_STATE)
+@RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
 def rng_get_and_update_state(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The run's counter, lower half first, before it moves on by `delta`: one counter for all that draws."""
     return context.random_state().advance(instruction.attributes.delta)
@@ -110,7 +110,7 @@ def rng_get_and_update_state(context: Context, instruction: Instruction, values:
 _STORAGE = {8: U8, 16: U16, 32: U32, 64: U64}
 
 
-@RULES.rule(ops.RNG_BIT_GENERATOR)
+@RULES.rule(opcodes.RNG_BIT_GENERATOR)
 def rng_bit_generator(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The next state and random bits, a function of the state alone: bit for bit those of XLA:CPU.
 
@@ -156,7 +156,7 @@ def _elements(words: Array, element_type: PrimitiveType) -> Array:
 # stochastic-convert
 
 
-@RULES.rule(ops.STOCHASTIC_CONVERT)
+@RULES.rule(opcodes.STOCHASTIC_CONVERT)
 def stochastic_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Floats to signed integers, rounded away from zero with the probability of the fraction that is cut off.
 
@@ -193,7 +193,7 @@ def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> 
 
 # forms
 
-_CHECKS = {ops.RNG_BIT_GENERATOR: _check_bits, ops.STOCHASTIC_CONVERT: _check_rounded}
+_CHECKS = {opcodes.RNG_BIT_GENERATOR: _check_bits, opcodes.STOCHASTIC_CONVERT: _check_rounded}
 
 
 def check_form(instruction: Instruction) -> None:

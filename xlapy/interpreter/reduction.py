@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
 from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.accumulate import accumulate
-from xlapy.interpreter.batched import apply_reducer, apply_scalars, monoid
+from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_scalars, monoid
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
-from xlapy.ops.dimensions import Window, WindowDimension, dilated, strided
-from xlapy.ops.requirements import elements_of
+from xlapy.interpreter.kernels.accumulate import accumulate
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, strided
+from xlapy.opcodes.requirements import elements_of
 
-_SUMS = (ops.ADD, ops.MULTIPLY)
-_GROUPING_FREE = (*_SUMS, ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR, ops.XOR)
+_SUMS = (opcodes.ADD, opcodes.MULTIPLY)
+_GROUPING_FREE = (*_SUMS, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR, opcodes.XOR)
 _STEPS = 1 << 14
 """How many elements a reducer that is no sum or product is given one by one."""
 _TREE = 32
@@ -59,7 +59,7 @@ class Reducer:
         self.grouping_free = op in _GROUPING_FREE and not rounds
         # f8e8m0fnu has no zero, which blocks of sums are filled up with
         in_blocks = rounds and element_type is not F8E8M0FNU
-        self.ufunc: np.ufunc | None = (np.add if op is ops.ADD else np.multiply) if in_blocks else None
+        self.ufunc: np.ufunc | None = (np.add if op is opcodes.ADD else np.multiply) if in_blocks else None
 
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
         """The reducer of accumulators on the left and values on the right; the arrays broadcast together."""
@@ -104,7 +104,7 @@ def _packed(instruction: Instruction, results: Sequence[Value]) -> Value:
     return tuple(values) if instruction.shape.is_tuple else values[0]
 
 
-@RULES.rule(ops.REDUCE)
+@RULES.rule(opcodes.REDUCE)
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Folds the reduced dimensions and combines the initial values with the result.
 
@@ -155,7 +155,7 @@ def _accumulated(ufunc: np.ufunc, values: Array) -> Array:
         return np.asarray(ufunc.accumulate(values, axis=0)[-1])
 
 
-@RULES.rule(ops.REDUCE_WINDOW)
+@RULES.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Folds windows; padding and dilation holes contribute nothing.
 
@@ -297,7 +297,7 @@ def _fold_by_doubling(
         length *= 2
 
 
-@RULES.rule(ops.SELECT_AND_SCATTER)
+@RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Each window selects one element, never padding; its source value is combined into that place; row-major order."""
     operand, source, init = values
@@ -350,13 +350,13 @@ def _padded_operand(sizes: Sequence[int], window: Window) -> Array:
     return np.where(inside, flat, -1)
 
 
-@RULES.rule(ops.MAP)
+@RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The computation of each tuple of elements at the same index; a scalar beside arrays is the same everywhere."""
     return apply_scalars(context, instruction.to_apply, values)
 
 
-@RULES.rule(ops.SCAN)
+@RULES.rule(opcodes.SCAN)
 def scan(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Runs the body once a slice along the dimension, from the first or, reversed, from the last."""
     carries, axis = instruction.num_carries, instruction.dimensions[0]

@@ -16,18 +16,18 @@ from math import prod
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batched import apply_scalars
+from xlapy.interpreter.batching.scalar_computations import apply_scalars
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.sort_keys import comparator_keys, integer_key
-from xlapy.ops import sorting as ops
+from xlapy.interpreter.kernels.sort_keys import comparator_keys, integer_key
 
 Precedes = Callable[[Array, Array], Array]
 """(places, places) -> pred: whether the element at a place comes before that at the other by the comparator."""
 
 
-@RULES.rule(ops.SORT)
+@RULES.rule(opcodes.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands, permuted together along a dimension: no element precedes an earlier one by the comparator."""
     results = sorted_along(context, instruction.to_apply, values, instruction.attributes.dimension)
@@ -44,7 +44,7 @@ def sorted_along(context: Context, comparator: Computation, values: Sequence[Arr
     return [np.moveaxis(array, -1, dimension) for array in taken]
 
 
-@RULES.rule(ops.TOPK)
+@RULES.rule(opcodes.TOPK)
 def topk(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The first k elements of each row in descending (or ascending) order, and where they were.
 

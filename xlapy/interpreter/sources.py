@@ -10,19 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value
-from xlapy.ops import sources as ops
 
 
-@RULES.rule(ops.PARAMETER)
+@RULES.rule(opcodes.PARAMETER)
 def parameter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The argument of its number, which evaluation puts in place before the first step: there is nothing to compute."""
     raise AssertionError(f"{instruction.name}: evaluation binds parameters")
 
 
-@RULES.rule(ops.CONSTANT)
+@RULES.rule(opcodes.CONSTANT)
 def constant(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The literal itself; its array is read-only."""
     return _value(instruction.attributes.literal)
@@ -34,7 +34,7 @@ def _value(literal: Literal) -> Value:
     return TOKEN if literal.shape.is_token else literal.array
 
 
-@RULES.rule(ops.IOTA)
+@RULES.rule(opcodes.IOTA)
 def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Counts 0, 1, 2 ... along `iota_dimension`, equal in the other dimensions; integers wrap at their width."""
     shape, dimension = instruction.shape, instruction.attributes.iota_dimension

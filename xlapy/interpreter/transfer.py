@@ -16,14 +16,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.collectives import device_number, members
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value
 from xlapy.interpreter.exchange import describe
-from xlapy.ops.replica_groups import ALL_REPLICAS, GroupMode
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode
 
 PAIRS = "_xla_send_recv_source_target_pairs"
 
@@ -36,7 +36,7 @@ _PAIRS = re.compile(rf"\{{\s*(?:{_PAIR}(?:\s*,\s*{_PAIR})*)?\s*\}}")
 # -- infeed, outfeed
 
 
-@RULES.rule(ops.INFEED)
+@RULES.rule(opcodes.INFEED)
 def infeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(data, token): the next value that the host feeds in; the empty tuple is there without it."""
     data = instruction.shape.tuple_shapes[0]
@@ -45,7 +45,7 @@ def infeed(context: Context, instruction: Instruction, values: Sequence[Value]) 
     return context.exchange.infeed(instruction, data), TOKEN
 
 
-@RULES.rule(ops.OUTFEED)
+@RULES.rule(opcodes.OUTFEED)
 def outfeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A token, once the host has the operand."""
     context.exchange.outfeed(instruction, values[0])
@@ -55,7 +55,7 @@ def outfeed(context: Context, instruction: Instruction, values: Sequence[Value])
 # -- send, recv: (buffer, number, token)
 
 
-@RULES.rule(ops.SEND)
+@RULES.rule(opcodes.SEND)
 def send(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand is under way at once, to the host or to another device."""
     exchange, value = context.exchange, values[0]
@@ -70,13 +70,13 @@ def send(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     return value, np.zeros((), np.uint32), TOKEN
 
 
-@RULES.rule(ops.SEND_DONE)
+@RULES.rule(opcodes.SEND_DONE)
 def send_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A token: the value has left."""
     return TOKEN
 
 
-@RULES.rule(ops.RECV)
+@RULES.rule(opcodes.RECV)
 def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Zeros for the buffer, and the number under which recv-done takes the value: 0 if none comes."""
     exchange = context.exchange
@@ -91,7 +91,7 @@ def recv(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     return _zeros(instruction.shape.tuple_shapes[0]), np.array(number, np.uint32), TOKEN
 
 
-@RULES.rule(ops.RECV_DONE)
+@RULES.rule(opcodes.RECV_DONE)
 def recv_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(data, token), once the data are there."""
     buffer, number, _ = values[0]
@@ -154,13 +154,13 @@ def _zeros(shape: Shape) -> Value:
 # -- copies between memories
 
 
-@RULES.rule(ops.COPY_START)
+@RULES.rule(opcodes.COPY_START)
 def copy_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(copy, operand, context): values never change, so the operand is its own copy; the context means nothing."""
     return values[0], values[0], np.zeros((), np.uint32)
 
 
-@RULES.rule(ops.COPY_DONE)
+@RULES.rule(opcodes.COPY_DONE)
 def copy_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The copy that the matching copy-start made."""
     return values[0][0]

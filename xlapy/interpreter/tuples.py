@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Context, Value
-from xlapy.ops import tuples as ops
 
 
-@RULES.rule(ops.TUPLE)
+@RULES.rule(opcodes.TUPLE)
 def tuple_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands, in order."""
     return tuple(values)
 
 
-@RULES.rule(ops.GET_TUPLE_ELEMENT)
+@RULES.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The element at `index`."""
     return values[0][instruction.attributes.index]

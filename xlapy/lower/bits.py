@@ -11,7 +11,7 @@ from xlapy.loops import F16, F32, F64, I32, I64, Affine, Builder, ScalarType, Va
 from xlapy.loops.types import integer_type
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import in_memory, in_register
-from xlapy.ops.elementwise import BITCAST_CONVERT
+from xlapy.opcodes.elementwise import BITCAST_CONVERT
 
 
 @LOWERINGS.rule(BITCAST_CONVERT)

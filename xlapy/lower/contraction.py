@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
+from xlapy import opcodes
 from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
@@ -17,10 +18,10 @@ from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.narrow_floats import kept_positive
 from xlapy.lower.reduction import ACCUMULATORS, Carried, flat, unflat
-from xlapy.ops import contraction as ops
+from xlapy.opcodes import contraction as ops
 
 
-@LOWERINGS.rule(ops.DOT)
+@LOWERINGS.rule(opcodes.DOT)
 def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """Loops over the contracted dimensions; result dimensions are batch, lhs free, rhs free."""
     lhs, rhs = instruction.operands

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower.core import LOWERINGS, Index, Lowering
-from xlapy.ops import control as ops
 
 
-@LOWERINGS.rule(ops.CALL)
+@LOWERINGS.rule(opcodes.CALL)
 def call(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
     called = instruction.to_apply
     return lowering.nested(called, instruction.operands).elements(called.root_instruction, index)

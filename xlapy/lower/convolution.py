@@ -10,7 +10,7 @@ from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.elementwise import convert_element, select_element
 from xlapy.lower.movement import masked_element
 from xlapy.lower.windows import window_place
-from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
+from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
 
 
 @LOWERINGS.rule(CONVOLUTION)

@@ -24,7 +24,7 @@ from xlapy.loops.affine import ZERO
 from xlapy.lower.element_types import ComplexElement as ComplexElement
 from xlapy.lower.element_types import Element as Element
 from xlapy.lower.element_types import load_element
-from xlapy.ops.registry import Rules
+from xlapy.opcodes.registry import Rules
 
 Index: TypeAlias = tuple[Affine, ...]
 

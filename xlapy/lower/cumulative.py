@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower.reduction import regroups
-from xlapy.ops.dimensions import Window, WindowDimension
-from xlapy.ops.reduction import REDUCE_WINDOW
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
+from xlapy.opcodes.reduction import REDUCE_WINDOW
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from xlapy import opcodes
 from xlapy.base.element_types import F8E8M0FNU, F64, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
@@ -19,9 +20,8 @@ from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.narrow_floats import is_narrow, kept_positive, rounded_to_odd
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.registry import OpDef
 
 FloatRule = Callable[..., Value]
 
@@ -42,30 +42,30 @@ def _sign_of_float(builder: Builder, x: Value) -> Value:
 
 
 FLOATS: Final[Mapping[OpDef, FloatRule]] = {
-    ops.ABS: _op("abs"),
-    ops.ADD: _op("add"),
-    ops.CEIL: _op("ceil"),
-    ops.DIVIDE: _op("div"),
-    ops.FLOOR: _op("floor"),
-    ops.MAXIMUM: _op("max"),
-    ops.MINIMUM: _op("min"),
-    ops.MULTIPLY: _op("mul"),
-    ops.NEGATE: _op("neg"),
-    ops.ROUND_NEAREST_EVEN: _op("rint"),
-    ops.SIGN: _sign_of_float,
-    ops.SQRT: _op("sqrt"),
-    ops.SUBTRACT: _op("sub"),
+    opcodes.ABS: _op("abs"),
+    opcodes.ADD: _op("add"),
+    opcodes.CEIL: _op("ceil"),
+    opcodes.DIVIDE: _op("div"),
+    opcodes.FLOOR: _op("floor"),
+    opcodes.MAXIMUM: _op("max"),
+    opcodes.MINIMUM: _op("min"),
+    opcodes.MULTIPLY: _op("mul"),
+    opcodes.NEGATE: _op("neg"),
+    opcodes.ROUND_NEAREST_EVEN: _op("rint"),
+    opcodes.SIGN: _sign_of_float,
+    opcodes.SQRT: _op("sqrt"),
+    opcodes.SUBTRACT: _op("sub"),
 }
 """Of floats, in F32 or F64."""
 
 LOGICAL: Final[Mapping[OpDef, str]] = {
-    ops.ADD: "or",
-    ops.AND: "and",
-    ops.MAXIMUM: "or",
-    ops.MINIMUM: "and",
-    ops.MULTIPLY: "and",
-    ops.OR: "or",
-    ops.XOR: "xor",
+    opcodes.ADD: "or",
+    opcodes.AND: "and",
+    opcodes.MAXIMUM: "or",
+    opcodes.MINIMUM: "and",
+    opcodes.MULTIPLY: "and",
+    opcodes.OR: "or",
+    opcodes.XOR: "xor",
 }
 """Of PRED."""
 
@@ -85,7 +85,7 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
         raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
     if t is PRED and op in LOGICAL:
         return builder.binary(LOGICAL[op], *values)
-    if t is PRED and op is ops.NOT:
+    if t is PRED and op is opcodes.NOT:
         return builder.logical_not(values[0])
     if t.is_integral and op in integers.INTEGERS:
         return rounded(builder, integers.INTEGERS[op](builder, t, *values), t)
@@ -103,9 +103,10 @@ def _compute_complex(builder: Builder, op: OpDef, operands: list[Element]) -> El
 
 
 _ANALYTIC = (
-    ops.ACOS, ops.ACOSH, ops.ASIN, ops.ASINH, ops.ATAN, ops.ATAN2, ops.ATANH, ops.CBRT, ops.COSH, ops.COSINE, ops.ERF,
-    ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.LOG, ops.LOGISTIC, ops.LOG_PLUS_ONE, ops.POWER, ops.REMAINDER,
-    ops.ROUND_NEAREST_AFZ, ops.RSQRT, ops.SINE, ops.SINH, ops.TAN, ops.TANH,
+    opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
+    opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,
+    opcodes.LOGISTIC, opcodes.LOG_PLUS_ONE, opcodes.POWER, opcodes.REMAINDER, opcodes.ROUND_NEAREST_AFZ, opcodes.RSQRT,
+    opcodes.SINE, opcodes.SINH, opcodes.TAN, opcodes.TANH,
 )  # fmt: skip
 for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, *_ANALYTIC}:
     LOWERINGS.rule(_definition)(_emit)
@@ -114,19 +115,19 @@ for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, *_ANALYTIC}:
 # -- complex parts
 
 
-@LOWERINGS.rule(ops.REAL)
+@LOWERINGS.rule(opcodes.REAL)
 def real(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     operand = lowering.element(instruction.operands[0], index)
     return operand.real if isinstance(operand, ComplexElement) else operand
 
 
-@LOWERINGS.rule(ops.IMAG)
+@LOWERINGS.rule(opcodes.IMAG)
 def imag(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     operand = lowering.element(instruction.operands[0], index)
     return operand.imaginary if isinstance(operand, ComplexElement) else lowering.builder.zero(operand.type)
 
 
-@LOWERINGS.rule(ops.COMPLEX)
+@LOWERINGS.rule(opcodes.COMPLEX)
 def complex_of_parts(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     real_part, imaginary = (lowering.value(operand, index) for operand in instruction.operands)
     return ComplexElement(real_part, imaginary)
@@ -139,7 +140,7 @@ _UNSIGNED: Final = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "ule
 _FLOATING: Final = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
 
 
-@LOWERINGS.rule(ops.COMPARE)
+@LOWERINGS.rule(opcodes.COMPARE)
 def compare(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     left, right = (lowering.element(operand, index) for operand in instruction.operands)
     builder, t = lowering.builder, instruction.operands[0].shape.element_type
@@ -175,7 +176,7 @@ def total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     return builder.select(builder.compare("slt", bits, builder.zero(bits.type)), flipped, bits)
 
 
-@LOWERINGS.rule(ops.SELECT)
+@LOWERINGS.rule(opcodes.SELECT)
 def select(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     predicate, on_true, on_false = instruction.operands
     where = index if predicate.shape.rank else ()
@@ -196,14 +197,14 @@ def select_element(builder: Builder, condition: Value, on_true: Element, on_fals
     return builder.select(condition, on_true, on_false)
 
 
-@LOWERINGS.rule(ops.CLAMP)
+@LOWERINGS.rule(opcodes.CLAMP)
 def clamp(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """min(max(x, low), high)."""
     low, operand, high = instruction.operands
     builder, t = lowering.builder, operand.shape.element_type
     bounds = [lowering.value(bound, index if bound.shape.rank else ()) for bound in (low, high)]
-    raised = _extreme(builder, t, ops.MAXIMUM, lowering.value(operand, index), bounds[0])
-    return _extreme(builder, t, ops.MINIMUM, bounds[1], raised)
+    raised = _extreme(builder, t, opcodes.MAXIMUM, lowering.value(operand, index), bounds[0])
+    return _extreme(builder, t, opcodes.MINIMUM, bounds[1], raised)
 
 
 def _extreme(builder: Builder, t: PrimitiveType, op: OpDef, left: Value, right: Value) -> Value:
@@ -214,7 +215,7 @@ def _extreme(builder: Builder, t: PrimitiveType, op: OpDef, left: Value, right: 
     return FLOATS[op](builder, left, right)
 
 
-@LOWERINGS.rule(ops.IS_FINITE)
+@LOWERINGS.rule(opcodes.IS_FINITE)
 def is_finite(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     builder, operand = lowering.builder, lowering.value(instruction.operands[0], index)
     size = builder.unary("abs", operand)
@@ -224,7 +225,7 @@ def is_finite(lowering: Lowering, instruction: Instruction, index: Index) -> Ele
 # -- conversion
 
 
-@LOWERINGS.rule(ops.CONVERT)
+@LOWERINGS.rule(opcodes.CONVERT)
 def convert(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     (operand,) = instruction.operands
     element = lowering.element(operand, index)
@@ -287,7 +288,7 @@ def _float_to_integer(builder: Builder, value: Value, target: PrimitiveType) -> 
     return builder.convert("trunc", bounded, wanted)
 
 
-@LOWERINGS.rule(ops.REDUCE_PRECISION)
+@LOWERINGS.rule(opcodes.REDUCE_PRECISION)
 def reduce_precision(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """Rounds to a float of fewer bits of exponent and mantissa, in the same type."""
     (operand,) = instruction.operands

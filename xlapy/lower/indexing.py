@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.movement import start_position
-from xlapy.ops import indexing as ops
 
 
-@LOWERINGS.rule(ops.GATHER)
+@LOWERINGS.rule(opcodes.GATHER)
 def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The operand's element at an index vector's start, moved to lie inside, plus the place in the slice."""
     operand, indices = instruction.operands

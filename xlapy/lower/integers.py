@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E8M0FNU, F32, F64, PrimitiveType
 from xlapy.loops import I1, Builder, Value
 from xlapy.loops.types import integer_type
-from xlapy.ops import elementwise as ops
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 
 IntegerRule = Callable[..., Value]
 
@@ -157,27 +157,27 @@ def _power(builder: Builder, t: PrimitiveType, base: Value, exponent: Value) -> 
 
 
 INTEGERS: Final[Mapping[OpDef, IntegerRule]] = {
-    ops.ABS: _absolute,
-    ops.ADD: _plain("add"),
-    ops.AND: _plain("and"),
-    ops.COUNT_LEADING_ZEROS: _leading_zeros,
-    ops.DIVIDE: _divide,
-    ops.MAXIMUM: _by_sign("smax", "umax"),
-    ops.MINIMUM: _by_sign("smin", "umin"),
-    ops.MULHI: _multiply_high,
-    ops.MULTIPLY: _plain("mul"),
-    ops.NEGATE: _plain("neg"),
-    ops.NOT: _not,
-    ops.OR: _plain("or"),
-    ops.POPCNT: _population_count,
-    ops.POWER: _power,
-    ops.REMAINDER: _remainder,
-    ops.SHIFT_LEFT: _shift("shl"),
-    ops.SHIFT_RIGHT_ARITHMETIC: _shift_right_arithmetic,
-    ops.SHIFT_RIGHT_LOGICAL: _shift("lshr"),
-    ops.SIGN: _sign,
-    ops.SUBTRACT: _plain("sub"),
-    ops.XOR: _plain("xor"),
+    opcodes.ABS: _absolute,
+    opcodes.ADD: _plain("add"),
+    opcodes.AND: _plain("and"),
+    opcodes.COUNT_LEADING_ZEROS: _leading_zeros,
+    opcodes.DIVIDE: _divide,
+    opcodes.MAXIMUM: _by_sign("smax", "umax"),
+    opcodes.MINIMUM: _by_sign("smin", "umin"),
+    opcodes.MULHI: _multiply_high,
+    opcodes.MULTIPLY: _plain("mul"),
+    opcodes.NEGATE: _plain("neg"),
+    opcodes.NOT: _not,
+    opcodes.OR: _plain("or"),
+    opcodes.POPCNT: _population_count,
+    opcodes.POWER: _power,
+    opcodes.REMAINDER: _remainder,
+    opcodes.SHIFT_LEFT: _shift("shl"),
+    opcodes.SHIFT_RIGHT_ARITHMETIC: _shift_right_arithmetic,
+    opcodes.SHIFT_RIGHT_LOGICAL: _shift("lshr"),
+    opcodes.SIGN: _sign,
+    opcodes.SUBTRACT: _plain("sub"),
+    opcodes.XOR: _plain("xor"),
 }
 """Of integers; results of types below 8 bits are wrapped by the caller."""
 

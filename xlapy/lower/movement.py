@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
@@ -15,15 +16,14 @@ from xlapy.loops import I64, Affine, Builder, Value
 from xlapy.lower.bits import bits_of, of_bits
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, delinear, linear
 from xlapy.lower.elementwise import select_element
-from xlapy.ops import movement as ops
 
 
-@LOWERINGS.rule(ops.BROADCAST)
+@LOWERINGS.rule(opcodes.BROADCAST)
 def broadcast(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     return lowering.element(instruction.operands[0], tuple(index[d] for d in instruction.dimensions))
 
 
-@LOWERINGS.rule(ops.RESHAPE)
+@LOWERINGS.rule(opcodes.RESHAPE)
 def reshape(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The element at the same row-major position."""
     (operand,) = instruction.operands
@@ -31,7 +31,7 @@ def reshape(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     return lowering.element(operand, delinear(lowering.builder, position, operand.shape.dimensions))
 
 
-@LOWERINGS.rule(ops.BITCAST)
+@LOWERINGS.rule(opcodes.BITCAST)
 def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The element at the same place in memory, by the layouts of both shapes."""
     (operand,) = instruction.operands
@@ -55,7 +55,7 @@ def _major_to_minor(shape: Shape) -> list[int]:
     return list(range(shape.rank)) if shape.layout is None else list(reversed(shape.layout.minor_to_major))
 
 
-@LOWERINGS.rule(ops.TRANSPOSE)
+@LOWERINGS.rule(opcodes.TRANSPOSE)
 def transpose(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """Result dimension i is operand dimension `dimensions[i]`."""
     source: list[Affine] = [Affine()] * len(index)
@@ -64,7 +64,7 @@ def transpose(lowering: Lowering, instruction: Instruction, index: Index) -> Ele
     return lowering.element(instruction.operands[0], tuple(source))
 
 
-@LOWERINGS.rule(ops.REVERSE)
+@LOWERINGS.rule(opcodes.REVERSE)
 def reverse(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     (operand,) = instruction.operands
     flipped = [
@@ -74,19 +74,19 @@ def reverse(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     return lowering.element(operand, tuple(flipped))
 
 
-@LOWERINGS.rule(ops.SLICE)
+@LOWERINGS.rule(opcodes.SLICE)
 def slice_(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     ranges = instruction.attributes.ranges
     source = tuple(p * stride + start for p, start, stride in zip(index, ranges.starts, ranges.strides, strict=True))
     return lowering.element(instruction.operands[0], source)
 
 
-@LOWERINGS.rule(ops.COPY)
+@LOWERINGS.rule(opcodes.COPY)
 def copy(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     return lowering.element(instruction.operands[0], index)
 
 
-@LOWERINGS.rule(ops.PAD)
+@LOWERINGS.rule(opcodes.PAD)
 def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The operand's element, or the padding value outside of it and in its holes."""
     operand, value = instruction.operands
@@ -138,7 +138,7 @@ def element_where(lowering: Lowering, operand: Instruction, index: Index, condit
         return lowering.element(operand, index)
 
 
-@LOWERINGS.rule(ops.CONCATENATE)
+@LOWERINGS.rule(opcodes.CONCATENATE)
 def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The element of that operand in whose part the position lies."""
     d = instruction.attributes.dimension
@@ -189,7 +189,7 @@ def starts_of(lowering: Lowering, operands: Sequence[Instruction], limits: Seque
     return [start_position(lowering, start, limit) for start, limit in zip(operands, limits, strict=True)]
 
 
-@LOWERINGS.rule(ops.DYNAMIC_SLICE)
+@LOWERINGS.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     operand, *starts = instruction.operands
     limits = [whole - size for whole, size in zip(operand.shape.dimensions, instruction.shape.dimensions, strict=True)]
@@ -197,7 +197,7 @@ def dynamic_slice(lowering: Lowering, instruction: Instruction, index: Index) ->
     return lowering.element(operand, tuple(p + begin for p, begin in zip(index, begins, strict=True)))
 
 
-@LOWERINGS.rule(ops.DYNAMIC_UPDATE_SLICE)
+@LOWERINGS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The update's element inside the slice, the operand's elsewhere."""
     operand, update, *starts = instruction.operands

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -20,10 +21,9 @@ from xlapy.lower.elementwise import select_element
 from xlapy.lower.movement import element_where
 from xlapy.lower.selections import is_selection
 from xlapy.lower.windows import places_in_spans, window_span
-from xlapy.ops import elementwise
-from xlapy.ops import reduction as ops
-from xlapy.ops.dimensions import Window
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes import elementwise
+from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.registry import OpDef
 
 ACCUMULATORS = 4
 """Vectors that a reduction in lanes keeps: enough to hide the latency of an addition."""
@@ -160,7 +160,7 @@ def neutral_elements(builder: Builder, computation: Computation, initial: Sequen
 # -- reduce
 
 
-@LOWERINGS.rule(ops.REDUCE)
+@LOWERINGS.rule(opcodes.REDUCE)
 def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
     """Loops over the reduced dimensions, where the result's index is known. A single element is the result itself."""
     count = len(instruction.operands) // 2
@@ -205,7 +205,7 @@ def merged(index: Index, chosen: Sequence[int], positions: Index) -> Index:
 # -- map
 
 
-@LOWERINGS.rule(ops.MAP)
+@LOWERINGS.rule(opcodes.MAP)
 def map_(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
     return lowering.apply(instruction.to_apply, [lowering.element(o, index) for o in instruction.operands])
 
@@ -213,7 +213,7 @@ def map_(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
 # -- reduce-window
 
 
-@LOWERINGS.rule(ops.REDUCE_WINDOW)
+@LOWERINGS.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
     """Loops over the window; padding and holes leave the accumulator as it is."""
     count = len(instruction.operands) // 2

@@ -16,13 +16,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.traverse import post_order
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
-from xlapy.ops.registry import OpDef
-from xlapy.ops.tuples import TUPLE
+from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.tuples import TUPLE
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Parts: TypeAlias = tuple[Array, ...]
@@ -42,12 +42,12 @@ _COMPARISONS: Final[Mapping[ComparisonDirection, Callable[[Array, Array], Array]
     ComparisonDirection.LT: np.less,
 }
 _JOINS: Final[Mapping[OpDef, Callable[..., Array]]] = {
-    ops.AND: np.logical_and,
-    ops.OR: np.logical_or,
-    ops.XOR: np.logical_xor,
-    ops.NOT: np.logical_not,
+    opcodes.AND: np.logical_and,
+    opcodes.OR: np.logical_or,
+    opcodes.XOR: np.logical_xor,
+    opcodes.NOT: np.logical_not,
 }
-_EXTREMES: Final[Mapping[OpDef, Callable[..., Array]]] = {ops.MAXIMUM: np.maximum, ops.MINIMUM: np.minimum}
+_EXTREMES: Final[Mapping[OpDef, Callable[..., Array]]] = {opcodes.MAXIMUM: np.maximum, opcodes.MINIMUM: np.minimum}
 
 _TRUTH = -1
 """What a value stands for that is an outcome of comparisons; others stand for a place in the tuple."""
@@ -82,10 +82,10 @@ def _steps(computation: Computation) -> tuple[_Step, ...] | None:
         operands = tuple(numbers[operand] for operand in instruction.operands)
         if is_parameter(instruction):
             steps.append((instruction.op, operands, instruction.attributes.number))
-        elif instruction.op is ops.COMPARE:
+        elif instruction.op is opcodes.COMPARE:
             is_total = instruction.type is ComparisonType.TOTALORDER
             steps.append((instruction.op, operands, (instruction.direction, is_total)))
-        elif instruction.op in _JOINS or instruction.op in _EXTREMES or instruction.op in (ops.SELECT, TUPLE):
+        elif instruction.op in _JOINS or instruction.op in _EXTREMES or instruction.op in (opcodes.SELECT, TUPLE):
             steps.append((instruction.op, operands, None))
         else:
             return None
@@ -95,7 +95,7 @@ def _steps(computation: Computation) -> tuple[_Step, ...] | None:
 @functools.lru_cache(maxsize=256)
 def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_by: int | None) -> bool:
     """Tries the laws on all triples of tuples."""
-    is_total = any(op is ops.COMPARE and attribute[1] for op, _, attribute in steps)
+    is_total = any(op is opcodes.COMPARE and attribute[1] for op, _, attribute in steps)
     if _places(steps, len(types)) is None or (is_total and any(op in _EXTREMES for op, _, _ in steps)):
         return False
     grids = np.meshgrid(*[_FLOATS if t.is_floating else _INTEGERS for t in types], indexing="ij")
@@ -130,7 +130,7 @@ def _places(steps: Sequence[_Step], count: int) -> list[int] | None:
             if len(found) != len(steps) - 1 or places != list(range(count)):
                 return None
             found.append(_TRUTH)
-        elif op is ops.SELECT:
+        elif op is opcodes.SELECT:
             if places[0] != _TRUTH or places[1] != places[2]:
                 return None
             found.append(places[1])
@@ -150,11 +150,11 @@ def _evaluate(steps: Sequence[_Step], count: int, left: Parts, right: Parts) -> 
             return tuple(arguments)
         if not operands:
             values.append(given[attribute])
-        elif op is ops.COMPARE:
+        elif op is opcodes.COMPARE:
             direction, is_total = attribute
             keys = [_total_order_key(x) for x in arguments] if is_total else arguments
             values.append(_COMPARISONS[direction](*keys))
-        elif op is ops.SELECT:
+        elif op is opcodes.SELECT:
             values.append(np.where(*arguments))
         else:
             values.append((_JOINS.get(op) or _EXTREMES[op])(*arguments))

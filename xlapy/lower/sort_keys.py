@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlapy import opcodes
 from xlapy.base.element_types import BF16, F16, PRED, PrimitiveType
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -18,9 +19,8 @@ from xlapy.loops import I8, Builder, Value
 from xlapy.loops.types import integer_type
 from xlapy.lower.core import Element, Lowering
 from xlapy.lower.elementwise import total_order_key
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
-from xlapy.ops.sources import CONSTANT
+from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.sources import CONSTANT
 
 _ZERO_BITS = {BF16: 16, F16: 13}
 """The lowest bits of a narrow float in its register, which are always 0."""
@@ -71,7 +71,7 @@ def _without_sign(builder: Builder, value: Value) -> Value:
 def sort_key(sort: Instruction) -> SortKey | None:
     """The key by which a sort's comparator compares; None if it does anything else."""
     root = sort.to_apply.root_instruction
-    if root.op is not ops.COMPARE or root.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
+    if root.op is not opcodes.COMPARE or root.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
         return None
     left, right = root.operands
     t = left.shape.element_type

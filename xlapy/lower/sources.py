@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import S64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
@@ -16,17 +17,16 @@ from xlapy.loops import Builder
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.ops import sources as ops
 
 
-@LOWERINGS.rule(ops.IOTA)
+@LOWERINGS.rule(opcodes.IOTA)
 def iota(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The position along one dimension."""
     position = lowering.builder.value_of(index[instruction.iota_dimension])
     return convert_element(lowering.builder, position, S64, instruction.shape.element_type)
 
 
-@LOWERINGS.rule(ops.CONSTANT)
+@LOWERINGS.rule(opcodes.CONSTANT)
 def constant(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """A constant whose elements are all the same; others lie in memory."""
     number = uniform_value(instruction)

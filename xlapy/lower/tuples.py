@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower.core import LOWERINGS, Index, Lowering
-from xlapy.ops import tuples as ops
 
 
-@LOWERINGS.rule(ops.TUPLE)
+@LOWERINGS.rule(opcodes.TUPLE)
 def make_tuple(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
     return [lowering.element(operand, index) for operand in instruction.operands]
 
 
-@LOWERINGS.rule(ops.GET_TUPLE_ELEMENT)
+@LOWERINGS.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
     return lowering.elements(instruction.operands[0], index)[instruction.index]

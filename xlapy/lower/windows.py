@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xlapy.loops import Affine, Value
 from xlapy.lower.core import Index, Lowering
 from xlapy.lower.movement import both, undilated
-from xlapy.ops.dimensions import Window, WindowDimension
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,21 +13,21 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.passes.assign_layouts import AssignLayouts
+from xlapy.passes.control_flow.hoist_loop_invariants import HoistLoopInvariants
+from xlapy.passes.control_flow.inline_calls import InlineCalls
+from xlapy.passes.control_flow.simplify_conditionals import SimplifyConditionals
+from xlapy.passes.control_flow.simplify_loops import SimplifyLoops
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.flatten_tuples import FlattenTuples
 from xlapy.passes.fold_constants import FoldConstants
-from xlapy.passes.hoist_loop_invariants import HoistLoopInvariants
-from xlapy.passes.inline_calls import InlineCalls
+from xlapy.passes.layouts.assign_layouts import AssignLayouts
+from xlapy.passes.layouts.normalize_layouts import NormalizeLayouts
 from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
-from xlapy.passes.normalize_layouts import NormalizeLayouts
 from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
-from xlapy.passes.simplify_conditionals import SimplifyConditionals
-from xlapy.passes.simplify_loops import SimplifyLoops
 from xlapy.passes.verify_module import VerifyModule
 
 _CLASSES: tuple[type[Any], ...] = (

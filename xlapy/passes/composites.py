@@ -6,7 +6,7 @@ those who know it. Owns: which operations, how they are outlined. Must not know:
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.builder import XlaBuilder
 from xlapy.builder.mathematics import decompositions
@@ -15,23 +15,23 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.ops.control import CallAttributes
-from xlapy.ops.registry import OpDef
-from xlapy.ops.sources import ParameterAttributes
+from xlapy.opcodes.control import CallAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.rewrite import Writer, take_over
 
-_EXPANDED = (ops.TOPK, ops.RAGGED_DOT, ops.SCAN)
+_EXPANDED = (opcodes.TOPK, opcodes.RAGGED_DOT, opcodes.SCAN)
 _FUNCTIONS = {
-    ops.ACOS: decompositions.acos,
-    ops.ACOSH: decompositions.acosh,
-    ops.ASIN: decompositions.asin,
-    ops.ASINH: decompositions.asinh,
-    ops.ATAN: decompositions.atan,
-    ops.ATANH: decompositions.atanh,
-    ops.COSH: decompositions.cosh,
-    ops.ERF: decompositions.erf,
-    ops.SINH: decompositions.sinh,
+    opcodes.ACOS: decompositions.acos,
+    opcodes.ACOSH: decompositions.acosh,
+    opcodes.ASIN: decompositions.asin,
+    opcodes.ASINH: decompositions.asinh,
+    opcodes.ATAN: decompositions.atan,
+    opcodes.ATANH: decompositions.atanh,
+    opcodes.COSH: decompositions.cosh,
+    opcodes.ERF: decompositions.erf,
+    opcodes.SINH: decompositions.sinh,
 }
 
 
@@ -84,7 +84,7 @@ def _outline(instruction: Instruction, inner: Computation) -> None:
     attributes = _composite(instruction)
     write = Writer(instruction)
     call = write.add(
-        ops.CALL,
+        opcodes.CALL,
         *instruction.operands,
         attributes=CallAttributes.make(is_composite=bool(attributes)),
         computations=[inner],
@@ -95,14 +95,14 @@ def _outline(instruction: Instruction, inner: Computation) -> None:
 
 
 def _parameter(inner: Computation, number: int, operand: Instruction) -> Instruction:
-    return edit.create(inner, ops.PARAMETER, (), ParameterAttributes.make(number=number), shape=operand.shape)
+    return edit.create(inner, opcodes.PARAMETER, (), ParameterAttributes.make(number=number), shape=operand.shape)
 
 
 def _composite(instruction: Instruction) -> dict[str, str]:
     """What a composite says of itself; nothing where CHLO has not the very operation."""
     if instruction.op in _FUNCTIONS:
         return {"composite.name": f"chlo.{instruction.op.name}", "composite.version": "1"}
-    if instruction.op is not ops.TOPK or not instruction.largest:
+    if instruction.op is not opcodes.TOPK or not instruction.largest:
         return {}
     return {
         "composite.name": "chlo.top_k",

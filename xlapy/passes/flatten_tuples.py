@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -70,10 +70,10 @@ def _flatten_while(loop: Instruction) -> bool:
         return False
     state = flat_shape(loop.shape)
     write = Writer(loop)
-    init = write.add(ops.TUPLE, *leaves_of(write, loop.operands[0]), shape=state)
+    init = write.add(opcodes.TUPLE, *leaves_of(write, loop.operands[0]), shape=state)
     condition, body = loop.computations
     computations = [_copy(condition, [state], flat_result=False), _copy(body, [state], flat_result=True)]
-    made = write.add(ops.WHILE, init, computations=computations, shape=state)
+    made = write.add(opcodes.WHILE, init, computations=computations, shape=state)
     _put_in_place(write, loop, made)
     return True
 
@@ -89,11 +89,11 @@ def _flatten_conditional(conditional: Instruction) -> bool:
         shape = flat_shape(operand.shape) if is_nested(operand.shape) else operand.shape
         flat = operand
         if is_nested(operand.shape):
-            flat = write.add(ops.TUPLE, *leaves_of(write, operand), shape=shape)
+            flat = write.add(opcodes.TUPLE, *leaves_of(write, operand), shape=shape)
         flat_operands.append(flat)
         branches.append(_copy(branch, [shape], flat_result=is_nested(conditional.shape)))
     shape = flat_shape(conditional.shape) if is_nested(conditional.shape) else conditional.shape
-    made = write.add(ops.CONDITIONAL, index, *flat_operands, computations=branches, shape=shape)
+    made = write.add(opcodes.CONDITIONAL, index, *flat_operands, computations=branches, shape=shape)
     _put_in_place(write, conditional, made)
     return True
 
@@ -107,12 +107,12 @@ def _flatten_call(call: Instruction) -> bool:
     parameters = [operand.shape for operand in operands]
     called = _copy(call.computations[0], parameters, flat_result=is_nested(call.shape))
     shape = flat_shape(call.shape) if is_nested(call.shape) else call.shape
-    made = write.add(ops.CALL, *operands, attributes=call.attributes, computations=[called], shape=shape)
+    made = write.add(opcodes.CALL, *operands, attributes=call.attributes, computations=[called], shape=shape)
     _put_in_place(write, call, made)
     return True
 
 
-_FLATTENERS = {ops.WHILE: _flatten_while, ops.CONDITIONAL: _flatten_conditional, ops.CALL: _flatten_call}
+_FLATTENERS = {opcodes.WHILE: _flatten_while, opcodes.CONDITIONAL: _flatten_conditional, opcodes.CALL: _flatten_call}
 
 
 def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) -> Computation:
@@ -126,7 +126,7 @@ def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) 
         root = values[computation.root_instruction]
         if not flat_result:
             return root
-        return write.add(ops.TUPLE, *leaves_of(write, root), shape=flat_shape(root.shape))
+        return write.add(opcodes.TUPLE, *leaves_of(write, root), shape=flat_shape(root.shape))
 
     return rebuild(computation, shapes, bind, finish)
 

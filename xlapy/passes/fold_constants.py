@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.constants import EXPANDING, is_steady, is_whole, literal_value
 from xlapy.analysis.effects import Effects
 from xlapy.analysis.work import element_count, work_of
@@ -25,7 +25,7 @@ from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, Context
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
-_PLAIN = frozenset({ops.PARAMETER, ops.CONSTANT, ops.TUPLE, ops.GET_TUPLE_ELEMENT, *EXPANDING})
+_PLAIN = frozenset({opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *EXPANDING})
 
 _STEP = 256
 """What it costs to evaluate an instruction at all, in elements."""
@@ -95,14 +95,14 @@ class _Folder:
         for instruction in computation:
             called = [self._inside[each] for each in instruction.computations]
             steady &= (instruction.op in _PLAIN or is_steady(instruction)) and all(each.steady for each in called)
-            loops |= instruction.op is ops.WHILE or any(each.loops for each in called)
+            loops |= instruction.op is opcodes.WHILE or any(each.loops for each in called)
             watched &= self._is_watched(instruction)
             depth = max([depth, *(each.depth for each in called)])
         return _Inside(steady, loops, watched, depth + 1)
 
     def _is_watched(self, instruction: Instruction) -> bool:
         called = [self._inside[each] for each in instruction.computations]
-        at_once = instruction.op not in (ops.CALL, ops.WHILE, ops.CONDITIONAL)
+        at_once = instruction.op not in (opcodes.CALL, opcodes.WHILE, opcodes.CONDITIONAL)
         return all(each.watched and not (at_once and each.loops) for each in called)
 
     def fold(self, instruction: Instruction) -> bool:
@@ -147,9 +147,9 @@ class _Folder:
         return shallow and self._is_watched(instruction)
 
     def _is_known(self, operand: Instruction) -> bool:
-        if operand.op is ops.CONSTANT:
+        if operand.op is opcodes.CONSTANT:
             return is_whole(operand.literal)
-        if operand.op is ops.TUPLE:
+        if operand.op is opcodes.TUPLE:
             return all(map(self._is_known, operand.operands))
         small = operand.op in EXPANDING and operand.shape.is_static and operand.shape.size <= self.elements
         return small and all(map(self._is_known, operand.operands))
@@ -157,12 +157,12 @@ class _Folder:
     def _fits(self, instruction: Instruction) -> bool:
         if instruction.shape.is_dynamic:
             return False
-        stored = sum(element_count(o.shape) for o in instruction.operands if o.op is ops.CONSTANT)
+        stored = sum(element_count(o.shape) for o in instruction.operands if o.op is opcodes.CONSTANT)
         size = element_count(instruction.shape)
         return size <= max(self.elements, stored) and work_of(instruction) <= self.work
 
     def _value(self, operand: Instruction) -> Any:
-        if operand.op is ops.CONSTANT:
+        if operand.op is opcodes.CONSTANT:
             return literal_value(operand.literal)
         values = [self._value(each) for each in operand.operands]
         return RULES.find(operand.op)(Context(), operand, values)
@@ -172,5 +172,5 @@ def _write_value(write: Writer, value: Any, shape: Shape) -> Instruction:
     """A value as a constant; a tuple as constants put together."""
     if shape.is_tuple:
         elements = [_write_value(write, *each) for each in zip(value, shape.tuple_shapes, strict=True)]
-        return write.add(ops.TUPLE, *elements, shape=shape)
+        return write.add(opcodes.TUPLE, *elements, shape=shape)
     return write.literal(Literal.array_of(np.asarray(value), shape))

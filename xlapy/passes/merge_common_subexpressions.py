@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.constants import is_whole
 from xlapy.analysis.effects import Effects
 from xlapy.analysis.structure import Structure
@@ -54,7 +54,9 @@ def _merge(computation: Computation, effects: Effects, structure: Structure) -> 
 
 def _is_unknown(instruction: Instruction) -> bool:
     """Sources that only seem equal: parameters, and constants whose elements text left out."""
-    return instruction.op is ops.PARAMETER or (instruction.op is ops.CONSTANT and not is_whole(instruction.literal))
+    return instruction.op is opcodes.PARAMETER or (
+        instruction.op is opcodes.CONSTANT and not is_whole(instruction.literal)
+    )
 
 
 def _operands(instruction: Instruction) -> Hashable:

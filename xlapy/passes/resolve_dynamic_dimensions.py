@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -18,8 +18,8 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order, post_order
-from xlapy.ops.registry import OpDef
-from xlapy.ops.sources import ParameterAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.dynamic import (
     DYNAMIC_EXPANSIONS,
     DynamicRule,
@@ -32,10 +32,12 @@ from xlapy.passes.expand.dynamic import (
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import remove_uncalled
 
-OF_SIZES: frozenset[OpDef] = frozenset({ops.DYNAMIC_RESHAPE, ops.GET_DIMENSION_SIZE, ops.SET_DIMENSION_SIZE})
+OF_SIZES: frozenset[OpDef] = frozenset(
+    {opcodes.DYNAMIC_RESHAPE, opcodes.GET_DIMENSION_SIZE, opcodes.SET_DIMENSION_SIZE}
+)
 """Ops that ask for sizes even where all of them are static."""
 
-_CALLERS: frozenset[OpDef] = frozenset({ops.CALL, ops.CONDITIONAL, ops.WHILE})
+_CALLERS: frozenset[OpDef] = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class _Resolved:
         write = SizeWriter(parameter, self.made)
         made = edit.create(
             self.made,
-            ops.PARAMETER,
+            opcodes.PARAMETER,
             attributes=ParameterAttributes.make(number=parameter.attributes.number),
             shape=packed_shape(shape),
             name=parameter.name,
@@ -185,7 +187,7 @@ def _signature(computation: Computation) -> tuple[list[Shape], Shape]:
     parameters = [parameter.shape for parameter in computation.parameters]
     result = computation.root_instruction.shape
     for caller in computation.callers:
-        if caller.op is ops.WHILE:
+        if caller.op is opcodes.WHILE:
             is_body = caller.computation("body") is computation
             return [caller.shape], caller.shape if is_body else result
         if caller.op in _CALLERS:
@@ -195,10 +197,10 @@ def _signature(computation: Computation) -> tuple[list[Shape], Shape]:
 
 def _operand_shapes(instruction: Instruction) -> list[Shape]:
     """What the called computations take, as `_signature` has it."""
-    if instruction.op is ops.WHILE:
+    if instruction.op is opcodes.WHILE:
         return [instruction.shape]
     called = [parameter.shape for computation in instruction.computations for parameter in computation.parameters]
-    return [instruction.operands[0].shape, *called] if instruction.op is ops.CONDITIONAL else called
+    return [instruction.operands[0].shape, *called] if instruction.op is opcodes.CONDITIONAL else called
 
 
 def _take_over_entry(module: Module, entry: Computation, replaced: dict[Computation, Computation]) -> None:

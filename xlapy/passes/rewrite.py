@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.effects import has_side_effect
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.literal import Literal
@@ -21,29 +21,29 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
-from xlapy.ops.attributes import Attributes
-from xlapy.ops.dimensions import SliceRanges
-from xlapy.ops.movement import BroadcastAttributes, DimensionsAttributes, SliceAttributes
-from xlapy.ops.registry import OpDef
-from xlapy.ops.sources import ConstantAttributes
-from xlapy.ops.tuples import GetTupleElementAttributes
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.attributes.dimensions import SliceRanges
+from xlapy.opcodes.movement import BroadcastAttributes, DimensionsAttributes, SliceAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import ConstantAttributes
+from xlapy.opcodes.tuples import GetTupleElementAttributes
 
-_WRAPPERS = frozenset({ops.FUSION, ops.ASYNC_START})
+_WRAPPERS = frozenset({opcodes.FUSION, opcodes.ASYNC_START})
 """Ops whose computations are a decision already taken: passes leave them as they are."""
 
 _LAYOUT_READERS = frozenset(
     {
-        ops.BITCAST,
-        ops.COPY,
-        ops.CUSTOM_CALL,
-        ops.FUSION,
-        ops.ASYNC_START,
-        ops.OUTFEED,
-        ops.SEND,
-        ops.CALL,
-        ops.WHILE,
-        ops.CONDITIONAL,
-        ops.TUPLE,
+        opcodes.BITCAST,
+        opcodes.COPY,
+        opcodes.CUSTOM_CALL,
+        opcodes.FUSION,
+        opcodes.ASYNC_START,
+        opcodes.OUTFEED,
+        opcodes.SEND,
+        opcodes.CALL,
+        opcodes.WHILE,
+        opcodes.CONDITIONAL,
+        opcodes.TUPLE,
     }
 )
 """Ops that read the layouts of their operands, or hand them to where they are read."""
@@ -185,7 +185,7 @@ class Writer:
     """Writes new instructions beside one that they are to replace, or into another computation; they have its metadata.
 
     >>> write = Writer(logistic)
-    >>> denominator = write.add(ops.ADD, one, write.add(ops.EXPONENTIAL, negated))
+    >>> denominator = write.add(opcodes.ADD, one, write.add(opcodes.EXPONENTIAL, negated))
     """
 
     def __init__(self, source: Instruction, computation: Computation | None = None) -> None:
@@ -222,7 +222,7 @@ class Writer:
     def literal(self, literal: Literal, shape: Shape | None = None) -> Instruction:
         """A constant, of the literal's shape or one that differs in layouts."""
         attributes = ConstantAttributes.make(literal=literal)
-        return self.add(ops.CONSTANT, attributes=attributes, shape=shape or literal.shape)
+        return self.add(opcodes.CONSTANT, attributes=attributes, shape=shape or literal.shape)
 
     def scalar(self, value: complex, element_type: PrimitiveType) -> Instruction:
         """A constant of rank 0; the value is rounded to the element type."""
@@ -242,17 +242,17 @@ class Writer:
         if operand.shape == shape and tuple(dimensions) == tuple(range(shape.rank)):
             return operand
         attributes = BroadcastAttributes.make(dimensions=tuple(dimensions))
-        return self.add(ops.BROADCAST, operand, attributes=attributes, shape=shape)
+        return self.add(opcodes.BROADCAST, operand, attributes=attributes, shape=shape)
 
     def reshape(self, operand: Instruction, shape: Shape) -> Instruction:
         """The operand with other dimensions; itself where it has the shape already."""
         if operand.shape == shape:
             return operand
-        return self.add(ops.RESHAPE, operand, shape=shape)
+        return self.add(opcodes.RESHAPE, operand, shape=shape)
 
     def transpose(self, operand: Instruction, permutation: Sequence[int], shape: Shape | None = None) -> Instruction:
         attributes = DimensionsAttributes.make(dimensions=tuple(permutation))
-        return self.add(ops.TRANSPOSE, operand, attributes=attributes, shape=shape)
+        return self.add(opcodes.TRANSPOSE, operand, attributes=attributes, shape=shape)
 
     def slice(
         self,
@@ -264,16 +264,16 @@ class Writer:
     ) -> Instruction:
         """Elements from `starts` up to before `limits`; strides are 1 unless given."""
         ranges = SliceRanges(tuple(starts), tuple(limits), tuple(strides) or (1,) * len(starts))
-        return self.add(ops.SLICE, operand, attributes=SliceAttributes.make(ranges=ranges), shape=shape)
+        return self.add(opcodes.SLICE, operand, attributes=SliceAttributes.make(ranges=ranges), shape=shape)
 
     def convert(self, operand: Instruction, element_type: PrimitiveType) -> Instruction:
         """The operand with other elements; itself where it has them already."""
         if operand.shape.element_type is element_type:
             return operand
-        return self.add(ops.CONVERT, operand, shape=operand.shape.with_element_type(element_type))
+        return self.add(opcodes.CONVERT, operand, shape=operand.shape.with_element_type(element_type))
 
     # -- tuples
 
     def element(self, operand: Instruction, index: int) -> Instruction:
         attributes: Any = GetTupleElementAttributes.make(index=index)
-        return self.add(ops.GET_TUPLE_ELEMENT, operand, attributes=attributes)
+        return self.add(opcodes.GET_TUPLE_ELEMENT, operand, attributes=attributes)

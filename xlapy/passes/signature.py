@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
-from xlapy.ops.sources import ParameterAttributes
+from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.rewrite import Writer, remove_if_dead
 
 Values = Mapping[Instruction, Instruction]
@@ -50,7 +50,7 @@ def rebuild(computation: Computation, parameters: Sequence[Shape], bind: Bind, f
 
 def _parameter(computation: Computation, number: int, shape: Shape) -> Instruction:
     attributes = ParameterAttributes.make(number=number)
-    return edit.create(computation, ops.PARAMETER, attributes=attributes, shape=shape)
+    return edit.create(computation, opcodes.PARAMETER, attributes=attributes, shape=shape)
 
 
 def flat_shape(shape: Shape) -> Shape:
@@ -69,7 +69,7 @@ def leaves_of(write: Writer, value: Instruction) -> list[Instruction]:
         return [value]
     found: list[Instruction] = []
     for index in range(len(value.shape.tuple_shapes)):
-        element = value.operands[index] if value.op is ops.TUPLE else write.element(value, index)
+        element = value.operands[index] if value.op is opcodes.TUPLE else write.element(value, index)
         found += leaves_of(write, element)
     return found
 
@@ -78,11 +78,11 @@ def nested(write: Writer, leaves: Iterator[Instruction], shape: Shape) -> Instru
     """Leaves put together to a value of a shape."""
     if not shape.is_tuple:
         return next(leaves)
-    return write.add(ops.TUPLE, *[nested(write, leaves, element) for element in shape.tuple_shapes], shape=shape)
+    return write.add(opcodes.TUPLE, *[nested(write, leaves, element) for element in shape.tuple_shapes], shape=shape)
 
 
 def elements_of_value(write: Writer, value: Instruction) -> list[Instruction]:
     """The elements of a tuple value."""
-    if value.op is ops.TUPLE:
+    if value.op is opcodes.TUPLE:
         return list(value.operands)
     return [write.element(value, index) for index in range(len(value.shape.tuple_shapes))]

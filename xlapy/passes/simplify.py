@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import PassError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -100,7 +100,7 @@ def _may_change(instruction: Instruction) -> bool:
     """Dead code, control edges and dynamic dimensions are others' business."""
     if instruction.parent is None or is_dead(instruction) or has_control_edges(instruction):
         return False
-    if instruction.op in (ops.PARAMETER, ops.CONSTANT):
+    if instruction.op in (opcodes.PARAMETER, opcodes.CONSTANT):
         return False
     return not (instruction.shape.is_dynamic or any(operand.shape.is_dynamic for operand in instruction.operands))
 

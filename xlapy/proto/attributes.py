@@ -16,11 +16,9 @@ from typing import Any
 
 from xlapy.base.errors import ParseError, ProtoError, ShapeError
 from xlapy.hlo.sharding import SHARDING
-from xlapy.ops.aliasing import OutputAlias
-from xlapy.ops.attributes import LITERAL, Attributes, Field
-from xlapy.ops.control import DomainSides
-from xlapy.ops.convolution import SparsityConfig, TensorSparsity
-from xlapy.ops.dimensions import (
+from xlapy.opcodes.attributes.aliasing import OutputAlias
+from xlapy.opcodes.attributes.codecs import LITERAL, Attributes, Field
+from xlapy.opcodes.attributes.dimensions import (
     ConvDimensions,
     PaddingConfig,
     PaddingDimension,
@@ -28,7 +26,9 @@ from xlapy.ops.dimensions import (
     Window,
     WindowDimension,
 )
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.control import DomainSides
+from xlapy.opcodes.convolution import SparsityConfig, TensorSparsity
+from xlapy.opcodes.registry import OpDef
 from xlapy.proto.meshes import read_groups, read_sharding, write_groups, write_sharding
 from xlapy.proto.messages import Message, message_class
 from xlapy.proto.metadata import as_bytes, as_text

@@ -14,8 +14,8 @@ from xlapy.base.errors import ProtoError
 from xlapy.hlo.named_sharding import DimensionSharding, NamedForm, NamedSharding, short_form
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
 from xlapy.hlo.tiles import TileAssignment
-from xlapy.ops.mesh import AxisRef, Iota, Mesh, check_axes
-from xlapy.ops.replica_groups import GroupList, IotaGroups, MeshGroups, ReplicaGroups
+from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh, check_axes
+from xlapy.opcodes.attributes.replica_groups import GroupList, IotaGroups, MeshGroups, ReplicaGroups
 from xlapy.proto.messages import Message
 from xlapy.proto.metadata import Payloads, read_metadata, write_metadata
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.instruction import OpMetadata
-from xlapy.ops.attributes import FLOAT, split_integers
+from xlapy.opcodes.attributes.codecs import FLOAT, split_integers
 from xlapy.proto.messages import Message
 
 Payloads = Sequence[bytes]

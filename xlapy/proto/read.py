@@ -17,8 +17,8 @@ from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.hlo.verify import verify as verify_module
-from xlapy.ops.control import MAIN_THREAD, WHILE
-from xlapy.ops.registry import OpDef, lookup
+from xlapy.opcodes.control import MAIN_THREAD, WHILE
+from xlapy.opcodes.registry import OpDef, lookup
 from xlapy.proto.attributes import fields_of, read_attributes
 from xlapy.proto.meshes import read_sharding
 from xlapy.proto.messages import Message, decode

@@ -14,7 +14,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, StackFrames
 from xlapy.hlo.traverse import callees_first, post_order
-from xlapy.ops.control import FUSION, MAIN_THREAD, WHILE
+from xlapy.opcodes.control import FUSION, MAIN_THREAD, WHILE
 from xlapy.proto.attributes import write_attributes
 from xlapy.proto.meshes import read_sharding, write_sharding
 from xlapy.proto.messages import Message, encode, message_class

@@ -19,9 +19,9 @@ from xlapy.interpreter.checks import NO_CHECKS, Checks
 
 if TYPE_CHECKING:
     from xlapy.runtime.device import Device
-    from xlapy.runtime.donation import Donated
-    from xlapy.runtime.memory import MemoryStats
-    from xlapy.runtime.unread import Unread
+    from xlapy.runtime.engine.donation import Donated
+    from xlapy.runtime.engine.memory import MemoryStats
+    from xlapy.runtime.storage.lazy_module import Unread
 
 Value = Any
 """A NumPy array, a `DynamicArray`, a tuple of values, or a token, as the interpreter defines them."""
@@ -118,13 +118,13 @@ class Backend(Protocol):
 
 
 def _interpreter() -> Backend:
-    from xlapy.runtime.interpreter_backend import InterpreterBackend
+    from xlapy.runtime.backends.interpreter import InterpreterBackend
 
     return InterpreterBackend()
 
 
 def _cpu() -> Backend:
-    from xlapy.runtime.cpu_backend import CpuBackend
+    from xlapy.runtime.backends.cpu import CpuBackend
 
     return CpuBackend()
 

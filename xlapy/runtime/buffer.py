@@ -16,7 +16,7 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.runtime import allocator
+from xlapy.runtime.engine import allocator
 
 
 class ArrayType:

@@ -17,12 +17,12 @@ from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
 from xlapy.runtime.backend import Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, put
+from xlapy.runtime.collectives.launch import checked_counts, counts
 from xlapy.runtime.device import Device
-from xlapy.runtime.donation import Donated, donated_leaves
 from xlapy.runtime.dump import dump_module, dump_stages
+from xlapy.runtime.engine.donation import Donated, donated_leaves
 from xlapy.runtime.executable import Executable
-from xlapy.runtime.replicas import checked_counts, counts
-from xlapy.runtime.serialized import read_executable
+from xlapy.runtime.storage.serialized import read_executable
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 from xlapy.text import parse_hlo
 

@@ -13,9 +13,9 @@ import numpy as np
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.runtime.arguments import fits, shape_of, wrap_result
 from xlapy.runtime.buffer import Buffer
-from xlapy.runtime.channels import HostQueue, InfeedQueue, OutfeedQueue
+from xlapy.runtime.collectives.host_queues import HostQueue, InfeedQueue, OutfeedQueue
+from xlapy.runtime.engine.arguments import fits, shape_of, wrap_result
 
 
 class Device:

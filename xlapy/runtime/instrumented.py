@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy.cpu.compiler import Instrument
-from xlapy.runtime.cpu_backend import CpuBackend, CpuProgram
+from xlapy.runtime.backends.cpu import CpuBackend, CpuProgram
 from xlapy.runtime.executable import Executable
 
 

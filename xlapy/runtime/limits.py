@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.literal import Literal, check_holdable
 from xlapy.base.shape import Shape
@@ -53,7 +53,7 @@ def _check_array(instruction: Instruction, shape: Shape, who: str) -> None:
 def _check_constants(module: Module) -> None:
     """A program whose constants were left out of its text would run with zeros, silently wrong."""
     for instruction in module.instructions():
-        if instruction.op is ops.CONSTANT and _is_elided(instruction.literal):
+        if instruction.op is opcodes.CONSTANT and _is_elided(instruction.literal):
             raise UnsupportedError(
                 f"{instruction.name} is written {{...}}, its elements are not known; print the program with all "
                 f"constants in full (print_large_constants=True)"

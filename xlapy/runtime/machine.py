@@ -22,10 +22,10 @@ from pathlib import Path
 
 from xlapy.base import flags
 from xlapy.base.logging import logger
-from xlapy.cpu.llvm.engine import host_features, host_name
-from xlapy.cpu.llvm.limits import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, limit_kernels
+from xlapy.cpu.llvm.jit import host_features, host_name
 from xlapy.cpu.llvm.pool import parallel_function, thread_count
-from xlapy.runtime import allocator
+from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, limit_kernels
+from xlapy.runtime.engine import allocator
 
 CACHES = (1 << 14, 1 << 18, 1 << 21)
 """Bytes that each thread goes through, of which today's processors have caches."""

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind
-from xlapy.interpreter.collective_slices import check_slices
 from xlapy.interpreter.exchange import describe
+from xlapy.interpreter.kernels.collective_slices import check_slices
 from xlapy.interpreter.transfer import PAIRS, pairs_of
 from xlapy.interpreter.transfer import mode_of as transfer_mode
-from xlapy.ops.replica_groups import GroupMode, group_mode, participants
+from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode, participants
 
-_MAY_LEAVE_OUT = frozenset({ops.COLLECTIVE_BROADCAST, ops.COLLECTIVE_REDUCE})
+_MAY_LEAVE_OUT = frozenset({opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE})
 """Devices outside all groups have a result here: zeros."""
 
 _WHOLE = frozenset({ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.MAXIMAL})
-_BOUND_TO_A_DEVICE = frozenset({ops.INFEED, ops.OUTFEED, ops.SEND, ops.RECV})
+_BOUND_TO_A_DEVICE = frozenset({opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV})
 
 
 def check_partitioning(module: Module, replicas: int, partitions: int) -> None:
@@ -33,7 +33,7 @@ def check_partitioning(module: Module, replicas: int, partitions: int) -> None:
     for instruction in module.instructions():
         if instruction.op.family == "collectives":
             _check_collective(instruction, replicas, partitions)
-        elif instruction.op in (ops.SEND, ops.RECV):
+        elif instruction.op in (opcodes.SEND, opcodes.RECV):
             _check_transfer(instruction, replicas, partitions)
     if partitions > 1 and not module.config.is_scheduled:  # a schedule is made after partitioning
         for instruction in module.instructions():
@@ -76,15 +76,15 @@ def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> N
 def _misfit(instruction: Instruction, members: int) -> str:
     """How the shapes contradict a number of members; empty if they do not."""
     op, operand, result = instruction.op, instruction.operands[0].shape, instruction.shape
-    if op is ops.ALL_GATHER_START:
-        op, result = ops.ALL_GATHER, result.tuple_shapes[1]
-    if op is ops.ALL_GATHER:
+    if op is opcodes.ALL_GATHER_START:
+        op, result = opcodes.ALL_GATHER, result.tuple_shapes[1]
+    if op is opcodes.ALL_GATHER:
         return _unlike(instruction.all_gather_dimension, operand, result, members)
-    if op is ops.REDUCE_SCATTER:
+    if op is opcodes.REDUCE_SCATTER:
         return _unlike(instruction.scatter_dimension, result, operand, members)
-    if op is ops.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
+    if op is opcodes.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
         return f"input_offsets {instruction.operands[2].shape.brief} have no row for each member"
-    if op is not ops.ALL_TO_ALL:
+    if op is not opcodes.ALL_TO_ALL:
         return ""
     if instruction.split_dimension is None:
         return (

@@ -18,8 +18,8 @@ from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.attributes import Attributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.examples import examples_of
 from xlapy.testing.samples import samples_of
 from xlapy.text import parse_hlo

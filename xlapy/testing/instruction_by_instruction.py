@@ -27,13 +27,13 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, TOKEN, Context, rule_of
-from xlapy.ops.contraction import DOT
-from xlapy.ops.control import AFTER_ALL
-from xlapy.ops.convolution import CONVOLUTION
-from xlapy.ops.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING
-from xlapy.ops.registry import AsyncRole
-from xlapy.ops.sources import PARAMETER, ParameterAttributes
-from xlapy.ops.tuples import TUPLE
+from xlapy.opcodes.contraction import DOT
+from xlapy.opcodes.control import AFTER_ALL
+from xlapy.opcodes.convolution import CONVOLUTION
+from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING
+from xlapy.opcodes.registry import AsyncRole
+from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
+from xlapy.opcodes.tuples import TUPLE
 from xlapy.testing.comparison import assert_close, rule_of_operation
 
 Array = np.ndarray[Any, Any]

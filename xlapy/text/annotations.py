@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import METADATA
 from xlapy.hlo.sharding import SHARDING, Sharding
-from xlapy.ops.attributes import FLOAT, entries, escape
+from xlapy.opcodes.attributes.codecs import FLOAT, entries, escape
 from xlapy.text.reader import TextReader, is_json
 
 _METADATA_TEXT = re.compile(r'\{(?:[^{}"/]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{[^{}"/]*+\}|/)*+\}', re.DOTALL)

@@ -18,9 +18,9 @@ from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, FUSION
-from xlapy.ops.registry import REGISTRY, AsyncRole, OpDef
-from xlapy.ops.sources import PARAMETER, ParameterAttributes
+from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, FUSION
+from xlapy.opcodes.registry import REGISTRY, AsyncRole, OpDef
+from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.text.annotations import annotate
 from xlapy.text.parse_attributes import Parsed
 from xlapy.text.state import Scope

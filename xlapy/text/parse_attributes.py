@@ -14,8 +14,8 @@ from typing import Any
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.attributes import Attributes, Field, Kind, entries
-from xlapy.ops.registry import OpDef, Role
+from xlapy.opcodes.attributes.codecs import Attributes, Field, Kind, entries
+from xlapy.opcodes.registry import OpDef, Role
 from xlapy.text.annotations import (
     read_backend_config,
     read_frontend_attributes,

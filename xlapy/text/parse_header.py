@@ -13,8 +13,17 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from xlapy.base.program_shape import ProgramShape
-from xlapy.hlo.module import Alias, BufferDonor, FileLocation, Module, ModuleConfig, ShapeIndex, StackFrame, StackFrames
-from xlapy.ops.attributes import BOOL, BOOLS, INTEGERS, entries
+from xlapy.hlo.module import (
+    Alias,
+    BufferDonor,
+    FileLocation,
+    Module,
+    ModuleConfig,
+    ShapeIndex,
+    StackFrame,
+    StackFrames,
+)
+from xlapy.opcodes.attributes.codecs import BOOL, BOOLS, INTEGERS, entries
 from xlapy.text.annotations import read_frontend_attributes
 from xlapy.text.reader import BLANK, TextReader
 from xlapy.text.recovery_table import Normalize, read_recovery_table

@@ -18,12 +18,12 @@ from xlapy.base.shape import SHAPE_PATTERN, Shape, shape_from_token
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import TYPE_NAMES, sanitize
-from xlapy.ops.attributes import LITERAL, Attributes
-from xlapy.ops.control import ASYNC_START
-from xlapy.ops.registry import REGISTRY, OpDef, Role, lookup
-from xlapy.ops.requirements import agrees
-from xlapy.ops.sources import PARAMETER, ParameterAttributes
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
+from xlapy.opcodes.attributes.codecs import LITERAL, Attributes
+from xlapy.opcodes.control import ASYNC_START
+from xlapy.opcodes.registry import REGISTRY, OpDef, Role, lookup
+from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.text.annotations import annotate
 from xlapy.text.parse_async import ASYNC_OPS, read_async, set_thread, share_annotations, split_async
 from xlapy.text.parse_attributes import AttributeReader, Parsed, ReadBody, plan_of

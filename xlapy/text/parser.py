@@ -17,8 +17,8 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.hlo.verify import verify as verify_module
-from xlapy.ops.attributes import entries
-from xlapy.ops.requirements import agrees
+from xlapy.opcodes.attributes.codecs import entries
+from xlapy.opcodes.requirements import agrees
 from xlapy.text.options import PrintOptions
 from xlapy.text.parse_header import attach_stack_frames, read_header, read_stack_frames
 from xlapy.text.parse_instruction import InstructionReader

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, Module, ModuleConfig, StackFrames
-from xlapy.ops.attributes import INTEGERS, escape
+from xlapy.opcodes.attributes.codecs import INTEGERS, escape
 from xlapy.text.annotations import frontend_attributes_text
 from xlapy.text.options import PrintOptions
 

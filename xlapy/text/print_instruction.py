@@ -17,12 +17,12 @@ from xlapy.base.literal import Literal
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import is_shown, metadata_text
-from xlapy.ops.attributes import LITERAL, Field, NoAttributes
-from xlapy.ops.collectives import REDUCE_SCATTER
-from xlapy.ops.control import ASYNC_START, CALL, CONDITIONAL, WHILE
-from xlapy.ops.reduction import SCAN
-from xlapy.ops.registry import AsyncRole, OpDef, Role
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT
+from xlapy.opcodes.attributes.codecs import LITERAL, Field, NoAttributes
+from xlapy.opcodes.collectives import REDUCE_SCATTER
+from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE
+from xlapy.opcodes.reduction import SCAN
+from xlapy.opcodes.registry import AsyncRole, OpDef, Role
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT
 from xlapy.text.annotations import config_text, frontend_attributes_text
 from xlapy.text.options import PrintOptions, SubcomputationMode
 from xlapy.text.parse_async import ASYNC_OPS, has_short_form, wrapped_computation

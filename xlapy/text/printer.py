@@ -15,8 +15,8 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, post_order, print_order
-from xlapy.ops.control import ASYNC_START, FUSION, MAIN_THREAD
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT
+from xlapy.opcodes.control import ASYNC_START, FUSION, MAIN_THREAD
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT
 from xlapy.text.options import PrintOptions, SubcomputationMode
 from xlapy.text.parse_async import has_short_form
 from xlapy.text.print_header import header_text, stack_frames_text

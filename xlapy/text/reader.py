@@ -54,7 +54,7 @@ _SCALARS: dict[tuple[str, Shape], Literal] = {}
 
 
 class TextReader:
-    """Implements `xlapy.ops.attributes.Reader` over one text; `position` is the offset of the cursor."""
+    """Implements `xlapy.opcodes.attributes.codecs.Reader` over one text; `position` is the offset of the cursor."""
 
     __slots__ = ("position", "text")
 

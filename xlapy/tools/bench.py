@@ -34,7 +34,7 @@ from xlapy.tools.files import check_writable, parse_program, read_arguments, rea
 SAMPLE_SECONDS = 5e-3
 """The least that is timed at once: short programs run several times."""
 
-_XLA = "xlapy.pjrt.xla_cpu"
+_XLA = "xlapy.testing.xla_cpu"
 """The runner of XLA:CPU. It is loaded in processes of its own alone, which XLA may end."""
 
 Call = Callable[[], Any]

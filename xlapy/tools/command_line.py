@@ -13,7 +13,7 @@ from importlib import import_module
 import click
 
 from xlapy.base.errors import XlaError
-from xlapy.runtime.memory import limit_memory
+from xlapy.runtime.engine.memory import limit_memory
 from xlapy.tools.files import StandardInput
 from xlapy.tools.reproducer import write_reproducer
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import click
 
-from xlapy.runtime.memory import readable
-from xlapy.tools.devices import compile_for_devices
+from xlapy.runtime.engine.memory import readable
 from xlapy.tools.files import check_writable, read_program, write_file
+from xlapy.tools.run.devices import compile_for_devices
 
 
 @click.command()

@@ -9,16 +9,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from xlapy import ops
+from xlapy import opcodes
+from xlapy.codegen.fusion.decisions import Decision
 from xlapy.cpu.compiler import Compiled
-from xlapy.cpu.decisions import Decision
-from xlapy.cpu.llvm.engine import listings
-from xlapy.cpu.steps import KernelStep, all_steps, step_title
+from xlapy.cpu.llvm.jit import listings
+from xlapy.cpu.program.thunks import KernelStep, all_steps, step_title
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
-from xlapy.runtime.cpu_backend import CpuBackend
-from xlapy.runtime.donation import donated_leaves
+from xlapy.runtime.backends.cpu import CpuBackend
+from xlapy.runtime.engine.donation import donated_leaves
 
 _LLVM_FUNCTION = re.compile(r"^define [^\n]*?@([\w.]+)\(.*?^\}$", re.MULTILINE | re.DOTALL)
 _LABEL = re.compile(r"^([A-Za-z_][\w.]*):")
@@ -64,9 +64,9 @@ class NativeForms:
     def decisions_on(self, instruction: Instruction) -> list[Decision]:
         """What was decided about an instruction of the module; about the results of a fusion, if it is one."""
         subjects = [instruction]
-        if instruction.op is ops.FUSION:
+        if instruction.op is opcodes.FUSION:
             root = instruction.computations[0].root_instruction
-            subjects = list(root.operands) if root.op is ops.TUPLE else [root]
+            subjects = list(root.operands) if root.op is opcodes.TUPLE else [root]
         names = [self.copies.get(subject.name, subject.name) for subject in subjects]
         return list(dict.fromkeys(one for name in names for one in self.decisions.get(name, [])))
 

@@ -19,8 +19,8 @@ import click
 from rich.console import Console
 
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.debugging.reducing import Progress, reduce_module
 from xlapy.hlo.module import Module
-from xlapy.testing.reducing import Progress, reduce_module
 from xlapy.tools.files import check_writable, read_program, write_file
 
 _PLACE = "{file}"

@@ -13,17 +13,17 @@ from jaxlib.mlir import ir as mlir
 
 import xlapy
 from tests.passes.runner import arguments_of, execute, is_executable, plain
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
-from xlapy.ops.registry import REGISTRY, OpDef
-from xlapy.stablehlo.export.rules import RULES
+from xlapy.opcodes.registry import REGISTRY, OpDef
+from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.samples import FAMILIES, NEWER_THAN_JAXLIB, REFUSED_AT_RUN, samples_of
 from xlapy.text import parse_hlo
 
-NEWER = (ops.COLLECTIVE_REDUCE,)
+NEWER = (opcodes.COLLECTIVE_REDUCE,)
 """Operations that the pinned jaxlib's StableHLO does not have."""
 
 JSON_FOR_FFI = "custom_call_json_config"
@@ -94,5 +94,5 @@ def test_random_modules(seed: int) -> None:
 def test_every_operation_has_a_rule_or_a_reason(op: OpDef) -> None:
     import_module("xlapy.stablehlo.export")
     assert (op in RULES) != (len(RULES.refusals.get(op, "")) > 10)
-    if op in RULES and op not in (ops.COPY_START, ops.COPY_DONE):
+    if op in RULES and op not in (opcodes.COPY_START, opcodes.COPY_DONE):
         assert Path(inspect.getfile(RULES.find(op))).stem == op.family

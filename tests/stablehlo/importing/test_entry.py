@@ -85,7 +85,7 @@ def test_parameters_are_named_as_in_the_text() -> None:
 def test_a_jax_program_with_its_names() -> None:
     text = jax.jit(lambda x: jnp.where(x > 0, jnp.sin(x), x)).lower(np.ones(3, np.float32)).as_text(debug_info=True)
     module = xlapy.parse_stablehlo(text)
-    metadata = [i.metadata for c in module.computations for i in c if i.op is xlapy.ops.SINE]
+    metadata = [i.metadata for c in module.computations for i in c if i.op is xlapy.opcodes.SINE]
     assert [each.op_name for each in metadata if each is not None] == ["jit(<lambda>)/sin"]
     x = np.array([-1, 0, 2], np.float32)
     np.testing.assert_allclose(run(text, x), np.where(x > 0, np.sin(x), x), rtol=1e-6)

@@ -34,13 +34,13 @@ def test_named_shardings() -> None:
         f"{{{mesh}, [{{'x'}}, {{'y', ?}}]}}",
         f"{{{mesh}, [{{'x', 'y':(1)2}}, {{}}], replicated={{'y':(2)2}}}}",
     ]
-    by_op = {i.op.name: str(i.sharding) for i in entry if i.op in (xlapy.ops.ADD, xlapy.ops.RESHAPE)}
+    by_op = {i.op.name: str(i.sharding) for i in entry if i.op in (xlapy.opcodes.ADD, xlapy.opcodes.RESHAPE)}
     assert by_op == {"add": f"{{{mesh}, [{{'y'}}, {{}}]}}", "reshape": f"{{{mesh}, [{{}}, {{}}]}}"}
 
 
 def test_constraints_and_regions_by_hand_are_custom_calls() -> None:
     entry = xlapy.parse_stablehlo(PROGRAM).entry_computation
-    calls = [i for i in entry if i.op is xlapy.ops.CUSTOM_CALL]
+    calls = [i for i in entry if i.op is xlapy.opcodes.CUSTOM_CALL]
     assert [(i.attributes.custom_call_target, i.shape.brief, str(i.sharding)) for i in calls] == [
         ("Sharding", "f32[8,16]", "{mesh['x'=2,'y'=4], [{}, {'y'}]}"),
         ("Sharding", "f32[8,16]", "{mesh['x'=2,'y'=4], [{'x'}, {'y'}]}"),

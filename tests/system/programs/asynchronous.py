@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlapy.pjrt.loaded import native
-from xlapy.pjrt.platform import platform
-from xlapy.pjrt.records import Record
+from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.objects.platform import platform
+from xlapy.pjrt.objects.records import Record
 
 x = jnp.ones(1000)
 endless = jax.jit(lambda v: jax.lax.while_loop(lambda c: c[0] >= 0, jnp.sin, v))

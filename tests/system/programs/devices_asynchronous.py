@@ -14,10 +14,10 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xlapy.pjrt import judgement
-from xlapy.pjrt.loaded import native
-from xlapy.pjrt.platform import platform
-from xlapy.pjrt.records import Record
+from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.objects.platform import platform
+from xlapy.pjrt.objects.records import Record
+from xlapy.runtime.collectives import watchdog
 
 devices = jax.devices()
 mesh = Mesh(np.array(devices), "i")
@@ -84,7 +84,7 @@ assert np.array_equal(sweep(x), expected)
 # To wait for a device that has other runs first is not to wait for too long.
 busy = jax.jit(lambda v, rounds: lax.fori_loop(0, rounds, lambda i, c: jnp.sin(c), v))
 ones, rounds, waited = jax.device_put(jnp.ones(1000), devices[3]), 100_000, 0.0
-with mock.patch.object(judgement, "collective_timeout", lambda: 0.1):
+with mock.patch.object(watchdog, "collective_timeout", lambda: 0.1):
     while waited < 0.3:
         rounds *= 2
         begin = time.perf_counter()

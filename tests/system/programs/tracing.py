@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
 
-from xlapy.cpu.llvm import clocks
+from xlapy.cpu.llvm import counters
 
 PLANE = "/device:CUSTOM:xlapy:0"
 
@@ -174,7 +174,7 @@ def test_what_is_running_at_the_end_is_told_of_as_far_as_it_came():
 
 def test_loops_of_many_rounds_are_told_of_in_part():
     many = jax.jit(lambda v: jax.lax.while_loop(lambda s: s[0] < 5000, lambda s: (s[0] + 1, s[1] @ s[1] * 0.5), v))
-    with tempfile.TemporaryDirectory() as folder, patch.object(clocks, "MOST_IN_LOOPS", 1500):
+    with tempfile.TemporaryDirectory() as folder, patch.object(counters, "MOST_IN_LOOPS", 1500):
         with jax.profiler.trace(folder, profiler_options=QUIET):
             jax.block_until_ready(many((0, jnp.eye(40))))
         (path,) = Path(folder).rglob("*.xplane.pb")

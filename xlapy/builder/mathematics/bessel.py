@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from xlapy.base.element_types import F64
 from xlapy.builder import elementwise as e
+from xlapy.builder.core.op import XlaOp
 from xlapy.builder.mathematics import coefficients as c
 from xlapy.builder.mathematics.polynomials import chebyshev, in_f32
-from xlapy.builder.op import XlaOp
 
 
 @in_f32

@@ -9,9 +9,9 @@ import math
 
 from xlapy.base.element_types import F64
 from xlapy.builder import elementwise as e
+from xlapy.builder.core.op import XlaOp
 from xlapy.builder.mathematics.error_functions import far_erfc
 from xlapy.builder.mathematics.polynomials import constant_like, horner, in_f32
-from xlapy.builder.op import XlaOp
 
 _LOG_OF_2 = math.log(2)
 _HUGE = {False: 2.0**60, True: 2.0**500}

@@ -9,9 +9,9 @@ import math
 
 from xlapy.base.element_types import F64
 from xlapy.builder import elementwise as e
+from xlapy.builder.core.op import XlaOp
 from xlapy.builder.mathematics import coefficients as c
 from xlapy.builder.mathematics.polynomials import constant_like, horner, horner_of_two, in_f32
-from xlapy.builder.op import XlaOp
 
 _LARGEST_EXPONENT = {False: 88.72283905206835, True: 7.09782712893383996843e2}
 """Where e^x ends."""

@@ -10,9 +10,9 @@ import math
 
 from xlapy.base.element_types import F64
 from xlapy.builder import elementwise as e
+from xlapy.builder.core.op import XlaOp
 from xlapy.builder.mathematics import coefficients as c
 from xlapy.builder.mathematics.polynomials import constant_like, in_f32
-from xlapy.builder.op import XlaOp
 
 _SHIFT = c.LANCZOS_G + 0.5
 _SMALLEST = {False: 2.0**-149, True: 2.0**-1074}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from xlapy.base.element_types import F32, F64
 from xlapy.base.errors import ShapeError
 from xlapy.builder import elementwise, movement, sources
-from xlapy.builder.op import XlaOp
+from xlapy.builder.core.op import XlaOp
 
 Function = Callable[..., XlaOp]
 

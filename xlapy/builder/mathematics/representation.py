@@ -10,8 +10,8 @@ import math
 from xlapy.base.element_types import U8, U16, U32, U64
 from xlapy.base.errors import ShapeError
 from xlapy.builder import elementwise as e
+from xlapy.builder.core.op import XlaOp
 from xlapy.builder.mathematics.polynomials import constant_like
-from xlapy.builder.op import XlaOp
 
 _PATTERNS = {8: U8, 16: U16, 32: U32, 64: U64}
 

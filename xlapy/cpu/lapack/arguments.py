@@ -16,8 +16,8 @@ import numpy as np
 
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu.lapack.openblas import function_address, symbol_of
-from xlapy.cpu.steps import LibraryScratch
-from xlapy.interpreter.lapack import LapackCall
+from xlapy.cpu.program.thunks import LibraryScratch
+from xlapy.custom_calls.lapack import LapackCall
 
 _TABLE: Mapping[str, str] = {
     "potrf": "uplo n r0 ld(n) info",

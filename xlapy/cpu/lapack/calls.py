@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
-from xlapy.cpu.flow import array_leaves
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
 from xlapy.cpu.lapack.eigenvectors import eigenvector_kernel
-from xlapy.cpu.program import Scope
-from xlapy.cpu.steps import KernelStep, LibraryArray, LibraryStep, Slot
+from xlapy.cpu.program.builder import Scope
+from xlapy.cpu.program.thunks import KernelStep, LibraryArray, LibraryStep, Slot
+from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.lapack import FINITE_ONLY, LapackCall, lapack_call
 
 MOST_TASKS = 64
 """Of a batch: each has workspace of its own."""

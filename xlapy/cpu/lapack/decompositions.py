@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.row_major import call_by_columns
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.custom_decompositions import approx_top_k_of, reads_lower
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.sorting import SortAttributes
+from xlapy.interpreter.builtin_targets.decompositions import approx_top_k_of, reads_lower
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.sorting import SortAttributes
 from xlapy.passes.expand.blocks import compare, iota, loop, reduced, slice_of, take
 from xlapy.passes.rewrite import Writer
 
@@ -33,7 +33,7 @@ def _info(matrices: Shape) -> Shape:
 def _qr(write: Writer, instruction: Instruction) -> Instruction:
     (a,), (packed, scalars) = instruction.operands, instruction.shape.tuple_shapes
     layouts = [_by_columns(packed), scalars]
-    return write.add(ops.TUPLE, *call_by_columns(write, "geqrf", [a], [_by_columns(a.shape)], layouts, "{}"))
+    return write.add(opcodes.TUPLE, *call_by_columns(write, "geqrf", [a], [_by_columns(a.shape)], layouts, "{}"))
 
 
 def _product(write: Writer, instruction: Instruction) -> Instruction:
@@ -47,8 +47,8 @@ def _lu(write: Writer, instruction: Instruction) -> Instruction:
     (a,), (factors, pivots, order) = instruction.operands, instruction.shape.tuple_shapes
     layouts = [_by_columns(factors), pivots, _info(factors)]
     made, rows, _ = call_by_columns(write, "getrf", [a], [_by_columns(a.shape)], layouts, "{}")
-    rows = write.add(ops.SUBTRACT, rows, write.filled(1, rows.shape))
-    return write.add(ops.TUPLE, made, rows, _order(write, rows, order))
+    rows = write.add(opcodes.SUBTRACT, rows, write.filled(1, rows.shape))
+    return write.add(opcodes.TUPLE, made, rows, _order(write, rows, order))
 
 
 def _order(write: Writer, pivots: Instruction, shape: Shape) -> Instruction:
@@ -63,7 +63,7 @@ def _order(write: Writer, pivots: Instruction, shape: Shape) -> Instruction:
         is_here = compare(into, places, here, ComparisonDirection.EQ)
         is_there = compare(into, places, there, ComparisonDirection.EQ)
         first, second = (_chosen(into, order, chosen) for chosen in (is_here, is_there))
-        changed = into.add(ops.SELECT, is_here, second, into.add(ops.SELECT, is_there, first, order))
+        changed = into.add(opcodes.SELECT, is_here, second, into.add(opcodes.SELECT, is_there, first, order))
         return changed, pivots, places
 
     return loop(write, pivots.shape.dimensions[-1], [places, pivots, places], step, "rows_exchanged")[0]
@@ -78,8 +78,8 @@ def _spread(write: Writer, one: Instruction, shape: Shape) -> Instruction:
 def _chosen(write: Writer, values: Instruction, chosen: Instruction) -> Instruction:
     """The one element of each row that is chosen, repeated along the row."""
     shape = values.shape
-    alone = write.add(ops.SELECT, chosen, values, write.filled(0, shape))
-    return write.broadcast(reduced(write, ops.ADD, alone, [shape.rank - 1]), shape, range(shape.rank - 1))
+    alone = write.add(opcodes.SELECT, chosen, values, write.filled(0, shape))
+    return write.broadcast(reduced(write, opcodes.ADD, alone, [shape.rank - 1]), shape, range(shape.rank - 1))
 
 
 def _eigh(write: Writer, instruction: Instruction) -> Instruction:
@@ -88,21 +88,21 @@ def _eigh(write: Writer, instruction: Instruction) -> Instruction:
     letter = "L" if reads_lower(instruction) else "U"
     attributes = f"{{mode = {ord('V')} : ui8, uplo = {ord(letter)} : ui8}}"
     made = call_by_columns(write, "syevd", [a], [_by_columns(a.shape)], layouts, attributes)
-    return write.add(ops.TUPLE, *made[:2])
+    return write.add(opcodes.TUPLE, *made[:2])
 
 
 def _approx_top_k(write: Writer, instruction: Instruction) -> Instruction:
     dimension, count = approx_top_k_of(instruction)
     operands = instruction.operands[: len(instruction.operands) // 2]
     made = write.add(
-        ops.SORT,
+        opcodes.SORT,
         *operands,
         attributes=SortAttributes.make(dimension=dimension, is_stable=True),
         computations=[instruction.computations[0]],
     )
     parts = [write.element(made, n) for n in range(len(operands))] if len(operands) > 1 else [made]
     kept = [slice_of(write, part, dimension, 0, count) for part in parts]
-    return write.add(ops.TUPLE, *kept) if instruction.shape.is_tuple else kept[0]
+    return write.add(opcodes.TUPLE, *kept) if instruction.shape.is_tuple else kept[0]
 
 
 DECOMPOSITIONS: dict[str, Callable[[Writer, Instruction], Instruction]] = {

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from xlapy.cpu.schedule import kernel_builder
-from xlapy.interpreter.lapack import LapackCall
+from xlapy.codegen.emitters.elementwise import kernel_builder
+from xlapy.custom_calls.lapack import LapackCall
 from xlapy.loops import F32, F64, I64, AxisKind, Kernel
 
 _PART = {4: F32, 8: F64}

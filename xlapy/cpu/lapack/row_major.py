@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.custom_calls.lapack import target_of
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.lapack import target_of
-from xlapy.ops.aliasing import OutputAlias
-from xlapy.ops.custom import CustomCallApiVersion, CustomCallAttributes
-from xlapy.ops.requirements import agrees
-from xlapy.passes.layout_copies import order_of, row_major
+from xlapy.opcodes.attributes.aliasing import OutputAlias
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
+from xlapy.opcodes.requirements import agrees
+from xlapy.passes.layouts.layout_copies import order_of, row_major
 from xlapy.passes.rewrite import Writer
 
 
@@ -37,7 +37,7 @@ def row_major_call(
         api_version=CustomCallApiVersion.TYPED_FFI,
     )
     shapes = [row_major(shape) for shape in results]
-    made = write.add(ops.CUSTOM_CALL, *operands, attributes=found, shape=Shape.tuple(shapes) if path else shapes[0])
+    made = write.add(opcodes.CUSTOM_CALL, *operands, attributes=found, shape=Shape.tuple(shapes) if path else shapes[0])
     made.backend_config = attributes
     return made
 

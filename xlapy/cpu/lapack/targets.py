@@ -5,14 +5,14 @@ Must not know: how they are carried out.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
+from xlapy.custom_calls.lapack import is_lapack_target
+from xlapy.custom_calls.registry import find_target
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.custom_targets import find_target
-from xlapy.interpreter.lapack import is_lapack_target
 
 
 def calls_lapack(instruction: Instruction) -> bool:
     """Whether an instruction is a custom call to LAPACK whose target nobody else has registered."""
-    if instruction.op is not ops.CUSTOM_CALL or not is_lapack_target(instruction.custom_call_target):
+    if instruction.op is not opcodes.CUSTOM_CALL or not is_lapack_target(instruction.custom_call_target):
         return False
     return find_target(instruction.custom_call_target, "cpu") is None

@@ -12,20 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import C128, F64, PRED, S32, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.decompositions import DECOMPOSITIONS
 from xlapy.cpu.lapack.row_major import call_by_columns, is_row_major_call, row_major_call
 from xlapy.cpu.lapack.targets import calls_lapack
+from xlapy.custom_calls.lapack import LapackCall, lapack_call
+from xlapy.custom_calls.registry import find_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter.custom_targets import find_target
-from xlapy.interpreter.lapack import LapackCall, lapack_call
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.linalg import Transpose
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.linalg import Transpose
 from xlapy.passes.expand.blocks import compare, iota, slice_of
-from xlapy.passes.layout_copies import order_of, row_major
+from xlapy.passes.layouts.layout_copies import order_of, row_major
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
 EXACT_SIZE = 32
@@ -56,9 +56,9 @@ class UseLapack:
 
 def _rewritten(write: Writer, instruction: Instruction) -> Instruction | None:
     """What takes the place of an instruction, None for one that stays."""
-    if instruction.op is ops.CHOLESKY and instruction.shape.size:
+    if instruction.op is opcodes.CHOLESKY and instruction.shape.size:
         return _cholesky(write, instruction)
-    if instruction.op is ops.TRIANGULAR_SOLVE and instruction.shape.size:
+    if instruction.op is opcodes.TRIANGULAR_SOLVE and instruction.shape.size:
         return _triangular_solve(write, instruction)
     if calls_lapack(instruction) and not is_row_major_call(instruction):
         return _laid_out_anew(write, instruction)
@@ -69,7 +69,7 @@ def _rewritten(write: Writer, instruction: Instruction) -> Instruction | None:
 
 def _is_decomposition(instruction: Instruction) -> bool:
     """Whether nobody has registered another target of the name."""
-    if instruction.op is not ops.CUSTOM_CALL or instruction.custom_call_target not in DECOMPOSITIONS:
+    if instruction.op is not opcodes.CUSTOM_CALL or instruction.custom_call_target not in DECOMPOSITIONS:
         return False
     return find_target(instruction.custom_call_target, "cpu") is None
 
@@ -86,7 +86,7 @@ def _laid_out_anew(write: Writer, instruction: Instruction) -> Instruction:
     layouts = instruction.operand_layout_constraints or [row_major(o.shape) for o in operands]
     results = list(shape.tuple_shapes) if shape.is_tuple else [shape]
     parts = call_by_columns(write, call.routine, operands, layouts, results, instruction.backend_config)
-    return write.add(ops.TUPLE, *parts) if shape.is_tuple else parts[0]
+    return write.add(opcodes.TUPLE, *parts) if shape.is_tuple else parts[0]
 
 
 def _without_transposes(write: Writer, instruction: Instruction, call: LapackCall) -> Instruction | None:
@@ -95,7 +95,7 @@ def _without_transposes(write: Writer, instruction: Instruction, call: LapackCal
         return None
     if call.routine == "potrf":
         made = _factor(write, instruction.operands[0], call.letters["uplo"] == "L")
-        return write.add(ops.TUPLE, *(write.element(made, n) for n in range(2)))
+        return write.add(opcodes.TUPLE, *(write.element(made, n) for n in range(2)))
     (a, b), letters = instruction.operands, call.letters
     return _solution(write, a, b, letters["side"] == "L", letters["uplo"] == "L", letters["trans_x"], letters["diag"])
 
@@ -150,10 +150,10 @@ def _cholesky(write: Writer, instruction: Instruction) -> Instruction:
     counts = shape.with_element_type(S32)
     rows, columns = iota(write, counts, rank - 2), iota(write, counts, rank - 1)
     side = ComparisonDirection.GE if lower else ComparisonDirection.LE
-    triangle = write.add(ops.SELECT, compare(write, rows, columns, side), factor, write.filled(0, shape))
+    triangle = write.add(opcodes.SELECT, compare(write, rows, columns, side), factor, write.filled(0, shape))
     nan = write.filled(float("nan"), shape)
     definite = write.broadcast(_is_definite(write, made), shape.with_element_type(PRED), range(rank - 2))
-    return write.convert(write.add(ops.SELECT, definite, triangle, nan), instruction.shape.element_type)
+    return write.convert(write.add(opcodes.SELECT, definite, triangle, nan), instruction.shape.element_type)
 
 
 def _is_definite(write: Writer, made: Instruction) -> Instruction:
@@ -163,10 +163,10 @@ def _is_definite(write: Writer, made: Instruction) -> Instruction:
     last = slice_of(write, slice_of(write, factor, rank - 2, size - 1, size), rank - 1, size - 1, size)
     last = write.reshape(last, last.shape.with_dimensions(factor.shape.dimensions[:-2]))
     if last.shape.element_type.is_complex:
-        last = write.add(ops.REAL, last)
+        last = write.add(opcodes.REAL, last)
     is_number = compare(write, last, last, ComparisonDirection.EQ)
     good = compare(write, info, write.filled(0, info.shape), ComparisonDirection.EQ)
-    return write.add(ops.AND, good, is_number)
+    return write.add(opcodes.AND, good, is_number)
 
 
 def _triangular_solve(write: Writer, instruction: Instruction) -> Instruction:

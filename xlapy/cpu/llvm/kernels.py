@@ -17,21 +17,9 @@ from types import MappingProxyType
 
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import write_operation
-from xlapy.cpu.llvm.pauses import LEAVE, Places, pauses, write_pause
+from xlapy.cpu.llvm.safepoint_loops import LEAVE, Places, pauses, write_pause
 from xlapy.cpu.llvm.text import Writer, llvm_type, suffix
-from xlapy.loops import (
-    I1,
-    I64,
-    AxisKind,
-    For,
-    If,
-    Kernel,
-    Scan,
-    Store,
-    Transpose,
-    Value,
-    While,
-)
+from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, Transpose, Value, While
 from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
 
 

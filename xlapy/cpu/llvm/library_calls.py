@@ -11,7 +11,7 @@ Must not know: what the functions do, HLO.
 from __future__ import annotations
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.steps import LibraryArray, LibraryScratch, LibraryStep
+from xlapy.cpu.program.thunks import LibraryArray, LibraryScratch, LibraryStep
 
 LIBRARY_DECLARATIONS = frozenset({"declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"})
 

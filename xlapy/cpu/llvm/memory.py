@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xlapy.cpu.llvm.engine import vector_bytes
-from xlapy.cpu.llvm.neighbours import interleaved, picked
-from xlapy.cpu.llvm.positions import Positions
+from xlapy.cpu.llvm.addresses import Positions
+from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.cpu.llvm.shuffles import interleaved, picked
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
 from xlapy.loops import I1, I32, I64, Affine, Buffer, Place, ScalarType, Store, Transpose, Value

@@ -22,7 +22,7 @@ import os
 import platform
 
 from xlapy.base import flags
-from xlapy.cpu.llvm.engine import Code
+from xlapy.cpu.llvm.jit import Code
 from xlapy.cpu.llvm.shared_code import LOOK, compile_shared, function_address
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}

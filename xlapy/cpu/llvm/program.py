@@ -19,15 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xlapy.cpu.buffers import ALIGNMENT
-from xlapy.cpu.clocks import Clock
-from xlapy.cpu.llvm import looks, target_calls, waits
-from xlapy.cpu.llvm.clocks import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
-from xlapy.cpu.llvm.feeds import NEXT_FED, feed_text
+from xlapy.cpu.llvm import safepoints, target_calls
+from xlapy.cpu.llvm.communication import waits
+from xlapy.cpu.llvm.communication.feeds import NEXT_FED, feed_text
+from xlapy.cpu.llvm.communication.rendezvous import MEET, rows_text, write_meeting
+from xlapy.cpu.llvm.communication.transfers import DECLARATIONS as TRANSFER_DECLARATIONS
+from xlapy.cpu.llvm.communication.transfers import TRANSFERS, transfer_text, write_transfer
+from xlapy.cpu.llvm.communication.transfers import rows_text as rows_of_queues
+from xlapy.cpu.llvm.counters import CLOCK_DECLARATIONS, NOTE, READ_CLOCK, increase, stamp, task_lines
 from xlapy.cpu.llvm.kernels import write_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
-from xlapy.cpu.llvm.meetings import MEET, rows_text, write_meeting
-from xlapy.cpu.llvm.pauses import Places
+from xlapy.cpu.llvm.safepoint_loops import Places
 from xlapy.cpu.llvm.shared_code import (
     CALL_BACK,
     FLUSH_DENORMALS,
@@ -39,13 +41,12 @@ from xlapy.cpu.llvm.shared_code import (
     task_name,
 )
 from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
-from xlapy.cpu.llvm.straight import write_straight
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.llvm.transfers import DECLARATIONS as TRANSFER_DECLARATIONS
-from xlapy.cpu.llvm.transfers import TRANSFERS, transfer_text, write_transfer
-from xlapy.cpu.llvm.transfers import rows_text as rows_of_queues
-from xlapy.cpu.parts import HELD
-from xlapy.cpu.steps import (
+from xlapy.cpu.llvm.unrolled import write_straight
+from xlapy.cpu.program.buffer_assignment import ALIGNMENT
+from xlapy.cpu.program.outlining import HELD
+from xlapy.cpu.program.profiling_counters import Clock
+from xlapy.cpu.program.thunks import (
     BranchStep,
     CallbackStep,
     CopyStep,
@@ -169,8 +170,8 @@ class _ProgramWriter:
             ]
             after = ["  call void @llvm.x86.sse.ldmxcsr(ptr %old)"]
         if self._looks:
-            before += looks.begin_looking(self.program)
-            self.declarations |= looks.DECLARATIONS
+            before += safepoints.begin_looking(self.program)
+            self.declarations |= safepoints.DECLARATIONS
         self.define(function, "xlapy_run", before, after)
 
     def part(self, part: PartStep) -> str:
@@ -469,14 +470,14 @@ class _ProgramWriter:
 
     def look_in_loop(self, function: _Function, step: WhileStep) -> None:
         """Looks every so many iterations."""
-        every = looks.period(step)
+        every = safepoints.period(step)
         if every == 1:
             self.look(function)
             return
         writer = function.writer
         counter, due, after = writer.name("n"), writer.new_label("due"), writer.new_label("go")
         function.head += [f"  {counter} = alloca i32", f"  store i32 0, ptr {counter}"]
-        writer.branch(looks.write_due(writer, counter, every), due, after)
+        writer.branch(safepoints.write_due(writer, counter, every), due, after)
         writer.begin(due)
         self.look(function)
         writer.jump(after)
@@ -484,8 +485,8 @@ class _ProgramWriter:
 
     def look_behind(self, function: _Function, step: Step) -> None:
         """Looks if it is long since the function did."""
-        function.unwatched += 0 if isinstance(step, WhileStep | PartStep) else looks.duration(step)
-        if function.unwatched >= looks.LOOK:
+        function.unwatched += 0 if isinstance(step, WhileStep | PartStep) else safepoints.duration(step)
+        if function.unwatched >= safepoints.LOOK:
             self.look(function)
 
     # -- kernels
@@ -537,7 +538,7 @@ class _ProgramWriter:
             pointers = [*pointers, figures, table]
         block = self.block_of(function, pointers)
         extent, grain = pieces
-        looks_between = extent * step.work > looks.LONG
+        looks_between = extent * step.work > safepoints.LONG
         table = "ptr %table" if looks_between else "ptr null"
         numbers = f"i64 {extent}, i64 {grain}, {table}, {self._arguments_of_looks}"
         function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, {numbers})")

@@ -18,8 +18,8 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from xlapy.cpu.llvm import looks
-from xlapy.cpu.llvm.engine import Code, compile_text, link_object
+from xlapy.cpu.llvm import safepoints
+from xlapy.cpu.llvm.jit import Code, compile_text, link_object
 
 CALL_BACK, LOOK = "xlapy_call_back", "xlapy_look"
 
@@ -57,7 +57,7 @@ def function_address(function: str) -> int:
 @functools.cache
 def _code(name: str) -> Code:
     if name == _HOST:
-        return compile_shared(name, f"{PLAIN_MODE}\n{_CALL_BACK}\n{looks.LOOK_TEXT}\n{_REST}", list(DECLARATIONS))
+        return compile_shared(name, f"{PLAIN_MODE}\n{_CALL_BACK}\n{safepoints.LOOK_TEXT}\n{_REST}", list(DECLARATIONS))
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared code {name}"
     return compile_shared(name, _task_text(int(task[1])), [name])
@@ -131,4 +131,4 @@ entry:
   ret i32 %status
 }}"""
 
-_REST = "\n".join([*sorted(MODE), *looks.DECLARATIONS, ATTRIBUTES])
+_REST = "\n".join([*sorted(MODE), *safepoints.DECLARATIONS, ATTRIBUTES])

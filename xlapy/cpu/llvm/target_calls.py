@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from ctypes import sizeof
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.steps import BlockField, CallbackStep
-from xlapy.interpreter.ffi.structures import Buffer, CallFrame
+from xlapy.cpu.program.thunks import BlockField, CallbackStep
+from xlapy.custom_calls.ffi.structures import Buffer, CallFrame
 
 _FRAMES = 4
 

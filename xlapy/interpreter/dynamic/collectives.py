@@ -5,11 +5,11 @@ Must not know: groups and channels.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
-from xlapy.ops.registry import REGISTRY
+from xlapy.opcodes.registry import REGISTRY
 
-_SCALARS = (ops.PARTITION_ID, ops.REPLICA_ID)
+_SCALARS = (opcodes.PARTITION_ID, opcodes.REPLICA_ID)
 
 DYNAMIC.refuse("a scalar has no dimensions", *_SCALARS)
 DYNAMIC.refuse(

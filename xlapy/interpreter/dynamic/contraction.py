@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
-from xlapy.ops.contraction import DotAttributes
+from xlapy.opcodes.contraction import DotAttributes
 
-DYNAMIC.rule(ops.RAGGED_DOT, ops.SCALED_DOT)(at_actual_sizes)
+DYNAMIC.rule(opcodes.RAGGED_DOT, opcodes.SCALED_DOT)(at_actual_sizes)
 
 
-@DYNAMIC.rule(ops.DOT)
+@DYNAMIC.rule(opcodes.DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     attrs: DotAttributes = instruction.attributes
     left = (*attrs.lhs_batch_dims, *attrs.lhs_contracting_dims)

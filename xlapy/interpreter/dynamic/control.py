@@ -6,10 +6,10 @@ Must not know: what the computations do.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(ops.CALL, ops.CONDITIONAL, ops.FUSION, ops.WHILE)(ordinary)
-DYNAMIC.rule(ops.ASYNC_DONE, ops.ASYNC_START, ops.ASYNC_UPDATE)(ordinary)
-DYNAMIC.rule(ops.ADD_DEPENDENCY, ops.AFTER_ALL, ops.DOMAIN, ops.OPT_BARRIER)(ordinary)
+DYNAMIC.rule(opcodes.CALL, opcodes.CONDITIONAL, opcodes.FUSION, opcodes.WHILE)(ordinary)
+DYNAMIC.rule(opcodes.ASYNC_DONE, opcodes.ASYNC_START, opcodes.ASYNC_UPDATE)(ordinary)
+DYNAMIC.rule(opcodes.ADD_DEPENDENCY, opcodes.AFTER_ALL, opcodes.DOMAIN, opcodes.OPT_BARRIER)(ordinary)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
-from xlapy.ops.convolution import ConvolutionAttributes
-from xlapy.ops.dimensions import ConvDimensions
+from xlapy.opcodes.attributes.dimensions import ConvDimensions
+from xlapy.opcodes.convolution import ConvolutionAttributes
 
 
-@DYNAMIC.rule(ops.CONVOLUTION)
+@DYNAMIC.rule(opcodes.CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Padding surrounds the elements that are there."""
     attrs: ConvolutionAttributes = instruction.attributes

@@ -5,8 +5,8 @@ Must not know: the targets, which decide what they take when the program is comp
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(ops.CUSTOM_CALL)(ordinary)
+DYNAMIC.rule(opcodes.CUSTOM_CALL)(ordinary)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
 from xlapy.interpreter.dynamic.core import broadcast_sizes, ordinary, repeats
 from xlapy.interpreter.dynamic_array import DynamicArray, physical, sizes_of
-from xlapy.ops.registry import REGISTRY
+from xlapy.opcodes.registry import REGISTRY
 
 
 def elementwise(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -38,7 +38,7 @@ def _repeated(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
 DYNAMIC.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
 
 
-@DYNAMIC.rule(ops.BITCAST_CONVERT)
+@DYNAMIC.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A last dimension may come or go, which counts parts of an element and is there in full."""
     result = ordinary(context, instruction, [physical(values[0])])

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
 from xlapy.interpreter.dynamic.core import agreed, cropped, evaluate_as, ordinary, paired
 from xlapy.interpreter.dynamic_array import DynamicArray, padded, physical, sizes_of
-from xlapy.ops.indexing import ScatterAttributes, window_dims_to_operand_dims
+from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
 
 
-@DYNAMIC.rule(ops.GATHER)
+@DYNAMIC.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Slices are moved to lie inside the bounds. A dimension that slices take whole has the operand's size."""
     operand, indices = instruction.operand_shapes
@@ -26,11 +26,11 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
         if slices[dimension] == dimensions[dimension] > 1:
             dimensions[dimension] = slices[dimension] = size
     shapes = [operand.with_dimensions(dimensions), indices.with_dimensions(sizes_of(values[1]))]
-    result = ops.GATHER.result_shape(shapes, attributes.replace(slice_sizes=tuple(slices)))
+    result = opcodes.GATHER.result_shape(shapes, attributes.replace(slice_sizes=tuple(slices)))
     return DynamicArray(ordinary(context, instruction, list(map(physical, values))), result.dimensions)
 
 
-@DYNAMIC.rule(ops.SCATTER)
+@DYNAMIC.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The updates that are there, at the indices that are there; what lies beyond the operand's sizes stays.
 

@@ -6,8 +6,8 @@ Must not know: numerics.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import at_actual_sizes
 
-DYNAMIC.rule(ops.CHOLESKY, ops.FFT, ops.TRIANGULAR_SOLVE)(at_actual_sizes)
+DYNAMIC.rule(opcodes.CHOLESKY, opcodes.FFT, opcodes.TRIANGULAR_SOLVE)(at_actual_sizes)

@@ -13,30 +13,30 @@ from math import prod
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, checked_size, cropped, evaluate_as, ordinary, smallest
 from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded, physical, sizes_of
-from xlapy.ops.dimensions import strided
-from xlapy.ops.movement import DynamicSliceAttributes, ShuffleMode, factor_groups
+from xlapy.opcodes.attributes.dimensions import strided
+from xlapy.opcodes.movement import DynamicSliceAttributes, ShuffleMode, factor_groups
 
-DYNAMIC.rule(ops.COPY)(ordinary)
-DYNAMIC.rule(ops.REVERSE)(at_actual_sizes)
+DYNAMIC.rule(opcodes.COPY)(ordinary)
+DYNAMIC.rule(opcodes.REVERSE)(at_actual_sizes)
 
 
 # -- sizes
 
 
-@DYNAMIC.rule(ops.GET_DIMENSION_SIZE)
+@DYNAMIC.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The size at run time, in s32."""
     return np.array(sizes_of(values[0])[instruction.attributes.dimension], np.int32)
 
 
-@DYNAMIC.rule(ops.SET_DIMENSION_SIZE)
+@DYNAMIC.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The same array of the bounds, of another size. Elements beyond a size are there again when it grows."""
     operand, size = values
@@ -49,7 +49,7 @@ def set_dimension_size(context: Context, instruction: Instruction, values: Seque
 # -- whole dimensions
 
 
-@DYNAMIC.rule(ops.BROADCAST)
+@DYNAMIC.rule(opcodes.BROADCAST)
 def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = list(instruction.shape.dimensions)
     for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
@@ -57,14 +57,14 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
     return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
 
 
-@DYNAMIC.rule(ops.TRANSPOSE)
+@DYNAMIC.rule(opcodes.TRANSPOSE)
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = sizes_of(values[0])
     moved = ordinary(context, instruction, [physical(values[0])])
     return DynamicArray(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
 
 
-@DYNAMIC.rule(ops.SHUFFLE)
+@DYNAMIC.rule(opcodes.SHUFFLE)
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A rotation is one of the elements that are there; coordinates are those of the bounds, the last not there."""
     attributes = instruction.attributes
@@ -74,7 +74,7 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
     return at_actual_sizes(context, instruction, values, indices=Literal.array_of(kept))
 
 
-@DYNAMIC.rule(ops.CONCATENATE)
+@DYNAMIC.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there, without gaps; the other dimensions take the smallest sizes."""
     dimension, least = instruction.attributes.dimension, smallest(values)
@@ -85,7 +85,7 @@ def concatenate(context: Context, instruction: Instruction, values: Sequence[Val
 # -- slices and padding
 
 
-@DYNAMIC.rule(ops.SLICE)
+@DYNAMIC.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the range holds of the elements that are there."""
     ranges = instruction.attributes.ranges
@@ -94,7 +94,7 @@ def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) 
     return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
 
 
-@DYNAMIC.rule(ops.PAD)
+@DYNAMIC.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The padding begins behind the last element that is there; less than nothing is nothing."""
     config = instruction.attributes.padding.dimensions
@@ -103,7 +103,7 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     return evaluate_as(context, instruction, [actual(values[0]), values[1]], shape, instruction.attributes)
 
 
-@DYNAMIC.rule(ops.DYNAMIC_SLICE)
+@DYNAMIC.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
     operand, *indices = values
@@ -113,7 +113,7 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
     return DynamicArray(ordinary(context, instruction, [array, *map(physical, indices)]), sizes)
 
 
-@DYNAMIC.rule(ops.DYNAMIC_UPDATE_SLICE)
+@DYNAMIC.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds; the padding of the update is not written.
 
@@ -133,13 +133,13 @@ def _slice_of(update: Instruction) -> Instruction:
     """The dynamic-slice of what a dynamic-update-slice replaces."""
     operand, part, *indices = update.operands
     attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=part.shape.dimensions)
-    return Instruction(ops.DYNAMIC_SLICE, part.shape, [operand, *indices], attributes, (), update.name)
+    return Instruction(opcodes.DYNAMIC_SLICE, part.shape, [operand, *indices], attributes, (), update.name)
 
 
 # -- reshapes
 
 
-@DYNAMIC.rule(ops.RESHAPE)
+@DYNAMIC.rule(opcodes.RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there in row-major order; a division of the size that does not come out rounds down."""
     sizes = _reshaped_sizes(instruction, values[0])
@@ -197,7 +197,7 @@ def _share(elements: int, sizes: Sequence[int], group: range, dimension: int) ->
     return elements // others if others else 0
 
 
-@DYNAMIC.rule(ops.DYNAMIC_RESHAPE)
+@DYNAMIC.rule(opcodes.DYNAMIC_RESHAPE)
 def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there in row-major order, under the given sizes; `ExecutionError` if these hold others."""
     operand, *given = values
@@ -215,7 +215,7 @@ def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence
     return padded(elements.reshape(sizes), shape.dimensions)
 
 
-@DYNAMIC.rule(ops.BITCAST)
+@DYNAMIC.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Memory as it is, padding included: sizes stay where the dimensions do, or the result is static."""
     source, shape = instruction.operands[0].shape, instruction.shape

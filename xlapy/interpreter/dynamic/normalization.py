@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, cropped, smallest
 from xlapy.interpreter.dynamic_array import sizes_of
 
 
-@DYNAMIC.rule(ops.BATCH_NORM_GRAD, ops.BATCH_NORM_INFERENCE, ops.BATCH_NORM_TRAINING)
+@DYNAMIC.rule(opcodes.BATCH_NORM_GRAD, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_TRAINING)
 def batch_norm(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Arrays take the smallest sizes, and so do the vectors, which have an element a feature."""
-    wide = (0, 4) if instruction.op is ops.BATCH_NORM_GRAD else (0,)
+    wide = (0, 4) if instruction.op is opcodes.BATCH_NORM_GRAD else (0,)
     feature = instruction.attributes.feature_index
     sizes = list(smallest(values[number] for number in wide))
     sizes[feature] = min(sizes[feature], *(sizes_of(v)[0] for number, v in enumerate(values) if number not in wide))

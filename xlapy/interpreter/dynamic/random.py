@@ -5,8 +5,8 @@ Must not know: generators.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(ops.RNG, ops.RNG_BIT_GENERATOR, ops.RNG_GET_AND_UPDATE_STATE)(ordinary)
+DYNAMIC.rule(opcodes.RNG, opcodes.RNG_BIT_GENERATOR, opcodes.RNG_GET_AND_UPDATE_STATE)(ordinary)

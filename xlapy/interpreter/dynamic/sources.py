@@ -5,8 +5,8 @@ Must not know: how arguments reach a computation.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(ops.CONSTANT, ops.IOTA, ops.PARAMETER)(ordinary)
+DYNAMIC.rule(opcodes.CONSTANT, opcodes.IOTA, opcodes.PARAMETER)(ordinary)

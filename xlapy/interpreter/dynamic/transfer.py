@@ -5,10 +5,17 @@ Must not know: queues and channels.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(ops.COPY_DONE, ops.COPY_START, ops.INFEED, ops.OUTFEED, ops.RECV, ops.RECV_DONE, ops.SEND, ops.SEND_DONE)(
-    ordinary
-)
+DYNAMIC.rule(
+    opcodes.COPY_DONE,
+    opcodes.COPY_START,
+    opcodes.INFEED,
+    opcodes.OUTFEED,
+    opcodes.RECV,
+    opcodes.RECV_DONE,
+    opcodes.SEND,
+    opcodes.SEND_DONE,
+)(ordinary)

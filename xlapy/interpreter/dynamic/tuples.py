@@ -5,8 +5,8 @@ Must not know: what the elements are.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(ops.GET_TUPLE_ELEMENT, ops.TUPLE)(ordinary)
+DYNAMIC.rule(opcodes.GET_TUPLE_ELEMENT, opcodes.TUPLE)(ordinary)

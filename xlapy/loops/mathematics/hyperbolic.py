@@ -8,11 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from xlapy.loops.mathematics.exponential import (
-    exponential_minus_one,
-    exponential_of_clamped,
-    half_exponential_of_size,
-)
+from xlapy.loops.mathematics.exponential import exponential_minus_one, exponential_of_clamped, half_exponential_of_size
 from xlapy.loops.mathematics.expression import (
     DOUBLE,
     SINGLE,

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, copysign, fma, polynomial, square_root, where
+from xlapy.loops.mathematics.expression import (
+    DOUBLE,
+    SINGLE,
+    Expression,
+    copysign,
+    fma,
+    polynomial,
+    square_root,
+    where,
+)
 from xlapy.loops.mathematics.pairs import Pair, ordered_sum
 
 _HALF_PI: Final = {

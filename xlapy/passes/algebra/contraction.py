@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from math import prod
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.passes.algebra.core import IEEE_TYPES, REWRITES
 from xlapy.passes.rewrite import Writer
 
 
-@REWRITES.rule(ops.DOT)
+@REWRITES.rule(opcodes.DOT)
 def dot_of_at_most_one(write: Writer, instruction: Instruction) -> Instruction | None:
     """Contracting nothing -> zeros; one element -> a product of broadcasts, where no algorithm rounds the operands.
 
@@ -35,10 +35,10 @@ def dot_of_at_most_one(write: Writer, instruction: Instruction) -> Instruction |
     left = _spread(write, instruction, lhs, left_dims, list(range(len(left_dims))))
     places = [*range(batch), *range(len(left_dims), instruction.shape.rank)]
     right = _spread(write, instruction, rhs, right_dims, places)
-    product = write.add(ops.MULTIPLY, left, right, shape=instruction.shape)
+    product = write.add(opcodes.MULTIPLY, left, right, shape=instruction.shape)
     if t.is_integral:
         return product
-    return write.add(ops.ADD, product, write.filled(0, instruction.shape), shape=instruction.shape)
+    return write.add(opcodes.ADD, product, write.filled(0, instruction.shape), shape=instruction.shape)
 
 
 def _plain(instruction: Instruction) -> object:

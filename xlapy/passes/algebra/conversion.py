@@ -5,7 +5,7 @@ Must not know: arithmetic.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.passes.algebra.core import IEEE_TYPES, REWRITES
@@ -33,18 +33,18 @@ def holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
     return False
 
 
-@REWRITES.rule(ops.CONVERT)
+@REWRITES.rule(opcodes.CONVERT)
 def convert_to_itself(write: Writer, instruction: Instruction) -> Instruction | None:
     """A conversion to the same type -> its operand."""
     (operand,) = instruction.operands
     return operand if operand.shape.element_type is instruction.shape.element_type else None
 
 
-@REWRITES.rule(ops.CONVERT)
+@REWRITES.rule(opcodes.CONVERT)
 def convert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """convert(convert(x)) -> convert(x), where the type between holds every value of x's."""
     (between,) = instruction.operands
-    if between.op is not ops.CONVERT:
+    if between.op is not opcodes.CONVERT:
         return None
     (source,) = between.operands
     types = [one.shape.element_type for one in (source, between, instruction)]
@@ -52,7 +52,7 @@ def convert_twice(write: Writer, instruction: Instruction) -> Instruction | None
         return None
     if types[0] is types[2]:
         return source
-    return write.add(ops.CONVERT, source, shape=instruction.shape)
+    return write.add(opcodes.CONVERT, source, shape=instruction.shape)
 
 
 def _is_clamped(source: PrimitiveType, between: PrimitiveType, result: PrimitiveType) -> bool:
@@ -61,14 +61,14 @@ def _is_clamped(source: PrimitiveType, between: PrimitiveType, result: Primitive
     return source.is_integral and between.is_floating and result.is_integral and not holds(result, source)
 
 
-@REWRITES.rule(ops.BITCAST_CONVERT)
+@REWRITES.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """The bits of the bits of x -> the bits of x; to the same type -> x."""
     (operand,) = instruction.operands
     target = instruction.shape.element_type
     if operand.shape.element_type is target:
         return operand
-    if operand.op is not ops.BITCAST_CONVERT:
+    if operand.op is not opcodes.BITCAST_CONVERT:
         return None
     (source,) = operand.operands
     if source.shape.element_type is target and source.shape.dimensions == instruction.shape.dimensions:
@@ -77,14 +77,14 @@ def bitcast_convert_twice(write: Writer, instruction: Instruction) -> Instructio
         return None
     if source.shape.element_type.is_complex != target.is_complex or PRED in (source.shape.element_type, target):
         return None
-    return write.add(ops.BITCAST_CONVERT, source, shape=instruction.shape)
+    return write.add(opcodes.BITCAST_CONVERT, source, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.REAL, ops.IMAG)
+@REWRITES.rule(opcodes.REAL, opcodes.IMAG)
 def part_of_converted(write: Writer, instruction: Instruction) -> Instruction | None:
     """real(convert(x)) of a real x in the wider type -> convert(x)."""
     (operand,) = instruction.operands
-    if operand.op is not ops.CONVERT or instruction.op is not ops.REAL:
+    if operand.op is not opcodes.CONVERT or instruction.op is not opcodes.REAL:
         return None
     (source,) = operand.operands
     if source.shape.element_type not in (F32, F64) or not holds(

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import BF16, F16, F32, F64, Array, PrimitiveType
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 from xlapy.passes.rewrite import Writer
 
 RewriteRule = Callable[[Writer, Instruction], Instruction | None]
@@ -62,7 +62,7 @@ REWRITES = Rewrites()
 
 def known_array(instruction: Instruction) -> Array | None:
     """The elements of a constant array; None for anything else, and where text left the elements out."""
-    if instruction.op is not ops.CONSTANT or not instruction.shape.is_array:
+    if instruction.op is not opcodes.CONSTANT or not instruction.shape.is_array:
         return None
     literal: Literal = instruction.literal
     return None if literal.is_elided else literal.array
@@ -71,7 +71,7 @@ def known_array(instruction: Instruction) -> Array | None:
 def splat(instruction: Instruction) -> Any | None:
     """The one value of all elements, as a NumPy scalar, if it is known: of a constant, seen through broadcasts,
     reshapes and the like."""
-    while instruction.op in (ops.BROADCAST, ops.RESHAPE, ops.TRANSPOSE, ops.COPY):
+    while instruction.op in (opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE, opcodes.COPY):
         instruction = instruction.operands[0]
     array = known_array(instruction)
     if array is None or not array.size:
@@ -85,9 +85,11 @@ def splat(instruction: Instruction) -> Any | None:
 
 def splat_source(instruction: Instruction) -> Instruction | None:
     """The scalar that all elements are, for a broadcast of a scalar."""
-    while instruction.op in (ops.BROADCAST, ops.RESHAPE, ops.TRANSPOSE) and instruction.operands[0].shape.rank:
+    while (
+        instruction.op in (opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE) and instruction.operands[0].shape.rank
+    ):
         instruction = instruction.operands[0]
-    return instruction.operands[0] if instruction.op is ops.BROADCAST else None
+    return instruction.operands[0] if instruction.op is opcodes.BROADCAST else None
 
 
 def is_number(value: Any | None, number: float) -> bool:

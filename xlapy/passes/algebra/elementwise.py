@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
 from xlapy.passes.algebra.core import (
     IEEE_TYPES,
     REWRITES,
@@ -65,7 +65,7 @@ def _limits(t: PrimitiveType) -> tuple[float, float] | None:
 # -- sums and differences
 
 
-@REWRITES.rule(ops.ADD)
+@REWRITES.rule(opcodes.ADD)
 def add_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """x + 0 -> x of integers, x + (-0) -> x of floats, x + false -> x."""
     t = _type(instruction)
@@ -76,16 +76,16 @@ def add_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     return None
 
 
-@REWRITES.rule(ops.ADD)
+@REWRITES.rule(opcodes.ADD)
 def add_negated(write: Writer, instruction: Instruction) -> Instruction | None:
     """x + (-y) -> x - y."""
     for value, other in _sides(instruction):
-        if other.op is ops.NEGATE:
-            return write.add(ops.SUBTRACT, value, other.operands[0], shape=instruction.shape)
+        if other.op is opcodes.NEGATE:
+            return write.add(opcodes.SUBTRACT, value, other.operands[0], shape=instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.ADD, ops.MULTIPLY, ops.AND, ops.OR, ops.XOR)
+@REWRITES.rule(opcodes.ADD, opcodes.MULTIPLY, opcodes.AND, opcodes.OR, opcodes.XOR)
 def gather_constants(write: Writer, instruction: Instruction) -> Instruction | None:
     """(x + c) + d -> x + (c + d) of integers and predicates, and likewise products and bitwise operations."""
     if not (_type(instruction).is_integral or _type(instruction) is PRED):
@@ -101,10 +101,10 @@ def gather_constants(write: Writer, instruction: Instruction) -> Instruction | N
 
 
 def _narrow(instruction: Instruction) -> Instruction:
-    return instruction.operands[0] if instruction.op is ops.BROADCAST else instruction
+    return instruction.operands[0] if instruction.op is opcodes.BROADCAST else instruction
 
 
-@REWRITES.rule(ops.SUBTRACT)
+@REWRITES.rule(opcodes.SUBTRACT)
 def subtract_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """x - 0 -> x; x - x -> 0 of integers."""
     t = _type(instruction)
@@ -116,34 +116,34 @@ def subtract_nothing(write: Writer, instruction: Instruction) -> Instruction | N
     return None
 
 
-@REWRITES.rule(ops.SUBTRACT)
+@REWRITES.rule(opcodes.SUBTRACT)
 def subtract_from_zero(write: Writer, instruction: Instruction) -> Instruction | None:
     """0 - x -> -x of integers, (-0) - x -> -x of floats; x - (-y) -> x + y."""
     t = _type(instruction)
     lhs, rhs = instruction.operands
-    if rhs.op is ops.NEGATE:
-        return write.add(ops.ADD, lhs, rhs.operands[0], shape=instruction.shape)
+    if rhs.op is opcodes.NEGATE:
+        return write.add(opcodes.ADD, lhs, rhs.operands[0], shape=instruction.shape)
     if is_number(splat(lhs), 0 if t.is_integral else -0.0) and (t.is_integral or t in IEEE_TYPES):
-        return write.add(ops.NEGATE, rhs, shape=instruction.shape)
+        return write.add(opcodes.NEGATE, rhs, shape=instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.NEGATE)
+@REWRITES.rule(opcodes.NEGATE)
 def negate_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """-(-x) -> x; -(x - y) -> y - x of integers."""
     (operand,) = instruction.operands
-    if operand.op is ops.NEGATE:
+    if operand.op is opcodes.NEGATE:
         return operand.operands[0]
-    if operand.op is ops.SUBTRACT and _type(instruction).is_integral and has_one_user(operand):
+    if operand.op is opcodes.SUBTRACT and _type(instruction).is_integral and has_one_user(operand):
         lhs, rhs = operand.operands
-        return write.add(ops.SUBTRACT, rhs, lhs, shape=instruction.shape)
+        return write.add(opcodes.SUBTRACT, rhs, lhs, shape=instruction.shape)
     return None
 
 
 # -- products and quotients
 
 
-@REWRITES.rule(ops.MULTIPLY)
+@REWRITES.rule(opcodes.MULTIPLY)
 def multiply_by_one(write: Writer, instruction: Instruction) -> Instruction | None:
     """x * 1 -> x; x * 0 -> 0 of integers; x * -1 -> -x; x * true -> x, x * false -> false."""
     t = _type(instruction)
@@ -156,11 +156,11 @@ def multiply_by_one(write: Writer, instruction: Instruction) -> Instruction | No
         if (t.is_integral and is_number(factor, 0)) or _is_false(factor):
             return other
         if is_number(factor, -1) and (t.is_integral or t in IEEE_TYPES):
-            return write.add(ops.NEGATE, value, shape=instruction.shape)
+            return write.add(opcodes.NEGATE, value, shape=instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.DIVIDE)
+@REWRITES.rule(opcodes.DIVIDE)
 def divide_by_one(write: Writer, instruction: Instruction) -> Instruction | None:
     """x / 1 -> x; x / 2^k -> x * 2^-k of floats, where both are normal numbers."""
     t = _type(instruction)
@@ -173,7 +173,7 @@ def divide_by_one(write: Writer, instruction: Instruction) -> Instruction | None
     reciprocal = _exact_reciprocal(divisor, t)
     if reciprocal is None:
         return None
-    return write.add(ops.MULTIPLY, lhs, write.filled(reciprocal, rhs.shape), shape=instruction.shape)
+    return write.add(opcodes.MULTIPLY, lhs, write.filled(reciprocal, rhs.shape), shape=instruction.shape)
 
 
 def _exact_reciprocal(divisor: Any, t: PrimitiveType) -> float | None:
@@ -184,7 +184,7 @@ def _exact_reciprocal(divisor: Any, t: PrimitiveType) -> float | None:
     return 1.0 / value if smallest <= abs(value) <= 1.0 / smallest else None
 
 
-@REWRITES.rule(ops.DIVIDE, ops.REMAINDER)
+@REWRITES.rule(opcodes.DIVIDE, opcodes.REMAINDER)
 def divide_unsigned_by_power_of_two(write: Writer, instruction: Instruction) -> Instruction | None:
     """x / 2^k -> x >> k, x rem 2^k -> x & (2^k - 1) of unsigned integers."""
     t = _type(instruction)
@@ -192,13 +192,13 @@ def divide_unsigned_by_power_of_two(write: Writer, instruction: Instruction) -> 
     value = splat(rhs) if t.is_integral and not t.is_signed else None
     if value is None or int(value).bit_count() != 1:
         return None
-    if instruction.op is ops.REMAINDER:
-        return write.add(ops.AND, lhs, write.filled(int(value) - 1, rhs.shape), shape=instruction.shape)
+    if instruction.op is opcodes.REMAINDER:
+        return write.add(opcodes.AND, lhs, write.filled(int(value) - 1, rhs.shape), shape=instruction.shape)
     shift = write.filled(int(value).bit_length() - 1, rhs.shape)
-    return write.add(ops.SHIFT_RIGHT_LOGICAL, lhs, shift, shape=instruction.shape)
+    return write.add(opcodes.SHIFT_RIGHT_LOGICAL, lhs, shift, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.POWER)
+@REWRITES.rule(opcodes.POWER)
 def power_of_small_number(write: Writer, instruction: Instruction) -> Instruction | None:
     """x^0 -> 1, x^1 -> x, x^2 -> x * x; of floats x^-1 -> 1 / x."""
     t = _type(instruction)
@@ -213,48 +213,48 @@ def power_of_small_number(write: Writer, instruction: Instruction) -> Instructio
     if float(value) == 0:
         return same_everywhere(write, instruction, 1)
     if is_number(value, 2):
-        return write.add(ops.MULTIPLY, base, base, shape=instruction.shape)
+        return write.add(opcodes.MULTIPLY, base, base, shape=instruction.shape)
     if is_number(value, -1) and t in IEEE_TYPES:
-        return write.add(ops.DIVIDE, write.filled(1, base.shape), base, shape=instruction.shape)
+        return write.add(opcodes.DIVIDE, write.filled(1, base.shape), base, shape=instruction.shape)
     return None
 
 
 # -- bits and predicates
 
 
-@REWRITES.rule(ops.AND, ops.OR, ops.XOR)
+@REWRITES.rule(opcodes.AND, opcodes.OR, opcodes.XOR)
 def logic_with_known_bits(write: Writer, instruction: Instruction) -> Instruction | None:
     """x & 0 -> 0, x & ~0 -> x, x | 0 -> x, x | ~0 -> ~0, x ^ 0 -> x, x ^ ~0 -> ~x; predicates likewise."""
     t, op = _type(instruction), instruction.op
     for value, other in _sides(instruction):
         bits = splat(other)
         if is_number(bits, 0) or _is_false(bits):
-            return other if op is ops.AND else value
+            return other if op is opcodes.AND else value
         if _has_all_bits(bits, t):
-            if op is ops.XOR:
-                return write.add(ops.NOT, value, shape=instruction.shape)
-            return value if op is ops.AND else other
+            if op is opcodes.XOR:
+                return write.add(opcodes.NOT, value, shape=instruction.shape)
+            return value if op is opcodes.AND else other
     return None
 
 
-@REWRITES.rule(ops.AND, ops.OR, ops.MAXIMUM, ops.MINIMUM)
+@REWRITES.rule(opcodes.AND, opcodes.OR, opcodes.MAXIMUM, opcodes.MINIMUM)
 def of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
     """x & x, x | x, max(x, x), min(x, x) -> x."""
     lhs, rhs = instruction.operands
     return lhs if lhs is rhs else None
 
 
-@REWRITES.rule(ops.XOR)
+@REWRITES.rule(opcodes.XOR)
 def exclusive_or_of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
     """x ^ x -> 0."""
     lhs, rhs = instruction.operands
     return same_everywhere(write, instruction, 0) if lhs is rhs else None
 
 
-@REWRITES.rule(ops.AND, ops.OR)
+@REWRITES.rule(opcodes.AND, opcodes.OR)
 def absorb(write: Writer, instruction: Instruction) -> Instruction | None:
     """x & (x | y), x | (x & y) -> x; x & (x & y) -> x & y, and likewise of or."""
-    dual = ops.OR if instruction.op is ops.AND else ops.AND
+    dual = opcodes.OR if instruction.op is opcodes.AND else opcodes.AND
     for value, other in _sides(instruction):
         if other.op is dual and value in other.operands:
             return value
@@ -263,19 +263,19 @@ def absorb(write: Writer, instruction: Instruction) -> Instruction | None:
     return None
 
 
-@REWRITES.rule(ops.NOT)
+@REWRITES.rule(opcodes.NOT)
 def invert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """not not x -> x; not of a comparison of integers or predicates -> the opposite comparison."""
     (operand,) = instruction.operands
-    if operand.op is ops.NOT:
+    if operand.op is opcodes.NOT:
         return operand.operands[0]
-    if operand.op is not ops.COMPARE or not has_one_user(operand) or not _is_totally_ordered(operand):
+    if operand.op is not opcodes.COMPARE or not has_one_user(operand) or not _is_totally_ordered(operand):
         return None
     attributes = operand.attributes.replace(direction=_OPPOSITE[operand.direction])
-    return write.add(ops.COMPARE, *operand.operands, attributes=attributes, shape=instruction.shape)
+    return write.add(opcodes.COMPARE, *operand.operands, attributes=attributes, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.SHIFT_LEFT, ops.SHIFT_RIGHT_ARITHMETIC, ops.SHIFT_RIGHT_LOGICAL)
+@REWRITES.rule(opcodes.SHIFT_LEFT, opcodes.SHIFT_RIGHT_ARITHMETIC, opcodes.SHIFT_RIGHT_LOGICAL)
 def shift_by_known(write: Writer, instruction: Instruction) -> Instruction | None:
     """x << 0 -> x; x << width -> 0 and x >>> width -> 0, as shifts of the width or more do."""
     t = _type(instruction)
@@ -285,7 +285,7 @@ def shift_by_known(write: Writer, instruction: Instruction) -> Instruction | Non
     if int(amount) == 0:
         return value
     beyond = int(amount) >= t.bits or int(amount) < 0
-    if beyond and instruction.op is not ops.SHIFT_RIGHT_ARITHMETIC:
+    if beyond and instruction.op is not opcodes.SHIFT_RIGHT_ARITHMETIC:
         return same_everywhere(write, instruction, 0)
     return None
 
@@ -293,17 +293,17 @@ def shift_by_known(write: Writer, instruction: Instruction) -> Instruction | Non
 # -- extremes, signs, rounding
 
 
-@REWRITES.rule(ops.MAXIMUM, ops.MINIMUM)
+@REWRITES.rule(opcodes.MAXIMUM, opcodes.MINIMUM)
 def extreme_with_limit(write: Writer, instruction: Instruction) -> Instruction | None:
     """max(x, least) -> x; max(x, greatest) -> greatest of integers; min likewise; of predicates or and and."""
     t = _type(instruction)
     limits = _limits(t)
     if t is PRED:
-        op = ops.OR if instruction.op is ops.MAXIMUM else ops.AND
+        op = opcodes.OR if instruction.op is opcodes.MAXIMUM else opcodes.AND
         return write.add(op, *instruction.operands, shape=instruction.shape)
     if limits is None:
         return None
-    neutral, absorbing = limits if instruction.op is ops.MAXIMUM else limits[::-1]
+    neutral, absorbing = limits if instruction.op is opcodes.MAXIMUM else limits[::-1]
     for value, other in _sides(instruction):
         if is_number(splat(other), neutral):
             return value
@@ -312,16 +312,16 @@ def extreme_with_limit(write: Writer, instruction: Instruction) -> Instruction |
     return None
 
 
-@REWRITES.rule(ops.ABS)
+@REWRITES.rule(opcodes.ABS)
 def magnitude_of_sign_change(write: Writer, instruction: Instruction) -> Instruction | None:
     """|-x| -> |x|; ||x|| -> |x| of real numbers."""
     (operand,) = instruction.operands
-    if operand.op is ops.NEGATE:
-        return write.add(ops.ABS, operand.operands[0], shape=instruction.shape)
-    return operand if operand.op is ops.ABS else None
+    if operand.op is opcodes.NEGATE:
+        return write.add(opcodes.ABS, operand.operands[0], shape=instruction.shape)
+    return operand if operand.op is opcodes.ABS else None
 
 
-_ROUNDING = (ops.FLOOR, ops.CEIL, ops.ROUND_NEAREST_AFZ, ops.ROUND_NEAREST_EVEN)
+_ROUNDING = (opcodes.FLOOR, opcodes.CEIL, opcodes.ROUND_NEAREST_AFZ, opcodes.ROUND_NEAREST_EVEN)
 
 
 @REWRITES.rule(*_ROUNDING)
@@ -331,11 +331,11 @@ def round_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     return operand if operand.op in _ROUNDING else None
 
 
-@REWRITES.rule(ops.CLAMP)
+@REWRITES.rule(opcodes.CLAMP)
 def clamp_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h)."""
     low, operand, high = instruction.operands
-    if operand.op is ops.CLAMP and operand.operands[0] is low and operand.operands[2] is high:
+    if operand.op is opcodes.CLAMP and operand.operands[0] is low and operand.operands[2] is high:
         return operand
     return None
 
@@ -359,7 +359,7 @@ def _is_totally_ordered(compare: Instruction) -> bool:
     return t.is_integral or t is PRED or compare.attributes.type is ComparisonType.TOTALORDER
 
 
-@REWRITES.rule(ops.COMPARE)
+@REWRITES.rule(opcodes.COMPARE)
 def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction | None:
     """x = x, x <= x, x >= x -> true, x != x, x < x, x > x -> false; of floats < and > only, unless NaN is ordered."""
     lhs, rhs = instruction.operands
@@ -371,7 +371,7 @@ def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction 
     return same_everywhere(write, instruction, False) if strict else None
 
 
-@REWRITES.rule(ops.COMPARE)
+@REWRITES.rule(opcodes.COMPARE)
 def compare_with_limit(write: Writer, instruction: Instruction) -> Instruction | None:
     """x < least, x > greatest -> false, x >= least, x <= greatest -> true of integers."""
     lhs, rhs = instruction.operands
@@ -387,7 +387,7 @@ def compare_with_limit(write: Writer, instruction: Instruction) -> Instruction |
     return None
 
 
-@REWRITES.rule(ops.COMPARE)
+@REWRITES.rule(opcodes.COMPARE)
 def compare_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
     """p = true, p != false -> p; p = false, p != true -> not p."""
     equal = instruction.direction is ComparisonDirection.EQ
@@ -398,11 +398,11 @@ def compare_predicates(write: Writer, instruction: Instruction) -> Instruction |
     for value, other in _sides(instruction):
         known = splat(other)
         if known is not None:
-            return value if bool(known) == equal else write.add(ops.NOT, value, shape=instruction.shape)
+            return value if bool(known) == equal else write.add(opcodes.NOT, value, shape=instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.SELECT)
+@REWRITES.rule(opcodes.SELECT)
 def select_known(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(true, a, b), select(p, a, a) -> a; select(false, a, b) -> b; predicates known element by element stay."""
     predicate, on_true, on_false = instruction.operands
@@ -412,16 +412,16 @@ def select_known(write: Writer, instruction: Instruction) -> Instruction | None:
     return None if known is None else (on_true if bool(known) else on_false)
 
 
-@REWRITES.rule(ops.SELECT)
+@REWRITES.rule(opcodes.SELECT)
 def select_by_inverse(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(not p, a, b) -> select(p, b, a)."""
     predicate, on_true, on_false = instruction.operands
-    if predicate.op is not ops.NOT:
+    if predicate.op is not opcodes.NOT:
         return None
-    return write.add(ops.SELECT, predicate.operands[0], on_false, on_true, shape=instruction.shape)
+    return write.add(opcodes.SELECT, predicate.operands[0], on_false, on_true, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.SELECT)
+@REWRITES.rule(opcodes.SELECT)
 def select_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(p, true, false) -> p; select(p, false, true) -> not p."""
     predicate, on_true, on_false = instruction.operands
@@ -431,37 +431,37 @@ def select_predicates(write: Writer, instruction: Instruction) -> Instruction | 
     if _is_true(values[0]) and _is_false(values[1]):
         return predicate
     if _is_false(values[0]) and _is_true(values[1]):
-        return write.add(ops.NOT, predicate, shape=instruction.shape)
+        return write.add(opcodes.NOT, predicate, shape=instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.SELECT)
+@REWRITES.rule(opcodes.SELECT)
 def select_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(p, select(p, a, b), c) -> select(p, a, c); select(p, a, select(p, b, c)) -> select(p, a, c)."""
     predicate, on_true, on_false = instruction.operands
-    inner_true, inner_false = (v.op is ops.SELECT and v.operands[0] is predicate for v in (on_true, on_false))
+    inner_true, inner_false = (v.op is opcodes.SELECT and v.operands[0] is predicate for v in (on_true, on_false))
     if not (inner_true or inner_false):
         return None
     chosen = (on_true.operands[1] if inner_true else on_true, on_false.operands[2] if inner_false else on_false)
-    return write.add(ops.SELECT, predicate, *chosen, shape=instruction.shape)
+    return write.add(opcodes.SELECT, predicate, *chosen, shape=instruction.shape)
 
 
 # -- complex numbers
 
 
-@REWRITES.rule(ops.REAL, ops.IMAG)
+@REWRITES.rule(opcodes.REAL, opcodes.IMAG)
 def part_of_complex(write: Writer, instruction: Instruction) -> Instruction | None:
     """real(complex(a, b)) -> a, imag(complex(a, b)) -> b; the real part of a real number is itself."""
     (operand,) = instruction.operands
-    if operand.op is ops.COMPLEX:
-        return operand.operands[0 if instruction.op is ops.REAL else 1]
-    return operand if instruction.op is ops.REAL and operand.shape.element_type.is_floating else None
+    if operand.op is opcodes.COMPLEX:
+        return operand.operands[0 if instruction.op is opcodes.REAL else 1]
+    return operand if instruction.op is opcodes.REAL and operand.shape.element_type.is_floating else None
 
 
-@REWRITES.rule(ops.COMPLEX)
+@REWRITES.rule(opcodes.COMPLEX)
 def complex_of_parts(write: Writer, instruction: Instruction) -> Instruction | None:
     """complex(real(x), imag(x)) -> x."""
     lhs, rhs = instruction.operands
-    if lhs.op is not ops.REAL or rhs.op is not ops.IMAG or lhs.operands[0] is not rhs.operands[0]:
+    if lhs.op is not opcodes.REAL or rhs.op is not opcodes.IMAG or lhs.operands[0] is not rhs.operands[0]:
         return None
     return lhs.operands[0] if lhs.operands[0].shape.element_type.is_complex else None

@@ -5,10 +5,10 @@ Must not know: what the operations compute.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.effects import COMPUTING_FAMILIES
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.registry import Effect
+from xlapy.opcodes.registry import Effect
 from xlapy.passes.algebra.core import REWRITES
 from xlapy.passes.rewrite import Writer
 
@@ -19,7 +19,7 @@ def nothing_at_all(write: Writer, instruction: Instruction) -> Instruction | Non
     shape = instruction.shape
     if not shape.is_array or shape.size or instruction.op.family not in COMPUTING_FAMILIES:
         return None
-    if instruction.op is ops.BROADCAST and not instruction.operands[0].shape.rank:
+    if instruction.op is opcodes.BROADCAST and not instruction.operands[0].shape.rank:
         return None
     if instruction.op.effect_of(instruction.attributes) is not Effect.PURE:
         return None
@@ -32,7 +32,7 @@ def elementwise_of_broadcasts(write: Writer, instruction: Instruction) -> Instru
     if not instruction.op.elementwise or not instruction.operands or not instruction.shape.rank:
         return None
     first = instruction.operands[0]
-    if any(operand.op is not ops.BROADCAST for operand in instruction.operands):
+    if any(operand.op is not opcodes.BROADCAST for operand in instruction.operands):
         return None
     narrow = first.operands[0].shape
     for operand in instruction.operands:
@@ -46,4 +46,4 @@ def elementwise_of_broadcasts(write: Writer, instruction: Instruction) -> Instru
     inner = [operand.operands[0] for operand in instruction.operands]
     value = write.add(instruction.op, *inner, attributes=instruction.attributes, shape=shape)
     value.result_accuracy = instruction.result_accuracy
-    return write.add(ops.BROADCAST, value, attributes=first.attributes, shape=instruction.shape)
+    return write.add(opcodes.BROADCAST, value, attributes=first.attributes, shape=instruction.shape)

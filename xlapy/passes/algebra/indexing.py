@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from math import prod
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.passes.algebra.core import REWRITES, known_array
 from xlapy.passes.rewrite import Writer
 
 
-@REWRITES.rule(ops.GATHER)
+@REWRITES.rule(opcodes.GATHER)
 def gather_one_slice(write: Writer, instruction: Instruction) -> Instruction | None:
     """One known index vector -> a slice at its clamped position, reshaped."""
     operand, indices = instruction.operands
@@ -31,26 +31,26 @@ def gather_one_slice(write: Writer, instruction: Instruction) -> Instruction | N
     return write.reshape(write.slice(operand, starts, limits), instruction.shape)
 
 
-@REWRITES.rule(ops.GATHER)
+@REWRITES.rule(opcodes.GATHER)
 def gather_of_repeated(write: Writer, instruction: Instruction) -> Instruction | None:
     """A gather from elements that are all one scalar -> the scalar repeated, wherever it reads."""
     source = instruction.operands[0]
-    if source.op is not ops.BROADCAST or source.operands[0].shape.rank or not source.shape.size:
+    if source.op is not opcodes.BROADCAST or source.operands[0].shape.rank or not source.shape.size:
         return None
     return write.broadcast(source.operands[0], instruction.shape)
 
 
-@REWRITES.rule(ops.SCATTER)
+@REWRITES.rule(opcodes.SCATTER)
 def scatter_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """No updates -> the operands."""
     count = len(instruction.operands) // 2
     if prod(instruction.operands[count + 1].shape.dimensions):
         return None
     operands = instruction.operands[:count]
-    return write.add(ops.TUPLE, *operands, shape=instruction.shape) if instruction.shape.is_tuple else operands[0]
+    return write.add(opcodes.TUPLE, *operands, shape=instruction.shape) if instruction.shape.is_tuple else operands[0]
 
 
-@REWRITES.rule(ops.SELECT_AND_SCATTER)
+@REWRITES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """No source values -> the initial value everywhere."""
     _, source, init = instruction.operands

@@ -7,30 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
-from xlapy.ops.movement import DimensionsAttributes, PadAttributes, ShuffleMode
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.opcodes.movement import DimensionsAttributes, PadAttributes, ShuffleMode
 from xlapy.passes.algebra.core import REWRITES, has_one_user, scalar_integer, splat_source
 from xlapy.passes.rewrite import Writer
 
 # -- reshape, transpose, reverse, copy, bitcast
 
 
-@REWRITES.rule(ops.RESHAPE)
+@REWRITES.rule(opcodes.RESHAPE)
 def reshape_to_itself(write: Writer, instruction: Instruction) -> Instruction | None:
     """A reshape to the same dimensions -> its operand; of a reshape -> one reshape."""
     (operand,) = instruction.operands
     if operand.shape.dimensions == instruction.shape.dimensions:
         return operand
-    if operand.op is ops.RESHAPE:
+    if operand.op is opcodes.RESHAPE:
         return write.reshape(operand.operands[0], instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.TRANSPOSE)
+@REWRITES.rule(opcodes.TRANSPOSE)
 def transpose_in_place(write: Writer, instruction: Instruction) -> Instruction | None:
     """The identity -> its operand; a transpose that moves dimensions of size 1 only -> a reshape."""
     (operand,) = instruction.operands
@@ -41,22 +41,22 @@ def transpose_in_place(write: Writer, instruction: Instruction) -> Instruction |
     return write.reshape(operand, instruction.shape) if moved == sorted(moved) else None
 
 
-@REWRITES.rule(ops.TRANSPOSE)
+@REWRITES.rule(opcodes.TRANSPOSE)
 def transpose_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """A transpose of a transpose -> one."""
     (operand,) = instruction.operands
-    if operand.op is not ops.TRANSPOSE:
+    if operand.op is not opcodes.TRANSPOSE:
         return None
     permutation = [operand.dimensions[d] for d in instruction.dimensions]
     return write.transpose(operand.operands[0], permutation, instruction.shape)
 
 
-@REWRITES.rule(ops.REVERSE)
+@REWRITES.rule(opcodes.REVERSE)
 def reverse_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """Dimensions of one element or none are not reversed; reversed twice they stand as they were."""
     (operand,) = instruction.operands
     source, dimensions = operand, set(instruction.dimensions)
-    if operand.op is ops.REVERSE:
+    if operand.op is opcodes.REVERSE:
         source = operand.operands[0]
         dimensions ^= set(operand.dimensions)
     kept = tuple(sorted(d for d in dimensions if instruction.shape.dimensions[d] > 1))
@@ -65,42 +65,42 @@ def reverse_nothing(write: Writer, instruction: Instruction) -> Instruction | No
     if not kept:
         return source
     return write.add(
-        ops.REVERSE, source, attributes=DimensionsAttributes.make(dimensions=kept), shape=instruction.shape
+        opcodes.REVERSE, source, attributes=DimensionsAttributes.make(dimensions=kept), shape=instruction.shape
     )
 
 
-@REWRITES.rule(ops.COPY)
+@REWRITES.rule(opcodes.COPY)
 def copy_of_the_same(write: Writer, instruction: Instruction) -> Instruction | None:
     """A copy in the layout of its operand -> its operand; a copy of a copy -> one."""
     (operand,) = instruction.operands
     if operand.shape == instruction.shape:
         return operand
-    if operand.op is ops.COPY:
-        return write.add(ops.COPY, operand.operands[0], shape=instruction.shape)
+    if operand.op is opcodes.COPY:
+        return write.add(opcodes.COPY, operand.operands[0], shape=instruction.shape)
     return None
 
 
-@REWRITES.rule(ops.BITCAST)
+@REWRITES.rule(opcodes.BITCAST)
 def bitcast_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """A bitcast to the same shape and layout -> its operand; of a bitcast -> one."""
     (operand,) = instruction.operands
     if operand.shape == instruction.shape:
         return operand
-    if operand.op is ops.BITCAST:
-        return write.add(ops.BITCAST, operand.operands[0], shape=instruction.shape)
+    if operand.op is opcodes.BITCAST:
+        return write.add(opcodes.BITCAST, operand.operands[0], shape=instruction.shape)
     return None
 
 
 # -- slice
 
 
-@REWRITES.rule(ops.SLICE)
+@REWRITES.rule(opcodes.SLICE)
 def slice_of_everything(write: Writer, instruction: Instruction) -> Instruction | None:
     """A slice that takes all -> its operand; of a slice -> one."""
     (operand,) = instruction.operands
     if operand.shape.dimensions == instruction.shape.dimensions:
         return operand
-    if operand.op is not ops.SLICE:
+    if operand.op is not opcodes.SLICE:
         return None
     outer, inner = instruction.ranges, operand.ranges
     starts, limits, strides = [], [], []
@@ -121,11 +121,11 @@ def _moved(ranges: SliceRanges, dimension: int, by: int) -> tuple[list[int], lis
     return starts, limits
 
 
-@REWRITES.rule(ops.SLICE)
+@REWRITES.rule(opcodes.SLICE)
 def slice_of_concatenation(write: Writer, instruction: Instruction) -> Instruction | None:
     """A slice that lies in one operand of a concatenation -> a slice of that operand."""
     (operand,) = instruction.operands
-    if operand.op is not ops.CONCATENATE or not instruction.shape.size:
+    if operand.op is not opcodes.CONCATENATE or not instruction.shape.size:
         return None
     dimension, offset, ranges = operand.dimension, 0, instruction.ranges
     for part in operand.operands:
@@ -137,11 +137,11 @@ def slice_of_concatenation(write: Writer, instruction: Instruction) -> Instructi
     return None
 
 
-@REWRITES.rule(ops.SLICE)
+@REWRITES.rule(opcodes.SLICE)
 def slice_of_padding(write: Writer, instruction: Instruction) -> Instruction | None:
     """A slice that misses all padding -> a slice of what was padded; one of padding alone -> the padding value."""
     (operand,) = instruction.operands
-    if operand.op is not ops.PAD or not instruction.shape.size:
+    if operand.op is not opcodes.PAD or not instruction.shape.size:
         return None
     source, value = operand.operands
     ranges, config = instruction.ranges, operand.padding.dimensions
@@ -163,7 +163,7 @@ def slice_of_padding(write: Writer, instruction: Instruction) -> Instruction | N
 # -- pad
 
 
-@REWRITES.rule(ops.PAD)
+@REWRITES.rule(opcodes.PAD)
 def pad_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """No padding -> the operand; padding of nothing -> the padding value; edges that only crop -> a slice."""
     operand, value = instruction.operands
@@ -183,24 +183,24 @@ def pad_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     return write.slice(operand, starts, limits, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.PAD)
+@REWRITES.rule(opcodes.PAD)
 def pad_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """Edges around edges of the same value -> edges."""
     operand, value = instruction.operands
-    if operand.op is not ops.PAD or operand.operands[1] is not value or not has_one_user(operand):
+    if operand.op is not opcodes.PAD or operand.operands[1] is not value or not has_one_user(operand):
         return None
     pairs = list(zip(operand.padding.dimensions, instruction.padding.dimensions, strict=True))
     if any(min(a.low, a.high, b.low, b.high) < 0 or a.interior or b.interior for a, b in pairs):
         return None
     edges = tuple(PaddingDimension(a.low + b.low, a.high + b.high) for a, b in pairs)
     attributes = PadAttributes.make(padding=PaddingConfig(edges))
-    return write.add(ops.PAD, operand.operands[0], value, attributes=attributes, shape=instruction.shape)
+    return write.add(opcodes.PAD, operand.operands[0], value, attributes=attributes, shape=instruction.shape)
 
 
 # -- concatenate
 
 
-@REWRITES.rule(ops.CONCATENATE)
+@REWRITES.rule(opcodes.CONCATENATE)
 def concatenate_little(write: Writer, instruction: Instruction) -> Instruction | None:
     """Operands without elements go; a single operand is the result."""
     operands, dimension = instruction.operands, instruction.dimension
@@ -215,20 +215,20 @@ def concatenate_little(write: Writer, instruction: Instruction) -> Instruction |
 def _concatenation(write: Writer, instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
     if len(operands) == 1 and operands[0].shape.dimensions == instruction.shape.dimensions:
         return operands[0]
-    return write.add(ops.CONCATENATE, *operands, attributes=instruction.attributes, shape=instruction.shape)
+    return write.add(opcodes.CONCATENATE, *operands, attributes=instruction.attributes, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.CONCATENATE)
+@REWRITES.rule(opcodes.CONCATENATE)
 def concatenate_concatenations(write: Writer, instruction: Instruction) -> Instruction | None:
     """Concatenations of the same dimension that nobody else uses are taken apart."""
     operands: list[Instruction] = []
     for operand in instruction.operands:
-        same = operand.op is ops.CONCATENATE and operand.attributes == instruction.attributes
+        same = operand.op is opcodes.CONCATENATE and operand.attributes == instruction.attributes
         operands += operand.operands if same and has_one_user(operand) else [operand]
     return None if tuple(operands) == instruction.operands else _concatenation(write, instruction, operands)
 
 
-@REWRITES.rule(ops.CONCATENATE)
+@REWRITES.rule(opcodes.CONCATENATE)
 def concatenate_neighbours(write: Writer, instruction: Instruction) -> Instruction | None:
     """Slices that follow each other in one array -> one slice."""
     dimension = instruction.dimension
@@ -243,7 +243,7 @@ def concatenate_neighbours(write: Writer, instruction: Instruction) -> Instructi
 
 
 def _joined_slice(write: Writer, first: Instruction, second: Instruction, dimension: int) -> Instruction | None:
-    if first.op is not ops.SLICE or second.op is not ops.SLICE or first.operands != second.operands:
+    if first.op is not opcodes.SLICE or second.op is not opcodes.SLICE or first.operands != second.operands:
         return None
     a, b = first.ranges, second.ranges
     steps_of_one = {*a.strides, *b.strides} == {1}
@@ -256,7 +256,7 @@ def _joined_slice(write: Writer, first: Instruction, second: Instruction, dimens
     return write.slice(first.operands[0], a.starts, limits)
 
 
-@REWRITES.rule(ops.CONCATENATE)
+@REWRITES.rule(opcodes.CONCATENATE)
 def concatenate_repeated(write: Writer, instruction: Instruction) -> Instruction | None:
     """Operands that all repeat one scalar -> the scalar repeated."""
     source = splat_source(instruction.operands[0])
@@ -281,7 +281,7 @@ def known_starts(indices: Sequence[Instruction], room: Sequence[int]) -> list[in
     return starts
 
 
-@REWRITES.rule(ops.DYNAMIC_SLICE)
+@REWRITES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice_at_known_place(write: Writer, instruction: Instruction) -> Instruction | None:
     """Constant start indices -> a slice; all of the operand -> the operand."""
     operand, *indices = instruction.operands
@@ -296,7 +296,7 @@ def dynamic_slice_at_known_place(write: Writer, instruction: Instruction) -> Ins
     return write.slice(operand, starts, limits, shape=instruction.shape)
 
 
-@REWRITES.rule(ops.DYNAMIC_UPDATE_SLICE)
+@REWRITES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_of_everything(write: Writer, instruction: Instruction) -> Instruction | None:
     """An update of the whole operand -> the update; of nothing -> the operand; with what stood there -> the operand."""
     operand, update, *indices = instruction.operands
@@ -304,11 +304,11 @@ def dynamic_update_of_everything(write: Writer, instruction: Instruction) -> Ins
         return update
     if not update.shape.size:
         return operand
-    put_back = update.op is ops.DYNAMIC_SLICE and update.operands == (operand, *indices)
+    put_back = update.op is opcodes.DYNAMIC_SLICE and update.operands == (operand, *indices)
     return operand if put_back else None
 
 
-@REWRITES.rule(ops.GET_DIMENSION_SIZE)
+@REWRITES.rule(opcodes.GET_DIMENSION_SIZE)
 def known_dimension_size(write: Writer, instruction: Instruction) -> Instruction | None:
     """The size of a static dimension -> a constant."""
     size = instruction.operands[0].shape.dimensions[instruction.dimension]
@@ -319,7 +319,7 @@ def same_scalar(write: Writer, value: int, shape: Shape) -> Instruction:
     return write.literal(Literal.of(value, shape.element_type), shape)
 
 
-@REWRITES.rule(ops.SHUFFLE)
+@REWRITES.rule(opcodes.SHUFFLE)
 def shuffle_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
     """A rotation of no dimension, or by multiples of their sizes -> the operand."""
     (operand,) = instruction.operands

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from math import prod
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batched import monoid
+from xlapy.interpreter.batching.scalar_computations import monoid
 from xlapy.passes.algebra.core import REWRITES, has_one_user, is_number, splat
 from xlapy.passes.rewrite import Writer
 
-_IDEMPOTENT = (ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR)
+_IDEMPOTENT = (opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR)
 
 
-@REWRITES.rule(ops.REDUCE)
+@REWRITES.rule(opcodes.REDUCE)
 def reduce_at_most_one(write: Writer, instruction: Instruction) -> Instruction | None:
     """One element -> the element, as a reshape; none -> the initial value, which enters nowhere else."""
     count = len(instruction.operands) // 2
@@ -30,16 +30,16 @@ def reduce_at_most_one(write: Writer, instruction: Instruction) -> Instruction |
         results = [write.broadcast(init, shape) for init, shape in zip(inits, shapes, strict=True)]
     else:
         results = [write.reshape(operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
-    return write.add(ops.TUPLE, *results, shape=instruction.shape) if instruction.shape.is_tuple else results[0]
+    return write.add(opcodes.TUPLE, *results, shape=instruction.shape) if instruction.shape.is_tuple else results[0]
 
 
-@REWRITES.rule(ops.REDUCE)
+@REWRITES.rule(opcodes.REDUCE)
 def reduce_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     """max(max(x)) over one and then other dimensions -> max(x) over all; likewise min, and, or, sums of integers."""
     if len(instruction.operands) != 2:
         return None
     inner, init = instruction.operands
-    if inner.op is not ops.REDUCE or len(inner.operands) != 2 or not has_one_user(inner):
+    if inner.op is not opcodes.REDUCE or len(inner.operands) != 2 or not has_one_user(inner):
         return None
     op = monoid(instruction.to_apply)
     if op is None or op is not monoid(inner.to_apply) or not _merges(op, init, inner.operands[1]):
@@ -50,7 +50,7 @@ def reduce_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     dimensions = tuple(sorted({*inner.dimensions, *(kept[d] for d in instruction.dimensions)}))
     attributes = instruction.attributes.replace(dimensions=dimensions)
     return write.add(
-        ops.REDUCE,
+        opcodes.REDUCE,
         inner.operands[0],
         init,
         attributes=attributes,
@@ -63,4 +63,4 @@ def _merges(op: object, outer: Instruction, inner: Instruction) -> bool:
     """Whether the order of the steps and a second initial value change nothing."""
     if op in _IDEMPOTENT:
         return outer is inner
-    return op is ops.ADD and outer.shape.element_type.is_integral and is_number(splat(inner), 0)
+    return op is opcodes.ADD and outer.shape.element_type.is_integral and is_number(splat(inner), 0)

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32, S64, PrimitiveType
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
-from xlapy.ops.movement import DimensionAttributes, DynamicSliceAttributes
-from xlapy.ops.reduction import ReduceAttributes
-from xlapy.ops.registry import OpDef
-from xlapy.ops.sources import IotaAttributes, ParameterAttributes
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
+from xlapy.opcodes.movement import DimensionAttributes, DynamicSliceAttributes
+from xlapy.opcodes.reduction import ReduceAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import IotaAttributes, ParameterAttributes
 from xlapy.passes.rewrite import Writer
 
 Body = Callable[[Writer, list[Instruction]], Instruction]
@@ -40,7 +40,7 @@ def function(write: Writer, name: str, parameters: Sequence[Shape], body: Body) 
     made = edit.add_computation(module, name)
     into = Writer(write.source, made)
     given = [
-        into.add(ops.PARAMETER, attributes=ParameterAttributes.make(number=number), shape=shape)
+        into.add(opcodes.PARAMETER, attributes=ParameterAttributes.make(number=number), shape=shape)
         for number, shape in enumerate(parameters)
     ]
     edit.set_root(made, body(into, given))
@@ -59,7 +59,7 @@ def reduced(
     """The operand reduced along dimensions by an op of two operands."""
     element_type = operand.shape.element_type
     return write.add(
-        ops.REDUCE,
+        opcodes.REDUCE,
         operand,
         write.scalar(initial, element_type),
         attributes=ReduceAttributes.make(dimensions=tuple(dimensions)),
@@ -71,7 +71,7 @@ def compare(
     write: Writer, left: Instruction, right: Instruction, direction: ComparisonDirection, total_order: bool = False
 ) -> Instruction:
     order = ComparisonType.TOTALORDER if total_order and left.shape.element_type.is_floating else None
-    return write.add(ops.COMPARE, left, right, attributes=CompareAttributes.make(direction=direction, type=order))
+    return write.add(opcodes.COMPARE, left, right, attributes=CompareAttributes.make(direction=direction, type=order))
 
 
 def index_type(*sizes: int) -> PrimitiveType:
@@ -81,7 +81,7 @@ def index_type(*sizes: int) -> PrimitiveType:
 
 def iota(write: Writer, shape: Shape, dimension: int) -> Instruction:
     """Each element's index in a dimension."""
-    return write.add(ops.IOTA, attributes=IotaAttributes.make(iota_dimension=dimension), shape=shape)
+    return write.add(opcodes.IOTA, attributes=IotaAttributes.make(iota_dimension=dimension), shape=shape)
 
 
 def array(write: Writer, values: Any) -> Instruction:
@@ -94,7 +94,7 @@ def concatenate(write: Writer, parts: Sequence[Instruction], dimension: int) -> 
     filled = [part for part in parts if part.shape.dimensions[dimension]] or parts[:1]
     if len(filled) == 1:
         return filled[0]
-    return write.add(ops.CONCATENATE, *filled, attributes=DimensionAttributes.make(dimension=dimension))
+    return write.add(opcodes.CONCATENATE, *filled, attributes=DimensionAttributes.make(dimension=dimension))
 
 
 def slice_of(write: Writer, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
@@ -113,12 +113,12 @@ def take(write: Writer, operand: Instruction, index: Instruction, dimension: int
     sizes[dimension] = 1
     attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=tuple(sizes))
     starts = _starts(write, operand, index, dimension)
-    return write.add(ops.DYNAMIC_SLICE, operand, *starts, attributes=attributes)
+    return write.add(opcodes.DYNAMIC_SLICE, operand, *starts, attributes=attributes)
 
 
 def put(write: Writer, operand: Instruction, update: Instruction, index: Instruction, dimension: int) -> Instruction:
     """The operand with another slice at an index."""
-    return write.add(ops.DYNAMIC_UPDATE_SLICE, operand, update, *_starts(write, operand, index, dimension))
+    return write.add(opcodes.DYNAMIC_UPDATE_SLICE, operand, update, *_starts(write, operand, index, dimension))
 
 
 def _starts(write: Writer, operand: Instruction, index: Instruction, dimension: int) -> list[Instruction]:
@@ -133,7 +133,7 @@ def loop(write: Writer, rounds: int, state: Sequence[Instruction], step: Step, n
     """
     t = index_type(rounds)
     counter = write.scalar(0, t)
-    carried = write.add(ops.TUPLE, counter, *state)
+    carried = write.add(opcodes.TUPLE, counter, *state)
 
     def goes_on(into: Writer, given: list[Instruction]) -> Instruction:
         return compare(into, into.element(given[0], 0), into.scalar(rounds, t), ComparisonDirection.LT)
@@ -141,10 +141,10 @@ def loop(write: Writer, rounds: int, state: Sequence[Instruction], step: Step, n
     def body(into: Writer, given: list[Instruction]) -> Instruction:
         number, *elements = [into.element(given[0], i) for i in range(len(state) + 1)]
         following = step(into, number, elements)
-        return into.add(ops.TUPLE, into.add(ops.ADD, number, into.scalar(1, t)), *following)
+        return into.add(opcodes.TUPLE, into.add(opcodes.ADD, number, into.scalar(1, t)), *following)
 
     condition = function(write, f"{name}_condition", [carried.shape], goes_on)
     looped = write.add(
-        ops.WHILE, carried, computations=[condition, function(write, f"{name}_body", [carried.shape], body)]
+        opcodes.WHILE, carried, computations=[condition, function(write, f"{name}_body", [carried.shape], body)]
     )
     return [write.element(looped, i + 1) for i in range(len(state))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -21,7 +21,7 @@ from xlapy.hlo.traverse import ancestors
 def chain_of(done: Instruction) -> list[Instruction]:
     """The instructions that lead to the end of a chain, the start first; `UnsupportedError` if others read them."""
     chain = [done.operands[0]]
-    while chain[-1].op is ops.ASYNC_UPDATE:
+    while chain[-1].op is opcodes.ASYNC_UPDATE:
         chain.append(chain[-1].operands[0])
     for member in chain:
         if len(tuple(member.users)) != 1:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, S32, S64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import (
+from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.contraction import (
     DotAttributes,
     RaggedDotAttributes,
     RaggedMode,
@@ -21,9 +22,8 @@ from xlapy.ops.contraction import (
     of_comparable_types,
     ragged_mode,
 )
-from xlapy.ops.dimensions import Window
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.reduction import WindowAttributes
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.passes.expand.blocks import compare, iota, reduced, reducer
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
@@ -33,19 +33,19 @@ def _require_static(instruction: Instruction) -> None:
     for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
         if shape.is_dynamic:
             raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.brief}")
-        if shape.element_type is F8E8M0FNU and instruction.op is ops.RAGGED_DOT:
+        if shape.element_type is F8E8M0FNU and instruction.op is opcodes.RAGGED_DOT:
             raise UnsupportedError(f"{shape.element_type} has no 0 for elements outside a group")
 
 
 def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes, t: PrimitiveType) -> Instruction:
-    shape = ops.DOT.result_shape(of_comparable_types([lhs.shape, rhs.shape]), attrs).with_element_type(t)
-    return write.add(ops.DOT, lhs, rhs, attributes=attrs, shape=shape)
+    shape = opcodes.DOT.result_shape(of_comparable_types([lhs.shape, rhs.shape]), attrs).with_element_type(t)
+    return write.add(opcodes.DOT, lhs, rhs, attributes=attrs, shape=shape)
 
 
 # -- scaled dot
 
 
-@EXPANSIONS.rule(ops.SCALED_DOT)
+@EXPANSIONS.rule(opcodes.SCALED_DOT)
 def scaled_dot(write: Writer, instruction: Instruction) -> Instruction:
     """A dot of the operands times their scales, each repeated along its block."""
     _require_static(instruction)
@@ -79,14 +79,14 @@ def _scaled(write: Writer, operand: Instruction, scale: Instruction, t: Primitiv
         pairs = zip(shape.dimensions, blocks.dimensions, strict=True)
         split = Shape.array(wide, [part for size, count in pairs for part in (count, size // count)])
         repeated = write.broadcast(write.convert(scale, wide), split, range(0, 2 * shape.rank, 2))
-        product = write.add(ops.MULTIPLY, product, write.reshape(repeated, product.shape))
+        product = write.add(opcodes.MULTIPLY, product, write.reshape(repeated, product.shape))
     return write.convert(product, t)
 
 
 # -- ragged dot
 
 
-@EXPANSIONS.rule(ops.RAGGED_DOT)
+@EXPANSIONS.rule(opcodes.RAGGED_DOT)
 def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
     """A dot of everything with everything, of which the elements are kept that meet their own group."""
     _require_static(instruction)
@@ -111,16 +111,16 @@ def _owners(write: Writer, group_sizes: Instruction, size: int) -> Instruction:
     rank = len(leading)
     window = Window.make([1] * rank + [count], padding=[(0, 0)] * rank + [(count - 1, 0)])
     ends = write.add(
-        ops.REDUCE_WINDOW,
+        opcodes.REDUCE_WINDOW,
         sizes,
         write.scalar(0, S64),
         attributes=WindowAttributes.make(window=window),
-        computations=[reducer(write, ops.ADD, S64)],
+        computations=[reducer(write, opcodes.ADD, S64)],
     )
     table = Shape.array(S64, (*leading, size, count))
     spread = write.broadcast(ends, table, (*range(rank), rank + 1))
     passed = compare(write, spread, iota(write, table, rank), ComparisonDirection.LE)
-    return reduced(write, ops.ADD, write.convert(passed, S32), [rank + 1])
+    return reduced(write, opcodes.ADD, write.convert(passed, S32), [rank + 1])
 
 
 def _is_owned(
@@ -157,7 +157,7 @@ def _plain(attrs: RaggedDotAttributes) -> DotAttributes:
 
 
 def _kept(write: Writer, condition: Instruction, values: Instruction) -> Instruction:
-    return write.add(ops.SELECT, condition, values, write.filled(0, values.shape))
+    return write.add(opcodes.SELECT, condition, values, write.filled(0, values.shape))
 
 
 def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
@@ -169,7 +169,7 @@ def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, c
     group = iota(write, sums.shape.with_element_type(S32), axis)
     places = _places_in_result(owners, attrs, rank)
     own = _is_owned(write, owners, places, sums.shape, ComparisonDirection.EQ, group)
-    return reduced(write, ops.OR if t is PRED else ops.ADD, _kept(write, own, sums), [axis])
+    return reduced(write, opcodes.OR if t is PRED else opcodes.ADD, _kept(write, own, sums), [axis])
 
 
 def _ragged_contracting(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:

@@ -5,7 +5,7 @@ Must not know: which platform needs them.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -14,16 +14,18 @@ from xlapy.passes.expand.chains import chain_of, remove_chain
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer, remove_uncalled
 
-EXPANSIONS.refuse("it is expanded with the async-done at the end of its chain", ops.ASYNC_START, ops.ASYNC_UPDATE)
+EXPANSIONS.refuse(
+    "it is expanded with the async-done at the end of its chain", opcodes.ASYNC_START, opcodes.ASYNC_UPDATE
+)
 
 
-@EXPANSIONS.rule(ops.ASYNC_DONE)
+@EXPANSIONS.rule(opcodes.ASYNC_DONE)
 def async_done(write: Writer, instruction: Instruction) -> Instruction:
     """A call of what the chain started, on the thread that waits for it, with all operands that the chain binds."""
     chain = chain_of(instruction)
     operands = [*chain[0].operands, *(operand for update in chain[1:] for operand in update.operands[1:])]
     (called,) = chain[0].computations
-    call = write.add(ops.CALL, *operands, computations=[_on_thread(called, write.computation)])
+    call = write.add(opcodes.CALL, *operands, computations=[_on_thread(called, write.computation)])
     remove_chain(chain, instruction, call)
     remove_uncalled([called])
     return call

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from xlapy.base.element_types import F32, PrimitiveType
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.registry import Rules
+from xlapy.opcodes.registry import Rules
 from xlapy.passes.rewrite import Writer
 
 ExpansionRule = Callable[[Writer, Instruction], Instruction]

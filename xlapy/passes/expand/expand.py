@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError, PassError, UnsupportedError, XlaError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import RULES as INTERPRETER
-from xlapy.ops.registry import OpDef, lookup
+from xlapy.opcodes.registry import OpDef, lookup
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
@@ -92,7 +92,7 @@ def _expand(instruction: Instruction) -> list[Instruction]:
     try:
         replacement = EXPANSIONS.find(instruction.op)(write, instruction)
         if replacement not in write.made:  # what was there before must not take over anything
-            replacement = write.add(ops.COPY, replacement)
+            replacement = write.add(opcodes.COPY, replacement)
         take_over(instruction, replacement)
     except UnsupportedError:
         write.discard()

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import Array
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import DotAttributes
-from xlapy.ops.dimensions import Precision
+from xlapy.opcodes.attributes.dimensions import Precision
+from xlapy.opcodes.contraction import DotAttributes
 from xlapy.passes.expand.blocks import array, concatenate, slice_of
 from xlapy.passes.rewrite import Writer
 
@@ -70,7 +70,7 @@ def times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
     rank = operand.shape.rank
     constant = _constant(write, operand, factors)
     spread = write.broadcast(constant, operand.shape, range(rank - factors.ndim, rank))
-    return write.add(ops.MULTIPLY, operand, spread)
+    return write.add(opcodes.MULTIPLY, operand, spread)
 
 
 def _matrix(write: Writer, operand: Instruction, dimension: int, sign: int) -> Instruction:
@@ -83,7 +83,7 @@ def _matrix(write: Writer, operand: Instruction, dimension: int, sign: int) -> I
         rhs_contracting_dims=(0,),
         operand_precision=(Precision.HIGHEST, Precision.HIGHEST),
     )
-    return write.add(ops.DOT, operand, roots, attributes=attributes)
+    return write.add(opcodes.DOT, operand, roots, attributes=attributes)
 
 
 def _split(write: Writer, operand: Instruction, factor: int, sign: int) -> Instruction:

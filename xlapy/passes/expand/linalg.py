@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import C128, F64, PRED, S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import DotAttributes
-from xlapy.ops.dimensions import Precision
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.linalg import FftType, Transpose
-from xlapy.ops.movement import DimensionsAttributes
+from xlapy.opcodes.attributes.dimensions import Precision
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.linalg import FftType, Transpose
+from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, iota, loop, put, slice_of, take
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.expand.fourier import transformed
@@ -46,8 +46,8 @@ def _transposed(write: Writer, matrices: Instruction) -> Instruction:
 def _conjugate(write: Writer, matrices: Instruction) -> Instruction:
     if not matrices.shape.element_type.is_complex:
         return matrices
-    imaginary = write.add(ops.NEGATE, write.add(ops.IMAG, matrices))
-    return write.add(ops.COMPLEX, write.add(ops.REAL, matrices), imaginary)
+    imaginary = write.add(opcodes.NEGATE, write.add(opcodes.IMAG, matrices))
+    return write.add(opcodes.COMPLEX, write.add(opcodes.REAL, matrices), imaginary)
 
 
 def _adjoint(write: Writer, matrices: Instruction) -> Instruction:
@@ -65,7 +65,7 @@ def _product(write: Writer, left: Instruction, right: Instruction) -> Instructio
         rhs_contracting_dims=(rank - 2,),
         operand_precision=(Precision.HIGHEST, Precision.HIGHEST),
     )
-    return write.add(ops.DOT, left, right, attributes=attributes)
+    return write.add(opcodes.DOT, left, right, attributes=attributes)
 
 
 def _indices(write: Writer, matrices: Instruction, dimension: int) -> Instruction:
@@ -82,7 +82,7 @@ def _spread(write: Writer, columns: Instruction, like: Instruction) -> Instructi
     return write.broadcast(write.reshape(columns, kept), target, dimensions)
 
 
-@EXPANSIONS.rule(ops.CHOLESKY)
+@EXPANSIONS.rule(opcodes.CHOLESKY)
 def cholesky(write: Writer, instruction: Instruction) -> Instruction:
     """Column after column: what those to the left do not explain, over the root of its element on the diagonal."""
     _require_static(instruction)
@@ -97,7 +97,7 @@ def cholesky(write: Writer, instruction: Instruction) -> Instruction:
     state = [write.filled(0, a.shape), a, definite]
     factor, _, definite = loop(write, size, state, _next_column, "cholesky")
     nan = write.filled(float("nan"), a.shape)
-    factor = write.add(ops.SELECT, _spread(write, definite, factor), factor, nan)
+    factor = write.add(opcodes.SELECT, _spread(write, definite, factor), factor, nan)
     return write.convert(factor if lower else _adjoint(write, factor), instruction.shape.element_type)
 
 
@@ -106,24 +106,24 @@ def _next_column(write: Writer, number: Instruction, state: list[Instruction]) -
     factor, a, definite = state
     row, column = factor.shape.rank - 2, factor.shape.rank - 1
     known = _adjoint(write, take(write, factor, number, row))
-    rest = write.add(ops.SUBTRACT, take(write, a, number, column), _product(write, factor, known))
+    rest = write.add(opcodes.SUBTRACT, take(write, a, number, column), _product(write, factor, known))
     pivot = take(write, rest, number, row)
     if pivot.shape.element_type.is_complex:
-        pivot = write.add(ops.REAL, pivot)
+        pivot = write.add(opcodes.REAL, pivot)
     is_definite = compare(write, pivot, write.filled(0, pivot.shape), ComparisonDirection.GT)
-    root = write.convert(write.add(ops.SQRT, pivot), rest.shape.element_type)
-    scaled = write.add(ops.DIVIDE, rest, _spread(write, root, rest))
+    root = write.convert(write.add(opcodes.SQRT, pivot), rest.shape.element_type)
+    scaled = write.add(opcodes.DIVIDE, rest, _spread(write, root, rest))
     rows = _indices(write, rest, -2)
     place = write.broadcast(write.convert(number, S32), rows.shape)
     below = write.add(
-        ops.SELECT, compare(write, rows, place, ComparisonDirection.GT), scaled, write.filled(0, rest.shape)
+        opcodes.SELECT, compare(write, rows, place, ComparisonDirection.GT), scaled, write.filled(0, rest.shape)
     )
     on = compare(write, rows, place, ComparisonDirection.EQ)
-    written = write.add(ops.SELECT, on, _spread(write, root, rest), below)
-    return put(write, factor, written, number, column), a, write.add(ops.AND, definite, is_definite)
+    written = write.add(opcodes.SELECT, on, _spread(write, root, rest), below)
+    return put(write, factor, written, number, column), a, write.add(opcodes.AND, definite, is_definite)
 
 
-@EXPANSIONS.rule(ops.TRIANGULAR_SOLVE)
+@EXPANSIONS.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
     """Row by row, from the row of the triangle with one element to the full one."""
     _require_static(instruction)
@@ -146,18 +146,20 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
     rows, columns = _indices(write, a, -2), _indices(write, a, -1)
     side = ComparisonDirection.GT if lower else ComparisonDirection.LT
     zeros = write.filled(0, a.shape)
-    triangle = write.add(ops.SELECT, compare(write, rows, columns, side), a, zeros)
+    triangle = write.add(opcodes.SELECT, compare(write, rows, columns, side), a, zeros)
     size = a.shape.dimensions[-1]
     row = a.shape.rank - 2
 
     def step(into: Writer, number: Instruction, state: list[Instruction]) -> Sequence[Instruction]:
         x, triangle, a, b = state
-        place = number if lower else into.add(ops.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
+        place = (
+            number if lower else into.add(opcodes.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
+        )
         explained = _product(into, take(into, triangle, place, row), x)
-        rest = into.add(ops.SUBTRACT, take(into, b, place, row), explained)
+        rest = into.add(opcodes.SUBTRACT, take(into, b, place, row), explained)
         if not unit_diagonal:
             pivot = take(into, take(into, a, place, row), place, row + 1)
-            rest = into.add(ops.DIVIDE, rest, _spread(into, pivot, rest))
+            rest = into.add(opcodes.DIVIDE, rest, _spread(into, pivot, rest))
         return put(into, x, rest, place, row), triangle, a, b
 
     return loop(write, size, [write.filled(0, b.shape), triangle, a, b], step, "triangular_solve")[0]
@@ -166,7 +168,7 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
 # -- Fourier transforms
 
 
-@EXPANSIONS.rule(ops.FFT)
+@EXPANSIONS.rule(opcodes.FFT)
 def fft(write: Writer, instruction: Instruction) -> Instruction:
     """Dimension by dimension, real numbers as complex ones; half a spectrum is mirrored before it becomes real."""
     _require_static(instruction)
@@ -182,7 +184,7 @@ def fft(write: Writer, instruction: Instruction) -> Instruction:
     if kind is FftType.IRFFT:
         half = _along(write, operand, outer, True)
         whole = _along(write, mirrored(write, half, attributes.fft_length[-1]), [last], True)
-        return write.add(ops.REAL, whole)
+        return write.add(opcodes.REAL, whole)
     return _along(write, operand, [*outer, last], kind is FftType.IFFT)
 
 
@@ -205,5 +207,5 @@ def mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
     inner = slice_of(write, half, last, 1, (length + 1) // 2)
     if not inner.shape.size:
         return half
-    backwards = write.add(ops.REVERSE, inner, attributes=DimensionsAttributes.make(dimensions=(last,)))
+    backwards = write.add(opcodes.REVERSE, inner, attributes=DimensionsAttributes.make(dimensions=(last,)))
     return concatenate(write, [half, _conjugate(write, backwards)], last)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.indexing import GatherAttributes
-from xlapy.ops.movement import ShuffleAttributes, ShuffleMode
+from xlapy.opcodes.indexing import GatherAttributes
+from xlapy.opcodes.movement import ShuffleAttributes, ShuffleMode
 from xlapy.passes.expand.blocks import array, concatenate, index_type, slice_of
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
@@ -22,7 +22,7 @@ from xlapy.passes.rewrite import Writer
 # -- shuffle
 
 
-@EXPANSIONS.rule(ops.SHUFFLE)
+@EXPANSIONS.rule(opcodes.SHUFFLE)
 def shuffle(write: Writer, instruction: Instruction) -> Instruction:
     """A rotation swaps two slices of a dimension; a permutation gathers from the elements in a row."""
     (operand,), attributes = instruction.operands, instruction.attributes
@@ -60,13 +60,13 @@ def _gathered(write: Writer, operand: Instruction, attributes: ShuffleAttributes
         slice_sizes=(1,),
     )
     starts = array(write, flat.astype(index_type(operand.shape.size).dtype))
-    return write.add(ops.GATHER, row, starts, attributes=gather, shape=operand.shape)
+    return write.add(opcodes.GATHER, row, starts, attributes=gather, shape=operand.shape)
 
 
 # -- bitcast
 
 
-@EXPANSIONS.rule(ops.BITCAST)
+@EXPANSIONS.rule(opcodes.BITCAST)
 def bitcast(write: Writer, instruction: Instruction) -> Instruction:
     """The elements in the order of the operand's layout, read as other elements, placed by the result's layout."""
     (operand,), shape = instruction.operands, instruction.shape
@@ -108,7 +108,7 @@ def _reinterpreted(write: Writer, row: Instruction, shape: Shape) -> Instruction
         count = target.bits // source.bits
         grouped = row.shape.with_dimensions((row.shape.size // count, count))
         row = write.reshape(row, grouped)
-        return write.add(ops.BITCAST_CONVERT, row, shape=Shape.array(target, (row.shape.dimensions[0],)))
+        return write.add(opcodes.BITCAST_CONVERT, row, shape=Shape.array(target, (row.shape.dimensions[0],)))
     made = (row.shape.size, source.bits // target.bits)
     split = Shape.array(target, made if source.bits != target.bits else made[:1])
-    return write.reshape(write.add(ops.BITCAST_CONVERT, row, shape=split), split.with_dimensions((split.size,)))
+    return write.reshape(write.add(opcodes.BITCAST_CONVERT, row, shape=split), split.with_dimensions((split.size,)))

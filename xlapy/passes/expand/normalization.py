@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import F64, PrimitiveType
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.movement import DimensionAttributes
+from xlapy.opcodes.movement import DimensionAttributes
 from xlapy.passes.expand.blocks import reduced
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
@@ -41,12 +41,12 @@ class _Features:
 
     def sum(self, operand: Instruction) -> Instruction:
         """Over all elements of each feature."""
-        return reduced(self.write, ops.ADD, operand, self.reduced)
+        return reduced(self.write, opcodes.ADD, operand, self.reduced)
 
     def mean(self, operand: Instruction) -> Instruction:
         """NaN if features have no elements."""
         total = self.sum(operand)
-        return self.write.add(ops.DIVIDE, total, self.write.broadcast(self._count(), total.shape))
+        return self.write.add(opcodes.DIVIDE, total, self.write.broadcast(self._count(), total.shape))
 
     def _count(self) -> Instruction:
         """How many elements a feature has."""
@@ -57,63 +57,63 @@ class _Features:
         for dimension in self.reduced:
             if is_dynamic[dimension]:
                 attributes = DimensionAttributes.make(dimension=dimension)
-                size = self.write.add(ops.GET_DIMENSION_SIZE, self.operands[0], attributes=attributes)
-                count = self.write.add(ops.MULTIPLY, count, self.write.convert(size, self.type))
+                size = self.write.add(opcodes.GET_DIMENSION_SIZE, self.operands[0], attributes=attributes)
+                count = self.write.add(opcodes.MULTIPLY, count, self.write.convert(size, self.type))
         return count
 
     def with_epsilon(self, variance: Instruction) -> Instruction:
         """variance + epsilon, which is a float32 rounded to the operand's type."""
         rounded = self.write.convert(self.write.scalar(float(np.float32(self._epsilon)), self.result), self.type)
-        return self.write.add(ops.ADD, variance, self.write.broadcast(rounded, variance.shape))
+        return self.write.add(opcodes.ADD, variance, self.write.broadcast(rounded, variance.shape))
 
     def normalized(
         self, scale: Instruction, centred: Instruction, variance: Instruction, offset: Instruction
     ) -> Instruction:
         """scale centred / sqrt(variance + epsilon) + offset"""
-        deviation = self.write.add(ops.SQRT, self.with_epsilon(variance))
-        scaled = self.write.add(ops.MULTIPLY, self.spread(scale), centred)
-        quotient = self.write.add(ops.DIVIDE, scaled, self.spread(deviation))
-        return self.round(self.write.add(ops.ADD, quotient, self.spread(offset)))
+        deviation = self.write.add(opcodes.SQRT, self.with_epsilon(variance))
+        scaled = self.write.add(opcodes.MULTIPLY, self.spread(scale), centred)
+        quotient = self.write.add(opcodes.DIVIDE, scaled, self.spread(deviation))
+        return self.round(self.write.add(opcodes.ADD, quotient, self.spread(offset)))
 
     def round(self, value: Instruction) -> Instruction:
         return self.write.convert(value, self.result)
 
 
-@EXPANSIONS.rule(ops.BATCH_NORM_TRAINING)
+@EXPANSIONS.rule(opcodes.BATCH_NORM_TRAINING)
 def batch_norm_training(write: Writer, instruction: Instruction) -> Instruction:
     """Inference by the mean of the elements, and the mean of their squared distances from it."""
     features = _Features(write, instruction, F64)
     operand, scale, offset = features.operands
     mean = features.mean(operand)
-    centred = write.add(ops.SUBTRACT, operand, features.spread(mean))
-    variance = features.mean(write.add(ops.MULTIPLY, centred, centred))
+    centred = write.add(opcodes.SUBTRACT, operand, features.spread(mean))
+    variance = features.mean(write.add(opcodes.MULTIPLY, centred, centred))
     output = features.normalized(scale, centred, variance, offset)
-    return write.add(ops.TUPLE, output, features.round(mean), features.round(variance))
+    return write.add(opcodes.TUPLE, output, features.round(mean), features.round(variance))
 
 
-@EXPANSIONS.rule(ops.BATCH_NORM_INFERENCE)
+@EXPANSIONS.rule(opcodes.BATCH_NORM_INFERENCE)
 def batch_norm_inference(write: Writer, instruction: Instruction) -> Instruction:
     """(x - mean) / sqrt(variance + epsilon) scale + offset, the vectors repeated along all but one dimension."""
     features = _Features(write, instruction, wide_type(instruction.shape.element_type))
     operand, scale, offset, mean, variance = features.operands
-    centred = write.add(ops.SUBTRACT, operand, features.spread(mean))
+    centred = write.add(opcodes.SUBTRACT, operand, features.spread(mean))
     return features.normalized(scale, centred, variance, offset)
 
 
-@EXPANSIONS.rule(ops.BATCH_NORM_GRAD)
+@EXPANSIONS.rule(opcodes.BATCH_NORM_GRAD)
 def batch_norm_grad(write: Writer, instruction: Instruction) -> Instruction:
     """With x the centred operand, g the gradient, v = variance + epsilon:
     (scale / sqrt(v) (g - mean(g) - x mean(g x / v)), sum(g x / sqrt(v)), sum(g))"""
     features = _Features(write, instruction, F64)
     operand, scale, mean, variance, gradient = features.operands
-    centred = write.add(ops.SUBTRACT, operand, features.spread(mean))
+    centred = write.add(opcodes.SUBTRACT, operand, features.spread(mean))
     with_epsilon = features.with_epsilon(variance)
-    deviation = write.add(ops.SQRT, with_epsilon)
-    product = write.add(ops.MULTIPLY, gradient, centred)
-    slope = features.mean(write.add(ops.DIVIDE, product, features.spread(with_epsilon)))
-    level = write.add(ops.SUBTRACT, gradient, features.spread(features.mean(gradient)))
-    residue = write.add(ops.SUBTRACT, level, write.add(ops.MULTIPLY, features.spread(slope), centred))
-    factor = features.spread(write.add(ops.DIVIDE, scale, deviation))
-    of_scale = features.sum(write.add(ops.DIVIDE, product, features.spread(deviation)))
-    of_operand = features.round(write.add(ops.MULTIPLY, factor, residue))
-    return write.add(ops.TUPLE, of_operand, features.round(of_scale), features.round(features.sum(gradient)))
+    deviation = write.add(opcodes.SQRT, with_epsilon)
+    product = write.add(opcodes.MULTIPLY, gradient, centred)
+    slope = features.mean(write.add(opcodes.DIVIDE, product, features.spread(with_epsilon)))
+    level = write.add(opcodes.SUBTRACT, gradient, features.spread(features.mean(gradient)))
+    residue = write.add(opcodes.SUBTRACT, level, write.add(opcodes.MULTIPLY, features.spread(slope), centred))
+    factor = features.spread(write.add(opcodes.DIVIDE, scale, deviation))
+    of_scale = features.sum(write.add(opcodes.DIVIDE, product, features.spread(deviation)))
+    of_operand = features.round(write.add(opcodes.MULTIPLY, factor, residue))
+    return write.add(opcodes.TUPLE, of_operand, features.round(of_scale), features.round(features.sum(gradient)))

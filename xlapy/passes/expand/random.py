@@ -10,32 +10,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32, U8, U16, U32, U64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.random_bits import philox_block_count
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.movement import DimensionAttributes
-from xlapy.ops.random import RandomAlgorithm
-from xlapy.ops.registry import OpDef
+from xlapy.interpreter.kernels.random_bits import philox_block_count
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.movement import DimensionAttributes
+from xlapy.opcodes.random import RandomAlgorithm
+from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_of
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.expand.random_numbers import random_numbers
 from xlapy.passes.rewrite import Writer
 
-EXPANSIONS.refuse("the state that it reads and moves on belongs to the device", ops.RNG_GET_AND_UPDATE_STATE)
+EXPANSIONS.refuse("the state that it reads and moves on belongs to the device", opcodes.RNG_GET_AND_UPDATE_STATE)
 
 
-@EXPANSIONS.rule(ops.RNG)
+@EXPANSIONS.rule(opcodes.RNG)
 def rng(write: Writer, instruction: Instruction) -> Instruction:
     """Random bits and arithmetic (`random_numbers`); dynamic dimensions have their bounds for sizes."""
     result = random_numbers(write, instruction)
     for dimension, bound in enumerate(instruction.shape.dimensions):
         if instruction.shape.dynamic_dimensions[dimension]:
             attributes = DimensionAttributes.make(dimension=dimension)
-            result = write.add(ops.SET_DIMENSION_SIZE, result, write.scalar(bound, S32), attributes=attributes)
+            result = write.add(opcodes.SET_DIMENSION_SIZE, result, write.scalar(bound, S32), attributes=attributes)
     return result
 
 
@@ -56,25 +56,25 @@ class _Words:
         return self.write.add(op, left, right)
 
     def add(self, left: Instruction, right: Instruction | int) -> Instruction:
-        return self.apply(ops.ADD, left, right)
+        return self.apply(opcodes.ADD, left, right)
 
     def xor(self, left: Instruction, right: Instruction | int) -> Instruction:
-        return self.apply(ops.XOR, left, right)
+        return self.apply(opcodes.XOR, left, right)
 
     def split(self, numbers: Instruction) -> tuple[Instruction, Instruction]:
         """The lower and the upper half of u64 numbers, as u32 words."""
-        upper = self.apply(ops.SHIFT_RIGHT_LOGICAL, numbers, _WORD)
-        lower = self.apply(ops.AND, numbers, _MASK)
+        upper = self.apply(opcodes.SHIFT_RIGHT_LOGICAL, numbers, _WORD)
+        lower = self.apply(opcodes.AND, numbers, _MASK)
         return self.write.convert(lower, U32), self.write.convert(upper, U32)
 
     def join(self, low: Instruction, high: Instruction) -> Instruction:
-        upper = self.apply(ops.SHIFT_LEFT, self.write.convert(high, U64), _WORD)
-        return self.apply(ops.OR, self.write.convert(low, U64), upper)
+        upper = self.apply(opcodes.SHIFT_LEFT, self.write.convert(high, U64), _WORD)
+        return self.apply(opcodes.OR, self.write.convert(low, U64), upper)
 
     def rotate(self, word: Instruction, distance: int) -> Instruction:
         """u32 words, rotated to the left."""
-        left = self.apply(ops.SHIFT_LEFT, word, distance)
-        return self.apply(ops.OR, left, self.apply(ops.SHIFT_RIGHT_LOGICAL, word, _WORD - distance))
+        left = self.apply(opcodes.SHIFT_LEFT, word, distance)
+        return self.apply(opcodes.OR, left, self.apply(opcodes.SHIFT_RIGHT_LOGICAL, word, _WORD - distance))
 
     def repeat(self, word: Instruction, like: Instruction) -> Instruction:
         """A word of rank 0 beside each element of an array."""
@@ -101,7 +101,7 @@ class _Words:
         return concatenate(self.write, [self.write.reshape(entry, single) for entry in entries], 0)
 
 
-@EXPANSIONS.rule(ops.RNG_BIT_GENERATOR)
+@EXPANSIONS.rule(opcodes.RNG_BIT_GENERATOR)
 def rng_bit_generator(write: Writer, instruction: Instruction) -> Instruction:
     """The rounds of Threefry or Philox (for the default too), written out; bit for bit what the interpreter makes."""
     shape, state = instruction.shape, instruction.operands[0]
@@ -110,7 +110,7 @@ def rng_bit_generator(write: Writer, instruction: Instruction) -> Instruction:
     generate = _three_fry if instruction.attributes.algorithm is RandomAlgorithm.THREE_FRY else _philox
     next_state, words = generate(_Words(write), state, bits.dimensions, bits.element_type.bits)
     random = _elements(write, words, bits)
-    return write.add(ops.TUPLE, next_state, random) if shape.is_tuple else random
+    return write.add(opcodes.TUPLE, next_state, random) if shape.is_tuple else random
 
 
 def _check_bits(bits: Shape, state: Shape) -> None:
@@ -129,7 +129,7 @@ def _elements(write: Writer, words: Instruction, bits: Shape) -> Instruction:
     if t.is_integral:
         return write.convert(words, t)
     narrow = write.convert(words, PrimitiveType.U4 if t.bits == 4 else _UNSIGNED[t.bits])
-    return write.add(ops.BITCAST_CONVERT, narrow, shape=bits)
+    return write.add(opcodes.BITCAST_CONVERT, narrow, shape=bits)
 
 
 # -- Threefry
@@ -224,7 +224,7 @@ def _philox_blocks(
     keys = list(words.split(key))
     for _ in range(_ROUNDS):
         products = [
-            words.split(words.apply(ops.MULTIPLY, words.write.convert(block[place], U64), multiplier))
+            words.split(words.apply(opcodes.MULTIPLY, words.write.convert(block[place], U64), multiplier))
             for place, multiplier in zip((0, 2), _MULTIPLIERS, strict=True)
         ]
         (first_low, first_high), (second_low, second_high) = products
@@ -242,7 +242,7 @@ def _philox_blocks(
 # -- rounding at random
 
 
-@EXPANSIONS.rule(ops.STOCHASTIC_CONVERT)
+@EXPANSIONS.rule(opcodes.STOCHASTIC_CONVERT)
 def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
     """sign(x) (floor(|x|) + 1 if random < fraction(|x|) 2^bits else 0), saturated; 0 for NaN."""
     operand, random = instruction.operands
@@ -250,13 +250,13 @@ def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(f"numbers are rounded at random to signed integers, not to {instruction.shape.brief}")
     number = write.convert(operand, wide_type(operand.shape.element_type))
-    size = write.add(ops.ABS, number)
-    whole = write.add(ops.FLOOR, size)
+    size = write.add(opcodes.ABS, number)
+    whole = write.add(opcodes.FLOOR, size)
     scale = write.filled(2.0**random.shape.element_type.bits, number.shape)
-    threshold = write.add(ops.MULTIPLY, write.add(ops.SUBTRACT, size, whole), scale)
+    threshold = write.add(opcodes.MULTIPLY, write.add(opcodes.SUBTRACT, size, whole), scale)
     zero = write.filled(0, number.shape)
-    finite = write.add(ops.IS_FINITE, number)
-    threshold = write.convert(write.add(ops.SELECT, finite, threshold, zero), random.shape.element_type)
+    finite = write.add(opcodes.IS_FINITE, number)
+    threshold = write.convert(write.add(opcodes.SELECT, finite, threshold, zero), random.shape.element_type)
     up = compare(write, random, threshold, ComparisonDirection.LT)
     return write.convert(_saturated(write, number, whole, up, target), target)
 
@@ -273,13 +273,15 @@ def _saturated(
     zero = write.filled(0, number.shape)
     below = compare(write, number, write.filled(float(low), number.shape), ComparisonDirection.LE)
     above = compare(write, number, write.filled(float(high), number.shape), ComparisonDirection.GE)
-    inside = write.add(ops.AND, write.add(ops.NOT, below), write.add(ops.NOT, above))
-    kept = write.convert(write.add(ops.SELECT, write.add(ops.AND, inside, _is_number(write, number)), whole, zero), t)
-    size = write.add(ops.ADD, kept, write.convert(up, t))
+    inside = write.add(opcodes.AND, write.add(opcodes.NOT, below), write.add(opcodes.NOT, above))
+    kept = write.convert(
+        write.add(opcodes.SELECT, write.add(opcodes.AND, inside, _is_number(write, number)), whole, zero), t
+    )
+    size = write.add(opcodes.ADD, kept, write.convert(up, t))
     is_negative = compare(write, number, zero, ComparisonDirection.LT)
-    signed = write.add(ops.SELECT, is_negative, write.add(ops.NEGATE, size), size)
-    raised = write.add(ops.SELECT, below, write.filled(low, signed.shape), signed)
-    return write.add(ops.SELECT, above, write.filled(high, signed.shape), raised)
+    signed = write.add(opcodes.SELECT, is_negative, write.add(opcodes.NEGATE, size), size)
+    raised = write.add(opcodes.SELECT, below, write.filled(low, signed.shape), signed)
+    return write.add(opcodes.SELECT, above, write.filled(high, signed.shape), raised)
 
 
 def _is_number(write: Writer, number: Instruction) -> Instruction:

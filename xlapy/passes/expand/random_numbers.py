@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import F64, S64, U4, U8, U16, U32, U64
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.random_bits import philox_block_count
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.movement import DimensionsAttributes
-from xlapy.ops.random import (
+from xlapy.interpreter.kernels.random_bits import philox_block_count
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.movement import DimensionsAttributes
+from xlapy.opcodes.random import (
     RandomAlgorithm,
     RandomDistribution,
     RngBitGeneratorAttributes,
     RngGetAndUpdateStateAttributes,
 )
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand.blocks import compare, slice_of
 from xlapy.passes.rewrite import Writer, move_control_edges
 
@@ -77,12 +77,12 @@ class _Numbers:
         dimensions = (*rows, *self.dimensions)
         delta = philox_block_count(math.prod(dimensions), self.bits)
         counter = self.write.add(
-            ops.RNG_GET_AND_UPDATE_STATE, attributes=RngGetAndUpdateStateAttributes.make(delta=delta)
+            opcodes.RNG_GET_AND_UPDATE_STATE, attributes=RngGetAndUpdateStateAttributes.make(delta=delta)
         )
         move_control_edges(self.instruction, counter)
-        key_first = self.write.add(ops.REVERSE, counter, attributes=DimensionsAttributes.make(dimensions=(0,)))
+        key_first = self.write.add(opcodes.REVERSE, counter, attributes=DimensionsAttributes.make(dimensions=(0,)))
         return self.write.add(
-            ops.RNG_BIT_GENERATOR,
+            opcodes.RNG_BIT_GENERATOR,
             key_first,
             attributes=RngBitGeneratorAttributes.make(algorithm=RandomAlgorithm.PHILOX),
             shape=Shape.array(U64 if self.bits == 64 else U32, dimensions),
@@ -92,8 +92,8 @@ class _Numbers:
         """f64 numbers of [0, 1)."""
         kept = 32
         if self.bits == 64:
-            words, kept = self.apply(ops.SHIFT_RIGHT_LOGICAL, words, 11), 53
-        return self.apply(ops.MULTIPLY, self.write.convert(words, F64), 2.0**-kept)
+            words, kept = self.apply(opcodes.SHIFT_RIGHT_LOGICAL, words, 11), 53
+        return self.apply(opcodes.MULTIPLY, self.write.convert(words, F64), 2.0**-kept)
 
     # -- distributions
 
@@ -101,13 +101,15 @@ class _Numbers:
         """sqrt(-2 log(1 - u)) cos(2 pi v), scaled."""
         rows = self.words(2)
         one, other = (self.unit(self.row(rows, number)) for number in range(2))
-        distance = self.write.add(ops.LOG, self.write.add(ops.SUBTRACT, self.spread(self.write.scalar(1, F64)), one))
-        distance = self.write.add(ops.SQRT, self.apply(ops.MULTIPLY, distance, -2.0))
-        direction = self.write.add(ops.COSINE, self.apply(ops.MULTIPLY, other, 2 * math.pi))
-        scaled = self.apply(
-            ops.MULTIPLY, self.write.add(ops.MULTIPLY, distance, direction), self.write.convert(deviation, F64)
+        distance = self.write.add(
+            opcodes.LOG, self.write.add(opcodes.SUBTRACT, self.spread(self.write.scalar(1, F64)), one)
         )
-        return self.write.convert(self.apply(ops.ADD, scaled, self.write.convert(mean, F64)), self.element_type)
+        distance = self.write.add(opcodes.SQRT, self.apply(opcodes.MULTIPLY, distance, -2.0))
+        direction = self.write.add(opcodes.COSINE, self.apply(opcodes.MULTIPLY, other, 2 * math.pi))
+        scaled = self.apply(
+            opcodes.MULTIPLY, self.write.add(opcodes.MULTIPLY, distance, direction), self.write.convert(deviation, F64)
+        )
+        return self.write.convert(self.apply(opcodes.ADD, scaled, self.write.convert(mean, F64)), self.element_type)
 
     def row(self, rows: Instruction, number: int) -> Instruction:
         row = slice_of(self.write, rows, 0, number, number + 1)
@@ -118,67 +120,71 @@ class _Numbers:
         write = self.write
         unit = self.unit(self.words())
         lower, upper = write.convert(low, F64), write.convert(high, F64)
-        rest = write.add(ops.SUBTRACT, self.spread(write.scalar(1, F64)), unit)
-        number = write.add(ops.ADD, self.apply(ops.MULTIPLY, rest, lower), self.apply(ops.MULTIPLY, unit, upper))
-        number = write.convert(self.apply(ops.MAXIMUM, number, lower), self.element_type)
+        rest = write.add(opcodes.SUBTRACT, self.spread(write.scalar(1, F64)), unit)
+        number = write.add(
+            opcodes.ADD, self.apply(opcodes.MULTIPLY, rest, lower), self.apply(opcodes.MULTIPLY, unit, upper)
+        )
+        number = write.convert(self.apply(opcodes.MAXIMUM, number, lower), self.element_type)
         inside = compare(write, write.convert(number, F64), self.spread(upper), ComparisonDirection.LT)
-        number = write.add(ops.SELECT, inside, number, self.spread(self.neighbour(high)))
+        number = write.add(opcodes.SELECT, inside, number, self.spread(self.neighbour(high)))
         full = self.spread(compare(write, lower, upper, ComparisonDirection.LT))
-        return write.add(ops.SELECT, full, number, self.spread(low))
+        return write.add(opcodes.SELECT, full, number, self.spread(low))
 
     def neighbour(self, number: Instruction) -> Instruction:
         """The next number below, of rank 0, by its bits: a sign and a magnitude, or a magnitude alone."""
         t = self.element_type
         bits = self.write.convert(
-            self.write.add(ops.BITCAST_CONVERT, number, shape=Shape.scalar(_STORAGE[t.bits])), U64
+            self.write.add(opcodes.BITCAST_CONVERT, number, shape=Shape.scalar(_STORAGE[t.bits])), U64
         )
-        below = self.apply(ops.SUBTRACT, bits, 1)
+        below = self.apply(opcodes.SUBTRACT, bits, 1)
         if t is not t.F8E8M0FNU:
             sign = self.write.scalar(2 ** (t.bits - 1), U64)
             beyond = compare(self.write, bits, sign, ComparisonDirection.GE)
-            below = self.write.add(ops.SELECT, beyond, self.apply(ops.ADD, bits, 1), below)
-            magnitude = self.apply(ops.AND, bits, 2 ** (t.bits - 1) - 1)
+            below = self.write.add(opcodes.SELECT, beyond, self.apply(opcodes.ADD, bits, 1), below)
+            magnitude = self.apply(opcodes.AND, bits, 2 ** (t.bits - 1) - 1)
             is_zero = compare(self.write, magnitude, self.write.scalar(0, U64), ComparisonDirection.EQ)
-            below = self.write.add(ops.SELECT, is_zero, self.apply(ops.ADD, sign, 1), below)
+            below = self.write.add(opcodes.SELECT, is_zero, self.apply(opcodes.ADD, sign, 1), below)
         stored = self.write.convert(below, _STORAGE[t.bits])
-        return self.write.add(ops.BITCAST_CONVERT, stored, shape=Shape.scalar(t))
+        return self.write.add(opcodes.BITCAST_CONVERT, stored, shape=Shape.scalar(t))
 
     def integers(self, low: Instruction, high: Instruction) -> Instruction:
         """low plus the upper half of the product of the word and the size of the interval."""
         write = self.write
         first = self.modular(low)
         some = compare(write, low, high, ComparisonDirection.LT)
-        size = write.add(ops.SUBTRACT, self.modular(high), first)
-        size = write.add(ops.SELECT, some, size, write.scalar(0, U64))
+        size = write.add(opcodes.SUBTRACT, self.modular(high), first)
+        size = write.add(opcodes.SELECT, some, size, write.scalar(0, U64))
         words = write.convert(self.words(), U64)
         if self.bits == 64:
             offsets = self.upper_half(words, size)
         else:
-            offsets = self.apply(ops.SHIFT_RIGHT_LOGICAL, self.apply(ops.MULTIPLY, words, size), 32)
-        total = self.apply(ops.ADD, offsets, first)
+            offsets = self.apply(opcodes.SHIFT_RIGHT_LOGICAL, self.apply(opcodes.MULTIPLY, words, size), 32)
+        total = self.apply(opcodes.ADD, offsets, first)
         if self.element_type.is_signed:
-            total = write.add(ops.BITCAST_CONVERT, total, shape=total.shape.with_element_type(S64))
+            total = write.add(opcodes.BITCAST_CONVERT, total, shape=total.shape.with_element_type(S64))
         return write.convert(total, self.element_type)
 
     def modular(self, number: Instruction) -> Instruction:
         """An integer modulo 2^64."""
         if not self.element_type.is_signed:
             return self.write.convert(number, U64)
-        return self.write.add(ops.BITCAST_CONVERT, self.write.convert(number, S64), shape=Shape.scalar(U64))
+        return self.write.add(opcodes.BITCAST_CONVERT, self.write.convert(number, S64), shape=Shape.scalar(U64))
 
     def upper_half(self, words: Instruction, factor: Instruction) -> Instruction:
         """The upper 64 of the 128 bits of products of u64 numbers."""
         low, high = self.halves(words)
         factor_low, factor_high = self.halves(factor)
-        lowest = self.apply(ops.MULTIPLY, low, factor_low)
+        lowest = self.apply(opcodes.MULTIPLY, low, factor_low)
         middle = self.write.add(
-            ops.ADD, self.apply(ops.MULTIPLY, high, factor_low), self.apply(ops.SHIFT_RIGHT_LOGICAL, lowest, 32)
+            opcodes.ADD,
+            self.apply(opcodes.MULTIPLY, high, factor_low),
+            self.apply(opcodes.SHIFT_RIGHT_LOGICAL, lowest, 32),
         )
         middle_low, middle_high = self.halves(middle)
-        other = self.write.add(ops.ADD, self.apply(ops.MULTIPLY, low, factor_high), middle_low)
-        total = self.write.add(ops.ADD, self.apply(ops.MULTIPLY, high, factor_high), middle_high)
-        return self.write.add(ops.ADD, total, self.apply(ops.SHIFT_RIGHT_LOGICAL, other, 32))
+        other = self.write.add(opcodes.ADD, self.apply(opcodes.MULTIPLY, low, factor_high), middle_low)
+        total = self.write.add(opcodes.ADD, self.apply(opcodes.MULTIPLY, high, factor_high), middle_high)
+        return self.write.add(opcodes.ADD, total, self.apply(opcodes.SHIFT_RIGHT_LOGICAL, other, 32))
 
     def halves(self, numbers: Instruction) -> tuple[Instruction, Instruction]:
         """The lower and the upper half of u64 numbers, as u64."""
-        return self.apply(ops.AND, numbers, 2**32 - 1), self.apply(ops.SHIFT_RIGHT_LOGICAL, numbers, 32)
+        return self.apply(opcodes.AND, numbers, 2**32 - 1), self.apply(opcodes.SHIFT_RIGHT_LOGICAL, numbers, 32)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.indexing import ScatterAttributes
-from xlapy.ops.reduction import ScanAttributes, WindowAttributes
-from xlapy.ops.requirements import elements_of
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.indexing import ScatterAttributes
+from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
+from xlapy.opcodes.requirements import elements_of
 from xlapy.passes.expand.blocks import compare, function, index_type, iota, loop, put, take
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
@@ -31,7 +31,7 @@ def _require_static(instruction: Instruction) -> None:
 # -- select-and-scatter
 
 
-@EXPANSIONS.rule(ops.SELECT_AND_SCATTER)
+@EXPANSIONS.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(write: Writer, instruction: Instruction) -> Instruction:
     """A reduce-window that finds the place of the element chosen in each window, and a scatter to these places."""
     _require_static(instruction)
@@ -57,7 +57,7 @@ def scatter_chosen(
     window = WindowAttributes.make(window=instruction.attributes.window)
     places = _chosen_places(write, operand, select, window, there)
     if taken is not None:
-        places = write.add(ops.SELECT, taken, places, write.filled(-1, places.shape))
+        places = write.add(opcodes.SELECT, taken, places, write.filled(-1, places.shape))
     row = start.shape.with_dimensions((operand.shape.size,))
     attributes = ScatterAttributes.make(
         update_window_dims=(),
@@ -67,7 +67,7 @@ def scatter_chosen(
     )
     count = source.shape.size
     scattered = write.add(
-        ops.SCATTER,
+        opcodes.SCATTER,
         write.reshape(start, row),
         write.reshape(places, places.shape.with_dimensions((count,))),
         write.reshape(source, source.shape.with_dimensions((count,))),
@@ -93,25 +93,25 @@ def _chosen_places(
     t = index_type(shape.size)
     numbers = write.reshape(iota(write, Shape.array(t, (shape.size,)), 0), shape.with_element_type(t))
     if there is not None:
-        numbers = write.add(ops.SELECT, there, numbers, write.filled(-1, numbers.shape))
+        numbers = write.add(opcodes.SELECT, there, numbers, write.filled(-1, numbers.shape))
     value, place = Shape.scalar(shape.element_type), Shape.scalar(t)
 
     def choose(into: Writer, given: list[Instruction]) -> Instruction:
         best, best_place, candidate, candidate_place = given
-        preferred = edit.inline(into.add(ops.CALL, best, candidate, computations=[select]))
+        preferred = edit.inline(into.add(opcodes.CALL, best, candidate, computations=[select]))
         is_place = compare(into, best_place, into.scalar(0, t), ComparisonDirection.GE)
-        stays = into.add(ops.AND, preferred, is_place)
+        stays = into.add(opcodes.AND, preferred, is_place)
         if there is not None:
             missing = compare(into, candidate_place, into.scalar(0, t), ComparisonDirection.LT)
-            stays = into.add(ops.OR, stays, missing)
+            stays = into.add(opcodes.OR, stays, missing)
         return into.add(
-            ops.TUPLE,
-            into.add(ops.SELECT, stays, best, candidate),
-            into.add(ops.SELECT, stays, best_place, candidate_place),
+            opcodes.TUPLE,
+            into.add(opcodes.SELECT, stays, best, candidate),
+            into.add(opcodes.SELECT, stays, best_place, candidate_place),
         )
 
     found = write.add(
-        ops.REDUCE_WINDOW,
+        opcodes.REDUCE_WINDOW,
         operand,
         numbers,
         write.scalar(0, shape.element_type),
@@ -125,7 +125,7 @@ def _chosen_places(
 # -- scan
 
 
-@EXPANSIONS.rule(ops.SCAN)
+@EXPANSIONS.rule(opcodes.SCAN)
 def scan(write: Writer, instruction: Instruction) -> Instruction:
     """A loop along the dimension that calls the body for one slice after the other."""
     _require_static(instruction)
@@ -145,7 +145,7 @@ def scan(write: Writer, instruction: Instruction) -> Instruction:
         given = state[: len(inputs)]
         place = number
         if attributes.is_reverse:
-            place = into.add(ops.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
+            place = into.add(opcodes.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
         slices = [
             into.reshape(take(into, value, place, axis), piece) for value, piece in zip(given, pieces, strict=True)
         ]
@@ -162,7 +162,7 @@ def scan(write: Writer, instruction: Instruction) -> Instruction:
 
 def _returned(write: Writer, body: Computation, operands: Sequence[Instruction]) -> list[Instruction]:
     """What a call of the body returns, one by one."""
-    called = write.add(ops.CALL, *operands, computations=[body])
+    called = write.add(opcodes.CALL, *operands, computations=[body])
     if not called.shape.is_tuple:
         return [called]
     return [write.element(called, i) for i in range(len(called.shape.tuple_shapes))]
@@ -173,4 +173,4 @@ def _with_axis(shape: Shape, axis: int) -> Shape:
 
 
 def _packed(write: Writer, instruction: Instruction, values: Sequence[Instruction]) -> Instruction:
-    return write.add(ops.TUPLE, *values) if instruction.shape.is_tuple else values[0]
+    return write.add(opcodes.TUPLE, *values) if instruction.shape.is_tuple else values[0]

@@ -5,18 +5,18 @@ Must not know: which platform needs them.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.sorting import SortAttributes
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.sorting import SortAttributes
 from xlapy.passes.expand.blocks import compare, function, iota
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
 
 
-@EXPANSIONS.rule(ops.TOPK)
+@EXPANSIONS.rule(opcodes.TOPK)
 def topk(write: Writer, instruction: Instruction) -> Instruction:
     """The first k of each row and of its indices, sorted together, stably, in the total order."""
     (operand,), attributes = instruction.operands, instruction.attributes
@@ -29,7 +29,7 @@ def topk(write: Writer, instruction: Instruction) -> Instruction:
 
     scalars = [Shape.scalar(operand.shape.element_type)] * 2 + [Shape.scalar(S32)] * 2
     ordered = write.add(
-        ops.SORT,
+        opcodes.SORT,
         operand,
         indices,
         attributes=SortAttributes.make(dimension=last, is_stable=True),
@@ -39,5 +39,5 @@ def topk(write: Writer, instruction: Instruction) -> Instruction:
     pairs = enumerate(instruction.shape.tuple_shapes)
     starts = [0] * len(limits)
     return write.add(
-        ops.TUPLE, *(write.slice(write.element(ordered, i), starts, limits, shape=shape) for i, shape in pairs)
+        opcodes.TUPLE, *(write.slice(write.element(ordered, i), starts, limits, shape=shape) for i, shape in pairs)
     )

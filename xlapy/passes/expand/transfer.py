@@ -5,19 +5,19 @@ Must not know: which platform needs them.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.passes.expand.chains import chain_of, remove_chain
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
 
-EXPANSIONS.refuse("it is expanded with the copy-done that waits for it", ops.COPY_START)
+EXPANSIONS.refuse("it is expanded with the copy-done that waits for it", opcodes.COPY_START)
 
 
-@EXPANSIONS.rule(ops.COPY_DONE)
+@EXPANSIONS.rule(opcodes.COPY_DONE)
 def copy_done(write: Writer, instruction: Instruction) -> Instruction:
     """A copy at once, in the place and layout of the one that was waited for."""
     chain = chain_of(instruction)
-    copy = write.add(ops.COPY, chain[0].operands[0], shape=instruction.shape)
+    copy = write.add(opcodes.COPY, chain[0].operands[0], shape=instruction.shape)
     remove_chain(chain, instruction, copy)
     return copy

@@ -9,7 +9,7 @@ Owns: making, reading, deleting buffers; transfers that copy dense arrays. Must 
 
 from __future__ import annotations
 
-from xlapy.pjrt.records import SIZES
+from xlapy.pjrt.objects.records import SIZES
 
 KNOWN_RANKS = 64
 """The row-major layouts of ranks below are known here."""

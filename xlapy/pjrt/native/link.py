@@ -13,11 +13,9 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlapy.cpu.llvm.engine import Code, compile_plainly
+from xlapy.cpu.llvm.jit import Code, compile_plainly
 from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
-from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, times, worker
-from xlapy.pjrt.native.text import expanded
-from xlapy.pjrt.structs import (
+from xlapy.pjrt.c_api.structs import (
     API_VERSION,
     ENTRIES,
     EXTENSION_HEAD_BYTES,
@@ -27,6 +25,8 @@ from xlapy.pjrt.structs import (
     PROFILER_ENTRIES,
     fields,
 )
+from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, times, worker
+from xlapy.pjrt.native.text import expanded
 
 _GETTERS: Mapping[str, str] = {
     "Error_Message": "error",

@@ -9,7 +9,7 @@ Owns: places, storages of arguments and results, buffers that are handed out. Mu
 
 from __future__ import annotations
 
-from xlapy.pjrt.records import SIZES
+from xlapy.pjrt.objects.records import SIZES
 
 _PLACES = f"""
 define internal ptr @take_place(ptr %part) {{

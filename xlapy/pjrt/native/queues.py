@@ -8,7 +8,7 @@ becomes of it.
 
 from __future__ import annotations
 
-from xlapy.pjrt.records import SIZES
+from xlapy.pjrt.objects.records import SIZES
 
 MOST = 32
 """How many runs wait on a device; a call of more waits too."""

@@ -12,7 +12,7 @@ Owns: records of runs, the list of those that are on, doubts. Must not know: how
 
 from __future__ import annotations
 
-from xlapy.pjrt.records import SIZES
+from xlapy.pjrt.objects.records import SIZES
 
 _LIFE = f"""
 @runs = internal global ptr null

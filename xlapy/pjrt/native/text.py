@@ -22,8 +22,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from xlapy.pjrt.records import OFFSETS
-from xlapy.pjrt.structs import structure
+from xlapy.pjrt.c_api.structs import structure
+from xlapy.pjrt.objects.records import OFFSETS
 
 _FORM = re.compile(
     r"^ *(?:(?P<result>%[\w.]+) = )?(?P<verb>get|put|at|need) (?:(?P<type>\w+) )?(?:(?P<value>[%@]?[\w.]+) )?"

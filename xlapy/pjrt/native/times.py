@@ -7,7 +7,7 @@ Owns: noting times. Must not know: who reads them, the events of steps, which in
 
 from __future__ import annotations
 
-from xlapy.pjrt.records import SIZES
+from xlapy.pjrt.objects.records import SIZES
 
 TEXT = f"""
 @times = internal global ptr null, align 64

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.replica_groups import GroupMode, group_mode
+from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import integer, integers, table
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope, structured
-from xlapy.stablehlo.export.types import types_of
+from xlapy.stablehlo.export.core.attributes import integer, integers, table
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope, structured
+from xlapy.stablehlo.export.core.types import types_of
 
 _DEVICE_TO_DEVICE = 1
 
@@ -40,7 +40,7 @@ def _channel(instruction: Instruction) -> dict[str, Any]:
 
 def _results(instruction: Instruction) -> Shape:
     """What it gives when it is done: the shape of a start has the operands before that."""
-    done = {ops.ALL_GATHER_START, ops.COLLECTIVE_PERMUTE_START}
+    done = {opcodes.ALL_GATHER_START, opcodes.COLLECTIVE_PERMUTE_START}
     return instruction.shape.tuple_shapes[1] if instruction.op in done else instruction.shape
 
 
@@ -51,23 +51,23 @@ def _emit(scope: Scope, name: str, instruction: Instruction, attributes: dict[st
     return structured(shape, results)
 
 
-@RULES.rule(ops.ALL_GATHER, ops.ALL_GATHER_START)
+@RULES.rule(opcodes.ALL_GATHER, opcodes.ALL_GATHER_START)
 def all_gather(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {**_grouped(instruction), "all_gather_dim": integer(instruction.all_gather_dimension)}
     return _emit(scope, "stablehlo.all_gather", instruction, attributes)
 
 
-@RULES.rule(ops.ALL_REDUCE, ops.ALL_REDUCE_START)
+@RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
 def all_reduce(scope: Scope, instruction: Instruction) -> Structure:
     return _emit(scope, "stablehlo.all_reduce", instruction, _grouped(instruction))
 
 
-@RULES.rule(ops.ALL_GATHER_DONE, ops.ALL_REDUCE_DONE, ops.COLLECTIVE_PERMUTE_DONE)
+@RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
 def done(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]
 
 
-@RULES.rule(ops.REDUCE_SCATTER)
+@RULES.rule(opcodes.REDUCE_SCATTER)
 def reduce_scatter(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {**_grouped(instruction), "scatter_dimension": integer(instruction.scatter_dimension)}
     return _one_by_one(scope, "stablehlo.reduce_scatter", instruction, attributes)
@@ -83,12 +83,12 @@ def _one_by_one(scope: Scope, name: str, instruction: Instruction, attributes: d
     return structured(shape, results)
 
 
-@RULES.rule(ops.COLLECTIVE_REDUCE)
+@RULES.rule(opcodes.COLLECTIVE_REDUCE)
 def collective_reduce(scope: Scope, instruction: Instruction) -> Structure:
     return _emit(scope, "stablehlo.collective_reduce", instruction, {**_grouped(instruction), **_root(instruction)})
 
 
-@RULES.rule(ops.COLLECTIVE_BROADCAST)
+@RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def collective_broadcast(scope: Scope, instruction: Instruction) -> Structure:
     return _emit(scope, "stablehlo.collective_broadcast", instruction, {**_grouped(instruction), **_root(instruction)})
 
@@ -97,7 +97,7 @@ def _root(instruction: Instruction) -> dict[str, Any]:
     return {"has_dynamic_root": ir.Unit()} if instruction.has_dynamic_root else {}
 
 
-@RULES.rule(ops.ALL_TO_ALL)
+@RULES.rule(opcodes.ALL_TO_ALL)
 def all_to_all(scope: Scope, instruction: Instruction) -> Structure:
     """Cuts an array; the form of HLO that sends an operand to each replica sends them stacked in one array."""
     split = instruction.split_dimension
@@ -138,7 +138,7 @@ def _everybody(scope: Scope, instruction: Instruction) -> int:
     return config.replica_count
 
 
-@RULES.rule(ops.COLLECTIVE_PERMUTE, ops.COLLECTIVE_PERMUTE_START)
+@RULES.rule(opcodes.COLLECTIVE_PERMUTE, opcodes.COLLECTIVE_PERMUTE_START)
 def collective_permute(scope: Scope, instruction: Instruction) -> Structure:
     if instruction.slice_sizes:
         raise UnsupportedError("StableHLO's collective_permute sends whole arrays")
@@ -146,9 +146,9 @@ def collective_permute(scope: Scope, instruction: Instruction) -> Structure:
     return _one_by_one(scope, "stablehlo.collective_permute", instruction, attributes)
 
 
-@RULES.rule(ops.REPLICA_ID, ops.PARTITION_ID)
+@RULES.rule(opcodes.REPLICA_ID, opcodes.PARTITION_ID)
 def device_id(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all(f"stablehlo.{instruction.op.name.replace('-', '_')}", instruction)
 
 
-RULES.refuse("it has no operation that exchanges pieces of different sizes", ops.RAGGED_ALL_TO_ALL)
+RULES.refuse("it has no operation that exchanges pieces of different sizes", opcodes.RAGGED_ALL_TO_ALL)

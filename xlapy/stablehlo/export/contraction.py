@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import Algorithm
-from xlapy.ops.dimensions import Precision
+from xlapy.opcodes.attributes.dimensions import Precision
+from xlapy.opcodes.contraction import Algorithm
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import precision
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import precision
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 _ALGORITHM = re.compile(r"dot_([a-z0-9]+)_([a-z0-9]+)_([a-z0-9]+?)(?:_x(\d))?")
 _ANY_F8 = {
@@ -25,7 +25,7 @@ _ANY_F8 = {
 }
 
 
-@RULES.rule(ops.DOT)
+@RULES.rule(opcodes.DOT)
 def dot(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {
         "dot_dimension_numbers": _numbers("stablehlo.dot", instruction),
@@ -78,10 +78,10 @@ def _precision_type(name: str) -> ir.Type:
     return ir.OpaqueType(name) if name == "tf32" else ir.ScalarType(PrimitiveType.from_text(name))
 
 
-RULES.refuse("it has no operands that come with scales", ops.SCALED_DOT)
+RULES.refuse("it has no operands that come with scales", opcodes.SCALED_DOT)
 
 
-@RULES.rule(ops.RAGGED_DOT)
+@RULES.rule(opcodes.RAGGED_DOT)
 def ragged_dot(scope: Scope, instruction: Instruction) -> Structure:
     numbers = _numbers(
         "chlo.ragged_dot",

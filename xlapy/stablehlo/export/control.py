@@ -5,25 +5,25 @@ Owns: what becomes a region, a function, or operations in place. Must not know: 
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.annotations import COMPOSITE
-from xlapy.stablehlo.export.attributes import small
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope, structured
-from xlapy.stablehlo.export.types import types_of
+from xlapy.stablehlo.export.core.annotations import COMPOSITE
+from xlapy.stablehlo.export.core.attributes import small
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope, structured
+from xlapy.stablehlo.export.core.types import types_of
 from xlapy.stablehlo.text import read_attribute
 
 
-@RULES.rule(ops.WHILE)
+@RULES.rule(opcodes.WHILE)
 def while_(scope: Scope, instruction: Instruction) -> Structure:
     regions = [scope.region(instruction.computation(role)) for role in ("condition", "body")]
     return scope.all("stablehlo.while", instruction, regions=regions)
 
 
-@RULES.rule(ops.CONDITIONAL)
+@RULES.rule(opcodes.CONDITIONAL)
 def conditional(scope: Scope, instruction: Instruction) -> Structure:
     """Branches see what is around them, so their operands are not handed on."""
     chooser, *operands = instruction.operands
@@ -35,7 +35,7 @@ def conditional(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all(name, instruction, regions=regions, operands=[scope.value(chooser)])
 
 
-@RULES.rule(ops.CALL)
+@RULES.rule(opcodes.CALL)
 def call(scope: Scope, instruction: Instruction) -> Structure:
     """A function; a composite with its name, attributes and version, if the call says that it is one."""
     function = scope.program.function(instruction.to_apply)
@@ -53,23 +53,23 @@ def call(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.composite", instruction, attributes)
 
 
-@RULES.rule(ops.FUSION)
+@RULES.rule(opcodes.FUSION)
 def fusion(scope: Scope, instruction: Instruction) -> Structure:
     return scope.in_place(instruction.computations[0], [scope.values[operand] for operand in instruction.operands])
 
 
-@RULES.rule(ops.OPT_BARRIER)
+@RULES.rule(opcodes.OPT_BARRIER)
 def opt_barrier(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.optimization_barrier", instruction)
 
 
-@RULES.rule(ops.AFTER_ALL)
+@RULES.rule(opcodes.AFTER_ALL)
 def after_all(scope: Scope, instruction: Instruction) -> Structure:
     name = "stablehlo.after_all" if instruction.operands else "stablehlo.create_token"
     return scope.all(name, instruction)
 
 
-@RULES.rule(ops.ADD_DEPENDENCY)
+@RULES.rule(opcodes.ADD_DEPENDENCY)
 def add_dependency(scope: Scope, instruction: Instruction) -> Structure:
     """A barrier that the value and the token pass together."""
     operands = scope.operands(instruction)
@@ -78,18 +78,18 @@ def add_dependency(scope: Scope, instruction: Instruction) -> Structure:
     return structured(instruction.shape, results)
 
 
-@RULES.rule(ops.DOMAIN)
+@RULES.rule(opcodes.DOMAIN)
 def domain(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]
 
 
-@RULES.rule(ops.ASYNC_START)
+@RULES.rule(opcodes.ASYNC_START)
 def async_start(scope: Scope, instruction: Instruction) -> Structure:
     """What runs beside others runs here, at its start."""
     operands = [scope.values[operand] for operand in instruction.operands]
     return scope.in_place(instruction.computations[0], operands)
 
 
-@RULES.rule(ops.ASYNC_UPDATE, ops.ASYNC_DONE)
+@RULES.rule(opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE)
 def async_done(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]

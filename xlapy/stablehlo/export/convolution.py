@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import Algorithm
-from xlapy.ops.convolution import ConvolutionKind, SparsityConfig
+from xlapy.opcodes.contraction import Algorithm
+from xlapy.opcodes.convolution import ConvolutionKind, SparsityConfig
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import booleans, integer, integers, precision, table
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import booleans, integer, integers, precision, table
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 
-@RULES.rule(ops.CONVOLUTION)
+@RULES.rule(opcodes.CONVOLUTION)
 def convolution(scope: Scope, instruction: Instruction) -> Structure:
     if instruction.convolution_kind is not ConvolutionKind.UNSET or instruction.algorithm is not Algorithm.UNSET:
         raise UnsupportedError("StableHLO's convolutions have neither a kind nor an algorithm")

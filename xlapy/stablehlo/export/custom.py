@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ParseError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.custom import CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import order, small
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
-from xlapy.stablehlo.export.types import leaves
+from xlapy.stablehlo.export.core.attributes import order, small
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.types import leaves
 from xlapy.stablehlo.text import read_attribute
 
 _VERSIONS = list(CustomCallApiVersion)
@@ -26,7 +26,7 @@ _WITHOUT_FORM = (
 )  # fmt: skip
 
 
-@RULES.rule(ops.CUSTOM_CALL)
+@RULES.rule(opcodes.CUSTOM_CALL)
 def custom_call(scope: Scope, instruction: Instruction) -> Structure:
     _check(instruction)
     attributes: dict[str, Any] = {"call_target_name": instruction.custom_call_target}

@@ -5,20 +5,33 @@ Owns: the elementwise ops; those that StableHLO lacks are CHLO's. Must not know:
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.stablehlo.export.attributes import small
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import small
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
-_CHLO = (ops.ACOS, ops.ACOSH, ops.ASIN, ops.ASINH, ops.ATAN, ops.ATANH, ops.COSH, ops.ERF, ops.MULHI, ops.SINH)
+_CHLO = (
+    opcodes.ACOS,
+    opcodes.ACOSH,
+    opcodes.ASIN,
+    opcodes.ASINH,
+    opcodes.ATAN,
+    opcodes.ATANH,
+    opcodes.COSH,
+    opcodes.ERF,
+    opcodes.MULHI,
+    opcodes.SINH,
+)
 _STABLEHLO = (
-    ops.ABS, ops.ADD, ops.AND, ops.ATAN2, ops.BITCAST_CONVERT, ops.CBRT, ops.CEIL, ops.CLAMP, ops.COMPLEX, ops.CONVERT,
-    ops.COSINE, ops.COUNT_LEADING_ZEROS, ops.DIVIDE, ops.EXPONENTIAL, ops.EXPONENTIAL_MINUS_ONE, ops.FLOOR, ops.IMAG,
-    ops.IS_FINITE, ops.LOG, ops.LOG_PLUS_ONE, ops.LOGISTIC, ops.MAXIMUM, ops.MINIMUM, ops.MULTIPLY, ops.NEGATE, ops.NOT,
-    ops.OR, ops.POPCNT, ops.POWER, ops.REAL, ops.REMAINDER, ops.ROUND_NEAREST_AFZ, ops.ROUND_NEAREST_EVEN, ops.RSQRT,
-    ops.SELECT, ops.SHIFT_LEFT, ops.SHIFT_RIGHT_ARITHMETIC, ops.SHIFT_RIGHT_LOGICAL, ops.SIGN, ops.SINE, ops.SQRT,
-    ops.SUBTRACT, ops.TAN, ops.TANH, ops.XOR,
+    opcodes.ABS, opcodes.ADD, opcodes.AND, opcodes.ATAN2, opcodes.BITCAST_CONVERT, opcodes.CBRT, opcodes.CEIL,
+    opcodes.CLAMP, opcodes.COMPLEX, opcodes.CONVERT, opcodes.COSINE, opcodes.COUNT_LEADING_ZEROS, opcodes.DIVIDE,
+    opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.FLOOR, opcodes.IMAG, opcodes.IS_FINITE, opcodes.LOG,
+    opcodes.LOG_PLUS_ONE, opcodes.LOGISTIC, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.MULTIPLY, opcodes.NEGATE,
+    opcodes.NOT, opcodes.OR, opcodes.POPCNT, opcodes.POWER, opcodes.REAL, opcodes.REMAINDER, opcodes.ROUND_NEAREST_AFZ,
+    opcodes.ROUND_NEAREST_EVEN, opcodes.RSQRT, opcodes.SELECT, opcodes.SHIFT_LEFT, opcodes.SHIFT_RIGHT_ARITHMETIC,
+    opcodes.SHIFT_RIGHT_LOGICAL, opcodes.SIGN, opcodes.SINE, opcodes.SQRT, opcodes.SUBTRACT, opcodes.TAN, opcodes.TANH,
+    opcodes.XOR,
 )  # fmt: skip
 
 
@@ -36,7 +49,7 @@ def chlo(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all(_name(instruction, "chlo"), instruction)
 
 
-@RULES.rule(ops.COMPARE)
+@RULES.rule(opcodes.COMPARE)
 def compare(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {"comparison_direction": instruction.direction.name}
     if instruction.type is not None:
@@ -44,7 +57,7 @@ def compare(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.compare", instruction, attributes)
 
 
-@RULES.rule(ops.REDUCE_PRECISION)
+@RULES.rule(opcodes.REDUCE_PRECISION)
 def reduce_precision(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {
         "exponent_bits": small(instruction.exponent_bits),

@@ -5,12 +5,12 @@ Owns: their dimension numbers. Must not know: what scatters combine with.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import integers
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import integers
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 _GATHER = (
     "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map",
@@ -27,7 +27,7 @@ def _numbers(name: str, fields: tuple[str, ...], instruction: Instruction) -> ir
     return ir.StructAttribute(name, {field: value for field, value in given.items() if value not in (0, ())})
 
 
-@RULES.rule(ops.GATHER)
+@RULES.rule(opcodes.GATHER)
 def gather(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {
         "dimension_numbers": _numbers("stablehlo.gather", _GATHER, instruction),
@@ -37,7 +37,7 @@ def gather(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.gather", instruction, attributes)
 
 
-@RULES.rule(ops.SCATTER)
+@RULES.rule(opcodes.SCATTER)
 def scatter(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {
         "scatter_dimension_numbers": _numbers("stablehlo.scatter", _SCATTER, instruction),

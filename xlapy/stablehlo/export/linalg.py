@@ -5,20 +5,20 @@ Owns: cholesky, triangular-solve, fft. Must not know: how they are computed.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.linalg import Transpose
-from xlapy.stablehlo.export.attributes import integers
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.opcodes.linalg import Transpose
+from xlapy.stablehlo.export.core.attributes import integers
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 
-@RULES.rule(ops.CHOLESKY)
+@RULES.rule(opcodes.CHOLESKY)
 def cholesky(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.cholesky", instruction, {"lower": instruction.lower})
 
 
-@RULES.rule(ops.TRIANGULAR_SOLVE)
+@RULES.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(scope: Scope, instruction: Instruction) -> Structure:
     transpose = instruction.transpose_a
     attributes = {
@@ -30,7 +30,7 @@ def triangular_solve(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.triangular_solve", instruction, attributes)
 
 
-@RULES.rule(ops.FFT)
+@RULES.rule(opcodes.FFT)
 def fft(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {"fft_type": instruction.fft_type.name, "fft_length": integers(instruction.fft_length)}
     return scope.all("stablehlo.fft", instruction, attributes)

@@ -11,32 +11,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S64
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.movement import ShuffleMode
+from xlapy.opcodes.movement import ShuffleMode
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import integer, integers
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import integer, integers
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 from xlapy.stablehlo.export.sources import emit_constant
 
 
-@RULES.rule(ops.BROADCAST)
+@RULES.rule(opcodes.BROADCAST)
 def broadcast(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {"broadcast_dimensions": integers(instruction.dimensions)}
     return scope.all("stablehlo.broadcast_in_dim", instruction, attributes)
 
 
-@RULES.rule(ops.RESHAPE)
+@RULES.rule(opcodes.RESHAPE)
 def reshape(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.reshape", instruction)
 
 
-@RULES.rule(ops.DYNAMIC_RESHAPE)
+@RULES.rule(opcodes.DYNAMIC_RESHAPE)
 def dynamic_reshape(scope: Scope, instruction: Instruction) -> Structure:
     """The sizes stand in one array."""
     operand, *sizes = scope.operands(instruction)
@@ -51,22 +51,22 @@ def dynamic_reshape(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.dynamic_reshape", instruction, operands=[operand, listed])
 
 
-@RULES.rule(ops.TRANSPOSE)
+@RULES.rule(opcodes.TRANSPOSE)
 def transpose(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.transpose", instruction, {"permutation": integers(instruction.dimensions)})
 
 
-@RULES.rule(ops.REVERSE)
+@RULES.rule(opcodes.REVERSE)
 def reverse(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.reverse", instruction, {"dimensions": integers(instruction.dimensions)})
 
 
-@RULES.rule(ops.CONCATENATE)
+@RULES.rule(opcodes.CONCATENATE)
 def concatenate(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.concatenate", instruction, {"dimension": integer(instruction.dimension)})
 
 
-@RULES.rule(ops.SLICE)
+@RULES.rule(opcodes.SLICE)
 def slice_(scope: Scope, instruction: Instruction) -> Structure:
     ranges = instruction.ranges
     attributes = {
@@ -77,7 +77,7 @@ def slice_(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.slice", instruction, attributes)
 
 
-@RULES.rule(ops.PAD)
+@RULES.rule(opcodes.PAD)
 def pad(scope: Scope, instruction: Instruction) -> Structure:
     dimensions = instruction.padding.dimensions
     attributes = {
@@ -88,7 +88,7 @@ def pad(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.pad", instruction, attributes)
 
 
-@RULES.rule(ops.DYNAMIC_SLICE)
+@RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(scope: Scope, instruction: Instruction) -> Structure:
     array, *starts = instruction.operands
     operands = [scope.value(array), *_starts(scope, starts)]
@@ -96,7 +96,7 @@ def dynamic_slice(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.dynamic_slice", instruction, attributes, operands=operands)
 
 
-@RULES.rule(ops.DYNAMIC_UPDATE_SLICE)
+@RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(scope: Scope, instruction: Instruction) -> Structure:
     array, update, *starts = instruction.operands
     operands = [scope.value(array), scope.value(update), *_starts(scope, starts)]
@@ -120,17 +120,17 @@ def _starts(scope: Scope, starts: Sequence[Instruction]) -> list[ir.Value]:
     return scalars
 
 
-@RULES.rule(ops.GET_DIMENSION_SIZE)
+@RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.get_dimension_size", instruction, {"dimension": integer(instruction.dimension)})
 
 
-@RULES.rule(ops.SET_DIMENSION_SIZE)
+@RULES.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.set_dimension_size", instruction, {"dimension": integer(instruction.dimension)})
 
 
-@RULES.rule(ops.SHUFFLE)
+@RULES.rule(opcodes.SHUFFLE)
 def shuffle(scope: Scope, instruction: Instruction) -> Structure:
     """A rotation is two slices put together the other way round, for each dimension; else elements are gathered."""
     (operand,) = instruction.operands
@@ -182,17 +182,17 @@ def _part(scope: Scope, value: ir.Value, shape: Shape, dimension: int, start: in
     return scope.one("stablehlo.slice", [value], shape.with_dimensions(tuple(sizes)), attributes)
 
 
-@RULES.rule(ops.COPY, ops.COPY_DONE)
+@RULES.rule(opcodes.COPY, opcodes.COPY_DONE)
 def same(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]
 
 
-@RULES.rule(ops.COPY_START)
+@RULES.rule(opcodes.COPY_START)
 def copy_start(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]
 
 
-@RULES.rule(ops.BITCAST)
+@RULES.rule(opcodes.BITCAST)
 def bitcast(scope: Scope, instruction: Instruction) -> Structure:
     """The operand's elements as they lie in memory, taken as the result's: both orders are written out."""
     (operand,) = instruction.operands

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import F32
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import integer
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import integer
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 
-@RULES.rule(ops.BATCH_NORM_TRAINING, ops.BATCH_NORM_INFERENCE, ops.BATCH_NORM_GRAD)
+@RULES.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
 def batch_norm(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {
         "epsilon": ir.FloatAttribute(float(np.float32(instruction.epsilon)), ir.ScalarType(F32)),

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.types import type_of
 from xlapy.stablehlo.export.sources import emit_constant
-from xlapy.stablehlo.export.types import type_of
 
 
-@RULES.rule(ops.RNG)
+@RULES.rule(opcodes.RNG)
 def rng(scope: Scope, instruction: Instruction) -> Structure:
     """The shape is an operand."""
     sizes = emit_constant(scope, Literal.of(np.array(instruction.shape.dimensions, np.int64)))
@@ -24,7 +24,7 @@ def rng(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.rng", instruction, attributes, operands=[*scope.operands(instruction), sizes])
 
 
-@RULES.rule(ops.RNG_BIT_GENERATOR)
+@RULES.rule(opcodes.RNG_BIT_GENERATOR)
 def rng_bit_generator(scope: Scope, instruction: Instruction) -> Structure:
     """The next state and the bits; HLO's instruction may give the bits alone."""
     attributes = {"rng_algorithm": instruction.algorithm.name}
@@ -35,5 +35,5 @@ def rng_bit_generator(scope: Scope, instruction: Instruction) -> Structure:
     return scope.emit("stablehlo.rng_bit_generator", operands, types, attributes)[1]
 
 
-RULES.refuse("StableHLO's programs have no state that outlives a run", ops.RNG_GET_AND_UPDATE_STATE)
-RULES.refuse("it has no rounding by random numbers", ops.STOCHASTIC_CONVERT)
+RULES.refuse("StableHLO's programs have no state that outlives a run", opcodes.RNG_GET_AND_UPDATE_STATE)
+RULES.refuse("it has no rounding by random numbers", opcodes.STOCHASTIC_CONVERT)

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.dimensions import Window
+from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import constant, integer, integers, table
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.attributes import constant, integer, integers, table
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 
-@RULES.rule(ops.REDUCE)
+@RULES.rule(opcodes.REDUCE)
 def reduce(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {"dimensions": integers(instruction.dimensions)}
     return scope.all("stablehlo.reduce", instruction, attributes, [scope.region(instruction.to_apply)])
 
 
-@RULES.rule(ops.REDUCE_WINDOW)
+@RULES.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(scope: Scope, instruction: Instruction) -> Structure:
     window = instruction.window
     attributes = {
@@ -45,7 +45,7 @@ def _window(window: Window) -> dict[str, Any]:
     }
 
 
-@RULES.rule(ops.SELECT_AND_SCATTER)
+@RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(scope: Scope, instruction: Instruction) -> Structure:
     if any(each.base_dilation != 1 or each.window_dilation != 1 for each in instruction.window.dimensions):
         raise UnsupportedError("StableHLO's select_and_scatter has no dilation")
@@ -53,13 +53,13 @@ def select_and_scatter(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.select_and_scatter", instruction, _window(instruction.window), regions)
 
 
-@RULES.rule(ops.MAP)
+@RULES.rule(opcodes.MAP)
 def map_(scope: Scope, instruction: Instruction) -> Structure:
     dimensions = integers(instruction.dimensions or range(instruction.shape.rank))
     return scope.all("stablehlo.map", instruction, {"dimensions": dimensions}, [scope.region(instruction.to_apply)])
 
 
-@RULES.rule(ops.SCAN)
+@RULES.rule(opcodes.SCAN)
 def scan(scope: Scope, instruction: Instruction) -> Structure:
     carries = instruction.num_carries
     results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import constant, integer
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
-from xlapy.stablehlo.export.types import type_of
+from xlapy.stablehlo.export.core.attributes import constant, integer
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.types import type_of
 
 
-@RULES.rule(ops.PARAMETER)
+@RULES.rule(opcodes.PARAMETER)
 def parameter(scope: Scope, instruction: Instruction) -> Structure:
     return scope.given[instruction.number]
 
 
-@RULES.rule(ops.CONSTANT)
+@RULES.rule(opcodes.CONSTANT)
 def literal(scope: Scope, instruction: Instruction) -> Structure:
     """A tuple is a constant for each of its elements, a token one that depends on nothing."""
     return _literal(scope, instruction.literal)
@@ -43,6 +43,6 @@ def emit_constant(scope: Scope, value: Literal) -> ir.Value:
     return scope.emit("stablehlo.constant", (), [type_of(value.shape.without_layout())], {"value": elements})[0]
 
 
-@RULES.rule(ops.IOTA)
+@RULES.rule(opcodes.IOTA)
 def iota(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.iota", instruction, {"iota_dimension": integer(instruction.iota_dimension)})

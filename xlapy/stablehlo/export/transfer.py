@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.attributes import integer
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope, structured
-from xlapy.stablehlo.export.types import leaves, types_of
+from xlapy.stablehlo.export.core.attributes import integer
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope, structured
+from xlapy.stablehlo.export.core.types import leaves, types_of
 
 _DEVICE_TO_DEVICE, _DEVICE_TO_HOST, _HOST_TO_DEVICE = 1, 2, 3
 
 
-@RULES.rule(ops.INFEED)
+@RULES.rule(opcodes.INFEED)
 def infeed(scope: Scope, instruction: Instruction) -> Structure:
     """The orders that arrays come in stand beside it, unless all come in the default one."""
     attributes: dict[str, Any] = {"infeed_config": instruction.infeed_config}
@@ -30,18 +30,18 @@ def infeed(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.infeed", instruction, attributes)
 
 
-@RULES.rule(ops.OUTFEED)
+@RULES.rule(opcodes.OUTFEED)
 def outfeed(scope: Scope, instruction: Instruction) -> Structure:
     return scope.all("stablehlo.outfeed", instruction, {"outfeed_config": instruction.outfeed_config})
 
 
-@RULES.rule(ops.SEND)
+@RULES.rule(opcodes.SEND)
 def send(scope: Scope, instruction: Instruction) -> Structure:
     attributes = _channel(instruction, _DEVICE_TO_HOST)
     return scope.emit("stablehlo.send", scope.operands(instruction), [ir.TokenType()], attributes)[0]
 
 
-@RULES.rule(ops.RECV)
+@RULES.rule(opcodes.RECV)
 def recv(scope: Scope, instruction: Instruction) -> Structure:
     data = instruction.shape.tuple_shapes[0]
     types = [*types_of(data), ir.TokenType()]
@@ -50,7 +50,7 @@ def recv(scope: Scope, instruction: Instruction) -> Structure:
     return structured(data, arrays), after
 
 
-@RULES.rule(ops.SEND_DONE, ops.RECV_DONE)
+@RULES.rule(opcodes.SEND_DONE, opcodes.RECV_DONE)
 def transfer_done(scope: Scope, instruction: Instruction) -> Structure:
     return scope.values[instruction.operands[0]]
 

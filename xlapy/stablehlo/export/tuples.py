@@ -5,19 +5,19 @@ Owns: tuple and get-tuple-element. Must not know: what the elements are.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.stablehlo.export.rules import RULES, Structure
-from xlapy.stablehlo.export.scope import Scope
+from xlapy.stablehlo.export.core.rules import RULES, Structure
+from xlapy.stablehlo.export.core.scope import Scope
 
 
-@RULES.rule(ops.TUPLE)
+@RULES.rule(opcodes.TUPLE)
 def tuple_(scope: Scope, instruction: Instruction) -> Structure:
     return tuple([scope.values[operand] for operand in instruction.operands])
 
 
-@RULES.rule(ops.GET_TUPLE_ELEMENT)
+@RULES.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(scope: Scope, instruction: Instruction) -> Structure:
     (operand,) = instruction.operands
     structure = scope.values[operand]

@@ -3,6 +3,6 @@
 `import_program` takes what the readers of text and bytecode give.
 """
 
-from xlapy.stablehlo.importing.importer import import_program
+from xlapy.stablehlo.importing.core.importer import import_program
 
 __all__ = ["import_program"]

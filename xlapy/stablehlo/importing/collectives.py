@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.collectives import (
+from xlapy.opcodes.attributes.mesh import AxisRef, Mesh
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupList, MeshGroups, ReplicaGroups
+from xlapy.opcodes.collectives import (
     AllGatherAttributes,
     AllReduceAttributes,
     AllToAllAttributes,
@@ -24,14 +26,12 @@ from xlapy.ops.collectives import (
     CollectiveReduceAttributes,
     ReduceScatterAttributes,
 )
-from xlapy.ops.mesh import AxisRef, Mesh
-from xlapy.ops.replica_groups import ALL_REPLICAS, GroupList, MeshGroups, ReplicaGroups
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import as_integers, flag, integer, matrix, pairs, shown
-from xlapy.stablehlo.importing.bodies import scalar_body
+from xlapy.stablehlo.importing.core.attributes import as_integers, flag, integer, matrix, pairs, shown
+from xlapy.stablehlo.importing.core.bodies import scalar_body
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope
 from xlapy.stablehlo.importing.reduction import combined
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope
 
 
 def _channel(operation: ir.Operation) -> int | None:
@@ -103,7 +103,7 @@ def all_gather(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
         constrain_layout=False,
     )
     shapes = [scope.declared(result) for result in operation.results]
-    result = scope.emit(ops.ALL_GATHER, scope.operands(operation), attributes, shape=_packed(shapes))
+    result = scope.emit(opcodes.ALL_GATHER, scope.operands(operation), attributes, shape=_packed(shapes))
     return scope.elements(result, len(shapes))
 
 
@@ -120,7 +120,7 @@ def all_reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
         use_global_device_ids=flag(operation, "use_global_device_ids"),
         constrain_layout=False,
     )
-    result = scope.emit(ops.ALL_REDUCE, operands, attributes, (body,))
+    result = scope.emit(opcodes.ALL_REDUCE, operands, attributes, (body,))
     return scope.elements(result, len(operands))
 
 
@@ -130,8 +130,8 @@ def cross_replica_sum(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     kind = operand.shape.element_type
     attributes = AllReduceAttributes.make(replica_groups=_groups(scope, operation))
-    body = scalar_body(scope, ops.OR if kind is PRED else ops.ADD, kind)
-    return scope.emit(ops.ALL_REDUCE, (operand,), attributes, (body,))
+    body = scalar_body(scope, opcodes.OR if kind is PRED else opcodes.ADD, kind)
+    return scope.emit(opcodes.ALL_REDUCE, (operand,), attributes, (body,))
 
 
 @rule("stablehlo.reduce_scatter", operands=1, regions=1, stored=True)
@@ -145,7 +145,7 @@ def reduce_scatter(scope: Scope, operation: ir.Operation) -> Instruction:
         constrain_layout=False,
     )
     shape = scope.declared(operation.results[0])
-    return scope.emit(ops.REDUCE_SCATTER, operands, attributes, (body,), shape=shape)
+    return scope.emit(opcodes.REDUCE_SCATTER, operands, attributes, (body,), shape=shape)
 
 
 @rule("stablehlo.collective_reduce", operands=SOME, results=SOME, regions=1, stored=True)
@@ -161,7 +161,7 @@ def collective_reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruc
         constrain_layout=False,
     )
     given = [*arrays, operands[-1]] if dynamic else arrays
-    return scope.elements(scope.emit(ops.COLLECTIVE_REDUCE, given, attributes, (body,)), len(operation.results))
+    return scope.elements(scope.emit(opcodes.COLLECTIVE_REDUCE, given, attributes, (body,)), len(operation.results))
 
 
 @rule("stablehlo.collective_broadcast", operands=SOME, results=SOME)
@@ -171,7 +171,7 @@ def collective_broadcast(scope: Scope, operation: ir.Operation) -> Sequence[Inst
         channel_id=_channel(operation),
         has_dynamic_root=flag(operation, "has_dynamic_root"),
     )
-    result = scope.emit(ops.COLLECTIVE_BROADCAST, scope.operands(operation), attributes)
+    result = scope.emit(opcodes.COLLECTIVE_BROADCAST, scope.operands(operation), attributes)
     return scope.elements(result, len(operation.results))
 
 
@@ -182,7 +182,7 @@ def collective_permute(scope: Scope, operation: ir.Operation) -> Instruction:
         channel_id=_channel(operation),
         slice_sizes=(),
     )
-    return scope.emit(ops.COLLECTIVE_PERMUTE, scope.operands(operation), attributes)
+    return scope.emit(opcodes.COLLECTIVE_PERMUTE, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.all_to_all", operands=SOME, results=SOME)
@@ -200,7 +200,7 @@ def all_to_all(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     for operand in scope.operands(operation):
         if not 0 <= split < operand.shape.rank or not 0 <= concat < operand.shape.rank:
             raise ShapeError(f"{operand.shape.brief} has no dimensions {split} and {concat}")
-        exchanged = scope.emit(ops.ALL_TO_ALL, (operand,), attributes)
+        exchanged = scope.emit(opcodes.ALL_TO_ALL, (operand,), attributes)
         results.append(_joined(scope, exchanged, split, concat, count))
     return results
 
@@ -226,9 +226,9 @@ def _joined(scope: Scope, exchanged: Instruction, split: int, concat: int, count
 
 @rule("stablehlo.replica_id", operands=0)
 def replica_id(scope: Scope, _: ir.Operation) -> Instruction:
-    return scope.emit(ops.REPLICA_ID)
+    return scope.emit(opcodes.REPLICA_ID)
 
 
 @rule("stablehlo.partition_id", operands=0)
 def partition_id(scope: Scope, _: ir.Operation) -> Instruction:
-    return scope.emit(ops.PARTITION_ID)
+    return scope.emit(opcodes.PARTITION_ID)

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E4M3FN, F16, F32, F64, S64, PrimitiveType
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.attributes import Attributes
-from xlapy.ops.contraction import Algorithm, DotAttributes, RaggedDotAttributes, of_comparable_types
-from xlapy.ops.dimensions import Precision
-from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection
-from xlapy.ops.reduction import ReduceAttributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.attributes.dimensions import Precision
+from xlapy.opcodes.contraction import Algorithm, DotAttributes, RaggedDotAttributes, of_comparable_types
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
+from xlapy.opcodes.reduction import ReduceAttributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import fields, shown, text, texts
-from xlapy.stablehlo.importing.bodies import scalar_body
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import fields, shown, text, texts
+from xlapy.stablehlo.importing.core.bodies import scalar_body
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.types import element_type
 from xlapy.stablehlo.importing.sources import emit_iota
-from xlapy.stablehlo.importing.types import element_type
 
 _PARTIAL_PRODUCTS = {
     (BF16, BF16, F32, 1): Algorithm.DOT_BF16_BF16_F32,
@@ -79,7 +79,7 @@ def dot(scope: Scope, operation: ir.Operation) -> Instruction:
         rhs_contracting_dims=(0,),
         operand_precision=precision(operation),
     )
-    return _typed(scope, operation, ops.DOT, [lhs, rhs], attributes)
+    return _typed(scope, operation, opcodes.DOT, [lhs, rhs], attributes)
 
 
 @rule("stablehlo.dot_general", operands=2)
@@ -93,7 +93,7 @@ def dot_general(scope: Scope, operation: ir.Operation) -> Instruction:
         operand_precision=precision(operation),
         algorithm=_algorithm(operation.attributes.get("algorithm")),
     )
-    return _typed(scope, operation, ops.DOT, scope.operands(operation), attributes)
+    return _typed(scope, operation, opcodes.DOT, scope.operands(operation), attributes)
 
 
 def _algorithm(given: Any) -> Algorithm:
@@ -138,7 +138,7 @@ def ragged_dot(scope: Scope, operation: ir.Operation) -> Instruction:
         rhs_group_dims=numbers.integers("rhs_group_dimensions"),
         operand_precision=precision(operation),
     )
-    return _typed(scope, operation, ops.RAGGED_DOT, scope.operands(operation), attributes)
+    return _typed(scope, operation, opcodes.RAGGED_DOT, scope.operands(operation), attributes)
 
 
 # -- einsum
@@ -194,9 +194,9 @@ def _summed(scope: Scope, operand: Instruction, label: str, kept: set[str]) -> t
     if not gone:
         return operand, label
     kind = operand.shape.element_type
-    body = scalar_body(scope, ops.ADD, kind)
+    body = scalar_body(scope, opcodes.ADD, kind)
     zero = scope.scalar(0, kind)
-    made = scope.emit(ops.REDUCE, (operand, zero), ReduceAttributes.make(dimensions=gone), (body,))
+    made = scope.emit(opcodes.REDUCE, (operand, zero), ReduceAttributes.make(dimensions=gone), (body,))
     return made, "".join(letter for letter in label if letter in kept)
 
 
@@ -211,11 +211,11 @@ def _diagonal(scope: Scope, operand: Instruction, label: str) -> tuple[Instructi
         if shape.dimensions[first] != shape.dimensions[repeated]:
             raise ShapeError(f"einsum label {label!r} repeats {label[repeated]!r} for different sizes of {shape.brief}")
         indices = [emit_iota(scope, shape.with_element_type(S64), dimension) for dimension in (first, repeated)]
-        is_same = scope.emit(ops.COMPARE, indices, CompareAttributes.make(direction=ComparisonDirection.EQ))
-        kept = scope.emit(ops.SELECT, (is_same, operand, scope.full(negative_zero, shape)))
+        is_same = scope.emit(opcodes.COMPARE, indices, CompareAttributes.make(direction=ComparisonDirection.EQ))
+        kept = scope.emit(opcodes.SELECT, (is_same, operand, scope.full(negative_zero, shape)))
         attributes = ReduceAttributes.make(dimensions=(repeated,))
-        body = scalar_body(scope, ops.ADD, kind)
-        operand = scope.emit(ops.REDUCE, (kept, scope.scalar(negative_zero, kind)), attributes, (body,))
+        body = scalar_body(scope, opcodes.ADD, kind)
+        operand = scope.emit(opcodes.REDUCE, (kept, scope.scalar(negative_zero, kind)), attributes, (body,))
         label = label[:repeated] + label[repeated + 1 :]
     return operand, label
 
@@ -233,6 +233,6 @@ def _contracted(
         rhs_batch_dims=tuple(map(right.index, batch)),
         rhs_contracting_dims=tuple(map(right.index, contracted)),
     )
-    product = _typed(scope, operation, ops.DOT, [lhs, rhs], attributes)
+    product = _typed(scope, operation, opcodes.DOT, [lhs, rhs], attributes)
     free = [letter for letter in left + right if letter not in shared]
     return scope.transpose(product, _places("".join([*batch, *free]), wanted))

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import symbol
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope, only_block
-from xlapy.stablehlo.importing.types import agrees, type_text
+from xlapy.stablehlo.importing.core.attributes import symbol
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope, only_block
+from xlapy.stablehlo.importing.core.types import agrees, type_text
 
 _STATE = "arg_tuple"
 
@@ -32,7 +32,7 @@ def while_(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     shapes = [value.shape for value in values]
     condition = _loop_part(scope, operation.regions[0], shapes, handed, copied, is_condition=True)
     body = _loop_part(scope, operation.regions[1], shapes, handed, copied, is_condition=False)
-    loop = scope.emit(ops.WHILE, (scope.packed(values),), computations=(condition, body))
+    loop = scope.emit(opcodes.WHILE, (scope.packed(values),), computations=(condition, body))
     return scope.elements(loop, len(values))[: len(operation.operands)]
 
 
@@ -104,7 +104,7 @@ def _conditional(scope: Scope, operation: ir.Operation, chooser: Instruction) ->
         _bind(inner, block, ())
         branches.append(inner.finish(inner.packed(inner.run(block))))
         operands.append(scope.packed(values))
-    result = scope.emit(ops.CONDITIONAL, (chooser, *operands), computations=branches)
+    result = scope.emit(opcodes.CONDITIONAL, (chooser, *operands), computations=branches)
     return scope.elements(result, len(operation.results))
 
 
@@ -113,13 +113,13 @@ def optimization_barrier(scope: Scope, operation: ir.Operation) -> Sequence[Inst
     operands = scope.operands(operation)
     if not operands:
         return ()
-    return scope.elements(scope.emit(ops.OPT_BARRIER, (scope.packed(operands),)), len(operands))
+    return scope.elements(scope.emit(opcodes.OPT_BARRIER, (scope.packed(operands),)), len(operands))
 
 
 @rule("stablehlo.after_all", "stablehlo.create_token", stored=True)
 def after_all(scope: Scope, operation: ir.Operation) -> Instruction:
     """A token ready when all operands are; without any, one that depends on nothing."""
-    return scope.emit(ops.AFTER_ALL, scope.operands(operation))
+    return scope.emit(opcodes.AFTER_ALL, scope.operands(operation))
 
 
 @rule("func.call", results=None, stored=True)
@@ -136,9 +136,9 @@ def async_start(scope: Scope, operation: ir.Operation) -> Instruction:
     shape = Shape.tuple(
         [Shape.tuple([o.shape for o in operands]), computation.root_instruction.shape, Shape.scalar(S32)]
     )
-    return scope.emit(ops.ASYNC_START, operands, None, (computation,), shape=shape)
+    return scope.emit(opcodes.ASYNC_START, operands, None, (computation,), shape=shape)
 
 
 @rule("stablehlo.async_done", operands=1, results=None, stored=True)
 def async_done(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    return scope.elements(scope.emit(ops.ASYNC_DONE, scope.operands(operation)), len(operation.results))
+    return scope.elements(scope.emit(opcodes.ASYNC_DONE, scope.operands(operation)), len(operation.results))

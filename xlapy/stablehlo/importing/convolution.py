@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import Array
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.convolution import ConvolutionAttributes
-from xlapy.ops.dimensions import ConvDimensions, Window
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
+from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import Fields, fields, flags, integer, integers, matrix, pairs
 from xlapy.stablehlo.importing.contraction import precision
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
-from xlapy.stablehlo.importing.types import element_type
+from xlapy.stablehlo.importing.core.attributes import Fields, fields, flags, integer, integers, matrix, pairs
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.types import element_type
 
 
 @rule("stablehlo.convolution", operands=2)
@@ -55,12 +55,12 @@ def emit_convolution(
         batch_group_count=integer(operation, "batch_group_count", 1),
         operand_precision=precision(operation),
     )
-    inferred = ops.CONVOLUTION.result_shape([operand.shape for operand in operands], attributes)
+    inferred = opcodes.CONVOLUTION.result_shape([operand.shape for operand in operands], attributes)
     declared = operation.results[0].type
     if isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
         kind = declared.element.expressed if isinstance(declared.element, ir.QuantizedType) else None
         inferred = inferred.with_element_type(kind or element_type(declared.element))
-    return scope.emit(ops.CONVOLUTION, operands, attributes, shape=inferred)
+    return scope.emit(opcodes.CONVOLUTION, operands, attributes, shape=inferred)
 
 
 def _dimensions(numbers: Fields) -> ConvDimensions:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.aliasing import OutputAlias
-from xlapy.ops.custom import CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
+from xlapy.opcodes.attributes.aliasing import OutputAlias
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import (
+from xlapy.stablehlo.importing.core.attributes import (
     as_integers,
     as_symbol,
     flag,
@@ -28,10 +28,10 @@ from xlapy.stablehlo.importing.attributes import (
     symbol,
     text,
 )
+from xlapy.stablehlo.importing.core.printing import dictionary_text
+from xlapy.stablehlo.importing.core.rules import RULES, Results, rule
+from xlapy.stablehlo.importing.core.scope import Scope
 from xlapy.stablehlo.importing.elementwise import PLAIN
-from xlapy.stablehlo.importing.printing import dictionary_text
-from xlapy.stablehlo.importing.rules import RULES, Results, rule
-from xlapy.stablehlo.importing.scope import Scope
 from xlapy.stablehlo.importing.sorting import emit_top_k
 
 Target = Callable[[Scope, ir.Operation, Mapping[str, Any]], Results]
@@ -86,7 +86,7 @@ def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequen
     ]
     placed = _placed(shapes, operation)
     shape = placed[0] if len(placed) == 1 else Shape.tuple(placed)
-    made = scope.emit(ops.CUSTOM_CALL, operands, attributes, called, shape=shape)
+    made = scope.emit(opcodes.CUSTOM_CALL, operands, attributes, called, shape=shape)
     made.backend_config = _configuration(configuration)
     if not shapes:
         scope.program.annotations.annotate(operation, [made])
@@ -181,7 +181,7 @@ def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
 @target(*(f"{dialect}.{name}" for dialect in ("mhlo", "chlo") for name in _HIDDEN_ELEMENTWISE))
 def hidden_elementwise(scope: Scope, operation: ir.Operation, _: Mapping[str, Any]) -> Instruction:
     name = text(operation, "call_target_name").partition(".")[2]
-    return scope.emit(PLAIN.get(f"chlo.{name}", ops.TAN), scope.operands(operation))
+    return scope.emit(PLAIN.get(f"chlo.{name}", opcodes.TAN), scope.operands(operation))
 
 
 @target("mhlo.topk")

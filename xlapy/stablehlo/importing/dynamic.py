@@ -13,21 +13,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32, Array
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.movement import DimensionAttributes, DynamicSliceAttributes
+from xlapy.opcodes.movement import DimensionAttributes, DynamicSliceAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import Ints, integer, integers
 from xlapy.stablehlo.importing.convolution import emit_convolution
+from xlapy.stablehlo.importing.core.attributes import Ints, integer, integers
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.types import element_type, known_shape, type_text
 from xlapy.stablehlo.importing.indexing import emit_gather
 from xlapy.stablehlo.importing.movement import emit_pad, emit_slice
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
 from xlapy.stablehlo.importing.sources import emit_iota
-from xlapy.stablehlo.importing.types import element_type, known_shape, type_text
 
 _DEEPEST = 8
 
@@ -73,7 +73,7 @@ def _cut(scope: Scope, whole: Instruction, shape: Shape, sizes: Instruction) -> 
     for dimension in range(shape.rank):
         if shape.dynamic_dimensions[dimension]:
             size = _entry(scope, sizes, dimension)
-            whole = scope.emit(ops.SET_DIMENSION_SIZE, (whole, size), DimensionAttributes.make(dimension=dimension))
+            whole = scope.emit(opcodes.SET_DIMENSION_SIZE, (whole, size), DimensionAttributes.make(dimension=dimension))
     return whole
 
 
@@ -94,7 +94,7 @@ def dynamic_reshape(scope: Scope, operation: ir.Operation) -> Instruction:
     if not at_run_time:
         return scope.reshape(operand, shape.dimensions)
     entries = [_entry(scope, sizes, place) for place in range(shape.rank)]
-    return scope.emit(ops.DYNAMIC_RESHAPE, (operand, *entries), shape=shape)
+    return scope.emit(opcodes.DYNAMIC_RESHAPE, (operand, *entries), shape=shape)
 
 
 @rule("stablehlo.dynamic_broadcast_in_dim", operands=2)
@@ -151,7 +151,7 @@ def _slice_at(
             raise AssertionError("a distance is known wherever both ends are")
         extent = tuple([int(each) for each in found.ravel()])
     places = [_entry(scope, starts, place) for place in range(len(extent))]
-    cut = scope.emit(ops.DYNAMIC_SLICE, (operand, *places), DynamicSliceAttributes.make(dynamic_slice_sizes=extent))
+    cut = scope.emit(opcodes.DYNAMIC_SLICE, (operand, *places), DynamicSliceAttributes.make(dynamic_slice_sizes=extent))
     return emit_slice(scope, cut, (0,) * len(extent), extent, strides)
 
 
@@ -162,11 +162,11 @@ def _distance(scope: Scope, limits: Instruction, starts: Instruction, depth: int
     values = [scope.program.constants.value_of(each) for each in (limits, starts)]
     if values[0] is not None and values[1] is not None:
         return np.asarray(values[0] - values[1])
-    if limits.op is ops.ADD:
+    if limits.op is opcodes.ADD:
         for base, other in (limits.operands, reversed(limits.operands)):
             if _same(base, starts):
                 return scope.program.constants.value_of(other)
-    if limits.op is not starts.op or limits.op not in (ops.CONCATENATE, ops.RESHAPE) or depth > _DEEPEST:
+    if limits.op is not starts.op or limits.op not in (opcodes.CONCATENATE, opcodes.RESHAPE) or depth > _DEEPEST:
         return None
     if len(limits.operands) != len(starts.operands):
         return None
@@ -180,10 +180,10 @@ def _same(a: Instruction, b: Instruction, depth: int = 0) -> bool:
     """Whether two instructions compute the same from the same."""
     if a is b:
         return True
-    if a.op is not b.op or a.attributes != b.attributes or a.shape != b.shape or a.op is ops.PARAMETER:
+    if a.op is not b.op or a.attributes != b.attributes or a.shape != b.shape or a.op is opcodes.PARAMETER:
         return False
     if depth > _DEEPEST or len(a.operands) != len(b.operands) or a.computations or not a.operands:
-        return bool(a.op is ops.CONSTANT)
+        return bool(a.op is opcodes.CONSTANT)
     return all(_same(x, y, depth + 1) for x, y in zip(a.operands, b.operands, strict=True))
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.indexing import GatherAttributes, ScatterAttributes
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import Ints, fields, flag, integer, integers
+from xlapy.stablehlo.importing.core.attributes import Ints, fields, flag, integer, integers
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope, only_block
 from xlapy.stablehlo.importing.reduction import combined
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope, only_block
 
 
 @rule("stablehlo.gather", operands=2)
@@ -45,7 +45,7 @@ def emit_gather(
         slice_sizes=slice_sizes,
         indices_are_sorted=flag(operation, "indices_are_sorted"),
     )
-    return scope.emit(ops.GATHER, operands, attributes)
+    return scope.emit(opcodes.GATHER, operands, attributes)
 
 
 def _check_batching(operands: Sequence[Instruction], batching: Ints, along: Ints, indexed: Ints) -> None:
@@ -85,7 +85,7 @@ def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
         indices_are_sorted=flag(operation, "indices_are_sorted"),
         unique_indices=flag(operation, "unique_indices"),
     )
-    result = scope.emit(ops.SCATTER, [*values[:count], operands[count], *values[count:]], attributes, (body,))
+    result = scope.emit(opcodes.SCATTER, [*values[:count], operands[count], *values[count:]], attributes, (body,))
     return scope.elements(result, count)
 
 
@@ -111,4 +111,4 @@ def torch_index_select(scope: Scope, operation: ir.Operation) -> Instruction:
         slice_sizes=tuple(sizes),
         indices_are_sorted=False,
     )
-    return scope.emit(ops.GATHER, (operand, index), attributes)
+    return scope.emit(opcodes.GATHER, (operand, index), attributes)

@@ -5,20 +5,20 @@ Owns: cholesky, triangular_solve, fft. Must not know: how they are computed.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
+from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import flag, integers, text
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import flag, integers, text
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
 
 
 @rule("stablehlo.cholesky")
 def cholesky(scope: Scope, operation: ir.Operation) -> Instruction:
     attributes = CholeskyAttributes.make(lower=flag(operation, "lower"))
-    return scope.emit(ops.CHOLESKY, scope.operands(operation), attributes)
+    return scope.emit(opcodes.CHOLESKY, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.triangular_solve")
@@ -32,7 +32,7 @@ def triangular_solve(scope: Scope, operation: ir.Operation) -> Instruction:
         unit_diagonal=flag(operation, "unit_diagonal"),
         transpose_a=Transpose[transpose],
     )
-    return scope.emit(ops.TRIANGULAR_SOLVE, scope.operands(operation), attributes)
+    return scope.emit(opcodes.TRIANGULAR_SOLVE, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.fft")
@@ -41,4 +41,4 @@ def fft(scope: Scope, operation: ir.Operation) -> Instruction:
     if kind not in FftType.__members__:
         raise ShapeError(f"there is no fft_type {kind!r}")
     attributes = FftAttributes.make(fft_type=FftType[kind], fft_length=integers(operation, "fft_length"))
-    return scope.emit(ops.FFT, scope.operands(operation), attributes)
+    return scope.emit(opcodes.FFT, scope.operands(operation), attributes)

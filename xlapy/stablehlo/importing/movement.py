@@ -6,12 +6,12 @@ Owns: reshapes, broadcasts, slices, pads and their like with attributes; those w
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
-from xlapy.ops.movement import (
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.opcodes.movement import (
     DimensionAttributes,
     DimensionsAttributes,
     DynamicSliceAttributes,
@@ -19,10 +19,10 @@ from xlapy.ops.movement import (
     SliceAttributes,
 )
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import Ints, integer, integers
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
-from xlapy.stablehlo.importing.types import known_shape
+from xlapy.stablehlo.importing.core.attributes import Ints, integer, integers
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.types import known_shape
 
 
 @rule("stablehlo.reshape", operands=1)
@@ -31,7 +31,7 @@ def reshape(scope: Scope, operation: ir.Operation) -> Instruction:
     shape = scope.declared(operation.results[0])
     if operand.shape == shape:
         return operand
-    return scope.emit(ops.RESHAPE, (operand,), shape=shape)
+    return scope.emit(opcodes.RESHAPE, (operand,), shape=shape)
 
 
 @rule("stablehlo.broadcast_in_dim", operands=1)
@@ -53,19 +53,19 @@ def broadcast(scope: Scope, operation: ir.Operation) -> Instruction:
 @rule("stablehlo.transpose")
 def transpose(scope: Scope, operation: ir.Operation) -> Instruction:
     attributes = DimensionsAttributes.make(dimensions=integers(operation, "permutation"))
-    return scope.emit(ops.TRANSPOSE, scope.operands(operation), attributes)
+    return scope.emit(opcodes.TRANSPOSE, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.reverse")
 def reverse(scope: Scope, operation: ir.Operation) -> Instruction:
     attributes = DimensionsAttributes.make(dimensions=integers(operation, "dimensions"))
-    return scope.emit(ops.REVERSE, scope.operands(operation), attributes)
+    return scope.emit(opcodes.REVERSE, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.concatenate")
 def concatenate(scope: Scope, operation: ir.Operation) -> Instruction:
     attributes = DimensionAttributes.make(dimension=integer(operation, "dimension"))
-    return scope.emit(ops.CONCATENATE, scope.operands(operation), attributes)
+    return scope.emit(opcodes.CONCATENATE, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.slice", operands=1)
@@ -80,7 +80,7 @@ def emit_slice(scope: Scope, operand: Instruction, starts: Ints, limits: Ints, s
     if not len(starts) == len(limits) == len(strides):
         raise ShapeError(f"start_indices {starts}, limit_indices {limits} and strides {strides} differ in length")
     attributes = SliceAttributes.make(ranges=SliceRanges(starts, limits, strides))
-    return scope.emit(ops.SLICE, (operand,), attributes)
+    return scope.emit(opcodes.SLICE, (operand,), attributes)
 
 
 @rule("stablehlo.pad", operands=2)
@@ -99,18 +99,18 @@ def emit_pad(
     if not len(low) == len(high) == len(interior):
         raise ShapeError(f"paddings {low}, {high} and {interior} differ in length")
     dimensions = tuple([PaddingDimension(*each) for each in zip(low, high, interior, strict=True)])
-    return scope.emit(ops.PAD, (operand, value), PadAttributes.make(padding=PaddingConfig(dimensions)))
+    return scope.emit(opcodes.PAD, (operand, value), PadAttributes.make(padding=PaddingConfig(dimensions)))
 
 
 @rule("stablehlo.dynamic_slice")
 def dynamic_slice(scope: Scope, operation: ir.Operation) -> Instruction:
     attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=integers(operation, "slice_sizes"))
-    return scope.emit(ops.DYNAMIC_SLICE, scope.operands(operation), attributes)
+    return scope.emit(opcodes.DYNAMIC_SLICE, scope.operands(operation), attributes)
 
 
 @rule("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.emit(ops.DYNAMIC_UPDATE_SLICE, scope.operands(operation))
+    return scope.emit(opcodes.DYNAMIC_UPDATE_SLICE, scope.operands(operation))
 
 
 @rule("stablehlo.get_dimension_size", operands=1)
@@ -127,7 +127,7 @@ def dimension_size(scope: Scope, operand: Instruction, dimension: int) -> Instru
     """The size of a dimension at run time, an s32."""
     if not operand.shape.dynamic_dimensions[dimension]:
         return scope.scalar(operand.shape.dimensions[dimension], S32)
-    return scope.emit(ops.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
+    return scope.emit(opcodes.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
 
 
 @rule("stablehlo.set_dimension_size", operands=2)
@@ -140,7 +140,7 @@ def set_dimension_size(scope: Scope, operation: ir.Operation) -> Instruction:
     known = known_shape(operation.results[0].type)
     if known is not None and known.compatible(operand.shape) and _is_whole(scope, operand, dimension, size):
         return operand
-    return scope.emit(ops.SET_DIMENSION_SIZE, (operand, size), DimensionAttributes.make(dimension=dimension))
+    return scope.emit(opcodes.SET_DIMENSION_SIZE, (operand, size), DimensionAttributes.make(dimension=dimension))
 
 
 def _is_whole(scope: Scope, operand: Instruction, dimension: int, size: Instruction) -> bool:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.normalization import BatchNormAttributes
+from xlapy.opcodes.normalization import BatchNormAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import integer, number
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import integer, number
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope
 
 _OPS = {
-    "stablehlo.batch_norm_training": ops.BATCH_NORM_TRAINING,
-    "stablehlo.batch_norm_inference": ops.BATCH_NORM_INFERENCE,
-    "stablehlo.batch_norm_grad": ops.BATCH_NORM_GRAD,
+    "stablehlo.batch_norm_training": opcodes.BATCH_NORM_TRAINING,
+    "stablehlo.batch_norm_inference": opcodes.BATCH_NORM_INFERENCE,
+    "stablehlo.batch_norm_grad": opcodes.BATCH_NORM_GRAD,
 }
 
 

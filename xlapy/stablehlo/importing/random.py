@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.random import RandomAlgorithm, RandomDistribution, RngAttributes, RngBitGeneratorAttributes
+from xlapy.opcodes.random import RandomAlgorithm, RandomDistribution, RngAttributes, RngBitGeneratorAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import text
+from xlapy.stablehlo.importing.core.attributes import text
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
 from xlapy.stablehlo.importing.dynamic import check_sizes, sizes_of
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
 
 _DISTRIBUTIONS = {"UNIFORM": RandomDistribution.UNIFORM, "NORMAL": RandomDistribution.NORMAL}
 _ALGORITHMS = {
@@ -38,7 +38,7 @@ def rng(scope: Scope, operation: ir.Operation) -> Instruction:
     )
     check_sizes(scope, shape, sizes)
     attributes = RngAttributes.make(distribution=_DISTRIBUTIONS[name])
-    return scope.emit(ops.RNG, (a, b), attributes, shape=shape)
+    return scope.emit(opcodes.RNG, (a, b), attributes, shape=shape)
 
 
 @rule("stablehlo.rng_bit_generator", operands=1, results=2)
@@ -55,4 +55,4 @@ def emit_bits(
         raise ShapeError(f"there is no algorithm {name!r}")
     attributes = RngBitGeneratorAttributes.make(algorithm=_ALGORITHMS[name])
     shape = Shape.tuple([operands[0].shape, bits])
-    return scope.elements(scope.emit(ops.RNG_BIT_GENERATOR, operands, attributes, shape=shape), 2)
+    return scope.elements(scope.emit(opcodes.RNG_BIT_GENERATOR, operands, attributes, shape=shape), 2)

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.dimensions import Window
-from xlapy.ops.reduction import MapAttributes, ReduceAttributes, ScanAttributes, WindowAttributes
+from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.reduction import MapAttributes, ReduceAttributes, ScanAttributes, WindowAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import flag, integer, integers, matrix, pairs
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope, only_block
-from xlapy.stablehlo.importing.types import known_shape
+from xlapy.stablehlo.importing.core.attributes import flag, integer, integers, matrix, pairs
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope, only_block
+from xlapy.stablehlo.importing.core.types import known_shape
 
 
 def combined(scope: Scope, region: ir.Region, operands: Sequence[Instruction]) -> tuple[list[Instruction], Computation]:
@@ -69,7 +69,7 @@ def _scalar(argument: ir.Value) -> Shape:
 def reduce(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     operands, body = combined(scope, operation.regions[0], scope.operands(operation))
     attributes = ReduceAttributes.make(dimensions=integers(operation, "dimensions"))
-    result = scope.emit(ops.REDUCE, operands, attributes, (body,))
+    result = scope.emit(opcodes.REDUCE, operands, attributes, (body,))
     return scope.elements(result, len(operation.results))
 
 
@@ -83,7 +83,7 @@ def emit_reduce_window(
 ) -> Sequence[Instruction]:
     """Reductions over the places of a window."""
     converted, body = combined(scope, operation.regions[0], operands)
-    result = scope.emit(ops.REDUCE_WINDOW, converted, WindowAttributes.make(window=over), (body,))
+    result = scope.emit(opcodes.REDUCE_WINDOW, converted, WindowAttributes.make(window=over), (body,))
     return scope.elements(result, len(operation.results))
 
 
@@ -105,7 +105,7 @@ def select_and_scatter(scope: Scope, operation: ir.Operation) -> Instruction:
     chooser = scope.body(operation.regions[0], [Shape.scalar(operand.shape.element_type)] * 2)
     (operand, source, init), body = combined(scope, operation.regions[1], (operand, source, init))
     attributes = WindowAttributes.make(window=_whole_window(operation, operand.shape.rank))
-    return scope.emit(ops.SELECT_AND_SCATTER, (operand, source, init), attributes, (chooser, body))
+    return scope.emit(opcodes.SELECT_AND_SCATTER, (operand, source, init), attributes, (chooser, body))
 
 
 def _whole_window(operation: ir.Operation, rank: int) -> Window:
@@ -119,7 +119,7 @@ def map_(scope: Scope, operation: ir.Operation) -> Instruction:
     operands = scope.operands(operation)
     body = scope.body(operation.regions[0], [Shape.scalar(operand.shape.element_type) for operand in operands])
     attributes = MapAttributes.make(dimensions=integers(operation, "dimensions"))
-    return scope.emit(ops.MAP, operands, attributes, (body,))
+    return scope.emit(opcodes.MAP, operands, attributes, (body,))
 
 
 @rule("chlo.scan", operands=SOME, results=SOME, regions=1, stored=True)
@@ -144,7 +144,7 @@ def scan(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     shapes = [shape for shape in declared if shape is not None]
     whole = len(shapes) == len(declared)
     shape = (shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)) if whole else None
-    result = scope.emit(ops.SCAN, operands, attributes, (body,), shape=shape)
+    result = scope.emit(opcodes.SCAN, operands, attributes, (body,), shape=shape)
     return scope.elements(result, len(operation.results))
 
 

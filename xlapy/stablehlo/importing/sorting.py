@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.sorting import SortAttributes, TopKAttributes
+from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import flag, integer
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import flag, integer
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope
 
 
 @rule("stablehlo.sort", operands=SOME, results=SOME, regions=1, stored=True)
@@ -28,7 +28,7 @@ def sort(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     attributes = SortAttributes.make(
         dimension=dimension + rank if dimension < 0 else dimension, is_stable=flag(operation, "is_stable")
     )
-    return scope.elements(scope.emit(ops.SORT, operands, attributes, (body,)), len(operands))
+    return scope.elements(scope.emit(opcodes.SORT, operands, attributes, (body,)), len(operands))
 
 
 @rule("chlo.top_k", operands=1, results=2)
@@ -42,4 +42,4 @@ def emit_top_k(
 ) -> Sequence[Instruction]:
     """The greatest (or least) elements of the last dimension, and where they stand."""
     attributes = TopKAttributes.make(k=k, largest=largest, is_stable=is_stable)
-    return scope.elements(scope.emit(ops.TOPK, operands, attributes), 2)
+    return scope.elements(scope.emit(opcodes.TOPK, operands, attributes), 2)

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.sources import IotaAttributes
+from xlapy.opcodes.sources import IotaAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import integer, required, shown
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
-from xlapy.stablehlo.importing.types import element_type, known_shape, type_text
+from xlapy.stablehlo.importing.core.attributes import integer, required, shown
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.types import element_type, known_shape, type_text
 
 
 @rule("stablehlo.constant", "chlo.constant", "arith.constant", "sdy.constant", operands=0, stored=True)
@@ -58,7 +58,7 @@ def iota(scope: Scope, operation: ir.Operation) -> Instruction:
 
 def emit_iota(scope: Scope, shape: Shape, dimension: int) -> Instruction:
     """Numbers that count up along a dimension."""
-    return scope.emit(ops.IOTA, (), IotaAttributes.make(iota_dimension=dimension), shape=shape)
+    return scope.emit(opcodes.IOTA, (), IotaAttributes.make(iota_dimension=dimension), shape=shape)
 
 
 @rule("chlo.constant_like", operands=1)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import U32
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.transfer import PAIRS
-from xlapy.ops.transfer import ChannelAttributes, InfeedAttributes, OutfeedAttributes
+from xlapy.opcodes.transfer import ChannelAttributes, InfeedAttributes, OutfeedAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import as_integers, fields, flag, matrix, pairs, shown, text
-from xlapy.stablehlo.importing.rules import SOME, rule
-from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import as_integers, fields, flag, matrix, pairs, shown, text
+from xlapy.stablehlo.importing.core.rules import SOME, rule
+from xlapy.stablehlo.importing.core.scope import Scope
 
 
 @rule("stablehlo.infeed", operands=1, results=SOME, stored=True)
@@ -30,7 +30,7 @@ def infeed(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     data = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
     attributes = InfeedAttributes.make(infeed_config=text(operation, "infeed_config", ""))
     shape = Shape.tuple((data, Shape.token()))
-    result = scope.emit(ops.INFEED, scope.operands(operation), attributes, shape=shape)
+    result = scope.emit(opcodes.INFEED, scope.operands(operation), attributes, shape=shape)
     return [*scope.elements(scope.element(result, 0), len(shapes)), scope.element(result, 1)]
 
 
@@ -50,7 +50,7 @@ def outfeed(scope: Scope, operation: ir.Operation) -> Instruction:
     *arrays, token = scope.operands(operation)
     data = scope.packed(arrays)
     attributes = OutfeedAttributes.make(outfeed_shape=data.shape, outfeed_config=text(operation, "outfeed_config", ""))
-    return scope.emit(ops.OUTFEED, (data, token), attributes)
+    return scope.emit(opcodes.OUTFEED, (data, token), attributes)
 
 
 @rule("stablehlo.send", operands=SOME, stored=True)
@@ -58,8 +58,8 @@ def send(scope: Scope, operation: ir.Operation) -> Instruction:
     *arrays, token = scope.operands(operation)
     data = scope.packed(arrays)
     attributes = _channel(operation)
-    sent = scope.emit(ops.SEND, (data, token), attributes)
-    done = scope.emit(ops.SEND_DONE, (sent,), attributes)
+    sent = scope.emit(opcodes.SEND, (data, token), attributes)
+    done = scope.emit(opcodes.SEND_DONE, (sent,), attributes)
     _name_devices(operation, sent, done)
     return done
 
@@ -70,8 +70,8 @@ def recv(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     data = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
     attributes = _channel(operation)
     context = Shape.tuple((data, Shape.scalar(U32), Shape.token()))
-    received = scope.emit(ops.RECV, scope.operands(operation), attributes, shape=context)
-    done = scope.emit(ops.RECV_DONE, (received,), attributes)
+    received = scope.emit(opcodes.RECV, scope.operands(operation), attributes, shape=context)
+    done = scope.emit(opcodes.RECV_DONE, (received,), attributes)
     _name_devices(operation, received, done)
     return [*scope.elements(scope.element(done, 0), len(shapes)), scope.element(done, 1)]
 

@@ -5,18 +5,18 @@ Owns: tuple, get_tuple_element. Must not know: other families.
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.attributes import integer
-from xlapy.stablehlo.importing.rules import rule
-from xlapy.stablehlo.importing.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import integer
+from xlapy.stablehlo.importing.core.rules import rule
+from xlapy.stablehlo.importing.core.scope import Scope
 
 
 @rule("stablehlo.tuple", stored=True)
 def tuple_(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.emit(ops.TUPLE, scope.operands(operation))
+    return scope.emit(opcodes.TUPLE, scope.operands(operation))
 
 
 @rule("stablehlo.get_tuple_element", operands=1, stored=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.testing.examples.example import NO_MLIR, Example, Refusal
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
@@ -177,7 +177,7 @@ _OTHER_TYPES = {
 
 
 def _refusals_of_unary(op: str) -> list[Refusal]:
-    shape, message = _OTHER_TYPES[ops.lookup(op).constraints[1]]
+    shape, message = _OTHER_TYPES[opcodes.lookup(op).constraints[1]]
     return [
         Refusal(op, 1, f"f32[2] {op}((f32[2]))", f"{op} takes arrays, operand is (f32[2])"),
         Refusal(op, 2, f"{shape} {op}({shape})", f"{op} {message}"),
@@ -185,7 +185,7 @@ def _refusals_of_unary(op: str) -> list[Refusal]:
 
 
 def _refusals_of_binary(op: str) -> list[Refusal]:
-    constraints = ops.lookup(op).constraints
+    constraints = opcodes.lookup(op).constraints
     illegal = [_OTHER_TYPES[each] for each in constraints[1:]]
     return [
         Refusal(op, 1, f"s32[2] {op}(token[], s32[2])", f"{op} takes arrays, lhs is token[]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [
@@ -51,7 +51,7 @@ EXAMPLES = [
 
 def _refusals(op: str, result: str) -> Iterator[Refusal]:
     """Each broken shape stands in the place of one operand."""
-    names = ops.lookup(op).operands.split()
+    names = opcodes.lookup(op).operands.split()
     legal = ["f32[2,3]" if name in ("operand", "grad_output") else "f32[3]" for name in names]
 
     def refusal(constraint: int, message: str, place: int = 0, shape: str = "f32[2,3]", feature: int = 1) -> Refusal:

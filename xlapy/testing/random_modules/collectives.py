@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import BF16, C64, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -23,9 +24,18 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding, ShardingKind
-from xlapy.ops import collectives as ops
-from xlapy.ops.control import ASYNC_DONE, ASYNC_START, CALL, WHILE
-from xlapy.ops.elementwise import (
+from xlapy.opcodes import collectives as ops
+from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh
+from xlapy.opcodes.attributes.replica_groups import (
+    ALL_REPLICAS,
+    GroupList,
+    GroupMode,
+    IotaGroups,
+    MeshGroups,
+    ReplicaGroups,
+)
+from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, CALL, WHILE
+from xlapy.opcodes.elementwise import (
     ADD,
     AND,
     COMPARE,
@@ -37,8 +47,7 @@ from xlapy.ops.elementwise import (
     CompareAttributes,
     ComparisonDirection,
 )
-from xlapy.ops.mesh import AxisRef, Iota, Mesh
-from xlapy.ops.movement import (
+from xlapy.opcodes.movement import (
     BROADCAST,
     RESHAPE,
     REVERSE,
@@ -47,9 +56,8 @@ from xlapy.ops.movement import (
     DimensionsAttributes,
     ReshapeAttributes,
 )
-from xlapy.ops.registry import OpDef
-from xlapy.ops.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, MeshGroups, ReplicaGroups
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.testing.random_modules.draft import Choices, Draft, Maker, Unsuitable
 
 TYPES = (PRED, S8, S16, S32, S64, U8, U16, U32, F16, BF16, F32, F64, C64)
@@ -232,9 +240,9 @@ def _element(draft: Draft, value: Instruction, number: int) -> Instruction:
 
 
 _HALVES = {
-    ops.ALL_REDUCE: (ops.ALL_REDUCE_START, ops.ALL_REDUCE_DONE),
-    ops.ALL_GATHER: (ops.ALL_GATHER_START, ops.ALL_GATHER_DONE),
-    ops.COLLECTIVE_PERMUTE: (ops.COLLECTIVE_PERMUTE_START, ops.COLLECTIVE_PERMUTE_DONE),
+    opcodes.ALL_REDUCE: (opcodes.ALL_REDUCE_START, opcodes.ALL_REDUCE_DONE),
+    opcodes.ALL_GATHER: (opcodes.ALL_GATHER_START, opcodes.ALL_GATHER_DONE),
+    opcodes.COLLECTIVE_PERMUTE: (opcodes.COLLECTIVE_PERMUTE_START, opcodes.COLLECTIVE_PERMUTE_DONE),
 }
 
 
@@ -257,7 +265,7 @@ def _started(
         return draft.add(ASYNC_DONE, (begun,))
     start, done = _HALVES[op]
     both = Shape.tuple([shapes[0] if len(shapes) == 1 else Shape.tuple(shapes), result])
-    whole = result if op is ops.ALL_REDUCE else both
+    whole = result if op is opcodes.ALL_REDUCE else both
     begun = edit.create(draft.computation, start, operands, attributes, computations, shape=whole)
     return draft.add(done, (begun,))
 
@@ -272,7 +280,12 @@ def all_reduce(draft: Draft, devices: Devices) -> None:
     if draft.chance(0.15):
         chosen["replica_groups"] = _uneven(draft, chosen["replica_groups"])
     attributes = ops.AllReduceAttributes.make(**chosen)
-    _grow(draft, devices, grows, lambda: _finished(draft, devices, ops.ALL_REDUCE, operands, attributes, [computation]))
+    _grow(
+        draft,
+        devices,
+        grows,
+        lambda: _finished(draft, devices, opcodes.ALL_REDUCE, operands, attributes, [computation]),
+    )
 
 
 def _grow(draft: Draft, devices: Devices, grows: bool, make: Callable[[], Instruction]) -> None:
@@ -298,7 +311,7 @@ def collective_reduce(draft: Draft, devices: Devices) -> None:
         draft,
         devices,
         grows,
-        lambda: _finished(draft, devices, ops.COLLECTIVE_REDUCE, operands, attributes, [computation]),
+        lambda: _finished(draft, devices, opcodes.COLLECTIVE_REDUCE, operands, attributes, [computation]),
     )
 
 
@@ -312,7 +325,7 @@ def all_gather(draft: Draft, devices: Devices) -> None:
         raise Unsuitable
     attributes = ops.AllGatherAttributes.make(all_gather_dimension=dimension, **chosen)
     shape = ops.all_gather_shape([operand.shape for operand in operands], dimension, members)
-    _finished(draft, devices, ops.ALL_GATHER, operands, attributes, shape=shape)
+    _finished(draft, devices, opcodes.ALL_GATHER, operands, attributes, shape=shape)
 
 
 def reduce_scatter(draft: Draft, devices: Devices) -> None:
@@ -326,7 +339,7 @@ def reduce_scatter(draft: Draft, devices: Devices) -> None:
         draft,
         devices,
         grows,
-        lambda: _finished(draft, devices, ops.REDUCE_SCATTER, operands, attributes, [computation], shape),
+        lambda: _finished(draft, devices, opcodes.REDUCE_SCATTER, operands, attributes, [computation], shape),
     )
 
 
@@ -337,11 +350,11 @@ def all_to_all(draft: Draft, devices: Devices) -> None:
     if not devices.portable and draft.chance(0.4):
         others = [_another(draft, operand) for _ in range(members - 1)]
         attributes = ops.AllToAllAttributes.make(**chosen)
-        _finished(draft, devices, ops.ALL_TO_ALL, [operand, *others], attributes)
+        _finished(draft, devices, opcodes.ALL_TO_ALL, [operand, *others], attributes)
         return
     dimension = draft.choice([d for d, size in enumerate(operand.shape.dimensions) if size % members == 0])
     attributes = ops.AllToAllAttributes.make(split_dimension=dimension, **chosen)
-    _finished(draft, devices, ops.ALL_TO_ALL, [operand], attributes)
+    _finished(draft, devices, opcodes.ALL_TO_ALL, [operand], attributes)
 
 
 def collective_permute(draft: Draft, devices: Devices) -> None:
@@ -354,7 +367,7 @@ def collective_permute(draft: Draft, devices: Devices) -> None:
         channel_id=devices.channel(mode), source_target_pairs=pairs or ((0, 0),)
     )
     operands = _operands(draft, devices)[: 1 if devices.portable else 3]
-    _finished(draft, devices, ops.COLLECTIVE_PERMUTE, operands, attributes)
+    _finished(draft, devices, opcodes.COLLECTIVE_PERMUTE, operands, attributes)
 
 
 def collective_broadcast(draft: Draft, devices: Devices) -> None:
@@ -363,7 +376,7 @@ def collective_broadcast(draft: Draft, devices: Devices) -> None:
     if draft.chance(0.2):
         chosen["replica_groups"] = GroupList(((0,),))
     attributes = ops.CollectiveBroadcastAttributes.make(**chosen)
-    _finished(draft, devices, ops.COLLECTIVE_BROADCAST, _operands(draft, devices), attributes)
+    _finished(draft, devices, opcodes.COLLECTIVE_BROADCAST, _operands(draft, devices), attributes)
 
 
 # -- what happens on each device
@@ -371,7 +384,7 @@ def collective_broadcast(draft: Draft, devices: Devices) -> None:
 
 def identifier(draft: Draft, devices: Devices) -> None:
     """A number of the device, which makes devices differ."""
-    made = draft.add(draft.choice((ops.REPLICA_ID, ops.PARTITION_ID)))
+    made = draft.add(draft.choice((opcodes.REPLICA_ID, opcodes.PARTITION_ID)))
     draft.add(CONVERT, (made,), shape=Shape.scalar(draft.choice((S32, F32, S8))))
 
 
@@ -448,15 +461,15 @@ def _keep(devices: Devices, inner: Draft, made: Instruction) -> None:
 _DeviceMaker = Callable[[Draft, Devices], None]
 
 _PORTABLE: tuple[tuple[OpDef, _DeviceMaker], ...] = (
-    (ops.ALL_REDUCE, all_reduce),
-    (ops.ALL_REDUCE, all_reduce),
-    (ops.ALL_GATHER, all_gather),
-    (ops.REDUCE_SCATTER, reduce_scatter),
-    (ops.ALL_TO_ALL, all_to_all),
-    (ops.COLLECTIVE_PERMUTE, collective_permute),
+    (opcodes.ALL_REDUCE, all_reduce),
+    (opcodes.ALL_REDUCE, all_reduce),
+    (opcodes.ALL_GATHER, all_gather),
+    (opcodes.REDUCE_SCATTER, reduce_scatter),
+    (opcodes.ALL_TO_ALL, all_to_all),
+    (opcodes.COLLECTIVE_PERMUTE, collective_permute),
 )
 _LOCAL: tuple[tuple[OpDef, _DeviceMaker], ...] = (
-    (ops.REPLICA_ID, identifier),
+    (opcodes.REPLICA_ID, identifier),
     (TRANSPOSE, movement),
     (ADD, arithmetic),
     (CALL, call),
@@ -468,7 +481,7 @@ def makers(devices: Devices) -> list[tuple[OpDef, Maker]]:
     """The makers of collectives for some devices, as other families have them."""
     chosen = [*_PORTABLE]
     if not devices.portable:
-        chosen += [(ops.COLLECTIVE_BROADCAST, collective_broadcast), (ops.COLLECTIVE_REDUCE, collective_reduce)]
+        chosen += [(opcodes.COLLECTIVE_BROADCAST, collective_broadcast), (opcodes.COLLECTIVE_REDUCE, collective_reduce)]
     return [(op, _bound(maker, devices)) for op, maker in chosen]
 
 

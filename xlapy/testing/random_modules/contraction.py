@@ -6,10 +6,10 @@ from math import prod
 
 from xlapy.base.element_types import BF16, F8E8M0FNU, F32, F64, PRED, S32, S64, PrimitiveType
 from xlapy.base.shape import Shape
-from xlapy.ops.contraction import DOT, RAGGED_DOT, SCALED_DOT, DotAttributes, RaggedDotAttributes
-from xlapy.ops.convolution import CONVOLUTION, ConvolutionAttributes
-from xlapy.ops.dimensions import ConvDimensions, Precision, Window, WindowDimension, dilated
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Window, WindowDimension, dilated
+from xlapy.opcodes.contraction import DOT, RAGGED_DOT, SCALED_DOT, DotAttributes, RaggedDotAttributes
+from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 
 

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32, U32
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops import control as ops
-from xlapy.ops.control import DomainSides, FusionAttributes, FusionKind
-from xlapy.ops.elementwise import ADD, COMPARE, NEGATE, CompareAttributes, ComparisonDirection
-from xlapy.ops.registry import OpDef
-from xlapy.ops.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
+from xlapy.opcodes import control as ops
+from xlapy.opcodes.control import DomainSides, FusionAttributes, FusionKind
+from xlapy.opcodes.elementwise import ADD, COMPARE, NEGATE, CompareAttributes, ComparisonDirection
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
 
 _DEEPEST = 2
@@ -45,18 +46,18 @@ def get_tuple_element(draft: Draft) -> None:
 
 
 def opt_barrier(draft: Draft) -> None:
-    draft.add(ops.OPT_BARRIER, _values(draft, 1, 1))
+    draft.add(opcodes.OPT_BARRIER, _values(draft, 1, 1))
 
 
 def after_all(draft: Draft) -> None:
     """Waits for tokens, and for values, as XLA lets it."""
     waited = [i for i in draft.pool if i.shape.is_token or i.shape.is_array]
-    draft.add(ops.AFTER_ALL, draft.shuffled(waited)[: draft.integer(0, 3)])
+    draft.add(opcodes.AFTER_ALL, draft.shuffled(waited)[: draft.integer(0, 3)])
 
 
 def domain(draft: Draft) -> None:
     sides = DomainSides("sharding", "{replicated}", "{maximal device=0}")
-    draft.add(ops.DOMAIN, _values(draft, 1, 1), ops.DomainAttributes.make(domain=sides))
+    draft.add(opcodes.DOMAIN, _values(draft, 1, 1), ops.DomainAttributes.make(domain=sides))
 
 
 def asynchronous(draft: Draft) -> None:
@@ -69,22 +70,22 @@ def asynchronous(draft: Draft) -> None:
     else:
         called = _result(_inside(draft, "called", shapes))
         wrapper = draft.nested("asynchronous", shapes)
-        computation = wrapper.finish(wrapper.add(ops.CALL, tuple(wrapper.pool), None, (called,)))
+        computation = wrapper.finish(wrapper.add(opcodes.CALL, tuple(wrapper.pool), None, (called,)))
     whole = [Shape.tuple([operand.shape for operand in operands]), computation.program_shape.result, Shape.scalar(U32)]
-    chain = draft.add(ops.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
+    chain = draft.add(opcodes.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
     draft.set_aside()
     for _ in range(draft.choice((0, 0, 1, 2))):
-        chain = draft.add(ops.ASYNC_UPDATE, (chain,), shape=chain.shape)
+        chain = draft.add(opcodes.ASYNC_UPDATE, (chain,), shape=chain.shape)
         draft.set_aside()
-    draft.add(ops.ASYNC_DONE, (chain,))
+    draft.add(opcodes.ASYNC_DONE, (chain,))
 
 
 def add_dependency(draft: Draft) -> None:
     """A value that waits for others."""
     value = draft.array(lambda _: True, lambda _: True)
     tokens = [i for i in draft.pool if i.shape.is_token]
-    token = draft.choice(tokens) if tokens else edit.create(draft.computation, ops.AFTER_ALL, ())
-    draft.add(ops.ADD_DEPENDENCY, (value, token))
+    token = draft.choice(tokens) if tokens else edit.create(draft.computation, opcodes.AFTER_ALL, ())
+    draft.add(opcodes.ADD_DEPENDENCY, (value, token))
 
 
 def _inside(draft: Draft, name: str, parameters: Sequence[Shape], families: Sequence[str] = ()) -> Draft:
@@ -110,7 +111,7 @@ def _result(inner: Draft) -> Computation:
 def call(draft: Draft) -> None:
     operands = _values(draft, 0, 3)
     inner = _inside(draft, "called", [operand.shape for operand in operands])
-    draft.add(ops.CALL, operands, None, (_result(inner),))
+    draft.add(opcodes.CALL, operands, None, (_result(inner),))
 
 
 def fusion(draft: Draft) -> None:
@@ -119,7 +120,7 @@ def fusion(draft: Draft) -> None:
     inner = _inside(draft, "fused", [operand.shape for operand in operands], _FUSIBLE)
     unused = [i for i in inner.pool if not i.has_users]
     root = unused[0] if len(unused) == 1 else inner.add(TUPLE, unused)
-    draft.add(ops.FUSION, operands, FusionAttributes.make(kind=FusionKind.LOOP), (inner.finish(root),))
+    draft.add(opcodes.FUSION, operands, FusionAttributes.make(kind=FusionKind.LOOP), (inner.finish(root),))
 
 
 def while_(draft: Draft) -> None:
@@ -140,7 +141,7 @@ def while_(draft: Draft) -> None:
     results[counter] = inner.add(ADD, (before, inner.constant(np.array(1, np.int32))))
     body = inner.finish(inner.add(TUPLE, results))
     init = draft.add(TUPLE, values)
-    draft.add(ops.WHILE, (init,), None, (condition.computation, body))
+    draft.add(opcodes.WHILE, (init,), None, (condition.computation, body))
 
 
 def conditional(draft: Draft) -> None:
@@ -156,7 +157,7 @@ def conditional(draft: Draft) -> None:
     index = draft.value(Shape.scalar(PRED)) if by_pred else draft.indices((), len(branches))
     if not by_pred and index.shape.element_type is not S32:
         index = draft.constant(np.array(draft.integer(-1, len(branches)), np.int32))
-    draft.add(ops.CONDITIONAL, (index, *operands), None, branches)
+    draft.add(opcodes.CONDITIONAL, (index, *operands), None, branches)
 
 
 def _of_shape(draft: Draft, shape: Shape) -> Instruction:
@@ -172,19 +173,19 @@ TUPLE_MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     (GET_TUPLE_ELEMENT, get_tuple_element),
 )
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
-    (ops.OPT_BARRIER, opt_barrier),
-    (ops.AFTER_ALL, after_all),
-    (ops.ADD_DEPENDENCY, add_dependency),
-    (ops.DOMAIN, domain),
-    (ops.ASYNC_START, asynchronous),
-    (ops.ASYNC_UPDATE, asynchronous),
-    (ops.ASYNC_DONE, asynchronous),
-    (ops.CALL, call),
-    (ops.CALL, call),
-    (ops.FUSION, fusion),
-    (ops.FUSION, fusion),
-    (ops.WHILE, while_),
-    (ops.WHILE, while_),
-    (ops.CONDITIONAL, conditional),
-    (ops.CONDITIONAL, conditional),
+    (opcodes.OPT_BARRIER, opt_barrier),
+    (opcodes.AFTER_ALL, after_all),
+    (opcodes.ADD_DEPENDENCY, add_dependency),
+    (opcodes.DOMAIN, domain),
+    (opcodes.ASYNC_START, asynchronous),
+    (opcodes.ASYNC_UPDATE, asynchronous),
+    (opcodes.ASYNC_DONE, asynchronous),
+    (opcodes.CALL, call),
+    (opcodes.CALL, call),
+    (opcodes.FUSION, fusion),
+    (opcodes.FUSION, fusion),
+    (opcodes.WHILE, while_),
+    (opcodes.WHILE, while_),
+    (opcodes.CONDITIONAL, conditional),
+    (opcodes.CONDITIONAL, conditional),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.ops.custom import CUSTOM_CALL, CustomCallAttributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.custom import CUSTOM_CALL, CustomCallAttributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import Draft, Maker
 
 _MARKS = ("Sharding", "MoveToHost", "MoveToDevice", "LayoutConstraint")

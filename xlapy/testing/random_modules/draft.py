@@ -24,17 +24,10 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
-from xlapy.ops.attributes import Attributes
-from xlapy.ops.movement import BROADCAST, BroadcastAttributes
-from xlapy.ops.registry import OpDef
-from xlapy.ops.sources import (
-    CONSTANT,
-    IOTA,
-    PARAMETER,
-    ConstantAttributes,
-    IotaAttributes,
-    ParameterAttributes,
-)
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.movement import BROADCAST, BroadcastAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import CONSTANT, IOTA, PARAMETER, ConstantAttributes, IotaAttributes, ParameterAttributes
 from xlapy.testing.random_values import random_array
 
 T = TypeVar("T")

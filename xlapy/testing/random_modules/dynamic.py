@@ -21,10 +21,10 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.ops import movement as moves
-from xlapy.ops.contraction import DOT, DotAttributes
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges, Window, strided
-from xlapy.ops.elementwise import (
+from xlapy.opcodes import movement as moves
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges, Window, strided
+from xlapy.opcodes.contraction import DOT, DotAttributes
+from xlapy.opcodes.elementwise import (
     ABS,
     ADD,
     COMPARE,
@@ -39,9 +39,9 @@ from xlapy.ops.elementwise import (
     CompareAttributes,
     ComparisonDirection,
 )
-from xlapy.ops.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
-from xlapy.ops.sorting import SORT, SortAttributes
-from xlapy.ops.tuples import TUPLE
+from xlapy.opcodes.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
+from xlapy.opcodes.sorting import SORT, SortAttributes
+from xlapy.opcodes.tuples import TUPLE
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Choices, Draft, Unsuitable
 
 

@@ -4,86 +4,86 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import (
+from xlapy.opcodes.elementwise import (
     CompareAttributes,
     ComparisonDirection,
     ComparisonType,
     ReducePrecisionAttributes,
     bitcast_convert_shape,
 )
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 
 UNARY = (
-    ops.ABS,
-    ops.ACOS,
-    ops.ACOSH,
-    ops.ASIN,
-    ops.ASINH,
-    ops.ATAN,
-    ops.ATANH,
-    ops.CBRT,
-    ops.CEIL,
-    ops.COSINE,
-    ops.COSH,
-    ops.COUNT_LEADING_ZEROS,
-    ops.ERF,
-    ops.EXPONENTIAL,
-    ops.EXPONENTIAL_MINUS_ONE,
-    ops.FLOOR,
-    ops.IMAG,
-    ops.IS_FINITE,
-    ops.LOG,
-    ops.LOG_PLUS_ONE,
-    ops.LOGISTIC,
-    ops.NEGATE,
-    ops.NOT,
-    ops.POPCNT,
-    ops.REAL,
-    ops.ROUND_NEAREST_AFZ,
-    ops.ROUND_NEAREST_EVEN,
-    ops.RSQRT,
-    ops.SIGN,
-    ops.SINE,
-    ops.SINH,
-    ops.SQRT,
-    ops.TAN,
-    ops.TANH,
+    opcodes.ABS,
+    opcodes.ACOS,
+    opcodes.ACOSH,
+    opcodes.ASIN,
+    opcodes.ASINH,
+    opcodes.ATAN,
+    opcodes.ATANH,
+    opcodes.CBRT,
+    opcodes.CEIL,
+    opcodes.COSINE,
+    opcodes.COSH,
+    opcodes.COUNT_LEADING_ZEROS,
+    opcodes.ERF,
+    opcodes.EXPONENTIAL,
+    opcodes.EXPONENTIAL_MINUS_ONE,
+    opcodes.FLOOR,
+    opcodes.IMAG,
+    opcodes.IS_FINITE,
+    opcodes.LOG,
+    opcodes.LOG_PLUS_ONE,
+    opcodes.LOGISTIC,
+    opcodes.NEGATE,
+    opcodes.NOT,
+    opcodes.POPCNT,
+    opcodes.REAL,
+    opcodes.ROUND_NEAREST_AFZ,
+    opcodes.ROUND_NEAREST_EVEN,
+    opcodes.RSQRT,
+    opcodes.SIGN,
+    opcodes.SINE,
+    opcodes.SINH,
+    opcodes.SQRT,
+    opcodes.TAN,
+    opcodes.TANH,
 )
 BINARY = (
-    ops.ADD,
-    ops.AND,
-    ops.ATAN2,
-    ops.DIVIDE,
-    ops.MAXIMUM,
-    ops.MINIMUM,
-    ops.MULHI,
-    ops.MULTIPLY,
-    ops.OR,
-    ops.POWER,
-    ops.REMAINDER,
-    ops.SHIFT_LEFT,
-    ops.SHIFT_RIGHT_ARITHMETIC,
-    ops.SHIFT_RIGHT_LOGICAL,
-    ops.SUBTRACT,
-    ops.XOR,
-    ops.COMPLEX,
+    opcodes.ADD,
+    opcodes.AND,
+    opcodes.ATAN2,
+    opcodes.DIVIDE,
+    opcodes.MAXIMUM,
+    opcodes.MINIMUM,
+    opcodes.MULHI,
+    opcodes.MULTIPLY,
+    opcodes.OR,
+    opcodes.POWER,
+    opcodes.REMAINDER,
+    opcodes.SHIFT_LEFT,
+    opcodes.SHIFT_RIGHT_ARITHMETIC,
+    opcodes.SHIFT_RIGHT_LOGICAL,
+    opcodes.SUBTRACT,
+    opcodes.XOR,
+    opcodes.COMPLEX,
 )
 _EXACT_FOR_FLOATS = frozenset(
     {
-        ops.ABS,
-        ops.NEGATE,
-        ops.IS_FINITE,
-        ops.MAXIMUM,
-        ops.MINIMUM,
-        ops.ADD,
-        ops.SUBTRACT,
-        ops.FLOOR,
-        ops.CEIL,
+        opcodes.ABS,
+        opcodes.NEGATE,
+        opcodes.IS_FINITE,
+        opcodes.MAXIMUM,
+        opcodes.MINIMUM,
+        opcodes.ADD,
+        opcodes.SUBTRACT,
+        opcodes.FLOOR,
+        opcodes.CEIL,
     }
 )
 """Among floats of 32 and 64 bits: the same bits everywhere, and no product that could be rounded with a sum."""
@@ -104,7 +104,7 @@ def _takes(draft: Draft, op: OpDef, t: PrimitiveType) -> bool:
 
 
 def _is_exact(op: OpDef, t: PrimitiveType) -> bool:
-    return op in _EXACT_FOR_FLOATS if t.is_floating else op is not ops.POWER
+    return op in _EXACT_FOR_FLOATS if t.is_floating else op is not opcodes.POWER
 
 
 def uniform(op: OpDef) -> Maker:
@@ -125,27 +125,27 @@ def compare(draft: Draft) -> None:
     direction = draft.choice(directions[:2] if t.is_complex else directions)
     order = ComparisonType.TOTALORDER if t.is_floating and draft.chance(0.3) else None
     attributes = CompareAttributes.make(direction=direction, type=order)
-    draft.add(ops.COMPARE, (lhs, draft.value(lhs.shape)), attributes)
+    draft.add(opcodes.COMPARE, (lhs, draft.value(lhs.shape)), attributes)
 
 
 def select(draft: Draft) -> None:
     on_true = draft.array(lambda _: True, lambda t: True)
     dimensions = () if draft.chance(0.3) else on_true.shape.dimensions
-    draft.add(ops.SELECT, (draft.values(dimensions, PRED), on_true, draft.value(on_true.shape)))
+    draft.add(opcodes.SELECT, (draft.values(dimensions, PRED), on_true, draft.value(on_true.shape)))
 
 
 def clamp(draft: Draft) -> None:
     operand = draft.array(lambda _: True, lambda t: not t.is_complex)
     shape = operand.shape
     low, high = (draft.value(Shape.scalar(shape.element_type) if draft.chance(0.5) else shape) for _ in range(2))
-    draft.add(ops.CLAMP, (low, operand, high))
+    draft.add(opcodes.CLAMP, (low, operand, high))
 
 
 def convert(draft: Draft) -> None:
     operand = draft.array(lambda _: True, lambda t: True)
     source = operand.shape.element_type
     target = draft.type(lambda t: t.is_complex or not source.is_complex)
-    draft.add(ops.CONVERT, (operand,), shape=operand.shape.with_element_type(target))
+    draft.add(opcodes.CONVERT, (operand,), shape=operand.shape.with_element_type(target))
 
 
 def bitcast_convert(draft: Draft) -> None:
@@ -165,24 +165,26 @@ def bitcast_convert(draft: Draft) -> None:
     chosen = draft.choice(other_widths if other_widths and draft.chance(0.5) else shapes)
     if PRED in (chosen.element_type, operand.shape.element_type):
         raise Unsuitable  # a pred of other bits than 0 and 1 has no meaning
-    draft.add(ops.BITCAST_CONVERT, (operand,), shape=chosen)
+    draft.add(opcodes.BITCAST_CONVERT, (operand,), shape=chosen)
 
 
 def reduce_precision(draft: Draft) -> None:
     operand = draft.array(lambda _: True, lambda t: t.is_floating)
     exponent, mantissa = draft.choice(((5, 10), (8, 7), (4, 3), (5, 2), (8, 23), (11, 52), (2, 1), (1, 0), (3, 30)))
     draft.add(
-        ops.REDUCE_PRECISION, (operand,), ReducePrecisionAttributes.make(exponent_bits=exponent, mantissa_bits=mantissa)
+        opcodes.REDUCE_PRECISION,
+        (operand,),
+        ReducePrecisionAttributes.make(exponent_bits=exponent, mantissa_bits=mantissa),
     )
 
 
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     *((op, uniform(op)) for op in (*UNARY, *BINARY, *BINARY)),
-    *((ops.COMPARE, compare) for _ in range(4)),
-    *((ops.SELECT, select) for _ in range(3)),
-    *((ops.CLAMP, clamp) for _ in range(3)),
-    *((ops.CONVERT, convert) for _ in range(8)),
-    *((ops.BITCAST_CONVERT, bitcast_convert) for _ in range(3)),
-    *((ops.REDUCE_PRECISION, reduce_precision) for _ in range(2)),
+    *((opcodes.COMPARE, compare) for _ in range(4)),
+    *((opcodes.SELECT, select) for _ in range(3)),
+    *((opcodes.CLAMP, clamp) for _ in range(3)),
+    *((opcodes.CONVERT, convert) for _ in range(8)),
+    *((opcodes.BITCAST_CONVERT, bitcast_convert) for _ in range(3)),
+    *((opcodes.REDUCE_PRECISION, reduce_precision) for _ in range(2)),
 )
 """Makers with the op each makes; a maker that stands there several times is drawn as often."""

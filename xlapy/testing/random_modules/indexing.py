@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xlapy.ops.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 from xlapy.testing.random_modules.scalar_computations import combiner
 

@@ -9,11 +9,11 @@ from math import prod
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops import linalg as ops
-from xlapy.ops.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 from xlapy.testing.random_values import random_array
 
@@ -52,7 +52,7 @@ def cholesky(draft: Draft) -> None:
         a = draft.constant(-(4 + random_array((*batch, size, size), np.float64, draft.rng, False) ** 2).astype(t.dtype))
     else:
         a = _dominant(draft, t, batch, size)
-    draft.add(ops.CHOLESKY, (a,), CholeskyAttributes.make(lower=draft.chance(0.5)))
+    draft.add(opcodes.CHOLESKY, (a,), CholeskyAttributes.make(lower=draft.chance(0.5)))
 
 
 def triangular_solve(draft: Draft) -> None:
@@ -72,7 +72,7 @@ def triangular_solve(draft: Draft) -> None:
         unit_diagonal=unit,
         transpose_a=draft.choice((Transpose.NO_TRANSPOSE, Transpose.TRANSPOSE, Transpose.ADJOINT)),
     )
-    draft.add(ops.TRIANGULAR_SOLVE, (a, draft.constant(b)), attributes)
+    draft.add(opcodes.TRIANGULAR_SOLVE, (a, draft.constant(b)), attributes)
 
 
 def _unit(draft: Draft, a: Instruction, size: int) -> Instruction:
@@ -96,11 +96,11 @@ def fft(draft: Draft) -> None:
         raise Unsuitable
     t = draft.type(lambda t: t.name in ("F32", "F64") if kind is FftType.RFFT else t.is_complex)
     operand = random_array(sizes, t.dtype, draft.rng, special=False)
-    draft.add(ops.FFT, (draft.constant(operand),), FftAttributes.make(fft_type=kind, fft_length=tuple(length)))
+    draft.add(opcodes.FFT, (draft.constant(operand),), FftAttributes.make(fft_type=kind, fft_length=tuple(length)))
 
 
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
-    (ops.CHOLESKY, cholesky),
-    (ops.TRIANGULAR_SOLVE, triangular_solve),
-    (ops.FFT, fft),
+    (opcodes.CHOLESKY, cholesky),
+    (opcodes.TRIANGULAR_SOLVE, triangular_solve),
+    (opcodes.FFT, fft),
 )

@@ -12,8 +12,8 @@ import numpy as np
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
-from xlapy.ops.registry import OpDef
-from xlapy.ops.tuples import TUPLE
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.tuples import TUPLE
 from xlapy.testing.random_modules import (
     contraction,
     control,

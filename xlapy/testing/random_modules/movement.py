@@ -7,14 +7,14 @@ from math import prod
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops import movement as ops
-from xlapy.ops.dimensions import PaddingConfig, PaddingDimension, SliceRanges
-from xlapy.ops.movement import (
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.opcodes.movement import (
     BroadcastAttributes,
     DimensionAttributes,
     DimensionsAttributes,
@@ -25,7 +25,7 @@ from xlapy.ops.movement import (
     ShuffleMode,
     SliceAttributes,
 )
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 
 
@@ -44,7 +44,7 @@ def broadcast(draft: Draft) -> None:
     if prod(sizes) > MOST_ELEMENTS:
         raise Unsuitable
     shape = Shape.array(operand.shape.element_type, sizes)
-    draft.add(ops.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=tuple(places)), shape=shape)
+    draft.add(opcodes.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=tuple(places)), shape=shape)
 
 
 def factored(draft: Draft, count: int) -> list[int]:
@@ -62,26 +62,26 @@ def factored(draft: Draft, count: int) -> list[int]:
 def reshape(draft: Draft) -> None:
     operand = _operand(draft)
     shape = Shape.array(operand.shape.element_type, factored(draft, operand.shape.size))
-    draft.add(ops.RESHAPE, (operand,), ReshapeAttributes.make(), shape=shape)
+    draft.add(opcodes.RESHAPE, (operand,), ReshapeAttributes.make(), shape=shape)
 
 
 def bitcast(draft: Draft) -> None:
     """Between row-major shapes of one element type: a reshape."""
     operand = draft.array(lambda s: s == s.with_default_layout(), lambda _: True)
     shape = Shape.array(operand.shape.element_type, factored(draft, operand.shape.size))
-    draft.add(ops.BITCAST, (operand,), shape=shape)
+    draft.add(opcodes.BITCAST, (operand,), shape=shape)
 
 
 def transpose(draft: Draft) -> None:
     operand = _operand(draft)
     permutation = tuple(draft.shuffled(range(operand.shape.rank)))
-    draft.add(ops.TRANSPOSE, (operand,), DimensionsAttributes.make(dimensions=permutation))
+    draft.add(opcodes.TRANSPOSE, (operand,), DimensionsAttributes.make(dimensions=permutation))
 
 
 def reverse(draft: Draft) -> None:
     operand = _operand(draft)
     dimensions = draft.shuffled(draft.some(range(operand.shape.rank)))
-    draft.add(ops.REVERSE, (operand,), DimensionsAttributes.make(dimensions=tuple(dimensions)))
+    draft.add(opcodes.REVERSE, (operand,), DimensionsAttributes.make(dimensions=tuple(dimensions)))
 
 
 def concatenate(draft: Draft) -> None:
@@ -92,7 +92,7 @@ def concatenate(draft: Draft) -> None:
     if prod((*before, *after)) * (first.shape.dimensions[dimension] + sum(sizes)) > MOST_ELEMENTS:
         raise Unsuitable
     others = [draft.values((*before, size, *after), first.shape.element_type) for size in sizes]
-    draft.add(ops.CONCATENATE, draft.shuffled([first, *others]), DimensionAttributes.make(dimension=dimension))
+    draft.add(opcodes.CONCATENATE, draft.shuffled([first, *others]), DimensionAttributes.make(dimension=dimension))
 
 
 def slice_(draft: Draft) -> None:
@@ -104,7 +104,7 @@ def slice_(draft: Draft) -> None:
         limits.append(high if draft.chance(0.6) else size)
         strides.append(draft.choice((1, 1, 1, 2, 3)))
     ranges = SliceRanges(tuple(starts), tuple(limits), tuple(strides))
-    draft.add(ops.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
+    draft.add(opcodes.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
 
 
 def pad(draft: Draft) -> None:
@@ -119,7 +119,7 @@ def pad(draft: Draft) -> None:
     if prod(entry.output_size(size) for entry, size in sizes) > MOST_ELEMENTS:
         raise Unsuitable
     value = draft.values((), operand.shape.element_type)
-    draft.add(ops.PAD, (operand, value), PadAttributes.make(padding=config))
+    draft.add(opcodes.PAD, (operand, value), PadAttributes.make(padding=config))
 
 
 def _positions(draft: Draft, dimensions: Sequence[int]) -> list[Instruction]:
@@ -135,21 +135,21 @@ def dynamic_slice(draft: Draft) -> None:
     operand = _operand(draft, 1)
     sizes = tuple(draft.integer(0 if draft.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions)
     positions = _positions(draft, operand.shape.dimensions)
-    draft.add(ops.DYNAMIC_SLICE, (operand, *positions), DynamicSliceAttributes.make(dynamic_slice_sizes=sizes))
+    draft.add(opcodes.DYNAMIC_SLICE, (operand, *positions), DynamicSliceAttributes.make(dynamic_slice_sizes=sizes))
 
 
 def dynamic_update_slice(draft: Draft) -> None:
     operand = _operand(draft, 1)
     sizes = [draft.integer(0 if draft.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions]
     update = draft.values(sizes, operand.shape.element_type)
-    draft.add(ops.DYNAMIC_UPDATE_SLICE, (operand, update, *_positions(draft, operand.shape.dimensions)))
+    draft.add(opcodes.DYNAMIC_UPDATE_SLICE, (operand, update, *_positions(draft, operand.shape.dimensions)))
 
 
 def copy(draft: Draft) -> None:
     """Often into another layout."""
     operand = _operand(draft)
     order = draft.shuffled(range(operand.shape.rank))
-    draft.add(ops.COPY, (operand,), shape=operand.shape.with_layout(Layout(order)))
+    draft.add(opcodes.COPY, (operand,), shape=operand.shape.with_layout(Layout(order)))
 
 
 def shuffle(draft: Draft) -> None:
@@ -166,33 +166,33 @@ def shuffle(draft: Draft) -> None:
         indices = places[0] if len(chosen) == 1 else np.stack(places, axis=-1)
         literal = Literal.of(indices.astype(draft.choice((np.int32, np.int64))))
         attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.PERMUTE, indices=literal)
-    draft.add(ops.SHUFFLE, (operand,), attributes)
+    draft.add(opcodes.SHUFFLE, (operand,), attributes)
 
 
 def get_dimension_size(draft: Draft) -> None:
     operand = _operand(draft, 1)
     dimension = draft.integer(0, operand.shape.rank - 1)
-    draft.add(ops.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
+    draft.add(opcodes.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
 
 
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
-    (ops.BROADCAST, broadcast),
-    (ops.BROADCAST, broadcast),
-    (ops.RESHAPE, reshape),
-    (ops.RESHAPE, reshape),
-    (ops.BITCAST, bitcast),
-    (ops.TRANSPOSE, transpose),
-    (ops.TRANSPOSE, transpose),
-    (ops.REVERSE, reverse),
-    (ops.CONCATENATE, concatenate),
-    (ops.CONCATENATE, concatenate),
-    (ops.SLICE, slice_),
-    (ops.SLICE, slice_),
-    (ops.PAD, pad),
-    (ops.PAD, pad),
-    (ops.DYNAMIC_SLICE, dynamic_slice),
-    (ops.DYNAMIC_UPDATE_SLICE, dynamic_update_slice),
-    (ops.COPY, copy),
-    (ops.SHUFFLE, shuffle),
-    (ops.GET_DIMENSION_SIZE, get_dimension_size),
+    (opcodes.BROADCAST, broadcast),
+    (opcodes.BROADCAST, broadcast),
+    (opcodes.RESHAPE, reshape),
+    (opcodes.RESHAPE, reshape),
+    (opcodes.BITCAST, bitcast),
+    (opcodes.TRANSPOSE, transpose),
+    (opcodes.TRANSPOSE, transpose),
+    (opcodes.REVERSE, reverse),
+    (opcodes.CONCATENATE, concatenate),
+    (opcodes.CONCATENATE, concatenate),
+    (opcodes.SLICE, slice_),
+    (opcodes.SLICE, slice_),
+    (opcodes.PAD, pad),
+    (opcodes.PAD, pad),
+    (opcodes.DYNAMIC_SLICE, dynamic_slice),
+    (opcodes.DYNAMIC_UPDATE_SLICE, dynamic_update_slice),
+    (opcodes.COPY, copy),
+    (opcodes.SHUFFLE, shuffle),
+    (opcodes.GET_DIMENSION_SIZE, get_dimension_size),
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops import normalization as ops
-from xlapy.ops.normalization import BatchNormAttributes
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.normalization import BatchNormAttributes
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
 from xlapy.testing.random_values import random_array
 
@@ -40,14 +40,14 @@ def batch_norm_training(draft: Draft) -> None:
     t, dimensions, attributes = _operand(draft)
     features = dimensions[attributes.feature_index]
     operands = (_moderate(draft, dimensions, t), *_vectors(draft, t, features, 2))
-    draft.add(ops.BATCH_NORM_TRAINING, operands, attributes)
+    draft.add(opcodes.BATCH_NORM_TRAINING, operands, attributes)
 
 
 def batch_norm_inference(draft: Draft) -> None:
     t, dimensions, attributes = _operand(draft)
     features = dimensions[attributes.feature_index]
     vectors = (*_vectors(draft, t, features, 3), _variance(draft, t, features))
-    draft.add(ops.BATCH_NORM_INFERENCE, (_moderate(draft, dimensions, t), *vectors), attributes)
+    draft.add(opcodes.BATCH_NORM_INFERENCE, (_moderate(draft, dimensions, t), *vectors), attributes)
 
 
 def batch_norm_grad(draft: Draft) -> None:
@@ -55,11 +55,11 @@ def batch_norm_grad(draft: Draft) -> None:
     features = dimensions[attributes.feature_index]
     vectors = (*_vectors(draft, t, features, 2), _variance(draft, t, features))
     operands = (_moderate(draft, dimensions, t), *vectors, _moderate(draft, dimensions, t))
-    draft.add(ops.BATCH_NORM_GRAD, operands, attributes)
+    draft.add(opcodes.BATCH_NORM_GRAD, operands, attributes)
 
 
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
-    (ops.BATCH_NORM_TRAINING, batch_norm_training),
-    (ops.BATCH_NORM_INFERENCE, batch_norm_inference),
-    (ops.BATCH_NORM_GRAD, batch_norm_grad),
+    (opcodes.BATCH_NORM_TRAINING, batch_norm_training),
+    (opcodes.BATCH_NORM_INFERENCE, batch_norm_inference),
+    (opcodes.BATCH_NORM_GRAD, batch_norm_grad),
 )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.element_types import U64, PrimitiveType
 from xlapy.base.shape import Shape
-from xlapy.ops import random as ops
-from xlapy.ops.random import (
+from xlapy.opcodes.random import (
     RandomAlgorithm,
     RandomDistribution,
     RngAttributes,
     RngBitGeneratorAttributes,
     RngGetAndUpdateStateAttributes,
 )
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.registry import OpDef
 from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
 
 
@@ -33,13 +33,13 @@ def rng(draft: Draft) -> None:
     first, second = (np.array(number).astype(t.dtype) for number in (low, high if normal else high + 1))
     kind = RandomDistribution.NORMAL if normal else RandomDistribution.UNIFORM
     operands = (draft.constant(first), draft.constant(np.abs(second) if normal else second))
-    draft.add(ops.RNG, operands, RngAttributes.make(distribution=kind), shape=Shape.array(t, draft.dimensions()))
+    draft.add(opcodes.RNG, operands, RngAttributes.make(distribution=kind), shape=Shape.array(t, draft.dimensions()))
     draft.set_aside()
 
 
 def rng_get_and_update_state(draft: Draft) -> None:
     _entry_only(draft)
-    draft.add(ops.RNG_GET_AND_UPDATE_STATE, (), RngGetAndUpdateStateAttributes.make(delta=draft.integer(1, 5)))
+    draft.add(opcodes.RNG_GET_AND_UPDATE_STATE, (), RngGetAndUpdateStateAttributes.make(delta=draft.integer(1, 5)))
     draft.set_aside()
 
 
@@ -56,7 +56,7 @@ def rng_bit_generator(draft: Draft) -> None:
     state = draft.values((words,), U64)
     bits = Shape.array(draft.type(_has_bits), draft.dimensions())
     shape = Shape.tuple([state.shape, bits]) if draft.chance(0.8) else bits
-    draft.add(ops.RNG_BIT_GENERATOR, (state,), RngBitGeneratorAttributes.make(algorithm=algorithm), shape=shape)
+    draft.add(opcodes.RNG_BIT_GENERATOR, (state,), RngBitGeneratorAttributes.make(algorithm=algorithm), shape=shape)
 
 
 def stochastic_convert(draft: Draft) -> None:
@@ -65,13 +65,13 @@ def stochastic_convert(draft: Draft) -> None:
     unsigned = draft.type(lambda t: t.is_unsigned and t.bits == source.bits)
     target = draft.type(lambda t: t.is_signed and t.bits >= 8)
     random = draft.values(operand.shape.dimensions, unsigned)
-    draft.add(ops.STOCHASTIC_CONVERT, (operand, random), shape=operand.shape.with_element_type(target))
+    draft.add(opcodes.STOCHASTIC_CONVERT, (operand, random), shape=operand.shape.with_element_type(target))
 
 
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
-    (ops.RNG, rng),
-    (ops.RNG_GET_AND_UPDATE_STATE, rng_get_and_update_state),
-    (ops.RNG_BIT_GENERATOR, rng_bit_generator),
-    (ops.RNG_BIT_GENERATOR, rng_bit_generator),
-    (ops.STOCHASTIC_CONVERT, stochastic_convert),
+    (opcodes.RNG, rng),
+    (opcodes.RNG_GET_AND_UPDATE_STATE, rng_get_and_update_state),
+    (opcodes.RNG_BIT_GENERATOR, rng_bit_generator),
+    (opcodes.RNG_BIT_GENERATOR, rng_bit_generator),
+    (opcodes.STOCHASTIC_CONVERT, stochastic_convert),
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
+from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops import reduction as ops
-from xlapy.ops.dimensions import Window, WindowDimension
-from xlapy.ops.reduction import MapAttributes, ReduceAttributes, ScanAttributes, WindowAttributes
-from xlapy.ops.registry import OpDef
-from xlapy.ops.tuples import TUPLE
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
+from xlapy.opcodes.reduction import MapAttributes, ReduceAttributes, ScanAttributes, WindowAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.tuples import TUPLE
 from xlapy.testing.random_modules.contraction import window_dimension
 from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
 from xlapy.testing.random_modules.scalar_computations import is_ordered, reducer, selector
@@ -32,7 +32,7 @@ def reduce(draft: Draft) -> None:
     dimensions = tuple(draft.shuffled(draft.some(range(arrays[0].shape.rank), 0.6)))
     computation = reducer(draft, [array.shape.element_type for array in arrays])
     operands = _with_initial_values(draft, arrays)
-    draft.add(ops.REDUCE, operands, ReduceAttributes.make(dimensions=dimensions), (computation,))
+    draft.add(opcodes.REDUCE, operands, ReduceAttributes.make(dimensions=dimensions), (computation,))
 
 
 def _window(draft: Draft, shape: Shape) -> Window:
@@ -47,7 +47,7 @@ def reduce_window(draft: Draft) -> None:
     window = _window(draft, arrays[0].shape)
     computation = reducer(draft, [array.shape.element_type for array in arrays])
     operands = _with_initial_values(draft, arrays)
-    draft.add(ops.REDUCE_WINDOW, operands, WindowAttributes.make(window=window), (computation,))
+    draft.add(opcodes.REDUCE_WINDOW, operands, WindowAttributes.make(window=window), (computation,))
 
 
 def select_and_scatter(draft: Draft) -> None:
@@ -59,7 +59,7 @@ def select_and_scatter(draft: Draft) -> None:
     source = draft.values(window.output_sizes(operand.shape.dimensions), t)
     operands = (operand, source, draft.values((), t))
     computations = (selector(draft, t), reducer(draft, [t]))
-    draft.add(ops.SELECT_AND_SCATTER, operands, WindowAttributes.make(window=window), computations)
+    draft.add(opcodes.SELECT_AND_SCATTER, operands, WindowAttributes.make(window=window), computations)
 
 
 def _covering(draft: Draft, base: int) -> WindowDimension:
@@ -75,7 +75,7 @@ def map_(draft: Draft) -> None:
     inner = draft.nested("mapped", shapes, ("elementwise",), scalars=True)
     inner.grow(draft.integer(1, 5))
     computation = inner.finish(inner.pool[-1])
-    draft.add(ops.MAP, arrays, MapAttributes.make(dimensions=tuple(range(rank))), (computation,))
+    draft.add(opcodes.MAP, arrays, MapAttributes.make(dimensions=tuple(range(rank))), (computation,))
 
 
 def scan(draft: Draft) -> None:
@@ -98,7 +98,7 @@ def scan(draft: Draft) -> None:
     attributes = ScanAttributes.make(
         dimensions=(dimension,), num_carries=len(carries), is_reverse=draft.chance(0.4), is_associative=False
     )
-    draft.add(ops.SCAN, (*inputs, *carries), attributes, (body,))
+    draft.add(opcodes.SCAN, (*inputs, *carries), attributes, (body,))
 
 
 def _without(shape: Shape, dimension: int) -> Shape:
@@ -107,11 +107,11 @@ def _without(shape: Shape, dimension: int) -> Shape:
 
 
 MAKERS: tuple[tuple[OpDef, Maker], ...] = (
-    (ops.REDUCE, reduce),
-    (ops.REDUCE, reduce),
-    (ops.REDUCE_WINDOW, reduce_window),
-    (ops.REDUCE_WINDOW, reduce_window),
-    (ops.SELECT_AND_SCATTER, select_and_scatter),
-    (ops.MAP, map_),
-    (ops.SCAN, scan),
+    (opcodes.REDUCE, reduce),
+    (opcodes.REDUCE, reduce),
+    (opcodes.REDUCE_WINDOW, reduce_window),
+    (opcodes.REDUCE_WINDOW, reduce_window),
+    (opcodes.SELECT_AND_SCATTER, select_and_scatter),
+    (opcodes.MAP, map_),
+    (opcodes.SCAN, scan),
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops import elementwise as ops
-from xlapy.ops.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
-from xlapy.ops.registry import OpDef
-from xlapy.ops.tuples import TUPLE
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.tuples import TUPLE
 from xlapy.testing.random_modules.draft import Draft, Unsuitable
 
 
@@ -22,11 +22,11 @@ def is_ordered(t: PrimitiveType) -> bool:
 def _monoids(t: PrimitiveType, exact: bool) -> tuple[OpDef, ...]:
     """Operations that are associative and commutative, rounding aside; exact ones for floats only choose."""
     if t.is_complex:
-        return ops.ADD, ops.MULTIPLY
+        return opcodes.ADD, opcodes.MULTIPLY
     if not t.is_floating:
-        return ops.ADD, ops.MULTIPLY, ops.MAXIMUM, ops.MINIMUM, ops.AND, ops.OR, ops.XOR
-    choosing = (ops.MAXIMUM, ops.MINIMUM)
-    return choosing if exact else (*choosing, ops.ADD, ops.ADD, ops.MULTIPLY)
+        return opcodes.ADD, opcodes.MULTIPLY, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR, opcodes.XOR
+    choosing = (opcodes.MAXIMUM, opcodes.MINIMUM)
+    return choosing if exact else (*choosing, opcodes.ADD, opcodes.ADD, opcodes.MULTIPLY)
 
 
 def _scalars(types: Sequence[PrimitiveType]) -> list[Shape]:
@@ -50,13 +50,13 @@ def _greater(
 ) -> tuple[Instruction, Instruction]:
     """The pair with the greater value, NaN the greatest; of equal ones, as all NaN are, that with the lower place."""
     nan, other_nan = (_compare(draft, v, v, ComparisonDirection.NE) for v in (value, other))
-    greater = draft.add(ops.OR, (_compare(draft, value, other, ComparisonDirection.GT), nan))
-    wins = draft.add(ops.AND, (greater, draft.add(ops.NOT, (other_nan,))))
+    greater = draft.add(opcodes.OR, (_compare(draft, value, other, ComparisonDirection.GT), nan))
+    wins = draft.add(opcodes.AND, (greater, draft.add(opcodes.NOT, (other_nan,))))
     equal = _compare(draft, value, other, ComparisonDirection.EQ)
-    tied = draft.add(ops.OR, (equal, draft.add(ops.AND, (nan, other_nan))))
+    tied = draft.add(opcodes.OR, (equal, draft.add(opcodes.AND, (nan, other_nan))))
     lower = _compare(draft, place, other_place, ComparisonDirection.LT)
-    stays = draft.add(ops.OR, (wins, draft.add(ops.AND, (tied, lower))))
-    return draft.add(ops.SELECT, (wins, value, other)), draft.add(ops.SELECT, (stays, place, other_place))
+    stays = draft.add(opcodes.OR, (wins, draft.add(opcodes.AND, (tied, lower))))
+    return draft.add(opcodes.SELECT, (wins, value, other)), draft.add(opcodes.SELECT, (stays, place, other_place))
 
 
 def combiner(draft: Draft, types: Sequence[PrimitiveType]) -> Computation:
@@ -89,7 +89,7 @@ def comparator(draft: Draft, types: Sequence[PrimitiveType], total: bool) -> Com
     for pair, direction in reversed(list(zip(pairs[:-1], directions[:-1], strict=True))):
         before = _compare(inner, *pair, direction, total)
         tied = _compare(inner, *pair, ComparisonDirection.EQ, total)
-        result = inner.add(ops.OR, (before, inner.add(ops.AND, (tied, result))))
+        result = inner.add(opcodes.OR, (before, inner.add(opcodes.AND, (tied, result))))
     return inner.finish(result)
 
 
@@ -97,6 +97,6 @@ def _compare(
     draft: Draft, lhs: Instruction, rhs: Instruction, direction: ComparisonDirection, total: bool = False
 ) -> Instruction:
     order = ComparisonType.TOTALORDER if total and lhs.shape.element_type.is_floating else None
-    made = draft.add(ops.COMPARE, (lhs, rhs), CompareAttributes.make(direction=direction, type=order))
+    made = draft.add(opcodes.COMPARE, (lhs, rhs), CompareAttributes.make(direction=direction, type=order))
     assert made.shape.element_type is PRED
     return made

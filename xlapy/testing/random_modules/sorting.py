@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.ops.registry import OpDef
-from xlapy.ops.sorting import SORT, TOPK, SortAttributes, TopKAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sorting import SORT, TOPK, SortAttributes, TopKAttributes
 from xlapy.testing.random_modules.draft import Draft, Maker
 from xlapy.testing.random_modules.scalar_computations import comparator, is_ordered
 

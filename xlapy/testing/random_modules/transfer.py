@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.ops.registry import OpDef
-from xlapy.ops.transfer import COPY_DONE, COPY_START
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.transfer import COPY_DONE, COPY_START
 from xlapy.testing.random_modules.draft import Draft, Maker
 
 

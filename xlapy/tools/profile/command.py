@@ -8,13 +8,13 @@ import click
 from rich.console import Console
 
 from xlapy.runtime import platform_names
-from xlapy.tools.devices import executable_of
 from xlapy.tools.files import check_writable, write_file
 from xlapy.tools.profile.measuring import compiled_form, traced
 from xlapy.tools.profile.page import profile_page
 from xlapy.tools.profile.report import print_rows, print_shares
 from xlapy.tools.profile.session import profile_of, session_of
 from xlapy.tools.profile.timeline import timeline
+from xlapy.tools.run.devices import executable_of
 
 TOP = 30
 WIDTH = 160

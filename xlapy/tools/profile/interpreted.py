@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -68,7 +68,7 @@ def _rows(module: Module, watch: Stopwatch, runs: int) -> list[Row]:
 
 def _row(one: Instruction, watch: Stopwatch, runs: int, cost: Cost, found: dict[Computation, list[Row]]) -> Row:
     row = Row(one.name, one.op.name, one, watch.seconds[one] / runs, watch.executions[one] / runs)
-    if one.op is ops.WHILE:
+    if one.op is opcodes.WHILE:
         row.turns = watch.executions.get(one.computation("body").root_instruction, 0) / runs
     for called in one.computations:
         row.children += found.pop(called, [])

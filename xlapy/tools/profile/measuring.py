@@ -16,8 +16,8 @@ import numpy as np
 
 from xlapy.cpu.compiler import Compiled, Instrument
 from xlapy.runtime import Executable
-from xlapy.runtime.counts import Counts
-from xlapy.runtime.cpu_backend import CpuProgram
+from xlapy.runtime.backends.cpu import CpuProgram
+from xlapy.runtime.engine.counts import Counts
 from xlapy.runtime.instrumented import instrumented
 from xlapy.runtime.machine import ticks
 

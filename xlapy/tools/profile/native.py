@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xlapy.analysis.cost import Cost, instruction_costs
-from xlapy.cpu.clocks import Clock, weight
-from xlapy.cpu.steps import BranchStep, CopyStep, KernelStep, PartStep, Step, WhileStep
+from xlapy.cpu.program.profiling_counters import Clock, weight
+from xlapy.cpu.program.thunks import BranchStep, CopyStep, KernelStep, PartStep, Step, WhileStep
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.loops.operations import Operations, kernel_operations

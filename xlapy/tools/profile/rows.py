@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.cost import Cost
-from xlapy.cpu.costs import cost
+from xlapy.codegen.element_cost import cost
 from xlapy.hlo.instruction import Instruction
 from xlapy.text.describe import framework_name_of, source_of
 
@@ -77,9 +77,9 @@ class Row:
         """What a fusion computes, `exponential, add x2`, or a custom call calls; "" for what its opcode tells."""
         if self.instruction is None:
             return ""
-        if self.instruction.op is ops.CUSTOM_CALL:
+        if self.instruction.op is opcodes.CUSTOM_CALL:
             return str(self.instruction.attributes.custom_call_target)
-        if self.instruction.op is not ops.FUSION:
+        if self.instruction.op is not opcodes.FUSION:
             return ""
         counts: dict[str, int] = {}
         for one in _computing(self.instruction):
@@ -182,7 +182,7 @@ def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, floa
     """The shares of a row's time, by what they are counted under."""
     if row.instruction is None:
         return {"(no line)" if key == "source" else row.opcode: 1.0}
-    inside = _computing(row.instruction) if row.instruction.op is ops.FUSION else [row.instruction]
+    inside = _computing(row.instruction) if row.instruction.op is opcodes.FUSION else [row.instruction]
     weights = [_work(one, costs) for one in inside]
     total = sum(weights)
     parts: dict[str, float] = {}
@@ -195,7 +195,7 @@ def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, floa
 def _computing(fusion: Instruction) -> list[Instruction]:
     """The instructions of a fusion but for parameters, the constants and the tuple of results; at least its root."""
     (fused,) = fusion.computations
-    left_out = (ops.PARAMETER, ops.CONSTANT, ops.TUPLE)
+    left_out = (opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE)
     return [one for one in fused if one.op not in left_out] or [fused.root_instruction]
 
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.runtime import Executable
 from xlapy.runtime.backend import Observer
 from xlapy.runtime.buffer import put
 from xlapy.runtime.machine import machine_limits
-from xlapy.tools.devices import files_of_devices, infeed_values, with_feeds
 from xlapy.tools.profile.interpreted import interpreted
 from xlapy.tools.profile.measuring import measure
 from xlapy.tools.profile.native import native_rows
 from xlapy.tools.profile.report import Profile
-from xlapy.tools.run import arguments_of
+from xlapy.tools.run.command import arguments_of
+from xlapy.tools.run.devices import files_of_devices, infeed_values, with_feeds
 
 _INTERPRETED_RUNS = 3
 
@@ -41,7 +41,7 @@ class Session:
             self.arguments = [[_as_buffer(value) for value in given] for given in self.arguments]
         self.fed = self.fed or [[] for _ in self.arguments]
         met = {instruction.op for instruction in self.executable.module.instructions()}
-        self._is_plain = len(self.arguments) == 1 and not met & {ops.INFEED, ops.OUTFEED}
+        self._is_plain = len(self.arguments) == 1 and not met & {opcodes.INFEED, opcodes.OUTFEED}
 
     def run(self, executable: Executable, observer: Observer | None = None) -> None:
         """Runs a program once on the arguments."""

@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from xlapy.cpu.clocks import MOST_WITH_PIECES, Clock
 from xlapy.cpu.compiler import Compiled
+from xlapy.cpu.program.profiling_counters import MOST_WITH_PIECES, Clock
 from xlapy.hlo.instruction import Instruction
-from xlapy.runtime.counts import Counts
+from xlapy.runtime.engine.counts import Counts
 from xlapy.text.describe import framework_name_of, line_of, source_of
 
 

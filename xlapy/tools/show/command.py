@@ -6,12 +6,12 @@ import click
 
 from xlapy.cpu.compiler import Compiled
 from xlapy.runtime import Executable
-from xlapy.runtime.cpu_backend import CpuProgram
-from xlapy.tools.devices import compile_for_devices
+from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.native_forms import NativeForms, forms_of, native_forms
 from xlapy.tools.profile.report import Profile
 from xlapy.tools.profile.session import profile_of, session_of
+from xlapy.tools.run.devices import compile_for_devices
 from xlapy.tools.show.page import module_page
 from xlapy.tools.show.tree import tree_lines
 

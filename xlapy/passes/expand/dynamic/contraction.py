@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.contraction import DotAttributes
-from xlapy.ops.convolution import ConvolutionAttributes
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
     Size,
@@ -24,10 +24,10 @@ from xlapy.passes.expand.dynamic.core import (
 )
 from xlapy.passes.expand.dynamic.reduction import window_positions
 
-DYNAMIC_EXPANSIONS.refuse("it is to be expanded first", ops.RAGGED_DOT, ops.SCALED_DOT)
+DYNAMIC_EXPANSIONS.refuse("it is to be expanded first", opcodes.RAGGED_DOT, opcodes.SCALED_DOT)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.DOT)
+@DYNAMIC_EXPANSIONS.rule(opcodes.DOT)
 def dot(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     attrs: DotAttributes = instruction.attributes
     sizes = [list(sizes_of(value)) for value in values]
@@ -50,7 +50,7 @@ def _zeroed(write: SizeWriter, value: Value, sizes: Sequence[Size], dimensions: 
     return write.zeroed(array, [size if d in dimensions else bounds[d] for d, size in enumerate(sizes)])
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.CONVOLUTION)
+@DYNAMIC_EXPANSIONS.rule(opcodes.CONVOLUTION)
 def convolution(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Padding surrounds the elements that are there. Without groups of features the smaller number of them is taken."""
     attrs: ConvolutionAttributes = instruction.attributes

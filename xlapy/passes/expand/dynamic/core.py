@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.registry import OpDef, Rules
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.registry import OpDef, Rules
 from xlapy.passes.expand.blocks import compare, iota
 from xlapy.passes.rewrite import Writer
 
@@ -94,11 +94,11 @@ class SizeWriter(Writer):
         """A value of a declared shape as one instruction of `packed_shape`."""
         if isinstance(value, tuple):
             elements = zip(value, shape.tuple_shapes, strict=True)
-            return self.add(ops.TUPLE, *[self.packed(each, part) for each, part in elements])
+            return self.add(opcodes.TUPLE, *[self.packed(each, part) for each, part in elements])
         if not isinstance(value, Sized):
             return value
         rows = zip(value.sizes, shape.dynamic_dimensions, strict=True)
-        return self.add(ops.TUPLE, value.array, *[self.size(size) for size, dynamic in rows if dynamic])
+        return self.add(opcodes.TUPLE, value.array, *[self.size(size) for size, dynamic in rows if dynamic])
 
     def unpacked(self, value: Instruction, shape: Shape) -> Value:
         """The value of a declared shape that an instruction of `packed_shape` holds."""
@@ -124,7 +124,7 @@ class SizeWriter(Writer):
                     return value
                 value = [self.element(value, number) for number in range(len(shape.tuple_shapes))]
             elements = tuple(map(self.conformed, value, shape.tuple_shapes))
-            return self.add(ops.TUPLE, *elements) if shape.is_static else elements
+            return self.add(opcodes.TUPLE, *elements) if shape.is_static else elements
         if shape.is_static:
             return array_of(value)
         rows = zip(sizes_of(value), shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -147,17 +147,17 @@ class SizeWriter(Writer):
     def plus(self, left: Size, right: Size) -> Size:
         if isinstance(left, int) and isinstance(right, int):
             return left + right
-        return left if right == 0 else right if left == 0 else self._binary(ops.ADD, left, right)
+        return left if right == 0 else right if left == 0 else self._binary(opcodes.ADD, left, right)
 
     def minus(self, left: Size, right: Size) -> Size:
         if isinstance(left, int) and isinstance(right, int):
             return left - right
-        return left if right == 0 else self._binary(ops.SUBTRACT, left, right)
+        return left if right == 0 else self._binary(opcodes.SUBTRACT, left, right)
 
     def times(self, left: Size, right: Size) -> Size:
         if isinstance(left, int) and isinstance(right, int):
             return left * right
-        return left if right == 1 else right if left == 1 else self._binary(ops.MULTIPLY, left, right)
+        return left if right == 1 else right if left == 1 else self._binary(opcodes.MULTIPLY, left, right)
 
     def quotient(self, left: Size, right: Size) -> Size:
         """Rounded down, of numbers that are not negative; 0 of a division by 0."""
@@ -166,19 +166,19 @@ class SizeWriter(Writer):
         if right == 1:
             return left
         if isinstance(right, int):
-            return self._binary(ops.DIVIDE, left, right) if right else 0
-        rounded = self._binary(ops.DIVIDE, left, self.larger(right, 1))
+            return self._binary(opcodes.DIVIDE, left, right) if right else 0
+        rounded = self._binary(opcodes.DIVIDE, left, self.larger(right, 1))
         return self.chosen(self.compared(right, ComparisonDirection.GT, 0), rounded, 0)
 
     def smaller(self, left: Size, right: Size) -> Size:
         if isinstance(left, int) and isinstance(right, int):
             return min(left, right)
-        return left if left is right else self._binary(ops.MINIMUM, left, right)
+        return left if left is right else self._binary(opcodes.MINIMUM, left, right)
 
     def larger(self, left: Size, right: Size) -> Size:
         if isinstance(left, int) and isinstance(right, int):
             return max(left, right)
-        return left if left is right else self._binary(ops.MAXIMUM, left, right)
+        return left if left is right else self._binary(opcodes.MAXIMUM, left, right)
 
     def product(self, sizes: Iterable[Size]) -> Size:
         total: Size = 1
@@ -191,7 +191,7 @@ class SizeWriter(Writer):
         return compare(self, self.size(left), self.size(right), direction)
 
     def chosen(self, condition: Instruction, on_true: Size, on_false: Size) -> Size:
-        return self.add(ops.SELECT, condition, self.size(on_true), self.size(on_false))
+        return self.add(opcodes.SELECT, condition, self.size(on_true), self.size(on_false))
 
     def strided(self, extent: Size, window: int, stride: int) -> Size:
         """How many windows of a size fit an extent at a stride: none where it is less."""
@@ -228,7 +228,7 @@ class SizeWriter(Writer):
             within = compare(
                 self, self.positions(dimensions, dimension), self.spread(part, dimensions), ComparisonDirection.LT
             )
-            mask = within if mask is None else self.add(ops.AND, mask, within)
+            mask = within if mask is None else self.add(opcodes.AND, mask, within)
         return mask
 
     def _limits(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Iterator[tuple[int, Size]]:
@@ -246,4 +246,4 @@ class SizeWriter(Writer):
         return self.masked(array, sizes, self.scalar(0, array.shape.element_type))
 
     def where(self, mask: Instruction, on_true: Instruction, on_false: Instruction) -> Instruction:
-        return self.add(ops.SELECT, mask, on_true, on_false)
+        return self.add(opcodes.SELECT, mask, on_true, on_false)

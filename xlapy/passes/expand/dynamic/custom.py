@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
@@ -20,7 +20,7 @@ from xlapy.passes.expand.dynamic.core import (
 )
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.CUSTOM_CALL)
+@DYNAMIC_EXPANSIONS.rule(opcodes.CUSTOM_CALL)
 def custom_call(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """PadToStatic gives the array of the bounds and the sizes, SliceToDynamic takes them."""
     target = instruction.attributes.custom_call_target

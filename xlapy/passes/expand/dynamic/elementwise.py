@@ -7,23 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import called_computations
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.registry import REGISTRY
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.registry import REGISTRY
 from xlapy.passes.expand.blocks import slice_of
-from xlapy.passes.expand.dynamic.core import (
-    DYNAMIC_EXPANSIONS,
-    Size,
-    Sized,
-    SizeWriter,
-    Value,
-    array_of,
-    sizes_of,
-)
+from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 
 
 def elementwise(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -35,17 +27,19 @@ def elementwise(write: SizeWriter, instruction: Instruction, values: Sequence[Va
 DYNAMIC_EXPANSIONS.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.COPY)
+@DYNAMIC_EXPANSIONS.rule(opcodes.COPY)
 def copy(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A copy of a tuple is made of what the tuple is."""
     return values[0] if instruction.shape.is_tuple else elementwise(write, instruction, values)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.MAP)
+@DYNAMIC_EXPANSIONS.rule(opcodes.MAP)
 def map_(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Elements beyond the sizes are those of the first place where the computation might not end on others."""
     arrays, sizes = _met(write, instruction, values)
-    if any(i.op is ops.WHILE for c in (instruction.to_apply, *called_computations(instruction.to_apply)) for i in c):
+    if any(
+        i.op is opcodes.WHILE for c in (instruction.to_apply, *called_computations(instruction.to_apply)) for i in c
+    ):
         arrays = [_first_beyond(write, array, sizes) if array.shape.rank else array for array in arrays]
     return Sized(write.like(instruction, arrays), sizes)
 
@@ -99,7 +93,7 @@ def _repeated(write: SizeWriter, array: Instruction, dimension: int, size: Size,
     others = [d for d in range(shape.rank) if d != dimension]
     flat = write.reshape(row, shape.with_dimensions(shape.dimensions[d] for d in others))
     one = write.compared(size, ComparisonDirection.EQ, 1)
-    stretched = write.add(ops.AND, one, write.compared(wanted, ComparisonDirection.GT, 1))
+    stretched = write.add(opcodes.AND, one, write.compared(wanted, ComparisonDirection.GT, 1))
     return write.where(write.broadcast(stretched, _flags(shape)), write.broadcast(flat, shape, others), array)
 
 
@@ -107,7 +101,7 @@ def _flags(shape: Shape) -> Shape:
     return shape.with_element_type(PRED)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.BITCAST_CONVERT)
+@DYNAMIC_EXPANSIONS.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A last dimension may come or go, which counts parts of an element and is there in full."""
     dimensions = instruction.shape.dimensions

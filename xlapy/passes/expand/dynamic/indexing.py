@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.indexing import GatherAttributes, ScatterAttributes, window_dims_to_operand_dims
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes, window_dims_to_operand_dims
 from xlapy.passes.expand.blocks import compare, concatenate, slice_of
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.GATHER)
+@DYNAMIC_EXPANSIONS.rule(opcodes.GATHER)
 def gather(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Slices are moved to lie inside the bounds. A dimension that slices take whole has the operand's size."""
     attrs: GatherAttributes = instruction.attributes
@@ -33,7 +33,7 @@ def gather(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
     return Sized(write.like(instruction, [operand, indices]), sizes)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.SCATTER)
+@DYNAMIC_EXPANSIONS.rule(opcodes.SCATTER)
 def scatter(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The updates that are there, at the indices that are there; what lies beyond the operand's sizes stays.
 
@@ -96,7 +96,7 @@ class _Scatter:
         places = self._places()
         mask = self._inside(places)
         there = write.inside(self.update, self.limits)
-        mask = mask if there is None else there if mask is None else write.add(ops.AND, mask, there)
+        mask = mask if there is None else there if mask is None else write.add(opcodes.AND, mask, there)
         columns = [write.reshape(each, Shape.array(places[0].shape.element_type, (*self.update, 1))) for each in places]
         indices = concatenate(write, columns, len(self.update))
         if mask is not None:
@@ -110,7 +110,7 @@ class _Scatter:
         )
         given = [write.transpose(indices, [*order, len(order)]), *(write.transpose(each, order) for each in updates)]
         called = self.instruction.computations
-        return write.add(ops.SCATTER, *operands, *given, attributes=attributes, computations=called)
+        return write.add(opcodes.SCATTER, *operands, *given, attributes=attributes, computations=called)
 
     def _starts(self) -> list[Instruction | None]:
         """Where windows begin in each dimension of the operand, for every element of the updates; None: at 0."""
@@ -143,7 +143,7 @@ class _Scatter:
         for dimension, start in enumerate(self._starts()):
             offset = offsets.get(dimension)
             if start is not None and offset is not None:
-                places.append(write.add(ops.ADD, start, offset))
+                places.append(write.add(opcodes.ADD, start, offset))
             else:
                 places.append(start or offset or write.filled(0, Shape.array(t, self.update)))
         return places
@@ -159,7 +159,7 @@ class _Scatter:
                 for limit, direction in ((last, ComparisonDirection.LE), (0, ComparisonDirection.GE)):
                     bound = self._number(limit, t)
                     within = compare(write, start, bound, direction)
-                    mask = within if mask is None else write.add(ops.AND, mask, within)
+                    mask = within if mask is None else write.add(opcodes.AND, mask, within)
         return mask
 
     def _number(self, size: Size, t: PrimitiveType) -> Instruction:

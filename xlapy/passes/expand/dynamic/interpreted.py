@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.analysis.effects import has_side_effect
 from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
@@ -20,25 +20,25 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
+from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET
 from xlapy.interpreter.core import rule_of
 from xlapy.interpreter.custom import resolve
-from xlapy.interpreter.custom_program import INTERPRET_TARGET
-from xlapy.ops.custom import CustomCallAttributes
-from xlapy.ops.sources import ParameterAttributes
+from xlapy.opcodes.custom import CustomCallAttributes
+from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.dynamic.core import Sized, SizeWriter, Value, packed_shape, static
 
 
 def interpreted(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The instruction as such a call; `UnsupportedError` if the interpreter does not evaluate it either."""
     rule_of(instruction)
-    if instruction.op is ops.CUSTOM_CALL:
+    if instruction.op is opcodes.CUSTOM_CALL:
         resolve(instruction)
     shapes = instruction.operand_shapes
     operands = [write.packed(write.conformed(value, shape), shape) for value, shape in zip(values, shapes, strict=True)]
     attributes = CustomCallAttributes.make(
         custom_call_target=INTERPRET_TARGET, custom_call_has_side_effect=has_side_effect(instruction)
     )
-    made = write.add(ops.CUSTOM_CALL, *operands, attributes=attributes, shape=packed_shape(instruction.shape))
+    made = write.add(opcodes.CUSTOM_CALL, *operands, attributes=attributes, shape=packed_shape(instruction.shape))
     made.metadata = instruction.metadata
     made.backend_config = _program(instruction).to_text(print_large_constants=True)
     return write.unpacked(made, instruction.shape)
@@ -53,7 +53,7 @@ def _program(instruction: Instruction) -> Module:
     operands: list[Instruction] = []
     for number, operand in enumerate(instruction.operands):
         attributes = ParameterAttributes.make(number=number)
-        parameter = write.add(ops.PARAMETER, attributes=attributes, shape=packed_shape(operand.shape))
+        parameter = write.add(opcodes.PARAMETER, attributes=attributes, shape=packed_shape(operand.shape))
         operands.append(_put_together(write, write.unpacked(parameter, operand.shape), operand.shape))
     value = edit.clone_instruction(instruction, entry, operands, called)
     root = write.packed(_taken_apart(write, value, instruction.shape), instruction.shape)
@@ -82,11 +82,11 @@ def _put_together(write: SizeWriter, value: Value, shape: Shape) -> Instruction:
     """An array of dynamic dimensions of an array and sizes."""
     if isinstance(value, tuple):
         elements = zip(value, shape.tuple_shapes, strict=True)
-        return write.add(ops.TUPLE, *[_put_together(write, each, part) for each, part in elements])
+        return write.add(opcodes.TUPLE, *[_put_together(write, each, part) for each, part in elements])
     if isinstance(value, Instruction):
         return value
     sizes = [write.size(size) for size in value.sizes]
-    return write.add(ops.CUSTOM_CALL, value.array, *sizes, attributes=_target("SliceToDynamic"), shape=shape)
+    return write.add(opcodes.CUSTOM_CALL, value.array, *sizes, attributes=_target("SliceToDynamic"), shape=shape)
 
 
 def _taken_apart(write: SizeWriter, value: Instruction, shape: Shape) -> Value:
@@ -97,7 +97,7 @@ def _taken_apart(write: SizeWriter, value: Instruction, shape: Shape) -> Value:
         parts = enumerate(shape.tuple_shapes)
         return tuple(_taken_apart(write, write.element(value, number), part) for number, part in parts)
     both = Shape.tuple([static(shape), *[Shape.scalar(S32)] * shape.rank])
-    padded = write.add(ops.CUSTOM_CALL, value, attributes=_target("PadToStatic"), shape=both)
+    padded = write.add(opcodes.CUSTOM_CALL, value, attributes=_target("PadToStatic"), shape=both)
     sizes = tuple(write.element(padded, 1 + dimension) for dimension in range(shape.rank))
     return Sized(write.element(padded, 0), sizes)
 

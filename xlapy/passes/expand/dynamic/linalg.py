@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection
+from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.passes.expand.blocks import compare
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
@@ -23,12 +23,12 @@ from xlapy.passes.expand.dynamic.core import (
 )
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.CHOLESKY)
+@DYNAMIC_EXPANSIONS.rule(opcodes.CHOLESKY)
 def cholesky(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     return Sized(write.like(instruction, [_continued(write, values[0])]), sizes_of(values[0]))
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.TRIANGULAR_SOLVE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Right-hand sides are continued by zeros."""
     sides = write.zeroed(array_of(values[1]), sizes_of(values[1]))
@@ -48,7 +48,7 @@ def _continued(write: SizeWriter, matrix: Value) -> Instruction:
     return write.where(mask, array, identity)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.FFT)
+@DYNAMIC_EXPANSIONS.rule(opcodes.FFT)
 def fft(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The dimensions that it transforms must be static."""
     count = len(instruction.attributes.fft_length)

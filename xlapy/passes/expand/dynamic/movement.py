@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.movement import DynamicSliceAttributes
+from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.passes.expand.blocks import concatenate as joined
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
@@ -25,17 +25,17 @@ from xlapy.passes.expand.dynamic.core import (
     unsupported,
 )
 
-DYNAMIC_EXPANSIONS.refuse("coordinates and rotations would depend on the sizes", ops.SHUFFLE)
+DYNAMIC_EXPANSIONS.refuse("coordinates and rotations would depend on the sizes", opcodes.SHUFFLE)
 
 # -- sizes
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.GET_DIMENSION_SIZE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     return write.size(sizes_of(values[0])[instruction.attributes.dimension])
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.SET_DIMENSION_SIZE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A size below 0 or above the bound becomes that."""
     operand, size = values
@@ -52,7 +52,7 @@ def _bounded(write: SizeWriter, size: Instruction, bound: int) -> Size:
 # -- whole dimensions
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.BROADCAST)
+@DYNAMIC_EXPANSIONS.rule(opcodes.BROADCAST)
 def broadcast(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes: list[Size] = list(instruction.shape.dimensions)
     for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
@@ -60,14 +60,14 @@ def broadcast(write: SizeWriter, instruction: Instruction, values: Sequence[Valu
     return Sized(write.like(instruction, [array_of(values[0])]), tuple(sizes))
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.TRANSPOSE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.TRANSPOSE)
 def transpose(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = sizes_of(values[0])
     moved = write.like(instruction, [array_of(values[0])])
     return Sized(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.REVERSE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.REVERSE)
 def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Of the elements that are there: the whole reversed, moved to the front by as many as are missing."""
     sizes = sizes_of(values[0])
@@ -79,11 +79,11 @@ def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]
             starts = [write.size(missing if d == dimension else 0) for d in range(result.shape.rank)]
             twice = joined(write, [result, result], dimension)
             attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=result.shape.dimensions)
-            result = write.add(ops.DYNAMIC_SLICE, twice, *starts, attributes=attributes)
+            result = write.add(opcodes.DYNAMIC_SLICE, twice, *starts, attributes=attributes)
     return Sized(result, sizes)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.CONCATENATE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.CONCATENATE)
 def concatenate(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Each operand over the padding of the one before it; the other dimensions take the smallest sizes."""
     dimension, sizes = instruction.attributes.dimension, list(write.smallest(values))
@@ -94,7 +94,7 @@ def concatenate(write: SizeWriter, instruction: Instruction, values: Sequence[Va
             result = _widened(write, array_of(value), instruction.shape.dimensions[dimension], dimension)
         else:
             starts = [write.size(offset if d == dimension else 0) for d in range(result.shape.rank)]
-            result = write.add(ops.DYNAMIC_UPDATE_SLICE, result, array_of(value), *starts)
+            result = write.add(opcodes.DYNAMIC_UPDATE_SLICE, result, array_of(value), *starts)
         offset = write.plus(offset, sizes_of(value)[dimension])
     assert result is not None
     sizes[dimension] = offset
@@ -111,7 +111,7 @@ def _widened(write: SizeWriter, array: Instruction, size: int, dimension: int) -
 # -- slices and padding
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.SLICE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.SLICE)
 def slice_(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the range holds of the elements that are there."""
     ranges = instruction.attributes.ranges
@@ -123,7 +123,7 @@ def slice_(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
     return Sized(write.like(instruction, [array_of(values[0])]), tuple(sizes))
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.PAD)
+@DYNAMIC_EXPANSIONS.rule(opcodes.PAD)
 def pad(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The padding begins behind the last element that is there; less than nothing is nothing."""
     sizes: list[Size] = []
@@ -135,7 +135,7 @@ def pad(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) ->
     return Sized(write.like(instruction, [operand, values[1]]), tuple(sizes))
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.DYNAMIC_SLICE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
     operand, *indices = values
@@ -145,7 +145,7 @@ def dynamic_slice(write: SizeWriter, instruction: Instruction, values: Sequence[
     return Sized(write.like(instruction, [array, *map(array_of, indices)]), sizes)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.DYNAMIC_UPDATE_SLICE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds; the padding of the update is not written.
 
@@ -156,7 +156,7 @@ def dynamic_update_slice(write: SizeWriter, instruction: Instruction, values: Se
     mask = write.inside(part.shape.dimensions, sizes_of(update))
     if mask is not None:
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=part.shape.dimensions)
-        part = write.where(mask, part, write.add(ops.DYNAMIC_SLICE, array, *indices, attributes=attributes))
+        part = write.where(mask, part, write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes))
     flags = instruction.operands[1].shape.dynamic_dimensions
     whole, bounds = array.shape.dimensions, part.shape.dimensions
     rows = zip(sizes_of(operand), sizes_of(update), whole, bounds, flags, strict=True)
@@ -164,7 +164,7 @@ def dynamic_update_slice(write: SizeWriter, instruction: Instruction, values: Se
     return Sized(write.like(instruction, [array, part, *indices]), sizes)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.BITCAST)
+@DYNAMIC_EXPANSIONS.rule(opcodes.BITCAST)
 def bitcast(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Memory as it is, padding included: sizes stay where the dimensions do, or the result is static."""
     shape = instruction.shape

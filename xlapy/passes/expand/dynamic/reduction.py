@@ -10,31 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.dimensions import WindowDimension
-from xlapy.ops.registry import OpDef
+from xlapy.opcodes.attributes.dimensions import WindowDimension
+from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand.blocks import function
-from xlapy.passes.expand.dynamic.core import (
-    DYNAMIC_EXPANSIONS,
-    Size,
-    Sized,
-    SizeWriter,
-    Value,
-    array_of,
-    sizes_of,
-)
+from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 from xlapy.passes.expand.reduction import scatter_chosen
 from xlapy.passes.rewrite import Writer
 
-DYNAMIC_EXPANSIONS.refuse("its body is written for slices of the bounds", ops.SCAN)
+DYNAMIC_EXPANSIONS.refuse("its body is written for slices of the bounds", opcodes.SCAN)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.REDUCE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.REDUCE)
 def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operands take the smallest sizes."""
     count = len(values) // 2
@@ -44,7 +36,7 @@ def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
     return _sized(write, _reduced(write, instruction, values, reduced), kept)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.REDUCE_WINDOW)
+@DYNAMIC_EXPANSIONS.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The padding of a window surrounds the elements that are there."""
     sizes = write.smallest(values[: len(values) // 2])
@@ -120,13 +112,13 @@ def _extreme(t: PrimitiveType, *, greatest: bool) -> float | None:
 
 
 _NEUTRAL: Mapping[OpDef, Callable[[PrimitiveType], float | None]] = {
-    ops.ADD: lambda t: -0.0 if t.is_floating else 0,
-    ops.AND: lambda t: 1 if t is PRED else -1 if t.is_signed else 2**t.bits - 1,
-    ops.MAXIMUM: lambda t: _extreme(t, greatest=False),
-    ops.MINIMUM: lambda t: _extreme(t, greatest=True),
-    ops.MULTIPLY: lambda t: 1,
-    ops.OR: lambda t: 0,
-    ops.XOR: lambda t: 0,
+    opcodes.ADD: lambda t: -0.0 if t.is_floating else 0,
+    opcodes.AND: lambda t: 1 if t is PRED else -1 if t.is_signed else 2**t.bits - 1,
+    opcodes.MAXIMUM: lambda t: _extreme(t, greatest=False),
+    opcodes.MINIMUM: lambda t: _extreme(t, greatest=True),
+    opcodes.MULTIPLY: lambda t: 1,
+    opcodes.OR: lambda t: 0,
+    opcodes.XOR: lambda t: 0,
 }
 
 
@@ -140,19 +132,19 @@ def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
         left, (has_left,), right, (has_right,) = (
             given[:count], given[count : count + 1], given[count + 1 : 2 * count + 1], given[2 * count + 1 :],
         )  # fmt: skip
-        both = edit.inline(into.add(ops.CALL, *left, *right, computations=[computation]))
-        results = list(both.operands) if both.op is ops.TUPLE else [both]
-        if both.shape.is_tuple and both.op is not ops.TUPLE:
+        both = edit.inline(into.add(opcodes.CALL, *left, *right, computations=[computation]))
+        results = list(both.operands) if both.op is opcodes.TUPLE else [both]
+        if both.shape.is_tuple and both.op is not opcodes.TUPLE:
             results = [into.element(both, number) for number in range(count)]
-        alone = [into.add(ops.SELECT, has_left, a, b) for a, b in zip(left, right, strict=True)]
-        are_two = into.add(ops.AND, has_left, has_right)
-        chosen = [into.add(ops.SELECT, are_two, a, b) for a, b in zip(results, alone, strict=True)]
-        return into.add(ops.TUPLE, *chosen, into.add(ops.OR, has_left, has_right))
+        alone = [into.add(opcodes.SELECT, has_left, a, b) for a, b in zip(left, right, strict=True)]
+        are_two = into.add(opcodes.AND, has_left, has_right)
+        chosen = [into.add(opcodes.SELECT, are_two, a, b) for a, b in zip(results, alone, strict=True)]
+        return into.add(opcodes.TUPLE, *chosen, into.add(opcodes.OR, has_left, has_right))
 
     return function(write, "of_those_there", [*shapes[:count], flag, *shapes[count:], flag], combine)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.SELECT_AND_SCATTER)
+@DYNAMIC_EXPANSIONS.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The source has one element a window position: cut off, or filled up with the initial value."""
     operand, source, initial = values

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.ops.elementwise import ComparisonDirection
-from xlapy.ops.indexing import GatherAttributes
-from xlapy.ops.movement import factor_groups
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.indexing import GatherAttributes
+from xlapy.opcodes.movement import factor_groups
 from xlapy.passes.expand.blocks import compare
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
@@ -29,7 +29,7 @@ from xlapy.passes.expand.dynamic.core import (
 )
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.RESHAPE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.RESHAPE)
 def reshape(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A division of the size that does not come out rounds down; a static result begins with the elements."""
     shape, array = instruction.shape, array_of(values[0])
@@ -74,7 +74,7 @@ def _stays(bounds: Sequence[int], sizes: Sequence[Size], group: range) -> bool:
     return all(sizes[d] == bounds[d] for d in group if d not in long[:1])
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.DYNAMIC_RESHAPE)
+@DYNAMIC_EXPANSIONS.rule(opcodes.DYNAMIC_RESHAPE)
 def dynamic_reshape(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there, under the given sizes, each within its bound."""
     operand, *given = values
@@ -99,15 +99,15 @@ def rearranged(
     for dimension in reversed(range(array.shape.rank)):
         size = write.larger(taken[dimension], 1)
         length = write.spread(size, shape.dimensions)
-        part = write.add(ops.REMAINDER, row, length)
-        scaled = write.add(ops.MULTIPLY, part, write.spread(stride, shape.dimensions))
-        place, row = write.add(ops.ADD, place, scaled), write.add(ops.DIVIDE, row, length)
+        part = write.add(opcodes.REMAINDER, row, length)
+        scaled = write.add(opcodes.MULTIPLY, part, write.spread(stride, shape.dimensions))
+        place, row = write.add(opcodes.ADD, place, scaled), write.add(opcodes.DIVIDE, row, length)
         stride *= array.shape.dimensions[dimension]
     flat = write.reshape(array, array.shape.with_dimensions((array.shape.size,)))
     attributes = GatherAttributes.make(
         offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=shape.rank, slice_sizes=(1,)
     )
-    return write.add(ops.GATHER, flat, place, attributes=attributes)
+    return write.add(opcodes.GATHER, flat, place, attributes=attributes)
 
 
 def _row_numbers(write: SizeWriter, bounds: Sequence[int], sizes: Sequence[Size]) -> Instruction:
@@ -115,8 +115,8 @@ def _row_numbers(write: SizeWriter, bounds: Sequence[int], sizes: Sequence[Size]
     total = write.spread(0, bounds)
     stride: Size = 1
     for dimension in reversed(range(len(bounds))):
-        scaled = write.add(ops.MULTIPLY, write.positions(bounds, dimension), write.spread(stride, bounds))
-        total = write.add(ops.ADD, total, scaled)
+        scaled = write.add(opcodes.MULTIPLY, write.positions(bounds, dimension), write.spread(stride, bounds))
+        total = write.add(opcodes.ADD, total, scaled)
         stride = write.times(stride, sizes[dimension])
     return total
 

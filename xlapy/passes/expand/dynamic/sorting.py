@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -19,7 +19,7 @@ from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, Si
 from xlapy.passes.rewrite import Writer
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.SORT)
+@DYNAMIC_EXPANSIONS.rule(opcodes.SORT)
 def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A flag that says which elements are there is sorted along with them, and decides first."""
     sizes, arrays = write.smallest(values), [array_of(value) for value in values]
@@ -30,7 +30,7 @@ def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
         result = write.like(instruction, arrays)
     else:
         result = write.add(
-            ops.SORT,
+            opcodes.SORT,
             *[*arrays, mask],
             attributes=instruction.attributes,
             computations=[_those_there_first(write, instruction.to_apply)],
@@ -48,14 +48,14 @@ def _those_there_first(write: SizeWriter, comparator: Computation) -> Computatio
 
     def less(into: Writer, given: list[Instruction]) -> Instruction:
         *operands, left, right = given
-        ordered = edit.inline(into.add(ops.CALL, *operands, computations=[comparator]))
-        differ = into.add(ops.XOR, left, right)
-        return into.add(ops.SELECT, differ, left, ordered)
+        ordered = edit.inline(into.add(opcodes.CALL, *operands, computations=[comparator]))
+        differ = into.add(opcodes.XOR, left, right)
+        return into.add(opcodes.SELECT, differ, left, ordered)
 
     return function(write, "those_there_first", [*shapes, flag, flag], less)
 
 
-@DYNAMIC_EXPANSIONS.rule(ops.TOPK)
+@DYNAMIC_EXPANSIONS.rule(opcodes.TOPK)
 def topk(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Of fewer than k elements all are taken; the k places of the result are declared static, the last are padding."""
     array, sizes = array_of(values[0]), sizes_of(values[0])

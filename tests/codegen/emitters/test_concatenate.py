@@ -1,0 +1,102 @@
+"""Large concatenations, a kernel for each operand: which they are, and that they give what the interpreter gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program.thunks import KernelStep, all_steps
+from xlapy.testing.random_arguments import random_arguments
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+
+
+def check(text: str, kernels: int) -> None:
+    """The same bits as the interpreter's, by so many kernels."""
+    module = xla.parse_hlo(text)
+    steps = all_steps(compile_module(module).program.steps)
+    assert sum(isinstance(step, KernelStep) for step in steps) == kernels
+    executable = CPU.compile(module)
+    arguments = random_arguments(executable.program_shape.parameters, 3)
+    ours, theirs = executable(*arguments), INTERPRETER.compile(module)(*arguments)
+    np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+
+
+def concatenation(t: str, parts: Sequence[Sequence[int]], dimension: int) -> str:
+    lines = [f"p{n} = {t}[{','.join(map(str, part))}] parameter({n})" for n, part in enumerate(parts)]
+    result = list(parts[0])
+    result[dimension] = sum(part[dimension] for part in parts)
+    operands = ", ".join(f"p{n}" for n in range(len(parts)))
+    shape = f"{t}[{','.join(map(str, result))}]"
+    lines.append(f"ROOT r = {shape} concatenate({operands}), dimensions={{{dimension}}}")
+    return "\n".join(["HloModule m", "ENTRY e {", *lines, "}"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "dimension"),
+    [
+        ([(20000,), (9000,), (1000,)], 0),
+        ([(40, 70), (3, 70), (60, 70)], 0),
+        ([(30, 5, 7, 13), (30, 2, 7, 13)], 1),
+        ([(3, 9000), (3, 300)], 1),
+        ([(50, 100), (0, 100), (7, 100)], 0),
+        ([(60, 1), (60, 250), (60, 2)], 1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("t", ["f32", "pred", "bf16", "c64"])
+def test_operands_go_to_their_places(t, parts, dimension):
+    pieces = [np.prod(part[dimension:]) for part in parts]
+    short = t == "pred" and sum(piece for piece in pieces if piece < 256) * 16 > sum(pieces)
+    check(concatenation(t, parts, dimension), 1 if short else sum(np.prod(part) > 0 for part in parts))
+
+
+@pytest.mark.parametrize(
+    ("parts", "dimension"),
+    [
+        ([(40,), (30,)], 0),  # little in all
+        ([(3000, 3), (3000, 40)], 1),  # little in one place
+        ([(1000,)] * 20, 0),  # many
+    ],
+    ids=["small", "short rows", "many"],
+)
+def test_what_stays_one_kernel(parts, dimension):
+    check(concatenation("f32", parts, dimension), 1)
+
+
+def test_what_computes_an_operand_and_what_needs_the_result():
+    lines = [
+        "p = s16[50,100] parameter(0)",
+        "q = f32[70,100] parameter(1)",
+        "f = f32[50,100] convert(p)",
+        "c = f32[120,100] concatenate(f, q), dimensions={0}",
+        "ROOT r = f32[120,100] negate(c)",
+    ]
+    check("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]), 3)
+
+
+def test_the_state_of_a_loop_is_concatenated_anew():
+    text = """HloModule m
+body { s = (s32[], f32[64,100]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0  x = f32[64,100] get-tuple-element(s), index=1
+  one = s32[] constant(1)  next = s32[] add(n, one)
+  low = f32[24,100] slice(x), slice={[0:24], [0:100]}
+  high = f32[40,100] slice(x), slice={[24:64], [0:100]}
+  c = f32[64,100] concatenate(high, low), dimensions={0}
+  ROOT r = (s32[], f32[64,100]) tuple(next, c) }
+condition { s = (s32[], f32[64,100]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0  limit = s32[] constant(5)
+  ROOT c = pred[] compare(n, limit), direction=LT }
+ENTRY e { x = f32[64,100] parameter(0)  zero = s32[] constant(0)
+  s = (s32[], f32[64,100]) tuple(zero, x)
+  w = (s32[], f32[64,100]) while(s), condition=condition, body=body
+  ROOT r = f32[64,100] get-tuple-element(w), index=1 }
+"""
+    module = xla.parse_hlo(text)
+    x = np.arange(6400, dtype=np.float32).reshape(64, 100)
+    expected = np.asarray(INTERPRETER.compile(module)(x))
+    np.testing.assert_array_equal(np.asarray(CPU.compile(module)(x)), expected)

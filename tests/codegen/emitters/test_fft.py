@@ -1,0 +1,178 @@
+"""Fourier transforms on cpu beside NumPy's in double precision, and the plans of their kernels."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
+from xlapy.codegen.emitters.fft.plan import Axis, Transform, radices, transforms_of
+from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.loops import F64
+from xlapy.loops.evaluate import evaluate
+
+CPU = xla.Client("cpu")
+Array = np.ndarray[Any, Any]
+NAMES = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+
+
+def sizes(dimensions: tuple[int, ...]) -> str:
+    return ",".join(map(str, dimensions))
+
+
+def transform_text(kind: str, operand: Array, result: tuple[int, ...], lengths: tuple[int, ...]) -> str:
+    parts = {4: ("f32", "c64"), 8: ("f64", "c128")}[operand.real.itemsize]
+    of_result = parts[0] if kind == "IRFFT" else parts[1]
+    return (
+        f"HloModule m\nENTRY e {{ x = {NAMES[operand.dtype.name]}[{sizes(operand.shape)}] parameter(0)\n"
+        f"ROOT r = {of_result}[{sizes(result)}] fft(x), fft_type={kind}, fft_length={{{sizes(lengths)}}} }}"
+    )
+
+
+def numbers(kind: str, dimensions: tuple[int, ...], dtype: str) -> Array:
+    generator = np.random.default_rng(prod(dimensions))
+    real = generator.standard_normal(dimensions).astype(dtype)
+    return real if kind == "RFFT" else (real + 1j * generator.standard_normal(dimensions).astype(dtype))
+
+
+def expected(kind: str, x: Array, lengths: tuple[int, ...]) -> Array:
+    """NumPy's transform of the numbers in double precision."""
+    axes = range(-len(lengths), 0)
+    functions = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
+    return functions[kind](x.astype(np.float64 if kind == "RFFT" else np.complex128), lengths, axes)
+
+
+def error(actual: Array, wanted: Array) -> float:
+    """Of all numbers together, in relation to their size."""
+    return float(np.linalg.norm((actual - wanted).ravel()) / np.linalg.norm(wanted.ravel()))
+
+
+def assert_transformed(kind: str, dimensions: tuple[int, ...], count: int, dtype: str) -> None:
+    lengths = dimensions[-count:]
+    given = (*dimensions[:-1], dimensions[-1] // 2 + 1) if kind == "IRFFT" else dimensions
+    x = numbers(kind, given, dtype)
+    wanted = expected(kind, x, lengths)
+    actual = np.asarray(CPU.compile(transform_text(kind, x, wanted.shape, lengths))(x))
+    assert actual.shape == wanted.shape
+    assert error(actual, wanted) < np.finfo(dtype).eps * 0.6 * np.log2(2 + prod(lengths))
+
+
+ROWS = [(1,), (2,), (7, 8), (9, 2), (16, 16), (20, 12), (33, 60), (3, 4, 31), (100,), (17, 1024), (2, 2048), (3, 4800)]
+
+
+@pytest.mark.parametrize("dimensions", ROWS, ids=str)
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+def test_rows(kind: str, dimensions: tuple[int, ...]):
+    assert_transformed(kind, dimensions, 1, "float64" if len(dimensions) == 2 and dimensions[0] % 2 else "float32")
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+@pytest.mark.parametrize("dimensions", [(4, 6, 8), (2, 16, 9), (7, 1, 10), (3, 8, 10, 12)], ids=str)
+def test_several_dimensions(kind: str, dimensions: tuple[int, ...]):
+    assert_transformed(kind, dimensions, min(3, len(dimensions)), "float32")
+
+
+@pytest.mark.parametrize("dimensions", [(2, 2048, 20), (1, 1100, 36)], ids=str)
+def test_long_dimensions_that_are_not_the_last(dimensions: tuple[int, ...]):
+    assert_transformed("FFT", dimensions, 2, "float32")
+
+
+@pytest.mark.parametrize(
+    ("kind", "dimensions"), [("FFT", (5, 97)), ("IFFT", (2, 1009)), ("RFFT", (74,)), ("IRFFT", (4, 37))]
+)
+def test_large_primes(kind: str, dimensions: tuple[int, ...]):
+    assert_transformed(kind, dimensions, 1, "float32")
+
+
+def test_large_primes_go_by_kernels_of_other_lengths():
+    x = np.zeros((3, 1009), np.complex64)
+    after = compile_module(xla.parse_hlo(transform_text("FFT", x, x.shape, (1009,)))).module.to_text()
+    assert after.count(" fft(") == 2 and " dot(" not in after
+
+
+def test_single_precision_is_as_exact_as_numpys():
+    for length in (1 << 16, 3**9, 1 << 21):
+        x = numbers("IFFT", (length,), "float32")
+        actual = np.asarray(CPU.compile(transform_text("IFFT", x, x.shape, x.shape))(x))
+        wanted = expected("IFFT", x, x.shape)
+        assert error(actual, wanted) < 2 * error(np.fft.ifft(x), wanted)
+
+
+def test_what_the_ends_of_half_a_spectrum_hold_beside_real_numbers_does_not_count():
+    x = numbers("IRFFT", (20, 9), "float32")
+    text = transform_text("IRFFT", x, (20, 16), (16,))
+    ends = x.copy()
+    ends[:, [0, -1]] += 5j
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(ends)), np.asarray(CPU.compile(text)(x)))
+
+
+def test_no_numbers_give_zeros():
+    text = (
+        "HloModule m\nENTRY e { x = f32[3,0] parameter(0)\n ROOT r = c64[3,0] fft(x), fft_type=RFFT, fft_length={0} }"
+    )
+    assert np.asarray(CPU.compile(text)(np.zeros((3, 0), np.float32))).shape == (3, 0)
+
+
+def test_a_transform_of_many_rows_is_one_kernel_and_little_code():
+    x = np.zeros((64, 1024), np.complex64)
+    compiled = compile_module(xla.parse_hlo(transform_text("FFT", x, x.shape, (1024,))))
+    assert [
+        line.split("(")[0].strip() for line in compiled.stages()["steps.txt"].splitlines() if "kernel " in line
+    ] == ["kernel r"]
+    assert compiled.code.size < 50_000
+    assert "gather" not in compiled.llvm and "scatter" not in compiled.llvm
+
+
+# -- plans and kernels
+
+
+def test_plans():
+    rows = transforms_of(1024, 100, 1, 1024, 16)
+    assert rows == [Transform(Axis(1024, 1, 1), Axis(100, 1024, 1024))]
+    long = transforms_of(1 << 20, 1, 1, 1024, 16)
+    assert long is not None and [each.points.size for each in long] == [1024, 1024]
+    longest = transforms_of(1 << 24, 1, 1, 1024, 16)
+    assert longest is not None and len(longest) == 3 and all(each.points.size <= 1024 for each in longest)
+    assert transforms_of(2 * 37, 100, 1, 1024, 16) is None
+    assert transforms_of(1 << 24, 1, 2, 1024, 16) is None
+
+
+@pytest.mark.parametrize("length", [1, 2, 16, 128, 1024, 60, 31 * 8, 945])
+def test_radices_make_the_length(length: int):
+    assert prod(radices(length)) == length
+
+
+def test_scratch_memory_is_enough():
+    made = transforms_of(most_points(vector_bytes()), 64, 1, most_points(vector_bytes()), 8)
+    assert made is not None and fourier_kernel("longest", F64, made[0], -1, 1.0).kernel.scratch
+
+
+@pytest.mark.parametrize(("points", "rows"), [(6, 11), (8, 8), (5, 3)])
+def test_a_kernel_evaluated(points: int, rows: int):
+    """The loops mean what the machine code does; the last group of lanes is masked."""
+    x = numbers("FFT", (rows, points), "float64")
+    (transform,) = transforms_of(points, rows, 1, 1024, 8) or []
+    made = fourier_kernel("small", F64, transform, -1, 1.0)
+    result = np.zeros(2 * x.size)
+    evaluate(made.kernel, {"operand": x.view(np.float64).ravel(), "roots": made.roots, "result": result})
+    np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), np.fft.fft(x), atol=1e-13)
+
+
+@functools.cache
+def big() -> Array:
+    return numbers("FFT", (300, 96), "float32")
+
+
+def test_rows_do_not_depend_on_their_neighbours():
+    x = big()
+    whole = np.asarray(CPU.compile(transform_text("FFT", x, x.shape, (96,)))(x))
+    part = x[5:200]
+    np.testing.assert_array_equal(
+        np.asarray(CPU.compile(transform_text("FFT", part, part.shape, (96,)))(part)), whole[5:200]
+    )

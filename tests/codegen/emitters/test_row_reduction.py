@@ -1,0 +1,198 @@
+"""Reductions and what needs their values in one kernel, row by row: which are, and that the values are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program.thunks import KernelStep, all_steps
+from xlapy.loops import Kernel
+from xlapy.testing.comparison import assert_close
+from xlapy.testing.random_arguments import random_arguments
+
+INTERPRETER, CPU = xla.Client("interpreter"), xla.Client("cpu")
+
+COMPUTATIONS = """
+add {{ a = {t}[] parameter(0)
+ b = {t}[] parameter(1)
+ ROOT r = {t}[] add(a, b) }}
+max {{ a = {t}[] parameter(0)
+ b = {t}[] parameter(1)
+ ROOT r = {t}[] {greater}(a, b) }}
+last {{ a = {t}[] parameter(0)
+ b = {t}[] parameter(1)
+ ROOT r = {t}[] subtract(b, a) }}
+"""
+
+SOFTMAX = """
+  low = {t}[] constant({low})
+  zero = {t}[] constant(0)
+  m = {t}[{r}] reduce(x, low), dimensions={{{d}}}, to_apply=max
+  mm = {t}[{r1}] reshape(m)
+  m1 = {t}[{r}] reshape(mm)
+  mb = {t}[{s}] broadcast(m1), dimensions={{{k}}}
+  c = {t}[{s}] subtract(x, mb)
+  e = {t}[{s}] exponential(c)
+  n = {t}[{r}] reduce(e, zero), dimensions={{{d}}}, to_apply=add
+  nb = {t}[{s}] broadcast(n), dimensions={{{k}}}
+  ROOT q = {t}[{s}] divide(e, nb)
+"""
+
+VARIANCE = """
+  zero = {t}[] constant(0)
+  size = {t}[] constant(17)
+  n = {t}[{r}] reduce(x, zero), dimensions={{{d}}}, to_apply=add
+  sizes = {t}[{r}] broadcast(size), dimensions={{}}
+  mean = {t}[{r}] divide(n, sizes)
+  mb = {t}[{s}] broadcast(mean), dimensions={{{k}}}
+  c = {t}[{s}] subtract(x, mb)
+  cc = {t}[{s}] multiply(c, c)
+  v = {t}[{r}] reduce(cc, zero), dimensions={{{d}}}, to_apply=add
+  ROOT q = {t}[{r}] divide(v, sizes)
+"""
+
+IN_ORDER = """
+  zero = {t}[] constant(0)
+  a = {t}[{s}] abs(x)
+  n = {t}[{r}] reduce(a, zero), dimensions={{{d}}}, to_apply=last
+  nb = {t}[{s}] broadcast(n), dimensions={{{k}}}
+  ROOT q = {t}[{s}] add(x, nb)
+"""
+
+
+def program(body: str, t: str, rows: tuple[int, ...], row: tuple[int, ...]) -> str:
+    """A program on x, whose trailing dimensions are the row."""
+    kept, all_dimensions = len(rows), (*rows, *row)
+    names = {
+        "t": t,
+        "s": ",".join(map(str, all_dimensions)),
+        "r": ",".join(map(str, rows)),
+        "k": ",".join(map(str, range(kept))),
+        "d": ",".join(map(str, range(kept, len(all_dimensions)))),
+        "r1": ",".join(map(str, (*rows, 1))),
+        "greater": "multiply" if t == "c64" else "maximum",
+        "low": "-60000" if t == "f16" else "-inf",
+    }
+    text = (COMPUTATIONS + "ENTRY e {{ x = {t}[{s}] parameter(0)\n" + body + "}}").format(**names)
+    return "HloModule m\n" + text
+
+
+def kernels(text: str) -> list[Kernel]:
+    steps = all_steps(compile_module(xla.parse_hlo(text)).program.steps)
+    return [step.kernel for step in steps if isinstance(step, KernelStep)]
+
+
+def assert_same(text: str) -> None:
+    """cpu gives what the interpreter gives."""
+    arguments = random_arguments(xla.parse_hlo(text).entry_computation.program_shape.parameters, 3)
+    results = [client.compile(text)(*arguments) for client in (CPU, INTERPRETER)]
+    ours, theirs = (result if isinstance(result, tuple) else (result,) for result in results)
+    for left, right in zip(ours, theirs, strict=True):
+        assert_close(np.asarray(left), np.asarray(right), rule="program", flush_denormals=True, where=text)
+
+
+@pytest.mark.parametrize("body", [SOFTMAX, VARIANCE, IN_ORDER], ids=["softmax", "variance", "in order"])
+@pytest.mark.parametrize(
+    ("t", "rows", "row"),
+    [
+        ("f32", (6,), (37,)), ("f32", (3, 2), (4, 2, 5)), ("f32", (1, 7, 1), (64,)), ("f32", (), (100,)),
+        ("f64", (5,), (16,)), ("bf16", (4,), (70,)), ("f16", (4,), (33,)),
+    ],
+)  # fmt: skip
+def test_one_kernel_gives_what_the_interpreter_gives(body, t, rows, row):
+    text = program(body, t, rows, row)
+    (kernel,) = kernels(text)
+    assert len(kernel.scratch) == (body is SOFTMAX)
+    assert_same(text)
+
+
+@pytest.mark.parametrize("body", [SOFTMAX, VARIANCE, IN_ORDER], ids=["softmax", "variance", "in order"])
+@pytest.mark.parametrize(
+    ("t", "rows", "row"),
+    [
+        ("f32", (1700,), (10,)),
+        ("f32", (4, 5), (2,)),
+        ("f64", (1100,), (3, 5)),
+        ("bf16", (2100,), (8,)),
+        ("f16", (1200, 2), (7,)),
+    ],
+)
+def test_vectors_go_over_short_rows(body, t, rows, row):
+    text = program(body, t, rows, row)
+    (kernel,) = kernels(text)
+    assert not kernel.scratch
+    assert_same(text)
+
+
+def test_tasks_of_short_rows_take_whole_vectors():
+    text = program(SOFTMAX, "f32", (2000,), (10,))
+    (kernel,) = kernels(text)
+    assert kernel.parallel_loop is not None
+    assert kernel.parallel_loop.extent == 3  # of 768 rows at most
+    assert_same(text)
+
+
+@pytest.mark.parametrize(("t", "rows", "row"), [("f32", (100,), (10,)), ("f64", (16,), (3, 5)), ("f16", (40,), (9,))])
+def test_vectors_go_along_short_rows_that_are_not_many(t, rows, row):
+    text = program(SOFTMAX, t, rows, row)
+    (kernel,) = kernels(text)
+    assert kernel.scratch
+    assert_same(text)
+
+
+def test_few_short_rows_are_not_written_out():
+    assert len(kernels(program(SOFTMAX, "f32", (3,), (10,)))) > 1
+
+
+def test_short_rows_of_many_instructions_stay_several_kernels():
+    chain = "".join(f"  wave{n} = {{t}}[{{s}}] sine({f'wave{n - 1}' if n else 'x'})\n" for n in range(60))
+    body = chain + IN_ORDER.replace("abs(x)", "sine(wave59)")
+    text = program(body, "f32", (1100,), (15,))
+    assert len(kernels(text)) > 1
+    assert_same(text)
+
+
+def test_rows_longer_than_the_scratch_are_computed_again():
+    text = program(SOFTMAX, "f32", (2,), (20_000,))
+    (kernel,) = kernels(text)
+    assert not kernel.scratch
+    assert_same(text)
+
+
+def test_few_long_rows_are_left_to_kernels_that_all_threads_share():
+    assert len(kernels(program(SOFTMAX, "f32", (4,), (1 << 16,)))) > 1
+
+
+def test_sums_of_complex_numbers():
+    body = IN_ORDER.replace("abs(x)", "negate(x)").replace("constant(0)", "constant((0, 0))")
+    text = program(body.replace("last", "add"), "c64", (5,), (20,))
+    assert len(kernels(text)) == 1
+    assert_same(text)
+
+
+def test_a_mask_for_every_row_and_one_for_every_batch():
+    text = (
+        COMPUTATIONS.format(t="f32", greater="maximum")
+        + """
+ENTRY e { x = f32[2,3,4,32] parameter(0)
+  lengths = s32[2] parameter(1)
+  bias = f32[32] parameter(2)
+  place = s32[2,3,4,32] iota(), iota_dimension=3
+  all = s32[2,3,4,32] broadcast(lengths), dimensions={0}
+  far = f32[] constant(-1e9)
+  fars = f32[2,3,4,32] broadcast(far), dimensions={}
+  biases = f32[2,3,4,32] broadcast(bias), dimensions={3}
+  inside = pred[2,3,4,32] compare(place, all), direction=LT
+  y = f32[2,3,4,32] add(x, biases)
+  z = f32[2,3,4,32] select(inside, y, fars)
+  low = f32[] constant(-inf)
+  m = f32[2,3,4] reduce(z, low), dimensions={3}, to_apply=max
+  mb = f32[2,3,4,32] broadcast(m), dimensions={0,1,2}
+  c = f32[2,3,4,32] subtract(z, mb)
+  ROOT e = f32[2,3,4,32] exponential(c) }"""
+    )
+    text = "HloModule m\n" + text
+    assert len(kernels(text)) == 1
+    assert_same(text)

@@ -1,0 +1,174 @@
+"""Fusion: which instructions are computed together, and the reasons that are given."""
+
+from __future__ import annotations
+
+import pytest
+
+import xlapy as xla
+from xlapy.codegen.fusion.decisions import Decision, DecisionKind, decisions_text
+from xlapy.codegen.fusion.fuse_instructions import Fuse
+from xlapy.hlo.verify import verify
+
+ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n"
+
+
+def fused(body: str) -> tuple[list[list[str]], str]:
+    """The operations of each fusion (parameters left out), and the reasons."""
+    module = xla.parse_hlo(f"HloModule m\n{ADD}ENTRY e {{ {body} }}")
+    reasons: list[Decision] = []
+    Fuse(explain=reasons.append).run(module)
+    verify(module)
+    fusions = [i.computations[0] for i in module.entry_computation if i.op is xla.opcodes.FUSION]
+    names = [[i.op.name for i in computation if i.op is not xla.opcodes.PARAMETER] for computation in fusions]
+    return names, decisions_text(reasons)
+
+
+def test_decisions_name_what_they_are_about():
+    module = xla.parse_hlo(
+        "HloModule m\nENTRY e { x = f32[100] parameter(0)\n one = f32[] constant(1)\n"
+        "many = f32[100] broadcast(one), dimensions={}\n y = f32[100] add(x, many)\n a = f32[100] dot(y, y),"
+        "lhs_contracting_dims={}, rhs_contracting_dims={}, lhs_batch_dims={0}, rhs_batch_dims={0}\n"
+        "z = f32[100] sqrt(y)\n b = f32[100] sine(z)\n ROOT r = (f32[100], f32[100]) tuple(a, b) }"
+    )
+    decisions: list[Decision] = []
+    Fuse(explain=decisions.append).run(module)
+    found = {(decision.kind, decision.subjects) for decision in decisions}
+    assert found == {
+        (DecisionKind.KERNEL, ("a",)),
+        (DecisionKind.KERNEL, ("b",)),
+        (DecisionKind.JOINED, ("z",)),
+        (DecisionKind.KERNEL, ("y",)),
+        (DecisionKind.FREE, ("many",)),
+        (DecisionKind.FREE, ("one",)),
+        (DecisionKind.MERGED, ("y", "b")),
+    }
+
+
+def test_what_one_kernel_alone_needs_is_computed_there():
+    names, why = fused("x = f32[64] parameter(0)\n y = f32[64] exponential(x)\n ROOT z = f32[64] negate(y)")
+    assert names == [["exponential", "negate"]]
+    assert "y (exponential) is computed with z, which alone needs it" in why
+
+
+def test_what_users_in_different_kernels_need_is_a_further_result():
+    names, why = fused(
+        "x = f32[100] parameter(0)\n y = f32[100] sqrt(x)\n a = f32[100] dot(y, y), lhs_contracting_dims={},"
+        "rhs_contracting_dims={}, lhs_batch_dims={0}, rhs_batch_dims={0}\n"
+        "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
+    )
+    assert names == [["sqrt", "sine", "tuple"]]
+    assert "y (sqrt) gets a kernel: its users are in different kernels (a.1, b.1)" in why
+    assert "y and b.1 become one kernel, of 2 results" in why
+
+
+def test_what_costs_little_is_computed_again():
+    names, why = fused(
+        "x = f32[100] parameter(0)\n y = f32[100] negate(x)\n a = f32[100] exponential(y)\n"
+        "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
+    )
+    assert sorted(names) == [["negate", "exponential"], ["negate", "sine"]]
+    assert "y (negate) is computed in each of a.1, b.1: that takes less memory traffic than to keep it" in why
+
+
+@pytest.mark.parametrize("op", ["exponential", "negate"])
+def test_what_would_be_computed_for_every_row_is_not_if_it_takes_long(op):
+    names, why = fused(
+        f"x = f32[40,50] parameter(0)\n v = f32[50] parameter(1)\n y = f32[50] {op}(v)\n"
+        "b = f32[40,50] broadcast(y), dimensions={1}\n ROOT z = f32[40,50] add(x, b)"
+    )
+    assert names == ([["broadcast", "add"]] if op == "exponential" else [[op, "broadcast", "add"]])
+    assert ("z would compute each element of y 40 times" in why) is (op == "exponential")
+
+
+@pytest.mark.parametrize("dimensions", ["0", "1"])
+def test_what_follows_a_reduction_is_computed_with_it(dimensions):
+    names, _ = fused(
+        "x = f32[40,40] parameter(0)\n zero = f32[] constant(0)\n"
+        f"s = f32[40] reduce(x, zero), dimensions={{{dimensions}}}, to_apply=add\n ROOT z = f32[40] sqrt(s)"
+    )
+    assert [set(n) for n in names] == [{"constant", "reduce", "sqrt"}]
+
+
+def test_why_reductions_of_other_rows_stay_apart():
+    _, why = fused(
+        "x = f32[8,40,40] parameter(0)\n zero = f32[] constant(0)\n"
+        "s = f32[8,40] reduce(x, zero), dimensions={2}, to_apply=add\n"
+        "t = f32[8] reduce(x, zero), dimensions={1,2}, to_apply=add\n"
+        "sb = f32[8,40,40] broadcast(s), dimensions={0,1}\n tb = f32[8,40,40] broadcast(t), dimensions={0}\n"
+        "ROOT z = f32[8,40,40] add(sb, tb)"
+    )
+    assert "z goes along 8 rows of 1600, s along 320 rows of 40" in why
+
+
+def test_what_takes_long_stays_a_kernel_when_groups_merge():
+    names, why = fused(
+        "x = f32[40,50] parameter(0)\n v = f32[50] parameter(1)\n y = f32[50] exponential(v)\n"
+        "zero = f32[] constant(0)\n b = f32[40,50] broadcast(y), dimensions={1}\n z = f32[40,50] multiply(x, b)\n"
+        "ROOT s = f32[50] reduce(z, zero), dimensions={0}, to_apply=add"
+    )
+    assert [set(n) for n in names] == [{"broadcast", "multiply", "constant", "reduce"}]
+    assert "y and s stay two kernels: s would compute each element of y 40 times" in why
+
+
+@pytest.mark.parametrize("op", ["power", "exponential"])
+def test_few_elements_are_computed_again_if_that_is_little_work(op):
+    names, _ = fused(
+        f"v = f64[3] parameter(0)\n y = f64[3] {op}({'v, v' if op == 'power' else 'v'})\n"
+        "b = f64[7,3] broadcast(y), dimensions={1}\n c = f64[7,3] parameter(1)\n ROOT z = f64[7,3] add(c, b)"
+    )
+    assert names == ([["broadcast", "add"]] if op == "power" else [[op, "broadcast", "add"]])
+
+
+@pytest.mark.parametrize("steps", [2, 12])
+def test_a_long_chain_that_would_be_computed_twice_gets_a_kernel(steps):
+    chain = "\n".join(f"c{n + 1} = f32[100,90] subtract(c{n}, y)" for n in range(steps))
+    names, why = fused(
+        f"c0 = f32[100,90] parameter(0)\n y = f32[100,90] parameter(1)\n {chain}\n"
+        f"t = f32[100,90] reverse(c{steps}), dimensions={{0}}\n ROOT z = f32[100,90] add(c{steps}, t)"
+    )
+    last = ["reverse", "add"]
+    assert sorted(names) == ([["subtract"] * 2 + last] if steps == 2 else [last, ["subtract"] * 12])
+    assert (f"z would compute each element of c{steps} 2 times" in why) is (steps == 12)
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_lists_of_indices_are_not_put_together_in_memory(dimension):
+    half, whole = ("s32[40,1]", "s32[40,2]") if dimension else ("s32[1,40]", "s32[2,40]")
+    names, _ = fused(
+        f"x = f32[9,9] parameter(0)\n i = {half} parameter(1)\n j = {half} parameter(2)\n"
+        f"k = {whole} concatenate(i, j), dimensions={{{dimension}}}\n"
+        "g = f32[40] gather(x, k), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1},"
+        f"index_vector_dim={dimension}, slice_sizes={{1,1}}\n ROOT r = f32[40] negate(g)"
+    )
+    assert names == [["concatenate", "gather", "negate"]]
+
+
+def test_lists_one_behind_the_other_are_put_together_in_memory():
+    names, _ = fused(
+        "x = f32[99] parameter(0)\n i = s32[20,1] parameter(1)\n j = s32[20,1] parameter(2)\n"
+        "k = s32[40,1] concatenate(i, j), dimensions={0}\n"
+        "g = f32[40] gather(x, k), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},"
+        "index_vector_dim=1, slice_sizes={1}\n ROOT r = f32[40] negate(g)"
+    )
+    assert names == [["gather", "negate"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "alone"),
+    [
+        ("f32", "s8", True),
+        ("f32", "f8e4m3fn", True),
+        ("f32", "bf16", True),
+        ("s8", "s32", False),
+        ("bf16", "f32", False),
+    ],
+)
+def test_a_dot_reads_what_is_widened_where_it_comes_from_and_what_is_narrowed_from_memory(given, made, alone):
+    names, why = fused(
+        f"x = {given}[64,64] parameter(0)\n y = {given}[64,64] parameter(1)\n s = {given}[64,64] add(x, y)\n"
+        f"n = {made}[64,64] convert(s)\n w = {made}[64,64] parameter(2)\n"
+        f"ROOT r = {made}[64,64] dot(n, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+    assert (["add", "convert"] in names) == alone
+    about = next(line for line in why.splitlines() if line.startswith("n (convert)"))
+    assert about.endswith("reads its elements more than once") == alone

@@ -1,0 +1,155 @@
+"""Kernels with several results: which groups become one, and that whole programs of them give the same values."""
+
+from __future__ import annotations
+
+import random
+import sys
+from types import FrameType
+
+import pytest
+
+from tests.codegen.emitters.test_row_reduction import assert_same, kernels
+from tests.codegen.fusion.test_fuse import ADD, fused
+from xlapy.codegen.fusion.fuse_instructions import Fuse
+from xlapy.text import parse_hlo
+
+
+def test_readers_of_one_array_become_one_kernel():
+    names, why = fused(
+        "x = f32[2048] parameter(0)\n a = f32[2048] exponential(x)\n b = f32[2048] sine(x)\n"
+        "ROOT r = (f32[2048], f32[2048]) tuple(a, b)"
+    )
+    assert names == [["exponential", "sine", "tuple"]]
+    assert "b.1 and a.1 become one kernel, of 2 results" in why
+
+
+def test_readers_of_little_stay_apart():
+    names, _ = fused(
+        "x = f32[20] parameter(0)\n a = f32[20] exponential(x)\n b = f32[20] sine(x)\n"
+        "ROOT r = (f32[20], f32[20]) tuple(a, b)"
+    )
+    assert names == []
+
+
+def test_what_is_read_at_other_places_stays_apart():
+    names, _ = fused(
+        "x = f32[64,64] parameter(0)\n a = f32[64,64] exponential(x)\n y = f32[64,64] transpose(x), dimensions={1,0}\n"
+        "b = f32[64,64] sine(y)\n ROOT r = (f32[64,64], f32[64,64]) tuple(a, b)"
+    )
+    assert names == [["transpose", "sine"]]
+
+
+def test_no_kernel_needs_itself_by_way_of_another():
+    """b needs a by way of the product d, so that a and b are not one kernel."""
+    text = (
+        "x = f32[64,64] parameter(0)\n a = f32[64,64] tanh(x)\n"
+        "d = f32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "b = f32[64,64] multiply(d, a)\n c = f32[64,64] negate(b)\n"
+        "ROOT r = (f32[64,64], f32[64,64]) tuple(b, c)"
+    )
+    names, why = fused(text)
+    assert names == [["multiply", "negate", "tuple"]]
+    assert "a and b become" not in why
+    assert_same(f"HloModule m\nENTRY e {{ {text} }}")
+
+
+def test_an_array_that_is_updated_in_place_is_not_read_later_for_it():
+    names, why = fused(
+        "x = f32[2048] parameter(0)\n i = s32[] parameter(1)\n u = f32[1] parameter(2)\n"
+        "a = f32[2048] exponential(x)\n n = f32[2048] dynamic-update-slice(x, u, i)\n b = f32[2048] add(x, n)\n"
+        "ROOT r = (f32[2048], f32[2048]) tuple(a, b)"
+    )
+    assert names == []
+    assert "stay two kernels: what they read is updated in place" in why
+
+
+def test_reductions_of_rows_and_columns_share_their_reading():
+    for dimension, length in ((0, 48), (1, 32)):
+        text = (
+            f"HloModule m\n{ADD}ENTRY e {{ x = f32[32,48] parameter(0)\n zero = f32[] constant(0)\n"
+            f"y = f32[32,48] multiply(x, x)\n"
+            f"a = f32[{length}] reduce(x, zero), dimensions={{{dimension}}}, to_apply=add\n"
+            f"b = f32[{length}] reduce(y, zero), dimensions={{{dimension}}}, to_apply=add\n"
+            f"ROOT r = (f32[{length}], f32[{length}]) tuple(a, b) }}"
+        )
+        (kernel,) = kernels(text)
+        loads = [s for s in kernel.statements() if getattr(s, "op", "") == "load"]
+        assert len(loads) == 1
+        assert_same(text)
+
+
+def test_rows_and_their_sums_are_results_of_one_kernel():
+    text = (
+        f"HloModule m\n{ADD}ENTRY e {{ x = f32[6,40] parameter(0)\n zero = f32[] constant(0)\n"
+        "y = f32[6,40] exponential(x)\n s = f32[6] reduce(y, zero), dimensions={1}, to_apply=add\n"
+        "sb = f32[6,40] broadcast(s), dimensions={0}\n q = f32[6,40] divide(y, sb)\n"
+        "ROOT r = (f32[6,40], f32[6], f32[6,40]) tuple(q, s, y) }"
+    )
+    (kernel,) = kernels(text)
+    assert sum(buffer.written for buffer in kernel.buffers) == 3
+    assert not kernel.scratch  # y lies in its result already
+    assert_same(text)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_of_rows_and_columns(seed: int):
+    assert_same(random_program(random.Random(seed)))
+
+
+def random_program(rng: random.Random) -> str:
+    """Elementwise operations, sums along either dimension, broadcasts and transposes, several results."""
+    shapes = {"m": "f32[24,32]", "r": "f32[24]", "c": "f32[32]"}
+    known = {"m": ["m0", "m1"], "r": ["r0"], "c": ["c0"]}
+    lines = ["m0 = f32[24,32] parameter(0)", "m1 = f32[24,32] parameter(1)", "r0 = f32[24] parameter(2)"]
+    lines += ["c0 = f32[32] parameter(3)", "zero = f32[] constant(0)"]
+    for number in range(40):
+        kind = rng.choice("mmmmrc")
+        a, b = (rng.choice(known[kind][-6:]) for _ in range(2))
+        forms = [f"add({a}, {b})", f"maximum({a}, {b})", f"tanh({a})", f"negate({a})", f"sine({b})"]
+        matrix = rng.choice(known["m"][-4:])
+        if kind == "m":
+            forms += [f"broadcast({rng.choice(known['r'])}), dimensions={{0}}"] * 2
+            forms += [f"broadcast({rng.choice(known['c'])}), dimensions={{1}}"]
+            forms += [f"copy({a})"]
+        else:
+            sizes = 32 if kind == "r" else 24
+            lines.append(f"n{number}_ = f32[] constant({1 / sizes})")
+            lines.append(f"w{number}_ = f32[24,32] broadcast(n{number}_), dimensions={{}}")
+            lines.append(f"s{number}_ = f32[24,32] multiply({matrix}, w{number}_)")
+            forms += [f"reduce(s{number}_, zero), dimensions={{{int(kind == 'r')}}}, to_apply=add"] * 4
+        lines.append(f"{kind}{number + 2} = {shapes[kind]} {rng.choice(forms)}")
+        known[kind].append(f"{kind}{number + 2}")
+    results = [*rng.sample(known["m"], 2), known["m"][-1], known["r"][-1], known["c"][-1]]
+    types = ", ".join(shapes[name[0]] for name in results)
+    body = "\n".join([*lines, f"ROOT result = ({types}) tuple({', '.join(results)})"])
+    return f"HloModule m\n{ADD}ENTRY e {{ {body} }}"
+
+
+def sums_and_products(length: int) -> str:
+    """A chain all of whose instructions read one array."""
+    lines = ["HloModule m ENTRY e {", "x0 = f32[64] parameter(0)", "y = f32[64] parameter(1)"]
+    for n in range(length):
+        op, other = ("add", "multiply", "subtract")[n % 3], "y" if n % 4 else f"x{max(0, n - 7)}"
+        lines.append(f"x{n + 1} = f32[64] {op}(x{n}, {other})")
+    return "\n".join([*lines, f"ROOT r = f32[64] sine(x{length}) }}"])
+
+
+def calls_of_fusing(text: str) -> int:
+    """How many calls of Python functions it takes to fuse a program, which tells the time on every machine alike."""
+    module, calls = parse_hlo(text), 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        Fuse().run(module)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_time_of_merging_grows_with_the_program_however_many_read_one_array():
+    short, long = (calls_of_fusing(sums_and_products(length)) for length in (1000, 2000))
+    assert long < 2.4 * short

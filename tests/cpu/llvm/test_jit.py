@@ -1,0 +1,48 @@
+"""Machine code in this process: it works as long as somebody has it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
+from xlapy.cpu.llvm.jit import Code, compile_text
+
+
+def constant(value: int) -> Code:
+    return compile_text(f"define i32 @f() {{\n  ret i32 {value}\n}}", ["f"], {})
+
+
+def called(code: Code) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int)(code.addresses["f"])()
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_code_works_while_others_come_and_go():
+    kept = [constant(0)]
+    for value in range(1, 200):
+        code = constant(value)
+        assert called(code) == value
+        if value % 50 == 0:
+            kept.append(code)
+    assert [called(code) for code in kept] == [0, 50, 100, 150]
+
+
+def test_threads_compile_at_once():
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda value: called(constant(value)), range(300))) == list(range(300))
+
+
+def test_code_that_nobody_has_takes_no_memory():
+    for value in range(128):
+        constant(value)
+    gc.collect()
+    before = resident()
+    for value in range(256):
+        constant(value)
+    gc.collect()
+    assert resident() - before < 1 << 20

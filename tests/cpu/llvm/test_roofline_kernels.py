@@ -1,0 +1,53 @@
+"""What cpu does not run is refused by name, and never ends the process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.runtime.engine import native_call
+
+CPU = xla.Client("cpu")
+
+
+def calls(depth: int, each: int) -> str:
+    """Computations that call each other, `each` times a level."""
+    text = ["HloModule m", "f0 { x = f32[] parameter(0)\n ROOT r = f32[] negate(x) }"]
+    for level in range(1, depth):
+        lines = [f" c{n} = f32[] call({f'c{n - 1}' if n else 'x'}), to_apply=f{level - 1}" for n in range(each - 1)]
+        last = f"c{each - 2}" if each > 1 else "x"
+        body = "\n".join(["x = f32[] parameter(0)", *lines, f" ROOT r = f32[] call({last}), to_apply=f{level - 1}"])
+        text.append(f"f{level} {{ {body} }}")
+    text.append(f"ENTRY e {{ x = f32[] parameter(0)\n ROOT r = f32[] call(x), to_apply=f{depth - 1} }}")
+    return "\n".join(text)
+
+
+def test_calls_are_followed():
+    assert float(CPU.compile(calls(40, 1))(np.float32(3))) == -3
+    assert float(CPU.compile(calls(6, 3))(np.float32(3))) == -3
+
+
+def test_calls_that_multiply_are_counted_first():
+    with pytest.raises(UnsupportedError, match=r"m has \d+ instructions when its calls are followed"):
+        CPU.compile(calls(60, 2))
+
+
+def test_calls_too_deep():
+    with pytest.raises(UnsupportedError, match="computations call each other 301 deep, cpu follows at most 100 calls"):
+        CPU.compile(calls(300, 1))
+
+
+def test_constants_left_out_are_not_zeros():
+    with pytest.raises(UnsupportedError, match=r"c is written \{...\}"):
+        CPU.compile("HloModule m\nENTRY e { ROOT c = f32[100] constant({...}) }")
+
+
+def test_a_program_larger_than_the_memory_says_so(monkeypatch: pytest.MonkeyPatch):
+    executable = CPU.compile(
+        "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[1024,1024,64] broadcast(x), dimensions={} }"
+    )
+    monkeypatch.setattr(native_call, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(ExecutionError, match=r"m needs 268.4 MB .* the largest: r f32\[1024,1024,64\] 268.4 MB"):
+        executable(np.float32(1))

@@ -1,0 +1,104 @@
+"""Places of temporaries: what they share, with each other and with results."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlapy as xla
+from tests.cpu.test_against_interpreter import leaves
+from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.program.thunks import CopyStep, KernelStep, Slot, SlotKind, Step, all_steps
+from xlapy.testing.random_arguments import random_arguments
+
+PRODUCTS = """HloModule products
+ENTRY main { x = f32[64,64] parameter(0)  a = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[64,64] dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT c = f32[64,64] dot(b, x), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+FILLED = """HloModule filled
+below { s = (s32[], f32[500,9], f32[500,9]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(400)  ROOT r = pred[] compare(i, n), direction=LT }
+next { s = (s32[], f32[500,9], f32[500,9]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  a = f32[500,9] get-tuple-element(s), index=1  b = f32[500,9] get-tuple-element(s), index=2
+  one = s32[] constant(1)  j = s32[] add(i, one)  zero = s32[] constant(0)  f = f32[] convert(j)
+  u = f32[1,9] broadcast(f), dimensions={}  k = s32[] add(j, j)
+  c = f32[500,9] dynamic-update-slice(a, u, i, zero)  d = f32[500,9] dynamic-update-slice(b, u, k, zero)
+  ROOT r = (s32[], f32[500,9], f32[500,9]) tuple(j, c, d) }
+ENTRY main { zero = s32[] constant(0)  h = f32[] constant(0.5)  z = f32[500,9] broadcast(h), dimensions={}
+  t = (s32[], f32[500,9], f32[500,9]) tuple(zero, z, z)
+  ROOT w = (s32[], f32[500,9], f32[500,9]) while(t), condition=below, body=next }"""
+
+
+def compiled(text: str) -> Compiled:
+    """Compiled, and checked to give what the interpreter gives."""
+    module = xla.parse_hlo(text, verify=True)
+    executable = xla.Client("cpu").compile(module)
+    arguments = random_arguments(executable.program_shape.parameters, 5)
+    expected = leaves(xla.Client("interpreter").compile(module)(*arguments))
+    for ours, theirs in zip(leaves(executable(*arguments)), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-2)
+    return compile_module(module)
+
+
+def test_a_temporary_lies_where_a_result_will_be_if_it_is_gone_by_then():
+    program = compiled(PRODUCTS).program
+    steps = [step for step in all_steps(program.steps) if isinstance(step, KernelStep)]
+    first, second = (step.slots[-1] for step in steps[:2])
+    assert (first.number, first.offset, second.number) == (0, 0, -1)
+    assert program.arena_size == second.size
+    assert str(first) == "temporary@result0+0:f32[64,64]"
+
+
+UPDATE = """HloModule update
+ENTRY main { x = f32[64,64] parameter(0)  y = f32[64,64] parameter(1)
+  g = f32[64,64] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  ROOT w = f32[64,64] subtract(x, g) }"""
+
+SOFTMAX = """HloModule softmax
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY main { x = f32[64,32] parameter(0)  y = f32[96,32] parameter(1)
+  s = f32[64,96] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  e = f32[64,96] exponential(s)  zero = f32[] constant(0)
+  t = f32[64] reduce(e, zero), dimensions={1}, to_apply=add  b = f32[64,96] broadcast(t), dimensions={0}
+  p = f32[64,96] divide(e, b)
+  ROOT r = f32[64,32] dot(p, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+ROWS_READ_AGAIN = """HloModule again
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY main { x = f32[40,20] parameter(0)  y = f32[20,20] parameter(1)
+  z = f32[40,20] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[40,20,20] broadcast(z), dimensions={0,1}  b = f32[40,20,20] broadcast(y), dimensions={1,2}
+  c = f32[40,20,20] multiply(a, b)  zero = f32[] constant(0)
+  s = f32[40,20] reduce(c, zero), dimensions={1}, to_apply=add
+  ROOT r = f32[40,20] dot(s, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+
+def test_a_result_overwrites_what_dies_with_it():
+    program = compiled(UPDATE).program
+    product = next(step for step in all_steps(program.steps) if isinstance(step, KernelStep)).slots[-1]
+    assert (program.arena_size, str(product)) == (0, "temporary@result0+0:f32[64,64]")
+
+
+def test_rows_are_overwritten_when_they_have_been_gone_through():
+    program = compiled(SOFTMAX).program
+    scores, softmax, _ = (step for step in all_steps(program.steps) if isinstance(step, KernelStep))
+    assert scores.slots[-1] is softmax.slots[-1]
+    assert program.arena_size == 64 * 96 * 4
+
+
+def test_rows_that_are_read_for_every_element_are_not_overwritten():
+    program = compiled(ROWS_READ_AGAIN).program
+    first, second, _ = (step for step in all_steps(program.steps) if isinstance(step, KernelStep))
+    assert first.slots[-1] is not second.slots[-1]
+
+
+def test_states_that_begin_alike_are_filled_where_they_lie():
+    program = compiled(FILLED).program
+    steps = list(all_steps(program.steps))
+    assert program.arena_size == 0
+    assert not any(isinstance(step, CopyStep) and step.source.shape.rank for step in steps)
+    assert not any(slot.kind is SlotKind.TEMPORARY and slot.shape.rank > 1 for slot in _slots(steps))
+
+
+def _slots(steps: list[Step]) -> list[Slot]:
+    return [slot for step in steps if isinstance(step, KernelStep) for slot in step.slots]

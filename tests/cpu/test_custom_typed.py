@@ -1,4 +1,0 @@
-"""Custom calls of the typed interface on cpu: what the interpreter's tests say holds of native programs."""
-
-from tests.cpu.platform_switch import on_cpu as on_cpu
-from tests.interpreter.test_custom_typed import *  # noqa: F403

@@ -1,0 +1,110 @@
+"""What tests of bisecting load: a pass that is wrong in one of several ways, in cpu's pipeline too, and wrong code.
+
+The name of a file that loads this says how cpu is broken: `broken_pipeline.py`, `broken_code.py`, `deadly_code.py` or
+`refused_code.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.shape import Shape
+from xlapy.cpu import compiler
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.lower import elementwise
+from xlapy.passes import register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class Tinker:
+    """Does something to the first subtraction, or nothing."""
+
+    name: ClassVar[str] = "tinker"
+    how: str = "nothing"
+
+    def run(self, module: Module) -> bool:
+        for instruction in module.instructions():
+            if instruction.op is opcodes.SUBTRACT:
+                return self.tinker(instruction)
+        return False
+
+    def tinker(self, instruction: Instruction) -> bool:
+        if self.how == "raise":
+            raise InvalidArgumentError("no subtractions, please")
+        if self.how == "die":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.how == "hang":
+            time.sleep(60)
+        if self.how == "break":
+            edit.set_shape(instruction, Shape.parse("f32[3]"))
+        if self.how in ("change", "lie"):
+            assert instruction.parent is not None
+            edit.replace_uses(
+                instruction, edit.create(instruction.parent, opcodes.ADD, instruction.operands, name="sum")
+            )
+            edit.remove(instruction)
+        return self.how not in ("nothing", "lie")
+
+
+def break_pipeline() -> None:
+    """The second run of `tinker` among cpu's simplifications does harm: the first finds no subtraction."""
+    right = compiler.simplifications
+    compiler.simplifications = lambda: [Tinker(how="change"), *right()]
+
+
+def break_code() -> None:
+    """Code of subtractions adds."""
+    rules = elementwise.FLOATS
+    assert isinstance(rules, dict)
+    rules[opcodes.SUBTRACT] = rules[opcodes.ADD]
+
+
+def refuse_code() -> None:
+    """Behind all passes of cpu comes one that copies the first argument in a way that has no code there."""
+
+    @dataclass(frozen=True)
+    class Defer:
+        name: ClassVar[str] = "defer"
+
+        def run(self, module: Module) -> bool:
+            entry = module.entry_computation
+            argument, users = entry.parameters[0], list(entry.parameters[0].users)
+            done = edit.create(
+                entry, opcodes.COPY_DONE, [edit.create(entry, opcodes.COPY_START, [argument], name="later")]
+            )
+            for user in users:
+                edit.replace_operand(user, user.operands.index(argument), done)
+            return True
+
+    right = compiler.passes
+    compiler.passes = lambda *arguments: [*right(*arguments), Defer()]
+
+
+def break_process() -> None:
+    """Making code of subtractions ends the process."""
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGABRT)
+
+    rules = elementwise.FLOATS
+    assert isinstance(rules, dict)
+    rules[opcodes.SUBTRACT] = die
+
+
+_BROKEN = {
+    "broken_pipeline": break_pipeline,
+    "broken_code": break_code,
+    "deadly_code": break_process,
+    "refused_code": refuse_code,
+}
+if __name__ in _BROKEN:
+    _BROKEN[__name__]()

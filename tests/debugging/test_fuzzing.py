@@ -1,0 +1,322 @@
+"""Fuzzing: what differs is found, named and reduced; whatever dies or hangs is an answer."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xlapy import opcodes
+from xlapy.base.element_types import ARRAY_TYPES, F32, PrimitiveType
+from xlapy.base.errors import InvalidArgumentError, ShapeError
+from xlapy.base.shape import Shape
+from xlapy.debugging.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault, replay
+from xlapy.debugging.fuzzing.differential import Verdict, compare, compared
+from xlapy.debugging.fuzzing.peers import XLA_CPU, find_peer, run_on_platform
+from xlapy.debugging.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
+from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import RULES
+from xlapy.opcodes.registry import REGISTRY, OpDef
+from xlapy.testing.instruction_by_instruction import Step, flat_module, steps_of
+from xlapy.testing.random_modules import random_module
+from xlapy.testing.random_modules.elementwise import BINARY, UNARY
+from xlapy.testing.random_modules.module import FAMILIES
+from xlapy.text import parse_hlo
+from xlapy.tools.fuzz.command import _examined
+
+
+@pytest.fixture(autouse=True)
+def memory_limit() -> Iterator[None]:
+    """Workers limit the memory of their process; here that is the process of the tests, and of what they start."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+class TestWorker:
+    def test_results_and_exceptions_come_through(self) -> None:
+        with Worker("operator:truediv") as worker:
+            assert worker.call(np.float32(3), 2) == 1.5
+            with pytest.raises(WorkerError, match="ZeroDivisionError: division by zero"):
+                worker.call(1, 0)
+            assert worker.call(1, 4) == 0.25
+
+    def test_a_death_is_told_and_another_process_started(self) -> None:
+        with Worker("os:abort") as worker:
+            for _ in range(2):
+                with pytest.raises(WorkerDied, match="died by SIGABRT"):
+                    worker.call()
+
+    def test_an_exit_is_a_death(self) -> None:
+        with Worker("os:_exit") as worker, pytest.raises(WorkerDied, match="ended with exit code 3: it said nothing"):
+            worker.call(3)
+
+    def test_the_time_is_limited(self) -> None:
+        start = time.monotonic()
+        with Worker("time:sleep", seconds=1) as worker, pytest.raises(WorkerDied, match="no answer within 1 seconds"):
+            worker.call(60)
+        assert time.monotonic() - start < 20
+
+    def test_what_is_printed_does_not_disturb(self) -> None:
+        with Worker("builtins:print") as worker:
+            assert worker.call("noise") is None
+
+
+class TestPeers:
+    def test_names(self) -> None:
+        assert find_peer("xla") is XLA_CPU
+        assert find_peer("interpreter").keywords == {"platform": "interpreter"}
+        with pytest.raises(InvalidArgumentError, match="no peer 'tpu'; there are xla, cpu, interpreter"):
+            find_peer("tpu")
+
+    def test_a_missing_jaxlib_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("xlapy.debugging.fuzzing.peers.find_spec", lambda name: None)
+        with pytest.raises(InvalidArgumentError, match=r"pip install 'xlapy\[xla\]'"):
+            find_peer("xla")
+
+    def test_a_platform_gives_plain_arrays(self) -> None:
+        text = """HloModule m
+            ENTRY e { p = f32[2] parameter(0)  k = token[] after-all()  ROOT t = (f32[2], (), token[]) tuple(p, n, k)
+            }""".replace("k = token", "n = () tuple()\n k = token")
+        array, empty, token = run_on_platform(text, [np.array([1, 2], np.float32)], "interpreter")
+        assert isinstance(array, np.ndarray) and array.tolist() == [1, 2]
+        assert empty == () and token is None
+
+
+@pytest.fixture
+def wrong_tanh(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = RULES.find(opcodes.TANH)
+    monkeypatch.setitem(RULES.table, opcodes.TANH, lambda *given: right(*given) * np.float32(1.25))
+
+
+def seed_with(op: str, settings: Settings) -> int:
+    return next(s for s in range(1000) if any(i.op.name == op for i in settings.module(s).entry_computation))
+
+
+SMALL = Settings(size=12, families=("elementwise", "movement"), types=(F32,))
+
+
+class TestCampaign:
+    def test_modules_agree(self) -> None:
+        report = examine(1, Settings())
+        assert report.modules == 1 and report.faults == []
+        assert report.count(Verdict.AGREES) > 10
+        assert sum(report.excuses.values()) == report.count(Verdict.EXCUSED)
+
+    def test_reports_add_up(self) -> None:
+        total = examine(1, SMALL)
+        one = total.count(Verdict.AGREES)
+        total.add(examine(2, SMALL))
+        assert total.modules == 2 and total.count(Verdict.AGREES) > one > 0
+
+    @pytest.mark.usefixtures("wrong_tanh")
+    def test_a_wrong_rule_is_found_and_reduced_to_one_instruction(self) -> None:
+        seed = seed_with("tanh", SMALL)
+        (fault, *_) = examine(seed, SMALL).faults
+        assert (fault.seed, fault.verdict, fault.op) == (seed, Verdict.DIFFERS, "tanh")
+        assert "break the rule 'elementwise'" in fault.message
+        finding = reduce_fault(fault, SMALL)
+        module = parse_hlo(finding.reduced)
+        assert [i.op.name for i in module.entry_computation] == ["parameter", "tanh"]
+        assert module.entry_computation.root_instruction.shape.size == 1
+        assert np.allclose(finding.ours, np.float32(1.25) * np.tanh(finding.arguments[0]))
+        assert np.allclose(finding.theirs, np.tanh(finding.arguments[0]))
+        assert finding.original == SMALL.module(seed).to_text(print_large_constants=True)
+
+    def test_a_rule_that_raises_is_found_and_reduced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: Any) -> None:
+            raise FloatingPointError("broken")
+
+        seed = seed_with("tanh", SMALL)
+        monkeypatch.setitem(RULES.table, opcodes.TANH, fail)
+        (fault,) = examine(seed, SMALL).faults
+        assert fault.verdict is Verdict.FAILED and "FloatingPointError: broken" in fault.message
+        module = parse_hlo(reduce_fault(fault, SMALL).reduced)
+        assert [i.op.name for i in module.entry_computation][-1] == "tanh" and module.instruction_count == 2
+
+    def test_a_value_of_another_shape_than_declared_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seed = seed_with("tanh", SMALL)
+        monkeypatch.setitem(RULES.table, opcodes.TANH, lambda context, instruction, values: np.float32(0))
+        faults = [fault for fault in examine(seed, SMALL).faults if fault.op == "tanh"]
+        assert faults or SMALL.module(seed).entry_computation.find("tanh").shape.is_scalar
+        assert all("the interpreter gives float32[] for" in fault.message for fault in faults)
+
+    def test_arguments_of_reduced_modules_are_parts_of_the_given_ones(self) -> None:
+        module = parse_hlo("HloModule m\nENTRY e { x = f32[2,1] parameter(0)  ROOT r = f32[2,1] negate(x) }")
+        given = {"x": np.arange(6, dtype=np.float32).reshape(3, 2)}
+        assert arguments_for(module, given)[0].tolist() == [[0], [2]]
+        assert arguments_for(module, given, last=True)[0].tolist() == [[3], [5]]
+        assert arguments_for(module, {})[0].shape == (2, 1)
+
+
+@pytest.fixture(scope="module")
+def xla() -> Iterator[Worker]:
+    with Worker(XLA_CPU.function) as worker:
+        yield worker
+
+
+class TestComparison:
+    def test_what_the_peer_refuses_is_named_alone(self, xla: Worker) -> None:
+        text = """HloModule m
+            ENTRY e {
+              p = f32[2] parameter(0)
+              a = f32[2] negate(p)
+              c = f32[2] custom-call(a), custom_call_target="nobody"
+              ROOT b = f32[2] add(a, p)
+            }"""
+        module = parse_hlo(text)
+        steps = steps_of(parse_hlo(text.replace('custom-call(a), custom_call_target="nobody"', "negate(a)")), [
+            np.ones(2, np.float32)
+        ])  # fmt: skip
+        call = module.entry_computation.find("c")
+        replaced = [s if s.instruction.name != "c" else type(s)(call, s.operands, s.value) for s in steps]
+        verdicts = {o.step.instruction.name: o.verdict for o in compared(replaced, XLA_CPU, xla)}
+        assert verdicts == {"a": Verdict.AGREES, "c": Verdict.REFUSED, "b": Verdict.AGREES}
+
+    def test_asynchronous_chains_are_compared_at_their_end(self) -> None:
+        text = """HloModule m
+            f { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }
+            ENTRY e {
+              p = f32[2] parameter(0)
+              s = ((f32[2]), f32[2], u32[]) async-start(p), calls=f
+              u = ((f32[2]), f32[2], u32[]) async-update(s)
+              ROOT d = f32[2] async-done(u)
+            }"""
+        (step,) = steps_of(parse_hlo(text), [np.array([1, 2], np.float32)])
+        assert step.instruction.name == "d" and step.value.tolist() == [-1, -2]
+        flat, arguments = flat_module([step])
+        assert [i.op.name for i in flat.entry_computation] == [
+            "parameter", "async-start", "async-update", "async-done", "tuple",
+        ]  # fmt: skip
+        with Worker("xlapy.debugging.fuzzing.peers:run_on_platform") as worker:
+            assert [o.verdict for o in compare(flat, arguments, find_peer("interpreter"), worker)] == [
+                Verdict.AGREES, Verdict.AGREES,
+            ]  # fmt: skip
+
+
+class TestSurvival:
+    def test_texts_are_refused_or_run(self) -> None:
+        good = "HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }"
+        large = "HloModule m\nENTRY e { ROOT p = f32[99999999] parameter(0) }"
+        assert outcomes([good, "HloModule", large]) == [("ran", ""), ("refused", ""), ("not run", "")]
+
+    def test_what_else_comes_out_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("xlapy.debugging.fuzzing.survival.parse_hlo", lambda text: {}[text])
+        ((end, trouble),) = outcomes(["x"])
+        assert end == "" and "KeyError: 'x'" in trouble
+
+    def test_the_text_that_kills_is_found(self) -> None:
+        with Worker("tests.debugging.killer:outcomes") as worker:
+            survival = try_texts(["a", "kill", "b"], worker)
+        assert survival.counts == {"ran": 2} and survival.tried == 3
+        assert [text for text, _ in survival.faults] == ["kill"]
+
+    def test_the_time_limit(self) -> None:
+        with pytest.raises(OutOfTime), time_limit(0.05):
+            while True:
+                pass
+
+
+ELSEWHERE = {"parameter", "constant", "iota", "dynamic-reshape", "set-dimension-size"}
+"""Sources, which every module has, and operations of dynamic dimensions."""
+ANY = (
+    "add-dependency async-done bitcast broadcast call compare concatenate conditional constant convert convolution "
+    "copy copy-done custom-call domain dot dynamic-slice dynamic-update-slice fusion gather get-dimension-size "
+    "get-tuple-element map opt-barrier pad parameter reduce reduce-window reshape reverse scan scatter select shuffle "
+    "slice sort transpose tuple while"
+)
+KINDS = {"pred", "signed", "unsigned", "floating", "complex", "narrow"}
+
+
+def test_every_op_is_drawn() -> None:
+    """All but collectives and transfers, which take several devices or a host."""
+    drawn = {op for _, makers in FAMILIES.values() for op, _ in makers}
+    single = {op for op in REGISTRY.values() if op.family not in ("collectives", "transfer")}
+    assert {op.name for op in single - drawn} == ELSEWHERE
+    assert {op.name for op in drawn - single} == {"copy-start", "copy-done"}
+
+
+def test_every_op_is_drawn_with_every_kind_of_element_type_it_takes() -> None:
+    seen = _seen(instruction for seed in range(400) for instruction in random_module(seed).instructions())
+    assert {op.name for _, makers in FAMILIES.values() for op, _ in makers} <= set(seen)
+    assert {name: KINDS - seen[name] for name in ANY.split()} == {name: set() for name in ANY.split()}
+
+
+def test_every_elementwise_op_is_drawn_with_every_kind_of_element_type_it_takes() -> None:
+    modules = (random_module(seed, instructions=80, families=("elementwise",)) for seed in range(120))
+    seen = _seen(instruction for module in modules for instruction in module.instructions())
+    for op in (*UNARY, *BINARY):
+        taken = {_kind(t) for t in ARRAY_TYPES if _takes(op, t)}
+        assert seen[op.name] >= taken, op.name
+
+
+def _takes(op: OpDef, t: PrimitiveType) -> bool:
+    try:
+        op.result_shape([Shape.scalar(t)] * op.arity.least)
+    except ShapeError:
+        return False
+    return True
+
+
+def _seen(instructions: Iterator[Instruction]) -> dict[str, set[str]]:
+    seen: dict[str, set[str]] = {}
+    for instruction in instructions:
+        for shape in (instruction.shape, *instruction.operand_shapes):
+            kinds = (_kind(leaf.element_type) for _, leaf in shape.leaves() if leaf.is_array)
+            seen.setdefault(instruction.op.name, set()).update(kinds)
+    return seen
+
+
+def _kind(t: Any) -> str:
+    kinds = {"signed": t.is_signed, "unsigned": t.is_unsigned, "floating": t.is_floating, "complex": t.is_complex}
+    return "narrow" if t.bits < 8 else next((kind for kind, holds in kinds.items() if holds), "pred")
+
+
+def test_a_process_that_does_not_survive_is_a_fault_of_its_seed() -> None:
+    with Worker("os:abort") as worker:
+        report = _examined(7, worker, SMALL)
+    assert [(f.seed, f.verdict) for f in report.faults] == [(7, Verdict.FAILED)]
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "excused"),
+    [
+        ("rsqrt(x)", [np.array([1e-38 + 1j], np.complex64)], True),
+        ("rsqrt(x)", [np.array([0, 1], np.complex64)], False),
+        ("negate(x)", [np.array([1e-38 + 1j], np.complex64)], False),
+        (
+            "dot(x, x), lhs_contracting_dims={}, rhs_contracting_dims={}",
+            [np.array(complex(1, np.inf), np.complex64)],
+            True,
+        ),
+        ("power(x, x)", [np.array([30j], np.complex64)], True),
+        ("power(x, x)", [np.array([1 + 1j], np.complex64)], False),
+    ],
+)
+def test_cpu_is_excused_where_rounding_tells(line, values, excused):
+    size = ",".join(map(str, values[0].shape))
+    text = f"HloModule m\nENTRY e {{\n  x = c64[{size}] parameter(0)\n  ROOT r = c64[{size}] {line}\n}}\n"
+    root = parse_hlo(text).entry_computation.root_instruction
+    reason = find_peer("cpu").excuse(Step(root, tuple(values * len(root.operands)), values[0]))
+    assert (reason is not None) == excused
+
+
+def test_numbers_behind_those_that_are_excused_come_from_the_same_state():
+    text = """
+HloModule m
+
+ENTRY e {
+  a = f32[] constant(0)
+  b = f32[] constant(1)
+  first = f32[4] rng(a, b), distribution=rng_normal
+  second = f32[4] rng(a, b), distribution=rng_uniform
+  ROOT r = (f32[4], f32[4]) tuple(first, second)
+}
+"""
+    found = {line.split(": ")[1]: verdict for verdict, line in replay(text, [], "cpu")}
+    assert (found["first"], found["second"]) == (Verdict.EXCUSED, Verdict.AGREES)

@@ -1,0 +1,69 @@
+"""Shape rules in one line a test: shapes and program shapes as text, attributes as keywords.
+
+`inferred(op, "f32[2]", k=3)` is the text of the inferred shape; `refusal` is the message with which a rule refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import Attributes, Field
+from xlapy.opcodes.registry import OpDef
+from xlapy.text.reader import TextReader
+
+
+def shapes(texts: Sequence[str]) -> list[Shape]:
+    return [Shape.parse(text) for text in texts]
+
+
+def programs(texts: Sequence[str]) -> list[ProgramShape]:
+    return [ProgramShape.parse(text) for text in texts]
+
+
+def inferred(op: OpDef, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> str:
+    """The text, layouts left out, of the shape that the op infers."""
+    return op.result_shape(shapes(operands), op.attributes.make(**attributes), programs(calls)).brief
+
+
+def accepts(op: OpDef, shape: str, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> bool:
+    """Judges a declared shape; raises ShapeError where it is refused."""
+    op.verify(Shape.parse(shape), shapes(operands), op.attributes.make(**attributes), programs(calls))
+    return True
+
+
+def refusal(op: OpDef, shape: str | None, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> str:
+    """The message with which the op refuses to infer (`shape` None) or the declared shape."""
+    with pytest.raises(ShapeError) as caught:
+        if shape is None:
+            inferred(op, *operands, calls=calls, **attributes)
+        else:
+            accepts(op, shape, *operands, calls=calls, **attributes)
+    return str(caught.value)
+
+
+def field(op: OpDef, key: str) -> Field:
+    return op.attributes.by_key[key]
+
+
+def read(op: OpDef, key: str, text: str) -> Any:
+    """The value of an attribute written as `text`, which must be read to its end."""
+    reader = TextReader(text)
+    value = field(op, key).kind.read(reader)
+    assert reader.at_end(), f"{text!r} is not read to its end: {reader.text[reader.position :]!r} is left"
+    return value
+
+
+def rewritten(op: OpDef, key: str, text: str) -> str:
+    """How an attribute written as `text` is printed."""
+    return field(op, key).kind.write(read(op, key, text))
+
+
+def written(op: OpDef, attributes: Attributes) -> list[str]:
+    """The keys of the attributes that are printed, in order."""
+    return [f.key for f in op.attributes.fields if f.written(getattr(attributes, f.name))]

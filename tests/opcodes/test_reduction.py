@@ -1,0 +1,376 @@
+"""Shape rules of reduce, reduce-window, select-and-scatter, map and scan."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, written
+from xlapy.base.shape import Shape
+from xlapy.opcodes import MAP, REDUCE, REDUCE_WINDOW, SCAN, SELECT_AND_SCATTER
+from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.reduction import MapAttributes, ReduceAttributes, ScanAttributes
+
+ADD = "(a: f32[], b: f32[]) -> f32[]"
+ARGMAX = "(a: f32[], b: s32[], c: f32[], d: s32[]) -> (f32[], s32[])"
+SELECT = "(a: f32[], b: f32[]) -> pred[]"
+
+
+def window(*sizes: int, **columns: list[int]) -> Window:
+    return Window.make(sizes, **columns)
+
+
+class TestReduce:
+    @pytest.mark.parametrize(
+        ("dimensions", "shape"),
+        [((), "f32[4,2,3]"), ((0,), "f32[2,3]"), ((2, 0), "f32[2]"), ((0, 1, 2), "f32[]")],
+    )
+    def test_the_other_dimensions_remain(self, dimensions: tuple[int, ...], shape: str):
+        assert inferred(REDUCE, "f32[4,2,3]", "f32[]", calls=[ADD], dimensions=dimensions) == shape
+
+    def test_several_arrays_make_a_tuple(self):
+        operands = ["f32[4,6]", "s32[4,6]", "f32[]", "s32[]"]
+        assert inferred(REDUCE, *operands, calls=[ARGMAX], dimensions=(1,)) == "(f32[4], s32[4])"
+
+    def test_a_reducer_may_return_a_tuple_of_one(self):
+        boxed = "(a: f32[], b: f32[]) -> (f32[])"
+        assert inferred(REDUCE, "f32[4]", "f32[]", calls=[boxed], dimensions=(0,)) == "(f32[])"
+
+    def test_dynamic_dimensions_remain_dynamic(self):
+        assert inferred(REDUCE, "f32[<=4,3]", "f32[]", calls=[ADD], dimensions=(1,)) == "f32[<=4]"
+        assert inferred(REDUCE, "f32[<=4,3]", "f32[]", calls=[ADD], dimensions=(0,)) == "f32[3]"
+
+    def test_every_element_type(self):
+        for t in ("pred", "s2", "u4", "s64", "f8e5m2", "bf16", "f64", "c128"):
+            assert (
+                inferred(REDUCE, f"{t}[2,3]", f"{t}[]", calls=[f"(a: {t}[], b: {t}[]) -> {t}[]"], dimensions=(0,))
+                == f"{t}[3]"
+            )
+
+    @pytest.mark.parametrize(
+        ("operands", "calls", "dimensions", "message"),
+        [
+            (["f32[4]"], [ADD], (0,), "reduce takes at least 2 operands, in a multiple of 2, given 1"),
+            (
+                ["f32[4]", "f32[]", "f32[]"],
+                [ADD],
+                (0,),
+                "reduce takes at least 2 operands, in a multiple of 2, given 3",
+            ),
+            (["f32[4]", "f32[]"], [], (0,), "reduce calls 1 computation, given 0"),
+            (["(f32[4])", "f32[]"], [ADD], (0,), "reduce takes arrays, operand 0 is (f32[4])"),
+            (["f32[4]", "f32[]"], [ADD], (1,), "reduce: dimension 1 is out of bounds for f32[4] of rank 1"),
+            (["f32[4]", "f32[]"], [ADD], (-1,), "reduce: dimension -1 is out of bounds for f32[4] of rank 1"),
+            (["f32[4,2]", "f32[]"], [ADD], (0, 0), "reduce: dimensions [0, 0] repeat a dimension"),
+            (
+                ["f32[4]", "s32[5]", "f32[]", "s32[]"],
+                [ARGMAX],
+                (0,),
+                "reduce: operand 1 is s32[5], operand 0 is f32[4]; dimensions must be equal",
+            ),
+            (
+                ["f32[4]", "f32[]"],
+                ["(a: f32[]) -> f32[]"],
+                (0,),
+                "reduce: the reducer takes 2 parameters for 1 arrays, it is",
+            ),
+            (
+                ["f32[4]", "s32[4]", "f32[]", "s32[]"],
+                ["(a: f32[], b: s32[], c: f32[], d: s32[]) -> f32[]"],
+                (0,),
+                "reduce: the reducer returns 2 scalars, it is",
+            ),
+            (
+                ["f32[4]", "f32[]"],
+                ["(a: f32[], b: f32[]) -> f32[1]"],
+                (0,),
+                "reduce: result 0 of the reducer must be a scalar, it is f32[1]",
+            ),
+            (
+                ["f32[4]", "f32[]"],
+                ["(a: s32[], b: f32[]) -> f32[]"],
+                (0,),
+                "reduce: the reducer's result 0 is f32[], its parameter 0 (accumulator 0) is s32[]",
+            ),
+            (["f32[4]", "s32[]"], [ADD], (0,), "reduce: the reducer's result 0 is f32[], initial value 0 is s32[]"),
+            (["f32[4]", "f32[1]"], [ADD], (0,), "reduce: the reducer's result 0 is f32[], initial value 0 is f32[1]"),
+            (
+                ["f32[4]", "f32[]"],
+                ["(a: f32[], b: s32[]) -> f32[]"],
+                (0,),
+                "reduce: the reducer's result 0 is f32[], its parameter 1 (value 0) is s32[]",
+            ),
+            (["bf16[4]", "f32[]"], [ADD], (0,), "reduce: the reducer's result 0 is f32[], operand 0 is bf16[4]"),
+        ],
+    )
+    def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], message: str):
+        assert refusal(REDUCE, None, *operands, calls=calls, dimensions=dimensions).startswith(message)
+
+    def test_the_declared_shape_must_be_the_inferred_one(self):
+        message = refusal(REDUCE, "f32[4]", "f32[4,2]", "f32[]", calls=[ADD], dimensions=(0,))
+        assert message == "reduce of (f32[4,2], f32[]) has shape f32[2], declared f32[4]"
+
+    def test_dimensions_are_always_printed(self):
+        assert written(REDUCE, ReduceAttributes.make(dimensions=())) == ["dimensions"]
+        assert rewritten(REDUCE, "dimensions", "{1, 0}") == "{1,0}"
+
+
+class TestReduceWindow:
+    @pytest.mark.parametrize(
+        ("operand", "columns", "shape"),
+        [
+            ("f32[4,6]", {"strides": [2, 3]}, "f32[2,2]"),
+            ("f32[4,6]", {}, "f32[3,4]"),
+            ("f32[4,6]", {"padding": [(1, 0), (2, 2)]}, "f32[4,8]"),
+            ("f32[4,6]", {"padding": [(-1, -1), (0, 0)]}, "f32[1,4]"),
+            ("f32[4,6]", {"base_dilations": [2, 3]}, "f32[6,14]"),
+            ("f32[4,6]", {"window_dilations": [3, 2]}, "f32[1,2]"),
+            ("f32[1,6]", {}, "f32[0,4]"),
+            ("f32[0,6]", {"padding": [(1, 1), (0, 0)]}, "f32[1,4]"),
+            ("f32[<=4,6]", {}, "f32[<=3,4]"),
+            ("f32[?,6]", {}, "f32[?,4]"),
+        ],
+    )
+    def test_one_element_a_window_position(self, operand: str, columns: dict[str, list[int]], shape: str):
+        assert inferred(REDUCE_WINDOW, operand, "f32[]", calls=[ADD], window=window(2, 3, **columns)) == shape
+
+    def test_padding_and_dilation_of_the_specification(self):
+        """Example 2: 3 rows dilated by 2 and padded by 2 and 1 are 8; windows of 4 rows at a stride of 4."""
+        dilated = Window.make([2, 1], [4, 1], [(2, 1), (0, 0)], [2, 1], [3, 1])
+        assert (
+            inferred(REDUCE_WINDOW, "s32[3,2]", "s32[]", calls=["(a: s32[], b: s32[]) -> s32[]"], window=dilated)
+            == "s32[2,2]"
+        )
+
+    def test_rank_zero(self):
+        assert inferred(REDUCE_WINDOW, "f32[]", "f32[]", calls=[ADD], window=Window()) == "f32[]"
+
+    def test_several_arrays_make_a_tuple(self):
+        operands = ["f32[4,6]", "s32[4,6]", "f32[]", "s32[]"]
+        assert inferred(REDUCE_WINDOW, *operands, calls=[ARGMAX], window=window(1, 2)) == "(f32[4,5], s32[4,5])"
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("{size=2}", "reduce-window: the window has 1 dimensions, operand f32[4,6] has 2"),
+            ("{size=0x1}", "reduce-window: window dimension 0 has a non-positive size: 0"),
+            ("{size=1x1 stride=1x0}", "reduce-window: window dimension 1 has a non-positive stride: 0"),
+            ("{size=1x1 lhs_dilate=0x1}", "reduce-window: window dimension 0 has a non-positive base dilation: 0"),
+            ("{size=1x1 rhs_dilate=1x-1}", "reduce-window: window dimension 1 has a non-positive window dilation: -1"),
+        ],
+    )
+    def test_refused_windows(self, text: str, message: str):
+        given = read(REDUCE_WINDOW, "window", text)
+        assert refusal(REDUCE_WINDOW, None, "f32[4,6]", "f32[]", calls=[ADD], window=given) == message
+
+    def test_the_reducer_is_judged_as_that_of_reduce(self):
+        message = refusal(REDUCE_WINDOW, None, "f32[4]", "s32[]", calls=[ADD], window=window(2))
+        assert message == "reduce-window: the reducer's result 0 is f32[], initial value 0 is s32[]"
+
+    def test_operands_have_equal_dimensions(self):
+        operands = ["f32[4]", "s32[5]", "f32[]", "s32[]"]
+        message = refusal(REDUCE_WINDOW, None, *operands, calls=[ARGMAX], window=window(2))
+        assert message == "reduce-window: operand 1 is s32[5], operand 0 is f32[4]; dimensions must be equal"
+
+
+class TestSelectAndScatter:
+    def test_the_result_is_like_the_operand(self):
+        given = window(2, 3, strides=[2, 3])
+        operands = ["f32[4,6]", "f32[2,2]", "f32[]"]
+        assert inferred(SELECT_AND_SCATTER, *operands, calls=[SELECT, ADD], window=given) == "f32[4,6]"
+
+    @pytest.mark.parametrize(
+        ("operands", "calls", "message"),
+        [
+            (["f32[4]", "f32[3]"], [SELECT, ADD], "select-and-scatter takes 3 operands, given 2"),
+            (["f32[4]", "f32[3]", "f32[]"], [SELECT], "select-and-scatter calls 2 computations, given 1"),
+            (
+                ["f32[4]", "f32[4]", "f32[]"],
+                [SELECT, ADD],
+                "select-and-scatter: the source is f32[4], the window takes f32[3] positions over f32[4]",
+            ),
+            (
+                ["f32[4]", "f32[3]", "f32[]"],
+                ["(a: f32[]) -> pred[]", ADD],
+                "select-and-scatter: select takes two f32[], it is",
+            ),
+            (
+                ["f32[4]", "f32[3]", "f32[]"],
+                ["(a: f32[], b: s32[]) -> pred[]", ADD],
+                "select-and-scatter: select takes two f32[], it is",
+            ),
+            (["f32[4]", "f32[3]", "f32[]"], [ADD, ADD], "select-and-scatter: select returns pred[], it is"),
+            (
+                ["f32[4]", "f32[3]", "s32[]"],
+                [SELECT, ADD],
+                "select-and-scatter: the reducer's result 0 is f32[], initial value 0 is s32[]",
+            ),
+            (
+                ["f32[4,2]", "f32[3]", "f32[]"],
+                [SELECT, ADD],
+                "select-and-scatter: the window has 1 dimensions, operand f32[4,2] has 2",
+            ),
+        ],
+    )
+    def test_refusals(self, operands: list[str], calls: list[str], message: str):
+        assert refusal(SELECT_AND_SCATTER, None, *operands, calls=calls, window=window(2)).startswith(message)
+
+
+class TestMap:
+    def test_the_element_type_is_that_of_the_computation(self):
+        calls = ["(a: f32[], b: s32[]) -> pred[]"]
+        assert inferred(MAP, "f32[2,3]", "s32[2,3]", calls=calls, dimensions=(0, 1)) == "pred[2,3]"
+
+    def test_scalars_of_the_same_type_go_with_arrays(self):
+        assert inferred(MAP, "f32[2]", "f32[]", calls=[ADD], dimensions=(0,)) == "f32[2]"
+        assert inferred(MAP, "f32[]", "f32[2]", calls=[ADD], dimensions=(0,)) == "f32[2]"
+        assert inferred(MAP, "f32[]", "f32[]", calls=[ADD], dimensions=()) == "f32[]"
+
+    def test_dynamic_dimensions(self):
+        assert inferred(MAP, "f32[<=4]", "f32[<=4]", calls=[ADD], dimensions=(0,)) == "f32[<=4]"
+
+    @pytest.mark.parametrize(
+        ("operands", "calls", "dimensions", "message"),
+        [
+            ([], [ADD], (), "map takes at least 1 operands, given 0"),
+            (["f32[2]", "f32[2]"], [], (0,), "map calls 1 computation, given 0"),
+            (
+                ["f32[2]", "f32[3]"],
+                [ADD],
+                (0,),
+                "map: operand 1 is f32[3], an operand before it f32[2]; dimensions must be equal",
+            ),
+            (
+                ["f32[2]", "s32[]"],
+                [ADD],
+                (0,),
+                "map: operand 1 is s32[], an operand before it f32[2]; dimensions must be equal",
+            ),
+            (["f32[2]", "f32[2]"], [ADD], (1,), "map: dimensions must be 0 to rank-1 of f32[2], given [1]"),
+            (["f32[2,2]", "f32[2,2]"], [ADD], (1, 0), "map: dimensions must be 0 to rank-1 of f32[2,2], given [1, 0]"),
+            (["f32[2]"], [ADD], (0,), "map: 1 operands, the computation is"),
+            (["f32[2]", "s32[2]"], [ADD], (0,), "map: parameter 1 of the computation is f32[], operand 1 is s32[2]"),
+            (["f32[2]"], ["(a: f32[]) -> (f32[])"], (0,), "map: the computation must return a scalar, it is"),
+            (["token[]"], ["(a: token[]) -> f32[]"], (), "map takes arrays, operand 0 is token[]"),
+        ],
+    )
+    def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], message: str):
+        assert refusal(MAP, None, *operands, calls=calls, dimensions=dimensions).startswith(message)
+
+    def test_dimensions_left_out_are_all(self):
+        assert MAP.normalize is not None
+        operands = [Shape.parse("f32[]"), Shape.parse("f32[2,3]")]
+        assert MAP.normalize(MapAttributes.make(), operands, operands[1]).dimensions == (0, 1)
+        assert MAP.normalize(MapAttributes.make(), operands[:1], operands[0]).dimensions == ()
+
+
+BODY = "(a: f32[4], b: f32[]) -> (s32[4], f32[])"
+
+
+class TestScan:
+    def test_outputs_have_the_dimension_and_carries_do_not(self):
+        attributes = {"dimensions": (1,), "num_carries": 1}
+        assert inferred(SCAN, "f32[4,3]", "f32[]", calls=[BODY], **attributes) == "(s32[4,3], f32[])"
+        assert accepts(SCAN, "(s32[4,3], f32[])", "f32[4,3]", "f32[]", calls=[BODY], **attributes)
+
+    def test_one_result_needs_no_tuple(self):
+        negate = "(a: f32[2]) -> f32[2]"
+        assert inferred(SCAN, "f32[3,2]", calls=[negate], dimensions=(0,), num_carries=0) == "f32[3,2]"
+
+    def test_without_inputs_the_shape_is_declared(self):
+        body = "(a: s32[]) -> (s32[], s32[])"
+        attributes = {"dimensions": (0,), "num_carries": 1}
+        assert accepts(SCAN, "(s32[6], s32[])", "s32[]", calls=[body], **attributes)
+        message = refusal(SCAN, None, "s32[]", calls=[body], **attributes)
+        assert message == "scan without inputs along one dimension has no size to infer; give the dimension's size"
+
+    @pytest.mark.parametrize(
+        ("shape", "operands", "body", "dimensions", "carries", "message"),
+        [
+            (
+                "(s32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (0, 1),
+                1,
+                "scan runs along exactly one dimension, given [0, 1]",
+            ),
+            (
+                "(s32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (1,),
+                3,
+                "scan has 3 carries, but 2 operands and 2 results",
+            ),
+            (
+                "(f32[])",
+                ["f32[]"],
+                "(a: f32[]) -> (f32[])",
+                (0,),
+                1,
+                "scan needs an input or an output beside its carries",
+            ),
+            ("(s32[4,3], f32[])", ["f32[4,3]"], BODY, (1,), 1, "scan has 1 operands and 2 results, its body is"),
+            ("f32[4,3]", ["f32[4,3]", "f32[]"], BODY, (1,), 1, "scan has 2 operands and 1 results, its body is"),
+            (
+                "(s32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (2,),
+                1,
+                "scan: dimension 2 is out of bounds for f32[4,3] of rank 2",
+            ),
+            (
+                "(s32[3,4], f32[])",
+                ["f32[3,4]", "f32[]"],
+                BODY,
+                (1,),
+                1,
+                "scan: parameter 0 of the body is f32[4], operand 0 gives f32[3]",
+            ),
+            (
+                "(s32[4,5], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (1,),
+                1,
+                "scan: result 0 is s32[4,5], dimension 1 must have size 3",
+            ),
+            (
+                "(f32[4,3], f32[])",
+                ["f32[4,3]", "f32[]"],
+                BODY,
+                (1,),
+                1,
+                "scan: result 0 of the body is s32[4], result 0 needs f32[4]",
+            ),
+            (
+                "(s32[4,3], s32[])",
+                ["f32[4,3]", "f32[]"],
+                "(a: f32[4], b: f32[]) -> (s32[4], s32[])",
+                (1,),
+                1,
+                "scan: carry 0 enters the body as f32[] and leaves it as s32[]",
+            ),
+            (
+                "(s32[4,3], f32[])",
+                ["(f32[4,3])", "f32[]"],
+                BODY,
+                (1,),
+                1,
+                "scan takes arrays, operand 0 is (f32[4,3])",
+            ),
+        ],
+    )
+    def test_refusals(
+        self, shape: str, operands: list[str], body: str, dimensions: tuple[int, ...], carries: int, message: str
+    ):
+        given = refusal(SCAN, shape, *operands, calls=[body], dimensions=dimensions, num_carries=carries)
+        assert given.startswith(message)
+
+    def test_is_associative_is_always_printed(self):
+        attributes = ScanAttributes.make(dimensions=(0,), num_carries=1)
+        assert attributes.is_associative is False
+        assert written(SCAN, attributes) == ["dimensions", "num_carries", "is_associative"]
+        backwards = ScanAttributes.make(dimensions=(0,), num_carries=1, is_reverse=True)
+        assert written(SCAN, backwards) == ["dimensions", "num_carries", "is_reverse", "is_associative"]

@@ -1,0 +1,96 @@
+"""Shape rules of infeed, outfeed, send, recv and asynchronous copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, shapes, written
+from xlapy import opcodes
+from xlapy.base.shape import Shape
+from xlapy.opcodes.registry import Effect
+
+
+def test_infeed() -> None:
+    assert accepts(opcodes.INFEED, "(f32[2], token[])", "token[]")
+    assert accepts(opcodes.INFEED, "((f32[2], s32[]), token[])", "token[]", infeed_config="x")
+    assert accepts(opcodes.INFEED, "((), token[])", "token[]")
+
+
+@pytest.mark.parametrize(
+    ("shape", "operand", "message"),
+    [
+        ("(f32[2], token[])", "f32[]", "infeed takes a token as operand 0, given f32[]"),
+        ("f32[2]", "token[]", "infeed has shape (data, token[]), declared f32[2]"),
+        ("(f32[2], f32[2])", "token[]", "infeed has shape (data, token[]), declared (f32[2], f32[2])"),
+        (
+            "(((f32[2])), token[])",
+            "token[]",
+            "infeed takes in an array or a tuple of arrays without further nesting, declared ((f32[2]))",
+        ),
+    ],
+)
+def test_infeed_refuses(shape: str, operand: str, message: str) -> None:
+    assert refusal(opcodes.INFEED, shape, operand) == message
+
+
+def test_outfeed() -> None:
+    data = Shape.parse("f32[2]")
+    assert inferred(opcodes.OUTFEED, "f32[2]", "token[]") == "token[]"
+    assert inferred(opcodes.OUTFEED, "f32[2]", "token[]", outfeed_shape=data) == "token[]"
+    assert refusal(opcodes.OUTFEED, None, "f32[2]", "f32[2]") == "outfeed takes a token as operand 1, given f32[2]"
+    assert refusal(opcodes.OUTFEED, None, "f32[3]", "token[]", outfeed_shape=data) == (
+        "outfeed: outfeed_shape is f32[2], operand 0 is f32[3]"
+    )
+
+
+def test_outfeed_shape_is_filled_in_and_written() -> None:
+    assert opcodes.OUTFEED.normalize is not None
+    make = opcodes.OUTFEED.attributes.make
+    filled = opcodes.OUTFEED.normalize(make(outfeed_config="c"), shapes(["f32[2]", "token[]"]), Shape.token())
+    assert filled == make(outfeed_shape=Shape.parse("f32[2]"), outfeed_config="c")
+    assert written(opcodes.OUTFEED, filled) == ["outfeed_shape", "outfeed_config"]
+    given = make(outfeed_shape=Shape.parse("f32[2,3]{0,1}"))
+    assert opcodes.OUTFEED.normalize(given, shapes(["f32[2,3]", "token[]"]), Shape.token()) is given
+    assert rewritten(opcodes.OUTFEED, "outfeed_config", r'"a\"b\n"') == r'"a\"b\n"'
+    assert read(opcodes.OUTFEED, "outfeed_config", r'"a\"b\n"') == 'a"b\n'
+
+
+def test_send_and_recv() -> None:
+    under_way = "(f32[2], u32[], token[])"
+    assert inferred(opcodes.SEND, "f32[2]", "token[]", channel_id=1) == under_way
+    assert inferred(opcodes.SEND_DONE, under_way) == "token[]"
+    assert accepts(opcodes.RECV, under_way, "token[]", channel_id=1, is_host_transfer=True)
+    assert inferred(opcodes.RECV_DONE, under_way) == "(f32[2], token[])"
+    make = opcodes.SEND.attributes.make
+    assert written(opcodes.SEND, make()) == []
+    assert written(opcodes.SEND, make(channel_id=0, is_host_transfer=True)) == ["channel_id", "is_host_transfer"]
+    for op in (opcodes.SEND, opcodes.SEND_DONE, opcodes.RECV, opcodes.RECV_DONE, opcodes.INFEED, opcodes.OUTFEED):
+        assert op.effect is Effect.SIDE_EFFECT
+
+
+def test_send_and_recv_refuse() -> None:
+    transfer = "a transfer under way has shape (buffer, u32[], token[]), given"
+    assert refusal(opcodes.SEND, None, "f32[2]", "f32[2]") == "send takes a token as operand 1, given f32[2]"
+    assert refusal(opcodes.SEND, "(f32[3], u32[], token[])", "f32[2]", "token[]").startswith(
+        "send of (f32[2], token[]) has shape (f32[2], u32[], token[]), declared (f32[3], u32[], token[])"
+    )
+    assert refusal(opcodes.SEND_DONE, None, "f32[2]") == f"send-done: {transfer} f32[2]"
+    assert refusal(opcodes.RECV, "(f32[2], s32[], token[])", "token[]") == f"recv: {transfer} (f32[2], s32[], token[])"
+    assert refusal(opcodes.RECV, "(f32[2], u32[], token[])", "u32[]") == "recv takes a token as operand 0, given u32[]"
+    assert refusal(opcodes.RECV_DONE, None, "(f32[2], token[])") == f"recv-done: {transfer} (f32[2], token[])"
+
+
+def test_asynchronous_copies() -> None:
+    assert inferred(opcodes.COPY_START, "f32[2]", cross_program_prefetch_index=0) == "(f32[2], f32[2], u32[])"
+    assert accepts(opcodes.COPY_START, "(f32[2,2]{0,1:S(5)}, f32[2,2], u32[])", "f32[2,2]")
+    assert inferred(opcodes.COPY_DONE, "(f32[2], f32[2], u32[])") == "f32[2]"
+    assert written(opcodes.COPY_START, opcodes.COPY_START.attributes.make(cross_program_prefetch_index=0)) == [
+        "cross_program_prefetch_index"
+    ]
+    assert refusal(opcodes.COPY_DONE, None, "f32[2]") == "copy-done takes (destination, source, u32[]), given f32[2]"
+    assert refusal(opcodes.COPY_DONE, None, "(f32[2], f32[3], u32[])") == (
+        "copy-done: destination f32[2] and source f32[3] must have one shape"
+    )
+    assert refusal(opcodes.COPY_DONE, None, "(f32[2], f32[2], s32[])") == (
+        "copy-done: the context has shape u32[], declared s32[]"
+    )

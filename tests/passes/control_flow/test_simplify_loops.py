@@ -1,0 +1,182 @@
+"""simplify-loops: loops that run at most once, elements that do not change, elements that nobody needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.passes.runner import assert_same_results, assert_unchanged, body, program, run_passes
+from xlapy import opcodes
+from xlapy.analysis.loops import rounds
+from xlapy.hlo.edit import clone_module
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.text import parse_hlo
+
+
+def counting(start: str, limit: int, step: str = "1", direction: str = "LT", extra: str = "") -> str:
+    """A loop that negates a vector as often as it counts."""
+    return program(
+        "x = f32[2] parameter(0)",
+        f"z = s32[] {start}",
+        "init = (s32[], f32[2]) tuple(z, x)",
+        f"w = (s32[], f32[2]) while(init), condition=less, body=step{extra}",
+        "ROOT r = f32[2] get-tuple-element(w), index=1",
+        before=f"""
+less {{
+  p = (s32[], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  limit = s32[] constant({limit})
+  ROOT l = pred[] compare(i, limit), direction={direction}
+}}
+step {{
+  q = (s32[], f32[2]) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  v = f32[2] get-tuple-element(q), index=1
+  by = s32[] constant({step})
+  a = s32[] add(j, by)
+  n = f32[2] negate(v)
+  ROOT t = (s32[], f32[2]) tuple(a, n)
+}}
+""",
+    )
+
+
+def loop_of(module: Module) -> Instruction:
+    (loop,) = [i for i in module.instructions() if i.op is opcodes.WHILE]
+    return loop
+
+
+def simplified(text: str, passes: str = "simplify-loops") -> Module:
+    before = parse_hlo(text)
+    after = clone_module(before)
+    assert run_passes(after, passes)
+    assert_same_results(before, after)
+    assert not run_passes(after, passes)
+    return after
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (counting("constant(5)", 5), 0),
+        (counting("constant(4)", 5), 1),
+        (counting("constant(0)", 5), 5),
+        (counting("constant(0)", 9), None),
+        (counting("parameter(1)", 5), None),
+        (counting("constant(0)", 5, step="0"), None),
+        (counting("constant(2147483647)", 0, direction="GT"), 1),
+    ],
+)
+def test_rounds(text: str, expected: int | None) -> None:
+    assert rounds(loop_of(parse_hlo(text)), most=7) == expected
+
+
+def test_a_loop_that_never_runs() -> None:
+    module = simplified(counting("constant(5)", 5))
+    assert body(module).splitlines()[-1] == "ROOT r = f32[2] get-tuple-element(init), index=1"
+    assert len(module.computations) == 1
+
+
+def test_a_loop_that_runs_once() -> None:
+    assert opcodes.WHILE not in {i.op for i in simplified(counting("constant(4)", 5)).instructions()}
+
+
+def test_loops_that_run_longer_or_for_an_unknown_time_stay() -> None:
+    assert_unchanged(counting("constant(0)", 5), "simplify-loops")
+    assert_unchanged(counting("parameter(1)", 5), "simplify-loops")
+
+
+def test_control_edges_are_kept_by_the_body() -> None:
+    text = counting("constant(4)", 5, extra=", control-predecessors={y}").replace(
+        "  z = s32[]", "  y = f32[2] abs(x)\n  z = s32[]"
+    )
+    module = parse_hlo(text)
+    assert run_passes(module, "simplify-loops")
+    negate = next(i for i in module.entry_computation if i.op is opcodes.NEGATE)
+    assert [i.name for i in negate.control_predecessors] == ["y"]
+
+
+WIDE = program(
+    "x = f32[2] parameter(0)",
+    "z = s32[] constant(0)",
+    "k = f32[2] constant({2, 3})",
+    "init = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) tuple(z, x, x, k, x, x)",
+    "w = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) while(init), condition=less, body=step",
+    "w1 = f32[2] get-tuple-element(w), index=1",
+    "w2 = f32[2] get-tuple-element(w), index=2",
+    "ROOT r = f32[2] add(w1, w2)",
+    before="""
+less {
+  p = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  limit = s32[] constant(5)
+  ROOT l = pred[] compare(i, limit), direction=LT
+}
+step {
+  q = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) parameter(0)
+  q0 = s32[] get-tuple-element(q), index=0
+  q1 = f32[2] get-tuple-element(q), index=1
+  q2 = f32[2] get-tuple-element(q), index=2
+  q3 = f32[2] get-tuple-element(q), index=3
+  q4 = f32[2] get-tuple-element(q), index=4
+  q5 = f32[2] get-tuple-element(q), index=5
+  one = s32[] constant(1)
+  a = s32[] add(q0, one)
+  m = f32[2] multiply(q1, q3)
+  d = f32[2] add(q4, q5)
+  ROOT t = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) tuple(a, m, q2, q3, d, q4)
+}
+""",
+)
+
+
+def test_elements_that_are_constant_unchanged_or_unneeded_go() -> None:
+    """2 is x throughout, 3 a constant, 4 and 5 need only each other: the counter and 1 are left."""
+    module = simplified(WIDE)
+    loop = loop_of(module)
+    assert loop.shape.brief == "(s32[], f32[2])"
+    assert [i.op for i in loop.computations[1]].count(opcodes.ADD) == 1
+    root = module.entry_computation.root_instruction
+    assert root.operands[1] is module.entry_computation.parameters[0]
+    assert len(module.computations) == 3
+
+
+def test_a_state_taken_whole_keeps_its_elements() -> None:
+    text = WIDE.replace(
+        "ROOT r = f32[2] add(w1, w2)",
+        "r = f32[2] add(w1, w2)\n  ROOT o = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) opt-barrier(w)",
+    )
+    module = parse_hlo(text)
+    run_passes(module, "simplify-loops")
+    assert len(loop_of(module).shape.tuple_shapes) == 6
+
+
+def test_what_an_effect_needs_stays() -> None:
+    text = WIDE.replace(
+        "  ROOT t = (s32[], f32[2]",
+        "  k = token[] after-all()\n  o = token[] outfeed(d, k), outfeed_shape=f32[2]\n  ROOT t = (s32[], f32[2]",
+    )
+    module = parse_hlo(text)
+    assert run_passes(module, "simplify-loops")
+    assert loop_of(module).shape.brief == "(s32[], f32[2], f32[2], f32[2])"
+    assert opcodes.OUTFEED in {i.op for i in module.instructions()}
+
+
+def test_a_body_shared_with_another_loop_is_copied() -> None:
+    second = "v = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) while(w), condition=less, body=step"
+    text = WIDE.replace("  w1 =", f"  {second}\n  w1 =").replace(
+        "get-tuple-element(w), index=2", "get-tuple-element(v), index=4"
+    )
+    module = simplified(text)
+    loops = [i for i in module.instructions() if i.op is opcodes.WHILE]
+    assert len({c for loop in loops for c in loop.computations}) == 4
+
+
+def test_a_sharded_loop_keeps_its_state() -> None:
+    text = WIDE.replace(
+        "while(init),",
+        "while(init), sharding={{replicated},{replicated},{replicated},{replicated},{replicated},{replicated}},",
+    )
+    module = parse_hlo(text)
+    run_passes(module, "simplify-loops")
+    assert len(loop_of(module).shape.tuple_shapes) == 6

@@ -1,0 +1,111 @@
+"""expand: which operations are expanded; every expansion computes what the operation computes, on all samples."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from tests.passes.runner import assert_same_results, body, program, run_passes
+from xlapy import opcodes
+from xlapy.base.errors import InvalidArgumentError, PassError
+from xlapy.hlo.edit import clone_module
+from xlapy.opcodes.registry import OpDef
+from xlapy.passes.expand import EXPANSIONS
+from xlapy.passes.expand.expand import Expand
+from xlapy.testing.comparison import rule_of_operation
+from xlapy.testing.samples import REFUSED_AT_RUN, samples_of
+from xlapy.text import parse_hlo
+
+TOLERANCES: dict[OpDef, str] = {
+    opcodes.CLAMP: "exact",
+    opcodes.TOPK: "bits",
+    **dict.fromkeys((opcodes.RNG_BIT_GENERATOR, opcodes.STOCHASTIC_CONVERT, opcodes.SHUFFLE, opcodes.SCAN), "bits"),
+    **dict.fromkeys(
+        (opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD, opcodes.LOGISTIC),
+        "program",
+    ),
+    **dict.fromkeys((opcodes.RAGGED_DOT, opcodes.SCALED_DOT), "bits"),
+    opcodes.SELECT_AND_SCATTER: "bits",
+    **dict.fromkeys((opcodes.ASYNC_DONE, opcodes.COPY_DONE), "bits"),
+    **dict.fromkeys((opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE, opcodes.FFT), "program"),
+}
+"""The rule of comparison for an expansion; without an entry, that of the operation. Where the interpreter computes an
+operation in one rounding, its expansion rounds at every step."""
+
+STATIC = {opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE, opcodes.FFT}
+"""Operations whose expansions leave dynamic dimensions to the pass that removes them."""
+
+FINITE = {opcodes.FFT}
+"""Operations of which it depends on the way that they are computed where infinities and overflow show."""
+
+CASES = [
+    pytest.param(op, sample, id=f"{op.name}-{sample.name}")
+    for op in EXPANSIONS
+    for sample in samples_of(op.family)
+    if sample.note != REFUSED_AT_RUN and any(i.op is op for i in parse_hlo(sample.text).instructions())
+    if op not in STATIC or "<=" not in sample.text
+]
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_an_expansion_computes_the_same(op, sample):
+    before = parse_hlo(sample.text)
+    after = clone_module(before)
+    assert run_passes(after, [Expand(ops=(op.name,))])
+    assert all(instruction.op is not op for instruction in after.instructions())
+    first = next(i for i in before.instructions() if i.op is op)
+    rule = TOLERANCES.get(op) or rule_of_operation(op.name, first.operands[0].shape.dtype)
+    assert_same_results(before, after, rule, special=op not in FINITE)
+
+
+def test_every_expansion_has_a_sample_and_stands_in_the_file_of_its_family():
+    assert {case.values[0] for case in CASES} == set(EXPANSIONS)
+    for op in EXPANSIONS:
+        assert EXPANSIONS.find(op).__module__ == import_module(f"xlapy.passes.expand.{op.family}").__name__
+
+
+LOGISTIC = program("x = f32[2] parameter(0)", 'ROOT r = f32[2] logistic(x), metadata={op_name="s"}')
+
+
+def test_an_expansion_keeps_metadata():
+    module = parse_hlo(LOGISTIC)
+    assert run_passes(module, "expand{ops=logistic}")
+    assert [i.metadata.op_name for i in module.entry_computation if i.op is not opcodes.PARAMETER] == ["s"] * 6
+    assert body(module).splitlines()[-1] == "ROOT divide = f32[2] divide(broadcast, add)"
+
+
+def test_control_edges_are_handed_on():
+    text = program(
+        "x = f32[2] parameter(0)",
+        "a = f32[2] negate(x)",
+        "l = f32[2] logistic(x), control-predecessors={a}",
+        "ROOT r = f32[2] add(a, l)",
+    )
+    module = parse_hlo(text)
+    assert run_passes(module, "expand{ops=all}")
+    divide = next(i for i in module.instructions() if i.op is opcodes.DIVIDE)
+    assert [i.name for i in divide.control_predecessors] == ["a"]
+
+
+def test_what_a_platform_runs_is_left():
+    module = parse_hlo(LOGISTIC)
+    assert not run_passes(module, "expand")
+    assert not run_passes(module, [Expand(runs=frozenset({opcodes.LOGISTIC}))])
+    assert run_passes(module, [Expand(runs=frozenset())])
+
+
+def test_wrong_options():
+    with pytest.raises(InvalidArgumentError, match="add has no expansion: it is not written by simpler operations"):
+        Expand(ops=("add",))
+    with pytest.raises(InvalidArgumentError, match="pass expand knows no platform 'moon'; it knows interpreter"):
+        Expand(platform="moon")
+
+
+def test_an_expansion_that_leads_back_is_found(monkeypatch):
+    def back(write, instruction):
+        return write.add(opcodes.LOGISTIC, instruction.operands[0])
+
+    monkeypatch.setitem(EXPANSIONS.table, opcodes.LOGISTIC, back)
+    with pytest.raises(PassError, match="expansions of logistic lead back to it: 51 inside each other"):
+        Expand(ops=("logistic",)).run(parse_hlo(LOGISTIC))

@@ -1,0 +1,68 @@
+"""Which programs are long."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlapy.pjrt.compile.duration import is_long
+from xlapy.text import parse_hlo
+
+LOOP = """
+body {{
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[8] get-tuple-element(s), index=1
+  y = f32[8] sine(x)
+  ROOT t = (s32[], f32[8]) tuple(next, y)
+}}
+condition {{
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  {most}
+  ROOT less = pred[] compare(i, most), direction=LT
+}}
+ENTRY e {{
+  x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[8]) tuple(zero, x)
+  w = (s32[], f32[8]) while(s), condition=condition, body=body
+  ROOT r = f32[8] get-tuple-element(w), index=1
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("f32[64,64] add(x, x)", False),
+        ("f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}", False),
+        ("f32[64,64,900] broadcast(x), dimensions={0,1}", True),
+        ('(f32[64,64], s32[64]) custom-call(x), custom_call_target="f"', True),
+        ("f32[64,64] sort(x), dimensions={1}, to_apply=less", True),
+    ],
+)
+def test_operations(operation, expected):
+    less = "less {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT\n}\n"
+    module = parse_hlo(f"{less}ENTRY e {{\n  x = f32[64,64] parameter(0)\n  ROOT r = {operation}\n}}")
+    assert is_long(module) is expected
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        ("most = s32[] constant(20)", False),
+        ("most = s32[] constant(1000000)", True),
+        ("y = f32[8] get-tuple-element(s), index=1\n  z = s32[8] convert(y)\n  r = s32[1] slice(z), slice={[0:1]}\n"
+         "  most = s32[] reshape(r)", True),
+    ],
+)  # fmt: skip
+def test_loops(most, expected):
+    assert is_long(parse_hlo(LOOP.format(most=most))) is expected
+
+
+def test_devices_that_run_one_after_the_other_take_longer():
+    module = parse_hlo("ENTRY e { x = f32[256,128] parameter(0)  ROOT r = f32[256,128] add(x, x) }")
+    assert not is_long(module)
+    assert not is_long(module, devices=0) and is_long(module, devices=4)

@@ -1,0 +1,433 @@
+"""Several devices in one process: the interface, runs that can never finish, errors, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
+from tests.testing.test_samples import assert_conforms
+from xlapy import opcodes, ops
+from xlapy.base import flags
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
+from xlapy.base.flags import Flags
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.interpreter import RULES
+from xlapy.interpreter.transfer import pairs_of
+from xlapy.runtime import Buffer, Device
+from xlapy.runtime.backends.interpreter import InterpreterBackend
+from xlapy.runtime.collectives.rendezvous import Rendezvous
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.samples import Sample, samples_of
+
+SUM = "p = f32[] parameter(0) ROOT r = f32[] all-reduce(p), replica_groups={}, to_apply=add"
+
+
+@pytest.fixture
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = Flags({"collective_timeout": 1})
+    monkeypatch.setattr(flags, "current", lambda: values)
+
+
+# -- the interface
+
+
+def test_execute_sharded_runs_each_device_on_its_arguments() -> None:
+    client = make_client(4)
+    executable = client.compile(module(SUM, 2))
+    assert executable.devices == client.devices[:2]
+    assert (executable.num_replicas, executable.num_partitions) == (2, 1)
+    results = executable.execute_sharded([[1], [np.float32(2.5)]])
+    assert all(isinstance(result, Buffer) for result in results)
+    assert [float(result) for result in results] == [3.5, 3.5]
+    assert [float(result) for result in executable.execute_sharded([results[:1], [1]])] == [4.5, 4.5]
+
+
+def test_counts_given_to_compile_replace_those_of_the_module() -> None:
+    ids = "r = u32[] replica-id() p = u32[] partition-id() ROOT t = (u32[], u32[]) tuple(r, p)"
+    executable = make_client(6).compile(module(ids, 2), num_replicas=3, num_partitions=2)
+    assert lists(executable.execute_sharded([[]] * 6)) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_devices_of_a_client() -> None:
+    client = make_client(3)
+    assert [device.id for device in client.devices] == [0, 1, 2]
+    assert repr(client.devices[1]) == f"<Device 1 of {client.platform}>"
+    with pytest.raises(InvalidArgumentError, match="a client has at least 1 device, given devices=0"):
+        make_client(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"m runs on 8 devices \(replica_count=4, num_partitions=2\), the client has 2; make it with Client\("),
+        ({"num_replicas": 0}, "m: needs at least 1 replica and 1 partition, given 0 and 2"),
+        ({"num_replicas": 2, "num_partitions": -1}, "given 2 and -1"),
+    ],
+)
+def test_there_must_be_as_many_devices_as_the_program_takes(options: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        make_client(2).compile(module(SUM, 4, 2), **options)
+
+
+def test_arguments_are_checked_device_by_device() -> None:
+    executable = compile_on_devices(module(SUM, 2))
+    with pytest.raises(InvalidArgumentError, match="m runs on 2 devices, given arguments for 1"):
+        executable.execute_sharded([[1]])
+    with pytest.raises(InvalidArgumentError, match=r"device 1: parameter 0 \(p\) takes f32\[\]"):
+        executable.execute_sharded([[1], [np.zeros(())]])
+    with pytest.raises(InvalidArgumentError, match="takes a list of arguments a device, given int for 1"):
+        executable.execute_sharded([[1], 2])
+    with pytest.raises(InvalidArgumentError, match="m runs on 2 devices: give each its arguments by execute_sharded"):
+        executable(1)
+
+
+def test_results_never_share_memory_with_the_arguments_of_any_device() -> None:
+    text = module("p = f32[2] parameter(0) ROOT r = f32[2] collective-permute(p), source_target_pairs={{0,1},{1,0}}", 2)
+    arguments = [floats([1, 2]), floats([3, 4])]
+    results = run_on_devices(text, arguments)
+    for (argument,) in arguments:
+        argument[:] = 9
+    assert lists(results) == [[3, 4], [1, 2]]
+
+
+def test_a_program_built_with_the_builder() -> None:
+    b = xla.XlaBuilder("normalise")
+    x = ops.parameter(b, 0, Shape.parse("f32[2]"), "x")
+    add = xla.XlaBuilder("add")
+    ops.add(ops.parameter(add, 0, Shape.parse("f32[]"), "a"), ops.parameter(add, 1, Shape.parse("f32[]"), "b"))
+    ops.div(x, ops.all_reduce(x, add.build()))
+    executable = make_client(2).compile(b.build(), num_replicas=2)
+    assert lists(executable.execute_sharded([floats([1, 2]), floats([3, 2])])) == [[0.25, 0.5], [0.75, 0.5]]
+
+
+def test_observers_know_the_device_by_its_thread() -> None:
+    seen: set[tuple[str, float]] = set()
+
+    def observe(instruction: Instruction, _: Any, value: Any) -> None:
+        if instruction.op is opcodes.NEGATE:
+            seen.add((threading.current_thread().name, float(value)))
+
+    executable = compile_on_devices(module("p = f32[] parameter(0) ROOT n = f32[] negate(p)", 2))
+    executable.execute_sharded([[1], [2]], observer=observe)
+    assert seen == {("device 0", -1.0), ("device 1", -2.0)}
+
+
+def test_many_rounds_of_meetings() -> None:
+    loop = """
+    add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }
+    less { s = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(200)
+      ROOT r = pred[] compare(i, n), direction=LT }
+    step { s = (s32[], s32[]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0 x = s32[] get-tuple-element(s), index=1
+      one = s32[] constant(1) j = s32[] add(i, one) y = s32[] all-reduce(x), replica_groups={{0,2},{1,3}}, to_apply=add
+      z = s32[] collective-permute(y), source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+      n = s32[] constant(1009) w = s32[] remainder(z, n) ROOT r = (s32[], s32[]) tuple(j, w) }
+    """
+    entry = """i = s32[] constant(0) x = s32[] parameter(0) s = (s32[], s32[]) tuple(i, x)
+      w = (s32[], s32[]) while(s), condition=less, body=step ROOT r = s32[] get-tuple-element(w), index=1"""
+    values = [1, 2, 3, 4]
+    for _ in range(200):
+        sums = [values[0] + values[2], values[1] + values[3]] * 2
+        values = [sums[(d - 1) % 4] % 1009 for d in range(4)]
+    arguments = [[np.array(d + 1, np.int32)] for d in range(4)]
+    assert lists(run_on_devices(module(entry, 4, computations=loop), arguments)) == values
+
+
+# -- runs that can never finish
+
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
+IDLE = "ROOT n = f32[] negate(p)"
+TOGETHER = "ROOT x = f32[] all-reduce(p), replica_groups={}, to_apply=add"
+NEGATED = "q = f32[] negate(p) ROOT y = f32[] all-reduce(q), replica_groups={}, to_apply=add"
+PAIRED = "ROOT x = f32[] all-reduce(p), replica_groups={{0,1},{2,3}}, to_apply=add"
+FOREVER = "ROOT w = f32[] while(p), condition=yes, body=b0"
+ENDLESS = """yes { p = f32[] parameter(0) ROOT t = pred[] constant(true) }
+"""
+
+
+def diverge(bodies: list[str], choices: list[int]) -> list[Any]:
+    """Replicas of which each runs the body of its choice, on the scalar parameter p that is its number plus 1."""
+    branches = "".join(f"b{i} {{ p = f32[] parameter(0) {body} }}\n" for i, body in enumerate(bodies))
+    names = ", ".join(f"b{i}" for i in range(len(bodies)))
+    entry = f"""i = s32[] parameter(0) p = f32[] parameter(1)
+      ROOT c = f32[] conditional(i, {", ".join("p" for _ in bodies)}), branch_computations={{{names}}}"""
+    endless = ENDLESS if any("condition=yes" in body for body in bodies) else ""
+    text = module(entry, len(choices), computations=f"{ADD}\n{endless}{branches}")
+    return run_on_devices(text, [[np.int32(choice), np.float32(d + 1)] for d, choice in enumerate(choices)])
+
+
+def test_devices_that_choose_the_same_meet() -> None:
+    bodies = [IDLE, TOGETHER, TOGETHER.replace("x =", "y =")]
+    assert lists(diverge(bodies, [1, 1])) == lists(diverge(bodies, [2, 2])) == [3, 3]
+
+
+def test_a_channel_joins_different_instructions() -> None:
+    first = "ROOT x = f32[] all-reduce(p), channel_id=5, replica_groups={{0,1}}, to_apply=add"
+    second = f"q = f32[] negate(p) {first.replace('x =', 'y =').replace('(p)', '(q)')}"
+    assert lists(diverge([first, second], [0, 1])) == [-1, -1]
+    assert lists(diverge([first, second], [1, 1])) == [-3, -3]
+
+
+@pytest.mark.parametrize(
+    ("bodies", "choices", "message"),
+    [
+        (
+            [IDLE, TOGETHER], [1, 0],
+            r"x \(all-reduce\) on device 0 waits for device 1; device 1 has finished$",
+        ),
+        (
+            [TOGETHER, NEGATED], [0, 1],
+            r"x \(all-reduce\) on device 0 waits for device 1; y \(all-reduce\) on device 1 waits for device 0$",
+        ),
+        (
+            [IDLE, TOGETHER], [1, 0, 0, 1],
+            r"x \(all-reduce\) on device [03] waits for .*device [12] has finished",
+        ),
+        (
+            # devices 2 and 3 would run forever
+            [IDLE, PAIRED, PAIRED.replace("x =", "y ="), FOREVER], [1, 2, 3, 3],
+            r"x \(all-reduce\) on device 0 waits for device 1; y \(all-reduce\) on device 1 waits for device 0$",
+        ),
+        (
+            [IDLE, """k = token[] after-all() v = (f32[], u32[], token[]) recv(k), channel_id=1
+            d = (f32[], token[]) recv-done(v), channel_id=1 ROOT r = f32[] get-tuple-element(d), index=0"""], [1, 0, 0],
+            r"d \(recv-done\) on device 0 waits for a send by device 1 or device 2; device 1 has finished; "
+            "device 2 has finished$",
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_that_can_never_finish_fails_at_once(bodies: list[str], choices: list[int], message: str) -> None:
+    with pytest.raises(ExecutionError, match=f"^the program can never finish: .*{message}"):
+        diverge(bodies, choices)
+
+
+def test_a_send_that_nobody_receives_is_an_error() -> None:
+    sender = """k = token[] after-all() s = (f32[], u32[], token[]) send(p, k), channel_id=1
+      d = token[] send-done(s), channel_id=1 ROOT r = f32[] copy(p)"""
+    with pytest.raises(ExecutionError, match=r"^nobody received what was sent by s \(send\) on device 1$"):
+        diverge([IDLE, sender], [0, 1])
+
+
+def test_different_collectives_of_a_channel_do_not_meet() -> None:
+    reduced = "ROOT x = f32[] all-reduce(p), channel_id=5, replica_groups={{0,1}}, to_apply=add"
+    gathered = """q = f32[1] reshape(p) y = f32[2] all-gather(q), channel_id=5, replica_groups={{0,1}}, dimensions={0}
+      z = f32[1] slice(y), slice={[0:1]} ROOT r = f32[] reshape(z)"""
+    with pytest.raises(ExecutionError, match=r"all-gather\(f32\[1\]\).* meets .*|all-reduce\(f32\[\]\).* meets .*"):
+        diverge([reduced, gathered], [0, 1])
+
+
+def test_devices_are_named_by_replica_and_partition() -> None:
+    text = module(
+        """q = u32[] partition-id() i = s32[] convert(q) p = f32[] constant(1)
+        ROOT c = f32[] conditional(i, p, p), branch_computations={b0, b1}""",
+        2,
+        2,
+        computations=f"{ADD} b0 {{ p = f32[] parameter(0) {TOGETHER.replace('{}', '{{0},{1}}', 1)} }}"
+        f" b1 {{ p = f32[] parameter(0) {IDLE} }}".replace("to_apply", "channel_id=1, to_apply"),
+    )
+    with pytest.raises(
+        ExecutionError, match=r"waits for device 1 \(replica 0, partition 1\); .*device 1 \(replica 0, p"
+    ):
+        run_on_devices(text)
+
+
+@pytest.mark.usefixtures("short_timeout")
+def test_a_device_waits_for_one_that_runs_only_so_long() -> None:
+    with pytest.raises(
+        ExecutionError,
+        match=r"^waited for 1 seconds: x \(all-reduce\) on device 0 waits for device 1; device 1 is running$",
+    ):
+        diverge([IDLE, TOGETHER, FOREVER], [1, 2])
+
+
+FED = "k = token[] after-all() i = (f32[], token[]) infeed(k) ROOT r = f32[] get-tuple-element(i), index=0"
+FED_SUM = f"{FED.replace('ROOT r', 'f')} ROOT s = f32[] all-reduce(f), replica_groups={{}}, to_apply=add"
+
+
+@pytest.mark.usefixtures("short_timeout")
+def test_a_device_waits_for_the_host_only_so_long() -> None:
+    with pytest.raises(ExecutionError, match=r"^i \(infeed\) waits for the host: nothing came within 1 seconds$"):
+        run_on_devices(module(FED))
+    executable = compile_on_devices(module(FED_SUM, 2))
+    executable.devices[0].transfer_to_infeed(1)
+    with pytest.raises(
+        ExecutionError,
+        match=r"^waited for 1 seconds: s .* device 1 waits in i \(infeed\) for the host|device 1: i \(infeed\)",
+    ):
+        executable.execute_sharded([[], []])
+
+
+def test_waiting_for_the_host_is_no_deadlock() -> None:
+    executable = compile_on_devices(module(FED_SUM, 2))
+    executable.devices[0].transfer_to_infeed(1)
+    feeder = threading.Timer(0.2, executable.devices[1].transfer_to_infeed, [10])
+    feeder.start()
+    assert lists(executable.execute_sharded([[], []])) == [11, 11]
+
+
+# -- errors of one device
+
+
+def test_an_error_on_one_device_ends_the_others_and_names_it() -> None:
+    def observe(instruction: Instruction, _: Any, __: Any) -> None:
+        if instruction.op is opcodes.NEGATE:
+            raise ZeroDivisionError("observed")
+
+    text = module(
+        """i = u32[] replica-id() j = s32[] convert(i) p = f32[] parameter(0)
+        ROOT c = f32[] conditional(j, p, p, p), branch_computations={b1, b0, fed}""",
+        3,
+        computations=f"{ADD} {ENDLESS} idle {{ p = f32[] parameter(0) ROOT m = f32[] copy(p) }}"
+        f"b0 {{ p = f32[] parameter(0) {IDLE} }} b1 {{ p = f32[] parameter(0) {FOREVER.replace('b0', 'idle')} }}"
+        f"fed {{ p = f32[] parameter(0) {FED} }}",
+    )
+    executable = compile_on_devices(text)
+    before = threading.active_count()
+    with pytest.raises(ExecutionError, match=r"^device 1: observed$") as raised:
+        executable.execute_sharded([[1], [1], [1]], observer=observe)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert threading.active_count() == before
+
+
+def test_a_single_device_raises_its_error_as_it_is() -> None:
+    def observe(instruction: Instruction, _: Any, __: Any) -> None:
+        raise ZeroDivisionError(instruction.name)
+
+    with pytest.raises(ZeroDivisionError, match=r"^x$"):
+        compile_on_devices(module(f"p = f32[] parameter(0) {TOGETHER}"))(1, observer=observe)
+
+
+def test_control_c_ends_all_devices() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt(instruction: Instruction, _: Any, __: Any) -> None:
+        if instruction.op is opcodes.NEGATE and not interrupted.is_set():
+            interrupted.set()
+            signal.pthread_kill(main, signal.SIGINT)
+
+    interrupted = threading.Event()
+    loop = f"idle {{ p = f32[] parameter(0) {IDLE} }} {ENDLESS}"
+    text = module(f"p = f32[] parameter(0) {FOREVER.replace('b0', 'idle')}", 2, computations=loop)
+    executable = compile_on_devices(text)
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        executable.execute_sharded([[1], [1]], observer=interrupt)
+    assert threading.active_count() == before
+
+
+def test_the_first_failure_counts() -> None:
+    woken: list[bool] = []
+    rendezvous = Rendezvous(["a", "b"], 1.0, lambda: woken.append(True))
+    rendezvous.fail(0, ValueError("first"))
+    rendezvous.fail(1, ValueError("second"))
+    assert str(rendezvous.failure) == "a: first"
+    assert rendezvous.cancelled.is_set() and woken
+    with pytest.raises(ExecutionError, match=r"^here: cancelled$"):
+        rendezvous.meet(1, "key", [0, 1], None, "here", "")
+
+
+# -- programs still to be partitioned
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        "{replicated}",
+        "{manual}",
+        "{maximal device=1}",
+        "{devices=[1,2]<=[2] last_tile_dim_replicate}",
+        "{devices=[1,2]<=[2] last_tile_dims={manual}}",
+        "{mesh['x'=2], [{}]}",
+        "{mesh['x'=2], replicated}",
+    ],
+)
+def test_values_that_every_partition_has_whole(sharding: str) -> None:
+    text = module(f"p = f32[4] parameter(0), sharding={sharding} ROOT r = f32[4] negate(p)", 1, 2)
+    assert lists(run_on_devices(text, [floats([1, 2, 3, 4])] * 2)) == [[-1, -2, -3, -4]] * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "sharding"),
+    [
+        ("f32[4]", "{devices=[2]<=[2]}"),
+        ("f32[4,4]", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"),
+        ("f32[4]", "{devices=[2]0,1}"),
+        ("f32[4]", "{unreduced}"),
+        ("f32[4]", "{mesh['x'=2], [{'x'}]}"),
+        ("(f32[4], f32[4])", "{{replicated}, {devices=[2]<=[2]}}"),
+    ],
+)
+def test_values_that_are_split_are_refused(shape: str, sharding: str) -> None:
+    text = module(f"ROOT p = {shape} parameter(0), sharding={sharding}", 1, 2)
+    with pytest.raises(UnsupportedError, match=r"p \(parameter\) has sharding=.*, which splits its value over"):
+        make_client(2).compile(text)
+    make_client().compile(text, num_partitions=1)
+    scheduled = text.replace("HloModule m", "HloModule m, is_scheduled=true")
+    make_client(2).compile(scheduled)
+
+
+def test_transfers_bound_to_one_partition_are_refused() -> None:
+    text = module(FED.replace("infeed(k)", "infeed(k), sharding={{maximal device=0}, {maximal device=0}}"), 1, 2)
+    with pytest.raises(UnsupportedError, match=r"i \(infeed\) has sharding=.*, which binds a transfer to one"):
+        make_client(2).compile(text)
+
+
+# -- the samples, on as many devices as they are for
+
+
+def replicas_of(parsed: Module) -> int:
+    """Those of the header; pairs of a send name replicas that the header may not."""
+    pairs = [pairs_of(i) or () for i in parsed.instructions() if i.op in (opcodes.SEND, opcodes.RECV)]
+    named = max((identifier for some in pairs for pair in some for identifier in pair), default=0)
+    return max(parsed.config.replica_count, named + 1)
+
+
+def is_executable(sample: Sample) -> bool:
+    instructions = list(xla.parse_hlo(sample.text).instructions())
+    return not any(i.shape.is_dynamic or i.op in RULES.refusals for i in instructions)
+
+
+def arguments_of(parsed: Module, device: int) -> list[Any]:
+    """Random ones; but integers are 0 where they say which rows or whose values are meant."""
+    arguments = random_arguments([p.shape for p in parsed.entry_computation.parameters], seed=device)
+    met = list(parsed.instructions())
+    if any(i.op is opcodes.RAGGED_ALL_TO_ALL or getattr(i.attributes, "has_dynamic_root", False) for i in met):
+        return [a * 0 if a.dtype.kind == "i" else a for a in arguments]
+    return arguments
+
+
+SAMPLES = [sample for family in ("collectives", "transfer") for sample in samples_of(family) if is_executable(sample)]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_samples_run_on_their_devices(sample: Sample) -> None:
+    parsed = xla.parse_hlo(sample.text)
+    replicas, partitions = replicas_of(parsed), parsed.config.num_partitions
+    devices = [Device(number) for number in range(replicas * partitions)]
+    for device in devices:
+        feed(device, parsed)
+    program = InterpreterBackend().compile(parsed, replicas, partitions)
+    results = program.execute_sharded([arguments_of(parsed, device.id) for device in devices], devices)
+    for device, result in zip(devices, results, strict=True):
+        assert_conforms(result, parsed.entry_computation.root_instruction.shape)
+        assert not device.infeed
+        assert len(device.outfeed) == sum(i.op is opcodes.OUTFEED for i in parsed.instructions())
+
+
+def feed(device: Device, parsed: Module) -> None:
+    """What the program takes from the host, in its order."""
+    for instruction in parsed.instructions():
+        shape = instruction.shape
+        if instruction.op is opcodes.INFEED and shape.tuple_shapes[0] != Shape.tuple(()):
+            device.transfer_to_infeed(random_arguments([shape.tuple_shapes[0]], seed=1)[0])
+        if instruction.op is opcodes.RECV and instruction.is_host_transfer:
+            device.transfer_to_channel(instruction.channel_id, random_arguments([shape.tuple_shapes[0]], seed=1)[0])

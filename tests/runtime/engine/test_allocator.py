@@ -1,0 +1,89 @@
+"""Memory of results: used again as soon as nobody holds it, never sooner, and bounded."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from xlapy.runtime.engine.allocator import ALIGNMENT, Allocator
+
+MB = 1 << 20
+
+
+def address(block: np.ndarray) -> int:
+    return block.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 1 << 16, 3 * MB + 5])
+def test_blocks_are_as_large_as_asked_for_and_aligned(size):
+    block = Allocator(16 * MB).allocate(size)
+    assert block.nbytes == size
+    assert not size or address(block) % ALIGNMENT == 0
+
+
+def test_memory_that_nobody_holds_is_used_again():
+    allocator = Allocator(16 * MB)
+    block = allocator.allocate(MB)
+    place = address(block)
+    del block
+    assert address(allocator.allocate(MB - 7)) == place
+    assert allocator.kept_bytes == MB
+
+
+def test_memory_that_a_view_holds_is_left_alone():
+    allocator = Allocator(16 * MB)
+    view = allocator.allocate(MB).view(np.float32)[5:].reshape(-1, 1)[::2]
+    gc.collect()
+    assert address(allocator.allocate(MB)) != address(view) - 20
+    view[...] = 1
+    other = allocator.allocate(MB)
+    other[:] = 255
+    assert (view == 1).all()
+
+
+def test_the_cache_is_bounded():
+    allocator = Allocator(4 * MB)
+    held = [allocator.allocate(MB) for _ in range(8)]
+    assert len({address(block) for block in held}) == 8
+    assert allocator.kept_bytes <= 4 * MB
+
+
+def test_sizes_asked_for_long_ago_make_room():
+    allocator = Allocator(4 * MB)
+    for size in (MB, 2 * MB, 3 * MB):
+        allocator.allocate(size)
+    assert allocator.kept_bytes <= 4 * MB
+    block = allocator.allocate(3 * MB)
+    assert block.nbytes == 3 * MB
+
+
+def test_trim_gives_back_what_is_free():
+    allocator = Allocator(16 * MB)
+    held = allocator.allocate(2 * MB)
+    allocator.allocate(MB)
+    assert allocator.trim() == MB
+    assert allocator.kept_bytes == 2 * MB
+    held[:] = 7
+    assert (held == 7).all()
+
+
+def test_threads_never_share_a_block():
+    allocator = Allocator(64 * MB)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(300):
+            block = allocator.allocate(1 << 17)
+            block[:] = number
+            if (block != number).any():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,428 @@
+"""Programs with shardings cut up: the parts that devices compute are those of the whole program's result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.interpreter.runners.custom import registered
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.module import Module
+from xlapy.hlo.sharding import Sharding
+from xlapy.hlo.verify import verify
+from xlapy.spmd import partition
+from xlapy.spmd.splits import placement_of, tiles_of
+
+DEVICES = 4
+ROWS, COLUMNS, BOTH, WHOLE = (
+    "{devices=[4,1]<=[4]}",
+    "{devices=[1,4]<=[4]}",
+    "{devices=[2,2]<=[4]}",
+    "{replicated}",
+)
+HALF_ROWS = "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}"
+HEAD = """HloModule m
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+most { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT }
+"""
+
+
+def part(array: Any, shape: Shape, sharding: Sharding, device: int) -> Any:
+    """What a device has of an array."""
+    for dimension, split in enumerate(placement_of(sharding, shape, DEVICES).splits):
+        if split is not None:
+            array = np.split(array, tiles_of(split), dimension)[split[device]]
+    return array
+
+
+def arguments(module: Module) -> list[Any]:
+    generator = np.random.default_rng(0)
+    shapes = [parameter.shape for parameter in module.entry_computation.parameters]
+    return [(generator.integers(-9, 9, shape.dimensions) * 0.5).astype(shape.dtype) for shape in shapes]
+
+
+def check(text: str, collectives: str) -> None:
+    """The parts are those of the whole, and what is sent for that is what is expected."""
+    whole, module = xla.parse_hlo(text), xla.parse_hlo(text)
+    given = arguments(whole)
+    shapes = [parameter.shape for parameter in whole.entry_computation.parameters]
+    leaves = [leaf for _, leaf in whole.entry_computation.root_instruction.shape.leaves()]
+    expected = xla.Client("interpreter").compile(whole)(*given)
+    expected = list(expected) if len(leaves) > 1 else [expected]
+    told = partition(module, DEVICES)
+    verify(module)
+    sent = sorted({i.op.name for i in module.instructions() if i.op.family == "collectives"} - {"partition-id"})
+    assert " ".join(sent) == collectives
+    parts = [
+        [part(*each, device) for each in zip(given, shapes, told.parameters, strict=True)] for device in range(DEVICES)
+    ]
+    results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    for device, result in enumerate(results):
+        found = list(result) if len(leaves) > 1 else [result]
+        for got, want, leaf, sharding in zip(found, expected, leaves, told.results, strict=True):
+            want_part = part(np.asarray(want), leaf, sharding, device)
+            np.testing.assert_allclose(np.asarray(got), want_part, rtol=1e-5, atol=1e-5)
+
+
+OPERATIONS = {
+    "same tiles": (BOTH, "ROOT r = f32[8,8] add(x, x), sharding={s}", BOTH, ""),
+    "gathered": (ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", WHOLE, "all-gather"),
+    "cut": (WHOLE, "ROOT r = f32[8,8] negate(x), sharding={s}", BOTH, ""),
+    "cut otherwise": (ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", COLUMNS, "all-to-all"),
+    "half": (HALF_ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", ROWS, "collective-permute"),
+    "transposed": (ROWS, "ROOT r = f32[8,8] transpose(x), dimensions={1,0}, sharding={s}", COLUMNS, ""),
+    "reshaped": (ROWS, "y = f32[4,2,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, ""),
+    "split": (ROWS, "y = f32[2,4,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, "all-gather"),
+    "repeated": (WHOLE, "c = f32[] constant(3)\ny = f32[8,8] broadcast(c), dimensions={}, sharding={s}\n"
+                 "ROOT r = f32[8,8] add(x, y), sharding={s}", BOTH, ""),
+    "counted": (WHOLE, "y = f32[8,8] iota(), iota_dimension=0, sharding={s}\n"
+                "ROOT r = f32[8,8] add(x, y), sharding={s}", BOTH, ""),
+    "constant": (ROWS, "c = f32[8] constant({1,2,3,4,5,6,7,8})\ny = f32[8,8] broadcast(c), dimensions={0}\n"
+                 "ROOT r = f32[8,8] add(x, y), sharding={s}", ROWS, ""),
+    "product of rows": (ROWS, "y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                        "ROOT r = f32[8,8] negate(y), sharding={s}", ROWS, "all-gather"),
+    "product of sums": (ROWS, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
+                        "sharding={s}", WHOLE, "all-reduce"),
+    "product of both": (BOTH, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+                        "sharding={s}", BOTH, "all-gather"),
+    "sum": (ROWS, "z = f32[] constant(0)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=sum\n"
+            "ROOT r = f32[8,8] broadcast(y), dimensions={0}, sharding={s}", WHOLE, "all-reduce"),
+    "sum beside another": (ROWS, "z = f32[] constant(5)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=sum\n"
+                           "ROOT r = f32[8,8] broadcast(y), dimensions={0}, sharding={s}", WHOLE, "all-gather"),
+    "greatest": (BOTH, "z = f32[] constant(5)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=most\n"
+                 "ROOT r = f32[8,8] broadcast(y), dimensions={1}, sharding={s}", COLUMNS,
+                 "all-reduce collective-permute"),
+    "sorted": (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={1}, to_apply=less, sharding={s}", ROWS, ""),
+    "sorted across": (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={0}, to_apply=less, sharding={s}", ROWS,
+                      "all-gather"),
+    "sliced": (ROWS, "y = f32[8,3] slice(x), slice={[0:8],[1:6:2]}\n"
+               "z = f32[] constant(1)\nROOT r = f32[8,8] pad(y, z), padding=0_0x2_3, sharding={s}", ROWS, ""),
+    "sliced across": (ROWS, "y = f32[3,8] slice(x), slice={[1:4],[0:8]}\nz = f32[] constant(1)\n"
+                      "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
+    "reversed": (ROWS, "ROOT r = f32[8,8] reverse(x), dimensions={1}, sharding={s}", ROWS, ""),
+    "joined": (COLUMNS, "y = f32[4,8] slice(x), slice={[0:4],[0:8]}\n"
+               "ROOT r = f32[8,8] concatenate(y, y), dimensions={0}, sharding={s}", COLUMNS, ""),
+    "updated": (COLUMNS, "i = s32[] constant(3)\nj = s32[] constant(0)\ny = f32[2,8] slice(x), slice={[0:2],[0:8]}\n"
+                "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", COLUMNS, ""),
+    "picked": (COLUMNS, "i = s32[] constant(3)\nj = s32[] constant(0)\n"
+               "y = f32[2,8] dynamic-slice(x, i, j), dynamic_slice_sizes={2,8}\nz = f32[] constant(1)\n"
+               "ROOT r = f32[8,8] pad(y, z), padding=0_6x0_0, sharding={s}", COLUMNS, ""),
+    "gather": (COLUMNS, "i = s32[8,1] constant({{3},{1},{4},{1},{5},{2},{6},{0}})\n"
+               "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+               "index_vector_dim=1, slice_sizes={1,8}, sharding={s}", COLUMNS, ""),
+    "gather of rows": (WHOLE, "i = s32[8,1] constant({{3},{1},{4},{1},{5},{2},{6},{0}})\n"
+                       "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
+                       "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}, sharding={s}", ROWS, ""),
+    "scatter": (COLUMNS, "i = s32[2,1] constant({{3},{1}})\ny = f32[2,8] slice(x), slice={[0:2],[0:8]}\n"
+                "ROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, inserted_window_dims={0}, "
+                "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", COLUMNS, ""),
+    "gather across": (ROWS, "i = s32[8,1] constant({{3},{1},{-4},{1},{5},{2},{6},{90}})\n"
+                      "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+                      "index_vector_dim=1, slice_sizes={1,8}, sharding={s}", WHOLE, "all-reduce"),
+    "gather across to rows": (ROWS, "i = u8[8] constant({3,1,255,1,5,2,6,7})\n"
+                              "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
+                              "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}, sharding={s}", ROWS,
+                              "all-gather"),
+    "gather of elements": (BOTH, "i = s64[8,8,2] constant({...})\n"
+                           "ROOT r = f32[8,8] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, "
+                           "start_index_map={1,0}, index_vector_dim=2, slice_sizes={1,1}, sharding={s}", WHOLE,
+                           "all-reduce"),
+    "scatter across": (ROWS, "i = s32[4,1] constant({{3},{1},{-1},{8}})\ny = f32[4,8] slice(x), slice={[0:4],[0:8]}, "
+                       "sharding={replicated}\nROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, "
+                       "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, "
+                       "sharding={s}", ROWS, "all-gather"),
+    "scatter of elements": (BOTH, "i = u64[3,2] constant({{3,0},{9223372036854775808,1},{7,7}})\n"
+                            "y = f32[3] constant({1,2,3})\nROOT r = f32[8,8] scatter(x, i, y), "
+                            "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, "
+                            "index_vector_dim=1, to_apply=sum, sharding={s}", BOTH, ""),
+    "scatter to the ends": (ROWS, "i = s32[3] constant({-2147483648,2147483647,7})\n"
+                            "z = f32[] constant(1)\ny = f32[3,8] broadcast(z), dimensions={}\n"
+                            "ROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, inserted_window_dims={0}, "
+                            "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", ROWS,
+                            ""),
+    "updated across": (ROWS, "i = s32[] constant(5)\nj = s32[] constant(-3)\nc = f32[] constant(9)\n"
+                       "y = f32[1,8] broadcast(c), dimensions={}\n"
+                       "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", ROWS, ""),
+    "updated across, beside": (BOTH, "i = u8[] constant(200)\nj = u8[] constant(2)\nc = f32[] constant(9)\n"
+                               "y = f32[1,1] broadcast(c), dimensions={}\n"
+                               "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", BOTH, ""),
+    "picked across": (ROWS, "i = s32[] constant(6)\nj = s32[] constant(0)\n"
+                      "y = f32[1,8] dynamic-slice(x, i, j), dynamic_slice_sizes={1,8}\nz = f32[8] reshape(y)\n"
+                      "ROOT r = f32[8,8] broadcast(z), dimensions={1}, sharding={s}", WHOLE, "all-reduce"),
+    "windows": (COLUMNS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
+                "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", COLUMNS, ""),
+    "windows across": (ROWS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
+                       "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", ROWS, "all-gather"),
+    "uneven": (ROWS, "y = f32[3,8] slice(x), slice={[0:3],[0:8]}, sharding={s}\nz = f32[] constant(1)\n"
+               "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
+    "constraint": (ROWS, 'ROOT r = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={s}', COLUMNS,
+                   "all-to-all"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name: str) -> None:
+    given, body, wanted, collectives = OPERATIONS[name]
+    places = ",".join("{" + ",".join(f"{{{(3 * i) % 8},{(i + 5 * j) % 8}}}" for j in range(8)) + "}" for i in range(8))
+    body = body.replace("{s}", wanted).replace("{...}", f"{{{places}}}")
+    check(f"{HEAD}ENTRY e {{ x = f32[8,8] parameter(0), sharding={given}\n{body} }}", collectives)
+
+
+def test_products_of_many_dimensions() -> None:
+    text = """HloModule m
+      ENTRY e { a = f32[4,6,8] parameter(0), sharding={devices=[2,1,2]<=[4]}
+        b = f32[4,8,2] parameter(1), sharding={devices=[2,2,1]<=[4]}
+        ROOT r = f32[4,6,2] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+          rhs_contracting_dims={1}, sharding={devices=[2,1,1,2]<=[4] last_tile_dim_replicate} }"""
+    check(text, "all-reduce")
+
+
+def test_convolutions_are_cut_along_images_and_features() -> None:
+    text = """HloModule m
+      ENTRY e { x = f32[2,8,3] parameter(0), sharding={devices=[2,1,1,2]<=[4] last_tile_dim_replicate}
+        k = f32[4,3,3] parameter(1)
+        ROOT r = f32[2,8,4] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_o0i->b0f,
+          sharding={devices=[2,1,2]<=[4]} }"""
+    check(text, "")
+
+
+def test_gradients_of_kernels_add_up_what_images_give() -> None:
+    text = """HloModule m
+      ENTRY e { x = f32[4,8,4] parameter(0), sharding={devices=[4,1,1]<=[4]}
+        g = f32[4,8,2] parameter(1), sharding={devices=[4,1,1]<=[4]}
+        ROOT r = f32[4,3,2] convolution(x, g), window={size=8 pad=1_1}, dim_labels=f0b_i0o->b0f,
+          sharding={replicated} }"""
+    check(text, "all-reduce")
+
+
+def test_sorts_of_several_arrays_and_their_tuples() -> None:
+    text = f"""{HEAD}
+      order {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        c = f32[] parameter(2)
+        d = f32[] parameter(3)
+        ROOT e = pred[] compare(a, b), direction=LT }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] iota(), iota_dimension=1
+        ROOT r = (f32[8,8], f32[8,8]) sort(x, y), dimensions={{1}}, is_stable=true, to_apply=order,
+          sharding={{{ROWS}, {WHOLE}}} }}"""
+    check(text, "all-gather")
+
+
+def test_loops_keep_their_state_where_their_sharding_says() -> None:
+    text = f"""{HEAD}
+      body {{ s = (f32[8,8], s32[], f32[8]) parameter(0)
+        x = f32[8,8] get-tuple-element(s), index=0
+        i = s32[] get-tuple-element(s), index=1
+        one = s32[] constant(1)
+        j = s32[] add(i, one)
+        z = f32[] constant(0)
+        v = f32[8] reduce(x, z), dimensions={{0}}, to_apply=sum
+        half = f32[] constant(0.25)
+        h = f32[8,8] broadcast(half), dimensions={{}}
+        y = f32[8,8] multiply(x, h), sharding={ROWS}
+        ROOT t = (f32[8,8], s32[], f32[8]) tuple(y, j, v) }}
+      condition {{ s = (f32[8,8], s32[], f32[8]) parameter(0)
+        i = s32[] get-tuple-element(s), index=1
+        three = s32[] constant(3)
+        ROOT p = pred[] compare(i, three), direction=LT }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        i = s32[] constant(0)
+        v = f32[8] parameter(1)
+        t = (f32[8,8], s32[], f32[8]) tuple(x, i, v)
+        w = (f32[8,8], s32[], f32[8]) while(t), body=body, condition=condition,
+          sharding={{{ROWS}, {WHOLE}, {{devices=[4]<=[4]}}}}
+        y = f32[8,8] get-tuple-element(w), index=0
+        u = f32[8] get-tuple-element(w), index=2
+        ROOT r = (f32[8,8], f32[8]) tuple(y, u), sharding={{{ROWS}, {{devices=[4]<=[4]}}}} }}"""
+    check(text, "reduce-scatter")
+
+
+@pytest.mark.parametrize("wanted", [ROWS, WHOLE])
+def test_branches_take_parts(wanted: str) -> None:
+    text = f"""HloModule m
+      twice {{ a = f32[8,8] parameter(0)
+        ROOT b = f32[8,8] add(a, a) }}
+      turned {{ a = f32[8,8] parameter(0)
+        ROOT b = f32[8,8] transpose(a), dimensions={{1,0}} }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8] parameter(1), sharding={{devices=[4]<=[4]}}
+        e = f32[1] slice(y), slice={{[5:6]}}
+        s = f32[] reshape(e)
+        z = f32[] constant(0)
+        p = pred[] compare(s, z), direction=LT
+        ROOT r = f32[8,8] conditional(p, x, x), true_computation=twice, false_computation=turned,
+          sharding={wanted} }}"""
+    check(text, "all-gather all-to-all" if wanted == ROWS else "all-gather")
+
+
+def test_calls_are_inlined_and_effects_stay() -> None:
+    text = f"""HloModule m
+      twice {{ a = f32[8,8] parameter(0)
+        ROOT b = f32[8,8] add(a, a) }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] call(x), to_apply=twice
+        ROOT r = f32[8,8] opt-barrier(y), sharding={ROWS} }}"""
+    check(text, "")
+
+
+# -- regions by hand
+
+
+def test_a_region_by_hand_is_left_as_it_is() -> None:
+    text = f"""{HEAD}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={COLUMNS}
+        a = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={ROWS}
+        p = f32[2,8] custom-call(a), custom_call_target="SPMDFullToShardShape", sharding={{manual}}
+        s = f32[2,8] all-reduce(p), channel_id=3, replica_groups={{{{0,1,2,3}}}}, use_global_device_ids=true,
+          to_apply=sum
+        i = u32[] partition-id()
+        f = f32[] convert(i)
+        g = f32[2,8] broadcast(f), dimensions={{}}
+        q = f32[2,8] add(s, g)
+        m = f32[2,8] custom-call(q), custom_call_target="Sharding", sharding={{manual}}
+        ROOT r = f32[8,8] custom-call(m), custom_call_target="SPMDShardToFullShape", sharding={ROWS} }}"""
+    module = xla.parse_hlo(text)
+    told = partition(module, DEVICES)
+    verify(module)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    parts = [[part(x, Shape.parse("f32[8,8]"), told.parameters[0], device)] for device in range(DEVICES)]
+    results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    for device, result in enumerate(results):
+        expected = x.reshape(4, 2, 8).sum(0) + device
+        np.testing.assert_array_equal(np.asarray(result), expected)
+
+
+# -- what runs on one device
+
+
+def test_what_has_a_sharding_on_one_device_runs_there_alone() -> None:
+    seen: list[Any] = []
+
+    def target(x: Any) -> Any:
+        seen.append(x.copy())
+        return x[:2] + 1
+
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[2,8] custom-call(x), custom_call_target="target", sharding={{maximal device=2}}
+        ROOT r = f32[2,8] negate(y) }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    verify(module)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    parts = [[rows] for rows in np.split(x, DEVICES)]
+    with registered(target):
+        for result in xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts):
+            np.testing.assert_array_equal(np.asarray(result), -(x[:2] + 1))
+    assert len(seen) == 1
+    np.testing.assert_array_equal(seen[0], x)
+
+
+def test_what_each_device_does_with_its_part() -> None:
+    seen: list[Any] = []
+
+    def target(x: Any) -> tuple[Any, ...]:
+        seen.append(x.tolist())
+        return ()
+
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = () custom-call(x), custom_call_target="target", custom_call_has_side_effect=true
+        ROOT r = f32[8,8] negate(x), sharding={ROWS} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES, frozenset({"target"}))
+    verify(module)
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    parts = [[rows] for rows in np.split(x, DEVICES)]
+    with registered(target):
+        xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    assert sorted(seen) == [rows.tolist() for (rows,) in parts]
+
+
+def test_a_region_by_hand_along_one_axis_of_two() -> None:
+    """And one inside of it, along the other."""
+    mesh = "mesh['x'=2,'y'=2]"
+    text = f"""{HEAD}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={BOTH}
+        a = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={{{mesh}, [{{'x'}}, {{'y'}}]}}
+        p = f32[4,8] custom-call(a), custom_call_target="SPMDFullToShardShape",
+          sharding={{{mesh}, [{{}}, {{'y'}}], manual={{'x'}}}}
+        s = f32[4,8] all-reduce(p), channel_id=3, replica_groups={{{{0,2}},{{1,3}}}}, use_global_device_ids=true,
+          to_apply=sum
+        b = f32[4,8] custom-call(s), custom_call_target="Sharding", sharding={{{mesh}, [{{}}, {{'y'}}]}}
+        q = f32[4,4] custom-call(b), custom_call_target="SPMDFullToShardShape",
+          sharding={{{mesh}, [{{}}, {{}}], manual={{'y'}}}}
+        i = u32[] partition-id()
+        f = f32[] convert(i)
+        g = f32[4,4] broadcast(f), dimensions={{}}
+        h = f32[4,4] add(q, g)
+        c = f32[4,4] custom-call(h), custom_call_target="Sharding", sharding={{{mesh}, [{{}}, {{}}], manual={{'y'}}}}
+        t = f32[4,8] custom-call(c), custom_call_target="SPMDShardToFullShape", sharding={{{mesh}, [{{}}, {{'y'}}]}}
+        m = f32[4,8] custom-call(t), custom_call_target="Sharding", sharding={{{mesh}, [{{}}, {{'y'}}], manual={{'x'}}}}
+        ROOT r = f32[8,8] custom-call(m), custom_call_target="SPMDShardToFullShape",
+          sharding={{{mesh}, [{{'x'}}, {{'y'}}]}} }}"""
+    module = xla.parse_hlo(text)
+    told = partition(module, DEVICES)
+    verify(module)
+    x, shape = np.arange(64, dtype=np.float32).reshape(8, 8), Shape.parse("f32[8,8]")
+    parts = [[part(x, shape, told.parameters[0], device)] for device in range(DEVICES)]
+    results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    whole = np.tile(x[:4] + x[4:], (2, 1)) + np.kron(np.arange(4).reshape(2, 2), np.ones((4, 4)))
+    for device, result in enumerate(results):
+        np.testing.assert_array_equal(np.asarray(result), part(whole, shape, told.results[0], device))
+
+
+def test_transfers_are_refused() -> None:
+    text = """HloModule m
+      ENTRY e { t = token[] after-all()
+        i = (f32[4], token[]) infeed(t)
+        ROOT r = f32[4] get-tuple-element(i), index=0 }"""
+    with pytest.raises(UnsupportedError, match=r"^i \(infeed\) of a program for several devices"):
+        partition(xla.parse_hlo(text), DEVICES)
+
+
+def test_donors_that_no_result_is_as_large_as_are_none() -> None:
+    text = f"""HloModule m, buffer_donor={{ (0, {{}}), (1, {{}}) }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] parameter(1)
+        ROOT r = f32[8,8] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={ROWS} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    assert [donor.parameter_number for donor in module.config.buffer_donors] == [0]
+
+
+def test_pairs_of_buffers_stay_where_they_are_of_one_size() -> None:
+    text = f"""HloModule m, input_output_alias={{ {{0}}: (0, {{}}, may-alias), {{1}}: (1, {{}}, may-alias) }}
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] parameter(1), sharding={ROWS}
+        a = f32[8,8] negate(x)
+        b = f32[8,8] negate(y)
+        ROOT r = (f32[8,8], f32[8,8]) tuple(a, b), sharding={{{ROWS}, {WHOLE}}} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    assert [alias.parameter_number for alias in module.config.input_output_alias] == [0]
+
+
+def test_shardings_are_told() -> None:
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        y = f32[8,8] transpose(x), dimensions={{1,0}}
+        i = f32[8,8] custom-call(y), custom_call_target="InspectSharding", custom_call_has_side_effect=true
+        ROOT r = f32[8,8] negate(y), sharding={COLUMNS} }}"""
+    module = xla.parse_hlo(text)
+    told: list[tuple[str, str]] = []
+    partition(module, DEVICES, inspect=lambda call, sharding: told.append((call.name, str(sharding))))
+    assert told == [("i", COLUMNS)]
+    assert [i.op.name for i in module.instructions()] == ["parameter", "transpose", "negate"]

@@ -1,0 +1,1 @@
+"""The machinery of the builder: `XlaBuilder`, `XlaOp`, broadcasting, annotations."""

@@ -1,0 +1,235 @@
+"""`XlaOp`: a value inside a computation under construction, with Python's operators.
+
+Owns: the handle and the mapping of operators to builder functions. Must not know: how instructions are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import BuilderError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.builder.core.source import located
+from xlapy.hlo.instruction import Instruction
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from xlapy.builder.core.builder import XlaBuilder
+
+
+def _functions() -> Any:
+    """The builder functions. They take and return XlaOps, so this module can load them only when an operator runs."""
+    from xlapy import ops
+
+    return ops
+
+
+def _subscript() -> ModuleType:
+    from xlapy.builder.core import subscript
+
+    return subscript
+
+
+class XlaOp:
+    """One value of a builder: the result of an op. Functions of `xlapy.ops` and operators make more of them.
+
+    Operators take another XlaOp, a Python number or a NumPy array, which becomes a constant of this op's element type.
+    Scalars are broadcast; arrays of different ranks need a function with `broadcast_dimensions` (nothing is guessed).
+    `x == y` and the other comparisons are ops as well: use `is` to ask for identity.
+    """
+
+    __slots__ = ("builder", "instruction")
+
+    __array_ufunc__ = None  # NumPy arrays leave `array + op` to the op
+
+    def __init__(self, builder: XlaBuilder, instruction: Instruction) -> None:
+        self.builder: XlaBuilder = builder
+        self.instruction: Instruction = instruction
+
+    @property
+    def shape(self) -> Shape:
+        return self.instruction.shape
+
+    @property
+    def element_type(self) -> PrimitiveType:
+        return self.shape.element_type
+
+    @property
+    def name(self) -> str:
+        """The instruction's name in HLO text."""
+        return self.instruction.name
+
+    def __repr__(self) -> str:
+        return f"<XlaOp {self.instruction.name} = {self.shape.brief} {self.instruction.op.name}>"
+
+    # -- arithmetic (ops of the same names; `/` divides, integers towards zero; `%` has the dividend's sign)
+
+    def __add__(self, other: Operand) -> XlaOp:
+        return _functions().add(self, other)
+
+    def __radd__(self, other: Operand) -> XlaOp:
+        return _functions().add(other, self)
+
+    def __sub__(self, other: Operand) -> XlaOp:
+        return _functions().sub(self, other)
+
+    def __rsub__(self, other: Operand) -> XlaOp:
+        return _functions().sub(other, self)
+
+    def __mul__(self, other: Operand) -> XlaOp:
+        return _functions().mul(self, other)
+
+    def __rmul__(self, other: Operand) -> XlaOp:
+        return _functions().mul(other, self)
+
+    def __truediv__(self, other: Operand) -> XlaOp:
+        return _functions().div(self, other)
+
+    def __rtruediv__(self, other: Operand) -> XlaOp:
+        return _functions().div(other, self)
+
+    def __mod__(self, other: Operand) -> XlaOp:
+        return _functions().rem(self, other)
+
+    def __rmod__(self, other: Operand) -> XlaOp:
+        return _functions().rem(other, self)
+
+    def __pow__(self, other: Operand) -> XlaOp:
+        return _functions().pow(self, other)
+
+    def __rpow__(self, other: Operand) -> XlaOp:
+        return _functions().pow(other, self)
+
+    def __matmul__(self, other: Operand) -> XlaOp:
+        return _functions().dot(self, other)
+
+    def __rmatmul__(self, other: Operand) -> XlaOp:
+        return _functions().dot(other, self)
+
+    def __neg__(self) -> XlaOp:
+        return _functions().neg(self)
+
+    def __pos__(self) -> XlaOp:
+        return self
+
+    def __abs__(self) -> XlaOp:
+        return _functions().abs(self)
+
+    # -- bits and logic (`>>` keeps the sign of signed integers and fills unsigned ones with zeros)
+
+    def __and__(self, other: Operand) -> XlaOp:
+        return _functions().and_(self, other)
+
+    def __rand__(self, other: Operand) -> XlaOp:
+        return _functions().and_(other, self)
+
+    def __or__(self, other: Operand) -> XlaOp:
+        return _functions().or_(self, other)
+
+    def __ror__(self, other: Operand) -> XlaOp:
+        return _functions().or_(other, self)
+
+    def __xor__(self, other: Operand) -> XlaOp:
+        return _functions().xor(self, other)
+
+    def __rxor__(self, other: Operand) -> XlaOp:
+        return _functions().xor(other, self)
+
+    def __invert__(self) -> XlaOp:
+        return _functions().not_(self)
+
+    def __lshift__(self, other: Operand) -> XlaOp:
+        return _functions().shift_left(self, other)
+
+    def __rlshift__(self, other: Operand) -> XlaOp:
+        return _functions().shift_left(other, self)
+
+    def __rshift__(self, other: Operand) -> XlaOp:
+        return self._shift_right(self, other)
+
+    def __rrshift__(self, other: Operand) -> XlaOp:
+        return self._shift_right(other, self)
+
+    def _shift_right(self, lhs: Operand, rhs: Operand) -> XlaOp:
+        if self.element_type.is_unsigned:
+            return _functions().shift_right_logical(lhs, rhs)
+        return _functions().shift_right_arithmetic(lhs, rhs)
+
+    # -- comparison
+
+    def __eq__(self, other: object) -> XlaOp:  # type: ignore[override]
+        return _functions().eq(self, other)
+
+    def __ne__(self, other: object) -> XlaOp:  # type: ignore[override]
+        return _functions().ne(self, other)
+
+    def __lt__(self, other: Operand) -> XlaOp:
+        return _functions().lt(self, other)
+
+    def __le__(self, other: Operand) -> XlaOp:
+        return _functions().le(self, other)
+
+    def __gt__(self, other: Operand) -> XlaOp:
+        return _functions().gt(self, other)
+
+    def __ge__(self, other: Operand) -> XlaOp:
+        return _functions().ge(self, other)
+
+    __hash__ = object.__hash__
+
+    # -- what a value that is not known yet cannot be
+
+    def __bool__(self) -> bool:
+        self._unknown("truth value; use ops.select, ops.conditional or ops.while_")
+
+    def __int__(self) -> int:
+        self._unknown("int")
+
+    def __float__(self) -> float:
+        self._unknown("float")
+
+    def __index__(self) -> int:
+        self._unknown("Python index")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self._unknown("NumPy array; build the computation and run it")
+
+    def _unknown(self, what: str) -> NoReturn:
+        who = f"{self.instruction.name} {self.shape.brief}"
+        raise BuilderError(located(f"{who} has no value before the program runs, so it has no {what}"))
+
+    # -- parts and conversions
+
+    def __len__(self) -> int:
+        """The size of dimension 0, or the number of elements of a tuple; `BuilderError` for a scalar."""
+        if self.shape.is_tuple:
+            return len(self.shape.tuple_shapes)
+        if not self.shape.rank:
+            raise BuilderError(located(f"{self.instruction.name} {self.shape.brief} has no length"))
+        return self.shape.dimensions[0]
+
+    def __getitem__(self, index: Any) -> XlaOp:
+        """NumPy's basic indexing: integers, slices (negative steps too), `...`, None; scalar integer XlaOps.
+
+        An XlaOp as index reads where it says at run time (dynamic-slice: clamped into bounds). Of a tuple, an integer
+        takes an element. Raises BuilderError for an index out of bounds or of another kind.
+        """
+        return _subscript().subscript(self, index)
+
+    def __iter__(self) -> Iterator[XlaOp]:
+        """The slices along dimension 0, or the elements of a tuple."""
+        return iter([self[i] for i in range(len(self))])
+
+    def astype(self, element_type: PrimitiveType) -> XlaOp:
+        """This array with elements of another type (ConvertElementType)."""
+        return _functions().convert_element_type(self, element_type)
+
+
+Operand: TypeAlias = XlaOp | Literal | bool | int | float | complex | np.ndarray[Any, Any] | np.generic
+"""What operators and functions take as a value: an XlaOp, or something that becomes a constant."""

@@ -1,0 +1,77 @@
+"""Padding of moving windows: the short-hands SAME and VALID, and the pairs (low, high) they stand for.
+
+Owns: what SAME and VALID mean for convolution, reduce-window and select-and-scatter. Must not know: these ops.
+Source: Conv and ReduceWindow of the specification ("padding").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from operator import index
+from typing import TypeAlias
+
+from xlapy.base.errors import ShapeError
+from xlapy.opcodes.attributes.dimensions import dilated, same_padding
+
+
+class Padding(Enum):
+    """VALID adds nothing; SAME adds as much as makes `ceil(input / stride)` window positions."""
+
+    SAME = "SAME"
+    VALID = "VALID"
+
+
+PaddingLike: TypeAlias = Padding | str | Sequence[tuple[int, int]]
+"""A short-hand, also by its name, or one pair (low, high) a window dimension."""
+
+
+def make_padding(
+    input_dimensions: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: PaddingLike,
+) -> tuple[tuple[int, int], ...]:
+    """Elements to add before and after each dimension; negative ones are removed.
+
+    Of the elements SAME adds to a dimension, the half (rounded down) goes to the low side; SAME never removes any.
+    `window_strides` may be empty (all 1). Raises ShapeError if the lists differ in length, for a size or stride below
+    one, and for a padding that is neither a short-hand nor pairs of integers.
+    """
+    if not isinstance(padding, Padding | str):
+        return _pairs(padding)
+    chosen = _short_hand(padding)
+    strides = list(window_strides) or [1] * len(window_dimensions)
+    if not len(input_dimensions) == len(window_dimensions) == len(strides):
+        raise ShapeError(
+            f"padding {chosen.value} takes one input size, window size and stride a dimension, given "
+            f"{list(input_dimensions)}, {list(window_dimensions)} and {strides}"
+        )
+    for what, values in (("size", window_dimensions), ("stride", strides)):
+        for dimension, value in enumerate(values):
+            if value < 1:
+                raise ShapeError(f"window dimension {dimension} has a non-positive {what}: {value}")
+    if chosen is Padding.VALID:
+        return ((0, 0),) * len(window_dimensions)
+    return tuple(map(same_padding, input_dimensions, window_dimensions, strides))
+
+
+def dilated_sizes(sizes: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
+    """The extents of an input or a window with holes, which SAME is about; `dilations` may be empty (all 1)."""
+    if len(dilations) != len(sizes):
+        return tuple(sizes)  # a wrong number of them is refused where the window is made
+    return tuple(map(dilated, sizes, dilations))
+
+
+def _short_hand(padding: Padding | str) -> Padding:
+    try:
+        return Padding(padding)
+    except ValueError:
+        raise ShapeError(f"padding is SAME, VALID or a list of (low, high) pairs, given {padding!r}") from None
+
+
+def _pairs(padding: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    try:
+        return tuple([(index(low), index(high)) for low, high in padding])
+    except (TypeError, ValueError):
+        raise ShapeError(f"padding is SAME, VALID or a list of (low, high) pairs, given {padding!r}") from None

@@ -1,0 +1,1 @@
+"""Target-neutral kernel generation: which instructions share a kernel, and the loops that compute them."""

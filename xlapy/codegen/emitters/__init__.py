@@ -1,0 +1,1 @@
+"""Kernel emitters, one file per strategy: each turns a region of HLO into loop IR."""

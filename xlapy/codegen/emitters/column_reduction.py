@@ -1,0 +1,169 @@
+"""Kernels of reductions of columns: of what is contiguous along the results, not along the terms.
+
+A task has a block of the results. It goes through memory row by row, a few rows at once, and keeps what they come to in
+scratch memory; each of the rows is read in runs as long as the block:
+
+    for each block of columns, a task
+      for every eight rows
+        for each vector of columns: combine their elements with what was kept
+      for each vector of columns: the results
+
+Owns: these loops, and how much they are worth. Must not know: what elements are, why instructions share a kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy import opcodes
+from xlapy.codegen.emitters.elementwise import Region, choose_axes, elements_at, kernel_builder, output, source
+from xlapy.codegen.emitters.matmul.tiles import Kept, extent_of
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.lower import Lowering, store_element
+from xlapy.lower.core import Element, Index, delinear, linear
+from xlapy.lower.element_types import register_type
+from xlapy.lower.reduction import combine_elements, identity_of, merged, monoid
+
+BLOCK_BYTES = 1 << 11
+"""Of a row that a task goes through in one go."""
+
+LEAST_ROWS = 32
+"""Fewer are combined in registers, vector by vector."""
+
+TOGETHER = 8
+"""Rows that are combined at once, at most."""
+
+MOST_WRITTEN_OUT = 64
+"""Instructions of so many rows: longer code takes long to compile."""
+
+
+def column_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """The kernel of a region of such reductions, and the work of one task; None for any other.
+
+    Its buffers are those that `schedule.make_kernel` gives a kernel.
+    """
+    reductions = [i for i in region.inner if i.op is opcodes.REDUCE]
+    columns = columns_of(reductions[0]) if reductions else None
+    if columns is None or any(columns_of(reduction) != columns for reduction in reductions):
+        return None
+    size = reductions[0].shape.size
+    if any(not leaf.is_array or leaf.size != size for leaf in (r.shape for r in region.results)):
+        return None
+    if any(_depends(reduction, reductions) for reduction in reductions):
+        return None
+    return _Columns(region, reductions, columns).kernel()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnShape:
+    """The sizes of dimensions before those reduced, reduced, and behind them."""
+
+    before: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def columns_of(reduction: Instruction) -> ColumnShape | None:
+    """How a reduction lies in memory; None if columns or rows are few, or have to be taken in order."""
+    if len(reduction.operands) != 2 or monoid(reduction.to_apply) is None or reduction.shape.element_type.is_complex:
+        return None
+    sizes, reduced = reduction.operands[0].shape.dimensions, sorted(reduction.dimensions)
+    if not reduced or reduced != list(range(reduced[0], reduced[-1] + 1)):
+        return None
+    shape = ColumnShape(sizes[: reduced[0]], sizes[reduced[0] : reduced[-1] + 1], sizes[reduced[-1] + 1 :])
+    wide = math.prod(shape.columns) * reduction.shape.element_type.byte_size >= BLOCK_BYTES // 8
+    return shape if wide and math.prod(shape.rows) >= LEAST_ROWS else None
+
+
+def _depends(reduction: Instruction, others: Sequence[Instruction]) -> bool:
+    """Whether a reduction needs another one."""
+    met, stack = {reduction}, [*reduction.operands]
+    while stack:
+        instruction = stack.pop()
+        if instruction in others:
+            return True
+        if instruction not in met:
+            met.add(instruction)
+            stack += instruction.operands
+    return False
+
+
+class _Columns:
+    def __init__(self, region: Region, reductions: list[Instruction], shape: ColumnShape) -> None:
+        self.region, self.reductions, self.shape = region, reductions, shape
+        self.builder = kernel_builder(region.name)
+        sources = {o: source(self.builder, o, f"in{n}") for n, o in enumerate(region.operands)}
+        self.outputs = [output(self.builder, r.shape, f"out{n}") for n, r in enumerate(region.results)]
+        self.values: dict[Instruction, Element] = {}
+        self.lowering = Lowering(self.builder, sources, self.values)
+        self.columns = math.prod(shape.columns)
+        self.lanes = max(choose_axes(region, region.results[0].shape).lanes, 1)
+        widest = max(r.shape.element_type.byte_size for r in reductions)
+        self.width = min(BLOCK_BYTES // widest, -(-self.columns // self.lanes) * self.lanes)
+        types = [r.shape.element_type for r in reductions]
+        self.kept = [Kept(self.builder, f"kept{n}", t, self.width) for n, t in enumerate(types)]
+
+    def kernel(self) -> tuple[Kernel, int]:
+        builder, rows = self.builder, math.prod(self.shape.rows)
+        together = max(2, min(TOGETHER, MOST_WRITTEN_OUT // len(self.region.inner)))
+        outer, blocks = math.prod(self.shape.before), -(-self.columns // self.width)
+        with builder.loop(outer * blocks, AxisKind.PARALLEL) as task:
+            before, block = delinear(builder, task, (outer, blocks))
+            first = block * self.width
+            extent = extent_of(builder, first, self.columns, self.width)
+            self.begin()
+            whole, rest = divmod(rows, together)
+            if whole:
+                with builder.loop(whole) as step:
+                    self.add(before, first, extent, [step * together + row for row in range(together)])
+            if rest:
+                self.add(before, first, extent, [Affine((), rows - rest + row) for row in range(rest)])
+            self.finish(before, first, extent)
+        return builder.kernel, rows * self.width * max(1, len(self.region.inner))
+
+    def begin(self) -> None:
+        """Nothing is combined yet."""
+        builder = self.builder
+        with builder.loop(self.width, AxisKind.VECTOR, width=self.lanes) as place:
+            for reduction, kept in zip(self.reductions, self.kept, strict=True):
+                neutral = identity_of(reduction.to_apply)
+                kept.store(place, builder.constant(register_type(reduction.shape.element_type), neutral))
+
+    def add(self, before: Affine, first: Affine, extent: int | Value, rows: list[Affine]) -> None:
+        """Combines the elements of some rows, and these with what was kept."""
+        with self.builder.loop(extent, AxisKind.VECTOR, width=self.lanes) as column:
+            index = self.index(before, first + column)
+            for reduction, kept in zip(self.reductions, self.kept, strict=True):
+                terms: list[Element] = [kept.load(column), *(self.term(reduction, index, row) for row in rows)]
+                while len(terms) > 1:
+                    pairs = [self.combined(reduction, *terms[n : n + 2]) for n in range(0, len(terms) - 1, 2)]
+                    terms = [*terms[len(pairs) * 2 :], *pairs]
+                kept.store(column, terms[0])
+
+    def finish(self, before: Affine, first: Affine, extent: int | Value) -> None:
+        """Writes the results."""
+        builder, region = self.builder, self.region
+        with builder.loop(extent, AxisKind.VECTOR, width=self.lanes) as column:
+            index = self.index(before, first + column)
+            for reduction, kept in zip(self.reductions, self.kept, strict=True):
+                initial = self.lowering.element(reduction.operands[1], ())
+                self.values[reduction] = self.combined(reduction, initial, kept.load(column))
+            position = linear(index, (*self.shape.before, *self.shape.columns))
+            places = delinear(builder, position, region.results[0].shape.dimensions)
+            elements = elements_at(self.lowering, region, places, position)
+            for buffer, element, result in zip(self.outputs, elements, region.results, strict=True):
+                store_element(builder, buffer, position, element, result.shape.element_type)
+
+    def index(self, before: Affine, column: Affine) -> Index:
+        return (*delinear(self.builder, before, self.shape.before), *delinear(self.builder, column, self.shape.columns))
+
+    def term(self, reduction: Instruction, index: Index, row: Affine) -> Element:
+        places = delinear(self.builder, row, self.shape.rows)
+        return self.lowering.element(reduction.operands[0], merged(index, sorted(reduction.dimensions), places))
+
+    def combined(self, reduction: Instruction, left: Element, right: Element) -> Element:
+        (element,) = combine_elements(self.lowering, reduction.to_apply, [left], [right])
+        return element

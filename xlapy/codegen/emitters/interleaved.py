@@ -1,0 +1,133 @@
+"""Kernels of regions with a dimension too short for vectors, along which an array lies contiguous: images of three
+channels, lists of points, arrays put side by side.
+
+Vectors go along the longer dimension beside it, and every iteration computes all elements of the short one. For
+out[i, c] = a[i, c] + b[c, i] with three c:
+
+    for i in vectors
+      a0, a1, a2 = the vectors of a[i, 0], a[i, 1], a[i, 2], out of three contiguous ones
+      out[i, 0], out[i, 1], out[i, 2] = a0 + b[0, i], a1 + b[1, i], a2 + b[2, i], as three contiguous ones
+
+Owns: which regions, and their loops. Must not know: what elements are, how vectors come apart and together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.base.shape import Shape
+from xlapy.codegen.emitters.elementwise import (
+    CHUNK,
+    Region,
+    choose_axes,
+    elements_at,
+    kernel_builder,
+    output,
+    row_loops,
+    source,
+)
+from xlapy.codegen.emitters.transpose import LEAST_COLUMNS
+from xlapy.codegen.region import PERMUTING, SUMS, Groups, Read, columns_of, grouped, index_at, reads, reads_by_groups
+from xlapy.loops import Affine, Kernel, Value
+from xlapy.lower import Lowering, store_element
+from xlapy.lower.core import Element, delinear, linear
+
+MOST_LAST = 4
+"""Elements of a short last dimension: a result that more vectors are put together to is computed in its own order."""
+
+MOST_WRITTEN_OUT = 200
+"""Instructions that are computed for an iteration: longer ones would take long to compile."""
+
+
+def short_dimension_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """The kernel of a region with a short dimension, and the work of one parallel iteration; None for any other.
+
+    Its buffers are those that `schedule.make_kernel` gives a kernel.
+    """
+    shapes = [shape for _, shape in region.root.shape.leaves()]
+    dimensions = shapes[0].dimensions
+    lanes = choose_axes(region, shapes[0]).lanes
+    if lanes == 1 or len(dimensions) < 2 or any(shape.dimensions != dimensions for shape in shapes):
+        return None
+    if not shapes[0].size or any(i.op in SUMS for i in region.inner):
+        return None
+    plan = _short_last(region, dimensions) or _short_columns(region, dimensions)
+    if plan is None or not _fills_vectors(plan.sizes[plan.long], lanes):
+        return None
+    if len(region.inner) * plan.sizes[plan.short] > MOST_WRITTEN_OUT:
+        return None
+    return _build(region, shapes, plan, lanes)
+
+
+def _fills_vectors(size: int, lanes: int) -> bool:
+    """Whether a dimension is worth vectors along it: little of them is left over."""
+    return size >= 8 * lanes or (size >= 2 * lanes and size % lanes == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """groups: the result's dimensions, neighbours taken together. short: the group that is written out; long: the one
+    that goes in vectors."""
+
+    groups: Groups
+    short: int
+    long: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of the groups."""
+        return [math.prod(group) for group in self.groups]
+
+
+def _short_last(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+    """For a short last dimension, unless the result lies in memory as all operands do."""
+    if not 1 < dimensions[-1] <= MOST_LAST:
+        return None
+    found, axes = reads(region, tuple((size,) for size in dimensions))
+    if all(_follows(read, axes, dimensions) for read in found):
+        return None
+    everywhere = [read for read in found if read.everywhere]
+    groups = (*grouped(everywhere, axes[:-1], dimensions[:-1]), dimensions[-1:])
+    return _Plan(groups, len(groups) - 1, len(groups) - 2)
+
+
+def _follows(read: Read, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
+    """Whether neighbours of the result are read from neighbours, or all from one place."""
+    place = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
+    return read.everywhere and (read.offset.is_constant or (read.offset - place).is_constant)
+
+
+def _short_columns(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+    """For operands that lie contiguous along a short dimension which is not the last one of the result."""
+    if not any(i.op in PERMUTING for i in region.inner):
+        return None
+    groups, axes, everywhere = reads_by_groups(region, dimensions)
+    for read in everywhere:
+        columns = columns_of(read.offset, axes)
+        if columns is not None and 1 < math.prod(groups[columns]) < LEAST_COLUMNS:
+            return _Plan(groups, columns, len(groups) - 1)
+    return None
+
+
+def _build(region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> tuple[Kernel, int]:
+    builder = kernel_builder(region.name)
+    lowering = Lowering(builder, {o: source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
+    outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+    sizes = plan.sizes
+    others = [number for number in range(len(sizes)) if number not in (plan.short, plan.long)]
+    counts = [sizes[number] for number in others]
+    with row_loops(builder, math.prod(counts), sizes[plan.long], lanes) as (row, place):
+        positions = dict(zip(others, delinear(builder, row, counts), strict=True))
+        computed: list[tuple[Affine, list[Element]]] = []
+        for number in range(sizes[plan.short]):
+            positions |= {plan.long: place, plan.short: Affine((), number)}
+            at = tuple(positions[group] for group in range(len(sizes)))
+            position = linear(at, sizes)
+            computed.append((position, elements_at(lowering, region, index_at(builder, plan.groups, at), position)))
+        for result, (buffer, shape) in enumerate(zip(outputs, shapes, strict=True)):
+            for position, elements in computed:
+                store_element(builder, buffer, position, elements[result], shape.element_type)
+    work = min(CHUNK, sizes[plan.long]) * sizes[plan.short]
+    return builder.kernel, work * max(1, len(region.inner))

@@ -1,0 +1,1 @@
+"""Matrix products in register tiles: packed GEMM, GEMV, and dot in terms of them."""

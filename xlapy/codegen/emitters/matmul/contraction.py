@@ -1,0 +1,76 @@
+"""A dot as a product: rows and columns are the free dimensions of its operands, terms the contracted ones.
+
+A dot with a single rhs column has its operands changed over, so that its rows run in lanes.
+
+Must not know: tiles, blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.codegen.emitters.elementwise import Region
+from xlapy.codegen.emitters.matmul.product import Product
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, Value
+from xlapy.lower import Element
+from xlapy.lower.contraction import placed
+from xlapy.lower.core import Index, delinear
+from xlapy.opcodes.contraction import DotAttributes
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An operand, and the meaning of its dimensions."""
+
+    operand: Instruction
+    batch: tuple[int, ...]
+    free: tuple[int, ...]
+    contracted: tuple[int, ...]
+
+    def sizes(self, dimensions: Sequence[int]) -> list[int]:
+        return [self.operand.shape.dimensions[d] for d in dimensions]
+
+
+class Contraction(Product):
+    """The dot of a region."""
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(region)
+        attrs: DotAttributes = self.root.attributes
+        lhs, rhs = self.root.operands
+        left = Side(lhs, attrs.lhs_batch_dims, attrs.lhs_free_dims(lhs.shape.rank), attrs.lhs_contracting_dims)
+        right = Side(rhs, attrs.rhs_batch_dims, attrs.rhs_free_dims(rhs.shape.rank), attrs.rhs_contracting_dims)
+        self.swapped = math.prod(right.sizes(right.free)) == 1
+        self.left, self.right = (right, left) if self.swapped else (left, right)
+        self.batch_sizes = left.sizes(left.batch)
+        self.term_sizes = left.sizes(left.contracted)
+        self.batches = math.prod(self.batch_sizes)
+        self.rows = math.prod(self.left.sizes(self.left.free))
+        self.columns = math.prod(self.right.sizes(self.right.free))
+        self.outer, self.inner = 1, math.prod(self.term_sizes)
+        if len(self.term_sizes) > 1 and None in (self.left_strides()[1], self.right_strides()[1]):
+            self.outer, self.inner = math.prod(self.term_sizes[:-1]), self.term_sizes[-1]
+
+    def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
+        return self._element(self.left, batch, row, term, mask)
+
+    def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
+        return self._element(self.right, batch, column, term, mask)
+
+    def _element(self, side: Side, batch: Affine, free: Affine, term: Affine, mask: Value | None) -> Element:
+        builder = self.builder
+        parts = [
+            (side.batch, delinear(builder, batch, self.batch_sizes)),
+            (side.free, delinear(builder, free, side.sizes(side.free))),
+            (side.contracted, delinear(builder, term, self.term_sizes)),
+        ]
+        return self.factor(side.operand, placed(side.operand.shape.rank, *parts), mask)
+
+    def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
+        rows = delinear(self.builder, row, self.left.sizes(self.left.free))
+        columns = delinear(self.builder, column, self.right.sizes(self.right.free))
+        free = (*columns, *rows) if self.swapped else (*rows, *columns)
+        return (*delinear(self.builder, batch, self.batch_sizes), *free)

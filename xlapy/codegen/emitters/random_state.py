@@ -1,0 +1,33 @@
+"""The kernel of rng-get-and-update-state: the counter as it was, and the counter moved on.
+
+Owns: sums of 128 bits. Must not know: where the counter begins, what is drawn by it.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.element_types import U64
+from xlapy.base.shape import Shape
+from xlapy.codegen.emitters.elementwise import kernel_builder, output
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, Kernel
+from xlapy.loops.types import I64
+
+SHAPE = Shape.array(U64, [2])
+
+_HALF = 2**64
+
+
+def advance_kernel(instruction: Instruction) -> Kernel:
+    """Buffers: the result, the counter; both are u64[2], lower half first."""
+    builder = kernel_builder(instruction.name)
+    result, state = (output(builder, instruction.shape, name) for name in ("out0", "state"))
+    low, high = (builder.load(state, Affine((), half)) for half in range(2))
+    builder.store(result, Affine((), 0), low)
+    builder.store(result, Affine((), 1), high)
+    upper, lower = divmod(instruction.delta % _HALF**2, _HALF)
+    next_low = builder.add(low, builder.constant(I64, lower))
+    carry = builder.convert("zext", builder.compare("ult", next_low, low), I64)
+    next_high = builder.add(builder.add(high, carry), builder.constant(I64, upper))
+    builder.store(state, Affine((), 0), next_low)
+    builder.store(state, Affine((), 1), next_high)
+    return builder.kernel

@@ -1,0 +1,263 @@
+"""Kernels that go through their rows one by one: the reductions of a row, then the elements that need their values.
+
+Each row is gone through in sweeps. The first computes the reductions that need no other, all of them in one loop, each
+further one those that need the values of the sweeps before; results are written as soon as they can be. What it takes
+long to compute and several sweeps need is kept in scratch memory. Example, the softmax of rows of 1000:
+
+    for row in 64 parallel
+      for i in 1000: the greatest element
+      for i in 1000: exp(x - greatest) to scratch memory, and their sum
+      for i in 1000: out = scratch / sum
+
+Many rows shorter than a vector are written out place by place instead, and vectors go over rows.
+
+Owns: the sweeps, and what is kept. Must not know: which instructions should be in a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xlapy import opcodes
+from xlapy.base.element_types import PrimitiveType
+from xlapy.codegen.element_cost import CHEAP, cost
+from xlapy.codegen.row_groups import Kind, Space, classify, depths, operand_kind, space_of_reduction
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
+from xlapy.lower import Lowering, Source, components, register_type, storage_type, store_element
+from xlapy.lower.core import Index, delinear
+from xlapy.lower.element_types import Element
+from xlapy.lower.reduction import ACCUMULATORS, combine_elements, identity_of, monoid
+
+Body = Callable[[Affine, Sequence[Value]], Sequence[Value]]
+
+MOST_KEPT = 1 << 16
+"""Bytes of a row that are kept in scratch memory."""
+
+MOST_CARRIED = 8
+"""Vectors that a sweep carries along, so that they stay in registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """What is computed in which sweep."""
+
+    space: Space
+    kinds: dict[Instruction, Kind]
+    sweeps: list[Sweep]
+
+
+@dataclass(slots=True)
+class Sweep:
+    """One time through a row."""
+
+    reductions: list[Instruction] = field(default_factory=list[Instruction])
+    results: list[Instruction] = field(default_factory=list[Instruction])
+    """Arrays that are written to memory."""
+    kept: list[Instruction] = field(default_factory=list[Instruction])
+    """Arrays whose row is written to scratch memory."""
+
+
+def plan_rows(results: Sequence[Instruction], inner: Sequence[Instruction]) -> RowPlan | None:
+    """How a region goes through rows; None if it has no reductions of rows. `inner`: users behind what they use."""
+    reductions = [i for i in inner if i.op is opcodes.REDUCE]
+    spaces = {space_of_reduction(r) for r in reductions}
+    if len(spaces) != 1 or (len(reductions) == 1 and list(results) == reductions):
+        return None
+    (space,) = spaces
+    if space.length == 1:
+        return None
+    members = [i for i in inner if i.op is not opcodes.TUPLE]
+    kinds = classify(space, results, members[::-1])
+    if isinstance(kinds, str):
+        return None
+    depth = depths(members)
+    sweeps = [Sweep() for _ in range(1 + max(depth.values()))]
+    for member in members:
+        if member.op is opcodes.REDUCE:
+            sweeps[depth[member]].reductions.append(member)
+        elif kinds[member] is Kind.FULL and member in results:
+            sweeps[depth[member]].results.append(member)
+    plan = RowPlan(space, kinds, sweeps)
+    _keep(plan, members)
+    return plan
+
+
+def _keep(plan: RowPlan, members: Sequence[Instruction]) -> None:
+    """Decides what is kept: of the arrays that several sweeps need, those that take long to compute again."""
+    needed: dict[Instruction, set[int]] = {}
+    for number, sweep in enumerate(plan.sweeps):
+        for instruction in (*sweep.results, *(r.operands[0] for r in sweep.reductions)):
+            needed.setdefault(instruction, set()).add(number)
+    results = {result for sweep in plan.sweeps for result in sweep.results}
+    written: set[Instruction] = set()
+    space_left = MOST_KEPT
+    for member in reversed(members):
+        if plan.kinds[member] is not Kind.FULL or member not in needed:
+            continue
+        first = min(needed[member])
+        if member in results:
+            written.add(member)
+        elif len(needed[member]) > 1 and _is_long(plan, member, written):
+            size = plan.space.length * member.shape.element_type.byte_size
+            if size <= space_left:
+                space_left -= size
+                plan.sweeps[first].kept.append(member)
+                written.add(member)
+        for operand in member.operands:
+            sweeps = {first} if member in written else needed[member]
+            needed.setdefault(operand, set()).update(sweeps)
+
+
+def _is_long(plan: RowPlan, instruction: Instruction, written: set[Instruction]) -> bool:
+    """Whether an element costs more to compute again than to keep."""
+    total, seen, stack = 0, {instruction}, [instruction]
+    while stack and total <= CHEAP:
+        member = stack.pop()
+        total += cost(member)
+        for operand in member.operands:
+            if operand in seen or operand in written or operand not in plan.kinds:
+                continue
+            seen.add(operand)
+            if operand_kind(plan.space, member, plan.kinds[member], operand) in (Kind.FULL, Kind.COLUMN, Kind.OTHER):
+                stack.append(operand)
+    return total > CHEAP
+
+
+def lanes_of(builder: Builder, instructions: Sequence[Instruction]) -> int:
+    """Of vectors of the widest elements of some arrays."""
+    arrays = [i for i in instructions if i.shape.is_array and i.shape.rank]
+    return builder.vector_bytes // max(register_type(i.shape.element_type).byte_size for i in arrays)
+
+
+def emit_short_rows(
+    builder: Builder,
+    plan: RowPlan,
+    operands: dict[Instruction, Source],
+    row: Affine,
+    results: Sequence[tuple[Instruction, Buffer]],
+) -> None:
+    """A whole row, each place written out; every element is computed once, and stored behind all others."""
+    length = plan.space.length
+    values: dict[Instruction, Element] = {}
+    lowering = Lowering(builder, operands, values)
+
+    def element(instruction: Instruction, place: Affine) -> Element:
+        return lowering.element(instruction, delinear(builder, place, instruction.shape.dimensions))
+
+    for sweep in plan.sweeps:
+        for reduction in sweep.reductions:
+            total = lowering.element(reduction.operands[1], ())
+            for number in range(length):
+                term = element(reduction.operands[0], row * length + number)
+                (total,) = combine_elements(lowering, reduction.to_apply, [total], [term])
+            values[reduction] = total
+    stores: list[tuple[Buffer, Affine, Element, PrimitiveType]] = []
+    for result, buffer in results:
+        places = [row] if plan.kinds[result] is Kind.ROW else [row * length + number for number in range(length)]
+        stores += [(buffer, place, element(result, place), result.shape.element_type) for place in places]
+    for store in stores:
+        store_element(builder, *store)
+
+
+class RowKernel:
+    """Emits the loops of a plan into a kernel."""
+
+    def __init__(self, builder: Builder, plan: RowPlan, operands: dict[Instruction, Source]) -> None:
+        self.builder = builder
+        self.plan = plan
+        self.sources = dict(operands)
+        self.values: dict[Instruction, Element] = {}
+        """Of the reductions, for the row."""
+        self.lowering = Lowering(builder, self.sources, self.values)
+        self.width = min(lanes_of(builder, [*plan.kinds, *operands]), 1 << (plan.space.length - 1).bit_length())
+
+    def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:
+        """Everything, with the buffer of each result."""
+        buffers = dict(results)
+        with self.rows() as row:
+            for sweep in self.plan.sweeps:
+                self.sweep(row, sweep, buffers)
+            for result, buffer in results:
+                if self.plan.kinds[result] is Kind.ROW:
+                    element = self.lowering.element(result, self.index(result, row))
+                    store_element(self.builder, buffer, row, element, result.shape.element_type)
+
+    @contextmanager
+    def rows(self) -> Iterator[Affine]:
+        if self.plan.space.rows == 1:
+            yield Affine()
+            return
+        with self.builder.loop(self.plan.space.rows, AxisKind.PARALLEL) as row:
+            yield row
+
+    def index(self, instruction: Instruction, place: Affine) -> Index:
+        return delinear(self.builder, place, instruction.shape.dimensions)
+
+    def sweep(self, row: Affine, sweep: Sweep, buffers: dict[Instruction, Buffer]) -> None:
+        """One loop for all that can share it, then the reductions whose terms have to be taken in order."""
+        start = row * self.plan.space.length
+        together = [r for r in sweep.reductions if _in_lanes(r)]
+        for instruction in sweep.kept:
+            t = instruction.shape.element_type
+            size = self.plan.space.length * components(t)
+            buffers[instruction] = self.builder.scratch(f"kept{len(buffers)}", storage_type(t), size)
+        places = dict.fromkeys(sweep.results, start) | dict.fromkeys(sweep.kept, Affine())
+
+        def elements(position: Affine, carried: Sequence[Value]) -> list[Value]:
+            after: list[Value] = []
+            for reduction, total in zip(together, carried, strict=True):
+                operand = reduction.operands[0]
+                term = self.lowering.element(operand, self.index(operand, start + position))
+                combined = combine_elements(self.lowering, reduction.to_apply, [total], [term])
+                after += [value for value in combined if isinstance(value, Value)]
+            found = {i: self.lowering.element(i, self.index(i, start + position)) for i in places}
+            for instruction, element in found.items():
+                place = places[instruction] + position
+                store_element(self.builder, buffers[instruction], place, element, instruction.shape.element_type)
+            return after
+
+        if together or places:
+            self.values.update(zip(together, self.loop(together, elements), strict=True))
+        for instruction, first in places.items():
+            self.sources[instruction] = Source(buffers[instruction], instruction.shape, start - first)
+        for reduction in sweep.reductions:
+            if reduction not in self.values:
+                self.values[reduction] = self.lowering.element(reduction, self.index(reduction, row))
+
+    def loop(self, reductions: Sequence[Instruction], body: Body) -> list[Value]:
+        """A loop over the row in vectors, that carries the reductions."""
+        if not reductions:
+            with self.builder.loop(self.plan.space.length, AxisKind.VECTOR, width=self.width) as position:
+                body(position, [])
+            return []
+        types = [r.shape.element_type for r in reductions]
+        most = min(ACCUMULATORS, MOST_CARRIED // len(reductions), self.plan.space.length // self.width)
+        return self.builder.reduce(
+            self.plan.space.length,
+            [self.lowering.value(r.operands[1], ()) for r in reductions],
+            body,
+            kind=AxisKind.VECTOR,
+            width=self.width,
+            accumulators=max(1, most),
+            identities=[
+                self.builder.constant(register_type(t), identity_of(r.to_apply))
+                for r, t in zip(reductions, types, strict=True)
+            ],
+            combine=lambda left, right: self.combined(reductions, left, right),
+        )
+
+    def combined(self, reductions: Sequence[Instruction], left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        values: list[Value] = []
+        for reduction, a, b in zip(reductions, left, right, strict=True):
+            (value,) = combine_elements(self.lowering, reduction.to_apply, [a], [b])
+            assert isinstance(value, Value)
+            values.append(value)
+        return values
+
+
+def _in_lanes(reduction: Instruction) -> bool:
+    """Whether the terms may be put together in any order, in vectors."""
+    return monoid(reduction.to_apply) is not None and not reduction.shape.element_type.is_complex

@@ -1,0 +1,113 @@
+"""The kernel of scatter: index vectors in row-major order, for each of them its whole window, in place.
+
+A window that is not wholly inside the operand is left out. The elements of one window are all different, so its last
+dimension may run in vectors.
+
+Owns: that order. Must not know: whose memory the targets are.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xlapy.codegen.emitters.elementwise import kernel_builder, output, source
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops.types import I64
+from xlapy.lower import Lowering, components, load_element, storage_type, store_element
+from xlapy.lower.core import Index, delinear, linear
+from xlapy.lower.indexing import vector_component
+from xlapy.lower.movement import both
+from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
+
+
+def scatter_kernel(instruction: Instruction) -> Kernel:
+    """Combines the updates into the targets. Buffers: indices, updates, targets."""
+    return _Scatter(instruction).build()
+
+
+class _Scatter:
+    def __init__(self, instruction: Instruction) -> None:
+        count = len(instruction.operands) // 2
+        self.instruction = instruction
+        self.operands = instruction.operands[:count]
+        self.indices, *self.updates = instruction.operands[count:]
+        self.attrs: ScatterAttributes = instruction.attributes
+        self.shape = self.operands[0].shape.dimensions
+        self.builder = kernel_builder(instruction.name)
+        given = enumerate(instruction.operands[count:])
+        self.lowering = Lowering(self.builder, {o: source(self.builder, o, f"in{n}") for n, o in given})
+        self.targets = [output(self.builder, o.shape, f"out{n}") for n, o in enumerate(self.operands)]
+
+    def build(self) -> Kernel:
+        update = self.updates[0].shape.dimensions
+        rows = [size for d, size in enumerate(update) if d not in self.attrs.update_window_dims]
+        window = [update[d] for d in self.attrs.update_window_dims]
+        sizes = self.window_sizes(window)
+        fits = all(size <= whole for size, whole in zip(sizes, self.shape, strict=True))
+        with self.builder.loop(math.prod(rows) if fits else 0) as row:
+            batch = delinear(self.builder, row, rows)
+            starts, condition = self.starts(batch, sizes)
+            if condition is None:
+                self.window(batch, starts, window)
+            else:
+                with self.builder.branch(condition):
+                    self.window(batch, starts, window)
+        return self.builder.kernel
+
+    def window_sizes(self, window: list[int]) -> list[int]:
+        """The window's size in each operand dimension."""
+        sizes = [1] * len(self.shape)
+        for size, dimension in zip(window, window_dims_to_operand_dims(len(self.shape), self.attrs), strict=True):
+            sizes[dimension] = size
+        return sizes
+
+    def starts(self, batch: Index, sizes: list[int]) -> tuple[list[Affine], Value | None]:
+        """Where the window lies, and whether it lies inside (None: always)."""
+        attrs, starts, condition = self.attrs, [Affine()] * len(self.shape), None
+        for component, dimension in enumerate(attrs.scatter_dims_to_operand_dims):
+            where = vector_component(batch, attrs.index_vector_dim, component, self.indices.shape.rank)
+            start = self.signed(self.lowering.value(self.indices, where))
+            limit = self.shape[dimension] - sizes[dimension]
+            inside = self.builder.compare("ule", start, self.builder.constant(I64, limit))
+            condition = both(self.builder, condition, inside)
+            starts[dimension] = Affine.of(start)
+        for dimension, place in zip(attrs.input_batching_dims, attrs.scatter_indices_batching_dims, strict=True):
+            starts[dimension] = batch[place if place < attrs.index_vector_dim else place - 1]
+        return starts, condition
+
+    def signed(self, value: Value) -> Value:
+        """An index as an I64; one of u64 beyond its range becomes negative, which lies outside all the same."""
+        t = self.indices.shape.element_type
+        return self.builder.convert("sext" if t.is_signed else "zext", value, I64)
+
+    def window(self, batch: Index, starts: list[Affine], window: list[int]) -> None:
+        """Combines one window, element by element or in vectors along its last dimension."""
+        outer, inner = math.prod(window[:-1]), window[-1] if window else 1
+        lanes = min(self.builder.lanes(storage_type(o.shape.element_type)) for o in self.operands)
+        is_complex = any(components(o.shape.element_type) > 1 for o in self.operands)
+        kind = AxisKind.VECTOR if inner >= lanes and not is_complex else AxisKind.SERIAL
+        with self.builder.loop(outer) as first:
+            places = delinear(self.builder, first, window[:-1])
+            with self.builder.loop(inner, kind, width=lanes if kind is AxisKind.VECTOR else 1) as last:
+                self.element(batch, starts, (*places, last) if window else ())
+
+    def element(self, batch: Index, starts: list[Affine], offsets: Index) -> None:
+        target, source_index = list(starts), self.update_index(batch, offsets)
+        dimensions = window_dims_to_operand_dims(len(self.shape), self.attrs)
+        for offset, dimension in zip(offsets, dimensions, strict=True):
+            target[dimension] = target[dimension] + offset
+        place = linear(tuple(target), self.shape)
+        types = [o.shape.element_type for o in self.operands]
+        pairs = zip(self.targets, types, strict=True)
+        current = [load_element(self.builder, buffer, place, t) for buffer, t in pairs]
+        values = [self.lowering.element(update, source_index) for update in self.updates]
+        result = self.lowering.apply(self.instruction.to_apply, [*current, *values])
+        results = result if isinstance(result, list) else [result]
+        for buffer, t, element in zip(self.targets, types, results, strict=True):
+            store_element(self.builder, buffer, place, element, t)
+
+    def update_index(self, batch: Index, offsets: Index) -> Index:
+        rows, inner = iter(batch), iter(offsets)
+        rank = len(batch) + len(offsets)
+        return tuple(next(inner) if d in self.attrs.update_window_dims else next(rows) for d in range(rank))

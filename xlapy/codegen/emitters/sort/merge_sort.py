@@ -1,0 +1,68 @@
+"""Merge sort of each line with any comparator, stable.
+
+Runs of 1, 2, 4 ... elements are merged from the arrays into as much spare memory and back; lines go over threads.
+
+Owns: the algorithm. Must not know: the meaning of comparators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.codegen.emitters.sort.lines import SortedLines
+from xlapy.loops import I64, Affine, Buffer, Kernel, Value
+from xlapy.lower import Element
+from xlapy.lower.elementwise import select_element
+
+
+class MergeSort(SortedLines):
+    def build(self) -> Kernel:
+        with self.lines() as start:
+            here, there, run = self.arrays, self.spare, 1
+            while run < self.length:
+                self.merge_all(start, here, there, run)
+                here, there, run = there, here, run * 2
+            if here is self.spare:
+                self.copy(self.spare, self.arrays, start)
+        return self.builder.kernel
+
+    def merge_all(self, start: Affine, here: Sequence[Buffer], there: Sequence[Buffer], run: int) -> None:
+        """Merges neighbouring runs of a length, pair by pair; the last ones may be short."""
+        builder, length = self.builder, self.builder.constant(I64, self.length)
+        with builder.loop(-(-self.length // (2 * run))) as pair:
+            low = pair * (2 * run)
+            middle = builder.binary("smin", builder.value_of(low + run), length)
+            high = builder.binary("smin", builder.value_of(low + 2 * run), length)
+            self.merge(start, here, there, low, middle, high)
+
+    def merge(
+        self, start: Affine, here: Sequence[Buffer], there: Sequence[Buffer], low: Affine, middle: Value, high: Value
+    ) -> None:
+        """Merges [low, middle) and [middle, high). An exhausted side is read at its last element, and not taken."""
+        builder = self.builder
+        one = builder.constant(I64, 1)
+        last_left, last_right = builder.sub(middle, one), builder.sub(high, one)
+
+        def step(position: Affine, cursors: Sequence[Value]) -> list[Value]:
+            left, right = cursors
+            left_elements = self.get(here, start, Affine.of(builder.binary("smin", left, last_left)))
+            right_elements = self.get(here, start, Affine.of(builder.binary("smin", right, last_right)))
+            is_before = self.is_before(right_elements, left_elements)
+            left_done = builder.compare("sge", left, middle)
+            take_right = builder.binary(
+                "and", builder.compare("slt", right, high), builder.binary("or", left_done, is_before)
+            )
+            chosen = [
+                select_element(builder, take_right, r, s) for r, s in zip(right_elements, left_elements, strict=True)
+            ]
+            self.put(there, start, low + position, chosen)
+            moved = builder.convert("zext", take_right, I64)
+            return [builder.add(left, builder.sub(one, moved)), builder.add(right, moved)]
+
+        count = builder.sub(high, builder.value_of(low))
+        builder.reduce(count, [builder.value_of(low), middle], step)
+
+    def is_before(self, first: Sequence[Element], second: Sequence[Element]) -> Value:
+        pairs = [element for pair in zip(first, second, strict=True) for element in pair]
+        result: Value = self.lowering.apply(self.instruction.to_apply, pairs)
+        return result

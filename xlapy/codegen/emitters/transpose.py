@@ -1,0 +1,286 @@
+"""Kernels of regions whose operands lie contiguous along another dimension than the result: they go tile by tile.
+
+With out[i, j] = f(a[j, i], b[i, j]), the elements of `a` that a vector of the result needs are far apart. So a kernel
+goes over blocks of the result; the block of `a` is read along its own contiguous dimension, transposed in registers
+into scratch memory, and the elements of the block are computed from there:
+
+    for block
+      transpose a's block into scratch
+      for i in the block
+        for j in the block, in vectors
+          out[i, j] = f(scratch[i, j], b[i, j])
+
+In general the *rows* of a block are those of its dimensions that is the last one of the result, and the *columns* that
+along which operands are contiguous.
+
+Owns: which regions, the shape of blocks. Must not know: how registers transpose, what elements are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xlapy.base.shape import Shape
+from xlapy.codegen.emitters.elementwise import Region, choose_axes, elements_at, kernel_builder, output, source
+from xlapy.codegen.region import PERMUTING, SUMS, Groups, Read, columns_of, index_at, reads_by_groups
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
+from xlapy.loops.ir import tile_shape
+from xlapy.lower import Lowering, Source, components, load_element, storage_type, store_element
+from xlapy.lower.core import Element, Index, delinear, linear
+
+BLOCK_BYTES = 1 << 14
+"""Of each transposed operand: all of them are to stay in the first cache together with a block of the result."""
+
+MOST_SCRATCH = 1 << 16
+
+LEAST_COLUMNS = 8
+"""Where operands are contiguous for less than that, tiles would be mostly empty."""
+
+LEAST_ELEMENTS = 1024
+"""Of a result: smaller ones are not worth the time to compile the code that transposes tiles."""
+
+STREAMED_BYTES = 1 << 24
+"""Of a result that is too large to find in the caches what was written to it."""
+
+_LINE = 64
+
+
+def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """The kernel of a region with transposed operands, and the work of one parallel iteration; None for any other.
+
+    Its buffers are those that `schedule.make_kernel` gives a kernel.
+    """
+    if not any(i.op in PERMUTING for i in region.inner) or any(i.op in SUMS for i in region.inner):
+        return None
+    shapes = [shape for _, shape in region.root.shape.leaves()]
+    lanes = choose_axes(region, shapes[0]).lanes
+    if lanes == 1 or shapes[0].size < LEAST_ELEMENTS:
+        return None
+    plan = _plan(region, shapes[0].dimensions)
+    return None if plan is None else _Maker(region, shapes, plan, lanes).build()
+
+
+# -- which dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How the result is gone through.
+
+    groups: its dimensions, neighbours taken together that all operands go through in one go.
+    columns: the group along which operands are contiguous; rows are the last one.
+    element_bytes: of each transposed operand.
+    """
+
+    groups: Groups
+    columns: int
+    element_bytes: tuple[int, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of the groups."""
+        return [math.prod(group) for group in self.groups]
+
+
+def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+    """The dimension along which most operands are contiguous that are not so along the last one."""
+    groups, axes, everywhere = reads_by_groups(region, dimensions)
+    found: dict[int, list[Read]] = {}
+    for read in everywhere:
+        columns = columns_of(read.offset, axes)
+        if columns is not None:
+            found.setdefault(columns, []).append(read)
+    if not found:
+        return None
+    columns = max(found, key=lambda group: len(found[group]))
+    if math.prod(groups[columns]) < LEAST_COLUMNS:
+        return None
+    return _Plan(groups, columns, tuple(read.source.shape.element_type.byte_size for read in found[columns]))
+
+
+# -- blocks
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The largest size of a block in columns and in rows.
+
+    flat: whether a block's elements lie together in the result, and its rows are too short for vectors of their own.
+    """
+
+    columns: int
+    rows: int
+    flat: bool
+
+
+def _blocks(builder: Builder, plan: _Plan, lanes: int) -> _Blocks | None:
+    """Square ones but where a dimension is short; None if the operands are too many."""
+    columns, rows = plan.sizes[plan.columns], plan.sizes[-1]
+    tiles = [tile_shape(builder.vector_bytes, size) for size in plan.element_bytes]
+    flat = rows < lanes and plan.columns == len(plan.groups) - 2 and all(rows <= tile for tile, _ in tiles)
+    elements = min(BLOCK_BYTES // max(plan.element_bytes), MOST_SCRATCH // sum(plan.element_bytes))
+    step = max(max(tile) for tile in tiles)
+    if elements < step * step:
+        return None
+    side = 1 << (elements.bit_length() - 1) // 2
+    most_rows = min(rows, _multiple(elements // min(columns, side), step))
+    most_columns = min(columns, _multiple(elements // most_rows, step))
+    return _Blocks(most_columns, most_rows, flat)
+
+
+def _multiple(number: int, step: int) -> int:
+    return max(step, number // step * step)
+
+
+class _Maker:
+    def __init__(self, region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> None:
+        self.region, self.shapes, self.plan, self.lanes = region, shapes, plan, lanes
+        self.builder = kernel_builder(region.name)
+        self.sources = {operand: source(self.builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
+        self.outputs = [output(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+
+    def build(self) -> tuple[Kernel, int] | None:
+        blocks = _blocks(self.builder, self.plan, self.lanes)
+        if blocks is None:
+            return None
+        sizes, columns = self.plan.sizes, self.plan.columns
+        counts = [*sizes[:columns], *sizes[columns + 1 : -1]]
+        counts += [-(-sizes[-1] // blocks.rows), -(-sizes[columns] // blocks.columns)]
+        for buffer, shape in zip(self.outputs, self.shapes, strict=True):
+            buffer.streamed = self.is_streamed(shape, blocks)
+        with self.builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
+            *others, row_block, column_block = delinear(self.builder, task, counts)
+            self.block(blocks, others, row_block * blocks.rows, column_block * blocks.columns)
+        return self.builder.kernel, blocks.rows * blocks.columns * max(1, len(self.region.inner))
+
+    def is_streamed(self, shape: Shape, blocks: _Blocks) -> bool:
+        """Whether every vector of a result is a cache line, and they are many."""
+        size = shape.element_type.byte_size
+        pitches = {self.plan.sizes[-1] * size, blocks.rows * size}
+        is_line = size * self.lanes == self.builder.vector_bytes == _LINE and not shape.element_type.is_complex
+        return is_line and shape.size * size >= STREAMED_BYTES and not any(pitch % _LINE for pitch in pitches)
+
+    def block(self, blocks: _Blocks, others: Sequence[Affine], first_row: Affine, first_column: Affine) -> None:
+        """The elements of a block, then, before them, the transposition of what they read."""
+        sizes, columns = self.plan.sizes, self.plan.columns
+        extents = (
+            _extent(self.builder, sizes[-1], blocks.rows, first_row),
+            _extent(self.builder, sizes[columns], blocks.columns, first_column),
+        )
+        depth = self.builder.block.depth
+        with self.inside(blocks, extents) as (row, column):
+            lowering = _Tiles(self.builder, self.sources, blocks, depth, (row, column))
+            self.element(lowering, (*others[:columns], first_column + column, *others[columns:], first_row + row))
+        with self.builder.before_last():
+            lowering.fill(extents)
+
+    @contextmanager
+    def inside(self, blocks: _Blocks, extents: tuple[int | Value, int | Value]) -> Iterator[tuple[Affine, Affine]]:
+        """The loops over a block: in vectors along its rows, or along all of it."""
+        rows, columns = extents
+        if blocks.flat:
+            size = columns * blocks.rows if isinstance(columns, int) else self.times(columns, blocks.rows)
+            with self.builder.loop(size, AxisKind.VECTOR, width=self.lanes) as place:
+                _limit(place, blocks.rows * blocks.columns)
+                yield self.builder.remainder(place, blocks.rows), self.builder.quotient(place, blocks.rows)
+            return
+        with self.builder.loop(columns) as column:
+            _limit(column, blocks.columns)
+            with self.builder.loop(rows, AxisKind.VECTOR, width=self.lanes) as row:
+                _limit(row, blocks.rows)
+                yield row, column
+
+    def times(self, value: Value, factor: int) -> Value:
+        return self.builder.mul(value, self.builder.constant(I64, factor))
+
+    def element(self, lowering: Lowering, positions: Sequence[Affine]) -> None:
+        """Stores the elements at positions in the groups of dimensions."""
+        index, position = index_at(self.builder, self.plan.groups, positions), linear(tuple(positions), self.plan.sizes)
+        parts = elements_at(lowering, self.region, index, position)
+        for buffer, part, shape in zip(self.outputs, parts, self.shapes, strict=True):
+            store_element(self.builder, buffer, position, part, shape.element_type)
+
+
+def _extent(builder: Builder, size: int, block: int, start: Affine) -> int | Value:
+    """How much of a block lies inside a dimension."""
+    if size % block == 0:
+        return block
+    return builder.binary("smin", builder.value_of(Affine((), size) - start), builder.constant(I64, block))
+
+
+def _limit(position: Affine, size: int) -> None:
+    """Notes the range of an axis whose extent is known at run time only."""
+    for value, _ in position.terms:
+        value.range = (0, size - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A transposed block of an operand: the source from `offset` on, its rows `pitch` apart, in scratch memory."""
+
+    source: Source
+    offset: Affine
+    pitch: int
+    scratch: Buffer
+    scratch_pitch: int
+
+
+class _Tiles(Lowering):
+    """Computes elements of a block; what lies contiguous along its columns is read from scratch memory."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        sources: Mapping[Instruction, Source],
+        blocks: _Blocks,
+        depth: int,
+        position: tuple[Affine, Affine],
+    ) -> None:
+        super().__init__(builder, sources)
+        self.blocks = blocks
+        self.depth = depth
+        (self.row,), (self.column,) = ([value for value, _ in p.terms] for p in position)
+        self.tiles: dict[object, _Tile] = {}
+
+    def load(self, source: Source, index: Index) -> Element:
+        offset = source.offset(index)
+        pitch = offset.coefficient(self.row)
+        rest = offset.without(self.row).without(self.column)
+        if pitch in (0, 1) or offset.coefficient(self.column) != 1 or not self.is_fixed(rest):
+            return super().load(source, index)
+        key = (source.buffer, rest, pitch)
+        tile = self.tiles.get(key)
+        if tile is None:
+            tile = self.tiles[key] = self.tile(source, rest, pitch)
+        place = Affine.sum([(Affine.of(self.row), 1), (Affine.of(self.column), tile.scratch_pitch)])
+        return load_element(self.builder, tile.scratch, place, source.shape.element_type)
+
+    def is_fixed(self, rest: Affine) -> bool:
+        """Whether a position is the same in the whole block, and wanted for all of it."""
+        everywhere = self.mask is None and self.builder.guard is None
+        return everywhere and all(value.block.depth <= self.depth for value, _ in rest.terms)
+
+    def tile(self, source: Source, offset: Affine, pitch: int) -> _Tile:
+        t = source.shape.element_type
+        rows, columns = tile_shape(self.builder.vector_bytes, t.byte_size)
+        scratch_pitch = self.blocks.rows if self.blocks.flat else -(-self.blocks.rows // rows) * rows
+        size = -(-self.blocks.columns // columns) * columns * scratch_pitch + rows
+        scratch = self.builder.scratch(f"tile{len(self.tiles)}", storage_type(t), size * components(t))
+        return _Tile(source, offset, pitch, scratch, scratch_pitch)
+
+    def fill(self, extents: tuple[int | Value, int | Value]) -> None:
+        """Transposes the blocks that were asked for."""
+        for tile in self.tiles.values():
+            parts = components(tile.source.shape.element_type)
+            self.builder.transpose(
+                (tile.source.buffer, tile.offset * parts),
+                tile.pitch * parts,
+                (tile.scratch, Affine()),
+                tile.scratch_pitch * parts,
+                extents,
+                parts,
+            )

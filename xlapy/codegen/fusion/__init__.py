@@ -1,0 +1,1 @@
+"""Fusion: groups instructions into kernels, HLO to HLO."""

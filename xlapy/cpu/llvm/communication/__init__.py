@@ -1,0 +1,1 @@
+"""LLVM code by which devices communicate: rendezvous, transfers, feeds and waits."""

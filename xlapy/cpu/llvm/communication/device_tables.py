@@ -1,0 +1,42 @@
+"""Numbers that differ from device to device, as tables in LLVM text: a row for each.
+
+Owns: these tables, what finds a device's row. Must not know: what the numbers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.program.thunks import NativeProgram
+
+
+def table_text(name: str, rows: Sequence[Sequence[int]]) -> str:
+    """The constant of a table."""
+    lines = ", ".join(f"[{len(row)} x i64] [{', '.join(f'i64 {n}' for n in row)}]" for row in rows)
+    return f"@{name} = internal constant {_type(rows)} [{lines}]"
+
+
+def _type(rows: Sequence[Sequence[int]]) -> str:
+    return f"[{len(rows)} x [{len(rows[0])} x i64]]"
+
+
+class Row:
+    """Registers with what the device that runs has in a table, and with where devices share memory."""
+
+    def __init__(self, writer: Writer, program: NativeProgram, name: str, rows: Sequence[Sequence[int]]) -> None:
+        self.writer = writer
+        self._name, self._table = name, _type(rows)
+        self.shared = writer.let(f"load ptr, ptr {self.entry(program.shared_index)}")
+        self.device = writer.let(f"load i64, ptr {self.entry(program.device_index)}")
+
+    def entry(self, index: int) -> str:
+        """Where the table of addresses has one."""
+        return self.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
+
+    def number(self, position: int) -> str:
+        place = f"ptr @{self._name}, i64 0, i64 {self.device}, i64 {position}"
+        return self.writer.let(f"load i64, ptr {self.writer.let(f'getelementptr {self._table}, {place}')}")
+
+    def address(self, base: str, offset: str) -> str:
+        return self.writer.let(f"getelementptr i8, ptr {base}, i64 {offset}")

@@ -1,0 +1,124 @@
+"""Meetings of devices in LLVM text: what each brings goes to shared memory, and each waits there for the others.
+
+A door has, in an i32 each, the number of meetings so far, how many have come to the next one, and how many sleep; the
+last to come opens it, all others wait for the number to change. Memory for what is brought is there twice, used in
+turn: who comes to a meeting has read all of the one before, so nobody waits to leave.
+
+In a direct meeting addresses are brought instead: what lies there is read until all meet again.
+
+Owns: doors. Must not know: what is exchanged, how one waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlapy.cpu.llvm.communication.device_tables import Row, table_text
+from xlapy.cpu.llvm.communication.waits import WAKE
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.program.thunks import MEET_HEADER, MeetRow, MeetStep, NativeProgram, Slot, door_header
+
+
+def rows_text(step: MeetStep) -> str:
+    """The constant with what each device does."""
+    return table_text(f"rows{step.number}", _rows(step))
+
+
+def _rows(step: MeetStep) -> list[list[int]]:
+    return [_numbers(step, row) for row in step.rows]
+
+
+def _numbers(step: MeetStep, row: MeetRow) -> list[int]:
+    stage = row.door + door_header(len(row.members))
+    given = [*row.brings, *row.takes, *row.offsets] or [0] * (_width(step) - 4)
+    return [row.door, stage, row.place, len(row.members), *given]
+
+
+def _width(step: MeetStep) -> int:
+    return 4 + len(step.operands) + len(step.shared) * (2 if step.direct else 1)
+
+
+def write_meeting(
+    writer: Writer,
+    step: MeetStep,
+    program: NativeProgram,
+    copy: Callable[[str, str, int], str],
+    operands: Sequence[tuple[Slot, str]],
+) -> str:
+    """Copies what the device brings, meets, and notes where the rest lies; returns the status."""
+    record = Row(writer, program, f"rows{step.number}", _rows(step))
+    outside, inside, after = [writer.new_label(p) for p in ("outside", "inside", "met")]
+    writer.branch(writer.let(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
+    writer.begin(outside)
+    refused = writer.let(f"call i32 @call_back(ptr %table, i64 {step.number})")
+    writer.jump(after)
+    writer.begin(inside)
+    door = record.address(record.shared, record.number(0))
+    meetings = writer.let(f"load atomic i32, ptr {door} monotonic, align 4")
+    turn = writer.let(f"zext i32 {writer.let(f'and i32 {meetings}, 1')} to i64")
+    first = record.address(record.shared, record.number(1))
+    stage = record.address(first, writer.let(f"mul i64 {turn}, {step.stage_size}"))
+    for position, (slot, pointer) in enumerate(operands):
+        if step.direct:
+            writer.do(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
+        elif slot.size:
+            writer.do(copy(record.address(stage, record.number(4 + position)), pointer, slot.size))
+    place, count = [writer.let(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
+    met = writer.let(
+        f"call i32 @meet(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {step.number}, ptr {door}, "
+        f"i32 {meetings}, i32 {place}, i32 {count})"
+    )
+    for position, slot in enumerate(step.shared):
+        taken = _taken(record, step, stage, position)
+        writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slot))}")
+    writer.jump(after)
+    writer.begin(after)
+    return writer.let(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
+
+
+def _taken(record: Row, step: MeetStep, stage: str, position: int) -> str:
+    """Where an array lies that the device takes; null if it takes zeros."""
+    writer, begin = record.writer, 4 + len(step.operands)
+    offset = record.number(begin + position)
+    absent = writer.let(f"icmp slt i64 {offset}, 0")
+    taken = record.address(stage, writer.let(f"select i1 {absent}, i64 0, i64 {offset}"))
+    if step.direct:
+        address = writer.let(f"load ptr, ptr {taken}")
+        taken = record.address(address, record.number(begin + len(step.shared) + position))
+    return writer.let(f"select i1 {absent}, ptr null, ptr {taken}")
+
+
+MEET = f"""define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
+  i32 %place, i32 %count) noinline #0 {{
+entry:
+  %following = add i32 %meetings, 1
+  %members = getelementptr inbounds i8, ptr %door, i64 {MEET_HEADER}
+  %own = getelementptr inbounds i32, ptr %members, i32 %place
+  store atomic i32 %following, ptr %own monotonic, align 4
+  %come = getelementptr inbounds i8, ptr %door, i64 64
+  %asleep = getelementptr inbounds i8, ptr %door, i64 68
+  %before = atomicrmw add ptr %come, i32 1 acq_rel, align 4
+  %now = add i32 %before, 1
+  %last = icmp eq i32 %now, %count
+  br i1 %last, label %open, label %wait
+open:
+  store atomic i32 0, ptr %come monotonic, align 4
+  store atomic i32 %following, ptr %door seq_cst, align 4
+  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
+  %some = icmp ne i32 %sleepers, 0
+  br i1 %some, label %wake, label %met
+wake:
+  %woken = {WAKE.format(word="%door")}
+  br label %met
+met:
+  ret i32 0
+wait:
+  %first = icmp eq i32 %before, 0
+  %slice = select i1 %first, ptr @slice, ptr null
+  %passed = zext i32 %meetings to i64
+  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings, i64 %passed,
+    ptr %asleep, ptr %slice)
+  ret i32 %status
+}}"""
+"""The function that waits for all members; 0, or 1 if the run has ended. Needs `await`. The first to come asks the host
+for all."""

@@ -1,0 +1,279 @@
+"""Messages between devices in LLVM text: queues in the memory that devices share.
+
+A queue joins two devices. It begins with two words: the first message, and the last if there was one. Then it has, in
+an i32 each, how many messages were sent, how many sleep for that to change, and the sender; in the next line of memory
+the last message that the receiver is done with, how many were announced to it, and the receiver (devices plus 1, 0 for
+none yet). A message has the address of the next one, its number in the queue from 1 on, whether it was taken, the step
+and the device that sent it, and behind a line of memory the arrays. Only the sender writes to the end of the chain,
+only the receiver takes messages from it, in any order, and frees those before the first that is still to come.
+
+Owns: queues. Must not know: who sends to whom, how one waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xlapy import opcodes
+from xlapy.cpu.llvm.communication.device_tables import Row, table_text
+from xlapy.cpu.llvm.communication.waits import WAKE
+from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.program.thunks import (
+    MESSAGE_HEADER,
+    MessageField,
+    NativeProgram,
+    QueueField,
+    Slot,
+    TransferStep,
+    rounded,
+)
+
+Copy = Callable[[str, str, int], str]
+"""The text that copies so many bytes to a place from another."""
+
+DECLARATIONS = {
+    "declare ptr @malloc(i64)",
+    "declare void @free(ptr)",
+    "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+}
+
+
+def rows_text(step: TransferStep) -> str:
+    """The table of the queues of each device, -1 where it has none."""
+    return table_text(f"queues{step.number}", _rows(step))
+
+
+def _rows(step: TransferStep) -> list[list[int]]:
+    width = max(1, max(map(len, step.queues)))
+    return [[*queues, *[-1] * (width - len(queues))] for queues in step.queues]
+
+
+def transfer_text(step: TransferStep, program: NativeProgram, copy: Copy) -> str:
+    """`i32 @transfer<number>(ptr %table, ...)`, which takes where the arrays of the step lie. Needs `TRANSFERS`."""
+    writer, slots = Writer(), [*step.operands, *step.results]
+    row = Row(writer, program, f"queues{step.number}", _rows(step))
+    if step.instruction.op is opcodes.SEND:
+        _write_send(writer, row, step, copy)
+    elif step.instruction.op is opcodes.RECV:
+        _write_announcement(writer, row, step)
+    else:
+        _write_receipt(writer, row, step, copy)
+    arguments = "".join(f", ptr %array{n}" for n in range(len(slots)))
+    head = f"define internal i32 @transfer{step.number}(ptr %table{arguments}) noinline #0 {{"
+    return "\n".join([head, "entry:", *writer.lines, "  ret i32 0", "failed:", "  ret i32 1", "}"])
+
+
+def write_transfer(writer: Writer, step: TransferStep, pointers: Sequence[str]) -> str:
+    """Calls that function; returns the status."""
+    return writer.let(f"call i32 @transfer{step.number}(ptr %table{''.join(f', ptr {p}' for p in pointers)})")
+
+
+def _queue(row: Row, position: int, absent: str) -> str:
+    """A register with where a queue of the device begins; goes elsewhere if it has none."""
+    writer, place, present = row.writer, row.number(position), row.writer.new_label("present")
+    writer.branch(writer.let(f"icmp slt i64 {place}, 0"), absent, present)
+    writer.begin(present)
+    return row.address(row.shared, place)
+
+
+def _require(writer: Writer, good: str) -> None:
+    going = writer.new_label("good")
+    writer.branch(good, going, "failed")
+    writer.begin(going)
+
+
+def _claim(row: Row, step: TransferStep, queue: str, end: QueueField) -> None:
+    """Makes sure that no other device has this end of the queue."""
+    if step.claims:
+        word = row.address(queue, str(int(end)))
+        status = row.writer.let(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {step.number}, ptr {word})")
+        _require(row.writer, row.writer.let(f"icmp eq i32 {status}, 0"))
+
+
+def message_places(slots: Sequence[Slot]) -> list[int]:
+    """Where arrays lie in a message."""
+    places = [MESSAGE_HEADER]
+    for slot in slots:
+        places.append(places[-1] + rounded(slot.size))
+    return places
+
+
+def _write_send(writer: Writer, row: Row, step: TransferStep, copy: Copy) -> None:
+    places = message_places(step.operands)
+    for position in range(len(_rows(step)[0])):
+        after = writer.new_label("after")
+        queue = _queue(row, position, after)
+        _claim(row, step, queue, QueueField.SENDER)
+        call = f"call ptr @new_message(ptr %table, i64 {row.device}, i64 {step.number}, i64 {places[-1]})"
+        message = writer.let(call)
+        _require(writer, writer.let(f"icmp ne ptr {message}, null"))
+        for number, (slot, place) in enumerate(zip(step.operands, places, strict=False)):
+            if slot.size:
+                writer.do(copy(row.address(message, str(place)), f"%array{number}", slot.size))
+        writer.do(f"call void @post(ptr {queue}, ptr {message})")
+        writer.jump(after)
+        writer.begin(after)
+
+
+def _write_announcement(writer: Writer, row: Row, step: TransferStep) -> None:
+    after = writer.new_label("after")
+    writer.do("store i32 0, ptr %array0")
+    queue = _queue(row, 0, after)
+    _claim(row, step, queue, QueueField.RECEIVER)
+    place = row.address(queue, str(int(QueueField.ANNOUNCED)))
+    number = writer.let(f"add i32 {writer.let(f'load i32, ptr {place}')}, 1")
+    writer.do(f"store i32 {number}, ptr {place}")
+    writer.do(f"store i32 {number}, ptr %array0")
+    writer.jump(after)
+    writer.begin(after)
+
+
+def _write_receipt(writer: Writer, row: Row, step: TransferStep, copy: Copy) -> None:
+    """Zeros, or the message with the number that the first array has."""
+    absent, after = writer.new_label("absent"), writer.new_label("after")
+    wanted = writer.let("load i32, ptr %array0")
+    queue = _queue(row, 0, absent)
+    call = f"call ptr @receive(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {step.number}, ptr {queue}"
+    message = writer.let(f"{call}, i32 {wanted})")
+    _require(writer, writer.let(f"icmp ne ptr {message}, null"))
+    results = [(n, slot) for n, slot in enumerate(step.results, start=1) if slot.size]
+    for (number, slot), place in zip(results, message_places([slot for _, slot in results]), strict=False):
+        writer.do(copy(f"%array{number}", row.address(message, str(place)), slot.size))
+    writer.do(f"call void @finish(ptr {queue}, ptr {message})")
+    writer.jump(after)
+    writer.begin(absent)
+    for number, slot in results:
+        writer.do(f"call void @llvm.memset.p0.i64(ptr %array{number}, i8 0, i64 {slot.size}, i1 false)")
+    writer.jump(after)
+    writer.begin(after)
+
+
+TRANSFERS = f"""define internal i32 @claim(ptr %table, i64 %device, i64 %number, ptr %word) #0 {{
+entry:
+  %wide = trunc i64 %device to i32
+  %own = add i32 %wide, 1
+  %owner = load atomic i32, ptr %word monotonic, align 4
+  %known = icmp eq i32 %owner, %own
+  br i1 %known, label %good, label %ask
+ask:
+  %answer = call i32 @call_back(ptr %table, i64 %number)
+  %refused = icmp ne i32 %answer, 0
+  br i1 %refused, label %bad, label %note
+note:
+  store atomic i32 %own, ptr %word monotonic, align 4
+  br label %good
+good:
+  ret i32 0
+bad:
+  ret i32 1
+}}
+
+define internal ptr @new_message(ptr %table, i64 %device, i64 %number, i64 %size) #0 {{
+entry:
+  %message = call ptr @malloc(i64 %size)
+  %none = icmp eq ptr %message, null
+  br i1 %none, label %refuse, label %fill
+refuse:
+  %complaint = xor i64 %number, -1
+  %answer = call i32 @call_back(ptr %table, i64 %complaint)
+  ret ptr null
+fill:
+  %step = getelementptr inbounds i8, ptr %message, i64 {MessageField.STEP}
+  %sender = getelementptr inbounds i8, ptr %message, i64 {MessageField.DEVICE}
+  store i64 %number, ptr %step
+  store i64 %device, ptr %sender
+  ret ptr %message
+}}
+
+define internal void @post(ptr %queue, ptr %message) #0 {{
+entry:
+  %tail.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.LAST}
+  %sent.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.SENT}
+  %asleep.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.ASLEEP}
+  %number.at = getelementptr inbounds i8, ptr %message, i64 {MessageField.NUMBER}
+  %taken.at = getelementptr inbounds i8, ptr %message, i64 {MessageField.TAKEN}
+  %tail = load ptr, ptr %tail.at
+  %is.first = icmp eq ptr %tail, null
+  %last = select i1 %is.first, ptr %queue, ptr %tail
+  %sent = load atomic i32, ptr %sent.at monotonic, align 4
+  %now = add i32 %sent, 1
+  store ptr null, ptr %message
+  store i32 %now, ptr %number.at
+  store i32 0, ptr %taken.at
+  store ptr %message, ptr %tail.at
+  store atomic ptr %message, ptr %last release, align 8
+  store atomic i32 %now, ptr %sent.at seq_cst, align 4
+  %sleepers = load atomic i32, ptr %asleep.at seq_cst, align 4
+  %some = icmp ne i32 %sleepers, 0
+  br i1 %some, label %wake, label %end
+wake:
+  %woken = {WAKE.format(word="%sent.at")}
+  br label %end
+end:
+  ret void
+}}
+
+define internal ptr @receive(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %queue, i32 %wanted) #0 {{
+entry:
+  %sent.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.SENT}
+  %asleep.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.ASLEEP}
+  %done.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.DONE}
+  %aim = zext i32 %wanted to i64
+  br label %look
+look:
+  %sent = load atomic i32, ptr %sent.at acquire, align 4
+  %ahead = sub i32 %sent, %wanted
+  %is.there = icmp sge i32 %ahead, 0
+  br i1 %is.there, label %walk, label %wait
+wait:
+  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %sent.at, i32 %sent, i64 %aim,
+    ptr %asleep.at, ptr @slice)
+  %came = icmp eq i32 %status, 0
+  br i1 %came, label %look, label %failed
+walk:
+  %done = load ptr, ptr %done.at
+  %untouched = icmp eq ptr %done, null
+  %begin = select i1 %untouched, ptr %queue, ptr %done
+  br label %next
+next:
+  %before = phi ptr [ %begin, %walk ], [ %message, %check ]
+  %message = load atomic ptr, ptr %before acquire, align 8
+  %missing = icmp eq ptr %message, null
+  br i1 %missing, label %failed, label %check
+check:
+  %number.at = getelementptr inbounds i8, ptr %message, i64 {MessageField.NUMBER}
+  %found = load i32, ptr %number.at
+  %is.it = icmp eq i32 %found, %wanted
+  br i1 %is.it, label %end, label %next
+end:
+  ret ptr %message
+failed:
+  ret ptr null
+}}
+
+define internal void @finish(ptr %queue, ptr %message) #0 {{
+entry:
+  %taken.at = getelementptr inbounds i8, ptr %message, i64 {MessageField.TAKEN}
+  store i32 1, ptr %taken.at
+  %done.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.DONE}
+  br label %next
+next:
+  %done = load ptr, ptr %done.at
+  %untouched = icmp eq ptr %done, null
+  %before = select i1 %untouched, ptr %queue, ptr %done
+  %following = load atomic ptr, ptr %before acquire, align 8
+  %none = icmp eq ptr %following, null
+  br i1 %none, label %end, label %check
+check:
+  %is.taken.at = getelementptr inbounds i8, ptr %following, i64 {MessageField.TAKEN}
+  %taken = load i32, ptr %is.taken.at
+  %is.taken = icmp ne i32 %taken, 0
+  br i1 %is.taken, label %advance, label %end
+advance:
+  store ptr %following, ptr %done.at
+  call void @free(ptr %done)
+  br label %next
+end:
+  ret void
+}}"""
+"""What all transfers call. Needs `await`, and `call_back`, which gets a number's complement when memory is out."""

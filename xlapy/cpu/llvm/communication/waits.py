@@ -1,0 +1,125 @@
+"""How a device waits for others in LLVM text: for a word of shared memory to change.
+
+    i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %word, i32 %seen, i64 %aim, ptr %asleep,
+      ptr %slice)
+
+is 0 once the word is not what was seen, 1 if the run has ended. Who waits spins, if that was not in vain of late, then
+sleeps on the word by futex, without end or for slices of time, between which the host is asked whether there is hope:
+of those who wait for the same, one must do so. A run that ends changes all words and wakes all.
+
+The device's record says meanwhile that it waits, in which step (one more than its number), for what (the aim) and how
+often it has slept; behind that, for itself, how many times it will not spin, and how many it did not the last time.
+
+Owns: waiting, records of who waits. Must not know: what for, the host's judgement.
+"""
+
+from __future__ import annotations
+
+from xlapy.cpu.program.thunks import WAIT_RECORD
+
+_SPINS = 400
+"""Some ten microseconds, which are lost where who is missing waits for this very processor. Nobody gives way by
+sched_yield: on a busy machine that waits for the time slices of other processes, where those who sleep are woken to run
+at once."""
+
+_MOST_SKIPPED = 127
+"""Waits without spinning after many in which it was in vain."""
+
+_SLICE = 50_000_000
+"""Nanoseconds of sleep after which the host is asked."""
+
+DECLARATIONS = {
+    "declare i64 @syscall(i64, ...)",
+    "declare void @llvm.x86.sse2.pause()",
+}
+
+
+def await_text() -> str:
+    """The function, and the slice of time. It needs `call_back`."""
+    return _TEXT.format(spins=_SPINS, skipped=_MOST_SKIPPED, nanoseconds=_SLICE, record=WAIT_RECORD)
+
+
+WAKE = "call i64 (i64, ...) @syscall(i64 202, ptr {word}, i32 129, i32 2147483647, ptr null, ptr null, i32 0)"
+"""Wakes all who sleep on a word."""
+
+_TEXT = """@slice = internal constant [2 x i64] [i64 0, i64 {nanoseconds}]
+
+define internal i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %word, i32 %seen, i64 %aim,
+  ptr %asleep, ptr %slice) noinline #0 {{
+entry:
+  %records = getelementptr inbounds i8, ptr %shared, i64 {record}
+  %behind = mul i64 %device, {record}
+  %record = getelementptr inbounds i8, ptr %records, i64 %behind
+  %skips = getelementptr inbounds i32, ptr %record, i64 6
+  %skipped = getelementptr inbounds i32, ptr %record, i64 7
+  %left = load i32, ptr %skips
+  %patient = icmp eq i32 %left, 0
+  br i1 %patient, label %spin, label %skip
+skip:
+  %fewer = sub i32 %left, 1
+  store i32 %fewer, ptr %skips
+  br label %lie
+spin:
+  %spins = phi i32 [ 0, %entry ], [ %more, %pause ]
+  %now = load atomic i32, ptr %word acquire, align 4
+  %same = icmp eq i32 %now, %seen
+  br i1 %same, label %stay, label %early
+early:
+  store i32 0, ptr %skipped
+  %over = load atomic i32, ptr %shared monotonic, align 4
+  %is.over = icmp ne i32 %over, 0
+  %quick = zext i1 %is.over to i32
+  ret i32 %quick
+stay:
+  %more = add i32 %spins, 1
+  %long = icmp ugt i32 %more, {spins}
+  br i1 %long, label %vain, label %pause
+pause:
+  call void @llvm.x86.sse2.pause()
+  br label %spin
+vain:
+  %before = load i32, ptr %skipped
+  %twice = shl i32 %before, 1
+  %grown = or i32 %twice, 1
+  %following = and i32 %grown, {skipped}
+  store i32 %following, ptr %skipped
+  store i32 %following, ptr %skips
+  br label %lie
+lie:
+  %aims = getelementptr inbounds i64, ptr %record, i64 1
+  %times = getelementptr inbounds i64, ptr %record, i64 2
+  store atomic i64 %aim, ptr %aims monotonic, align 8
+  %earlier = load atomic i64, ptr %times monotonic, align 8
+  %again = add i64 %earlier, 1
+  store atomic i64 %again, ptr %times monotonic, align 8
+  %named = add i64 %number, 1
+  store atomic i64 %named, ptr %record seq_cst, align 8
+  %one.more = atomicrmw add ptr %asleep, i32 1 seq_cst, align 4
+  br label %sleep
+sleep:
+  %cancelled = load atomic i32, ptr %shared seq_cst, align 4
+  %ended = icmp ne i32 %cancelled, 0
+  br i1 %ended, label %rise, label %rest
+rest:
+  %slept = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %seen, ptr %slice, ptr null, i32 0)
+  %read = load atomic i32, ptr %word seq_cst, align 4
+  %still = icmp eq i32 %read, %seen
+  br i1 %still, label %ask, label %changed
+ask:
+  %timed = icmp ne ptr %slice, null
+  br i1 %timed, label %judge, label %sleep
+judge:
+  %judged = call i32 @call_back(ptr %table, i64 %number)
+  %hopeless = icmp ne i32 %judged, 0
+  br i1 %hopeless, label %rise, label %sleep
+changed:
+  %last = load atomic i32, ptr %shared monotonic, align 4
+  %is.last = icmp ne i32 %last, 0
+  %quiet = zext i1 %is.last to i32
+  br label %rise
+rise:
+  %status = phi i32 [ 1, %sleep ], [ 1, %judge ], [ %quiet, %changed ]
+  store atomic i64 0, ptr %record seq_cst, align 8
+  %one.less = atomicrmw sub ptr %asleep, i32 1 seq_cst, align 4
+  ret i32 %status
+}}"""

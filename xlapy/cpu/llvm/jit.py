@@ -1,0 +1,175 @@
+"""LLVM text to machine code in this process, through llvmlite.
+
+Owns: the target machine of the host, optimisation passes, the JIT. Must not know: HLO, loop IR.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from xlapy.cpu.compile_trace import Trace
+
+_LEVEL = 2
+
+_LEFT_OUT = ("-disable-lsr", "-disable-post-ra")
+"""Steps of the code generator that cost a third of its time and win nothing here: addresses in loops are tidied before
+it (`_optimise`), and processors of this kind order instructions by themselves."""
+
+
+@functools.cache
+def _initialized() -> None:
+    for option in _LEFT_OUT:
+        llvm.set_option("xlapy", option)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def host_features() -> Mapping[str, bool]:
+    """The host CPU's features, by LLVM's names."""
+    _initialized()
+    return dict(llvm.get_host_cpu_features())
+
+
+@functools.cache
+def host_name() -> str:
+    """The host CPU, by LLVM's name."""
+    _initialized()
+    return str(llvm.get_host_cpu_name())
+
+
+def llvm_version() -> str:
+    """Of LLVM and of llvmlite: "22.1.0, llvmlite 0.50.0"."""
+    return f"{'.'.join(map(str, llvm.llvm_version_info))}, llvmlite {llvmlite.__version__}"
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """The width of the host's widest vector registers: 64 with AVX-512, 32 with AVX2, else 16."""
+    features = host_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return 64
+    return 32 if features.get("avx2") else 16
+
+
+@functools.cache
+def _machine(level: int = _LEVEL) -> Any:
+    _initialized()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=level,
+        reloc="pic",
+        codemodel="small",
+        jit=True,
+    )
+
+
+class _Linker:
+    """Where object files are linked. LLVM keeps nine kilobytes of each as long as the JIT that linked it lives, which
+    is as long as any of its code: so it serves for some files only."""
+
+    FILES = 64
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._jit: Any = None
+
+    def link(self, builder: Any) -> Any:
+        with self._lock:
+            number = next(self._numbers)
+            if number % self.FILES == 0:
+                self._jit = llvm.create_lljit_compiler(_machine(), use_jit_link=True)
+            jit = self._jit
+        return builder.link(jit, f"xlapy{number}")
+
+
+_linker = _Linker()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Machine code of one module: addresses of its functions; it lives as long as this object."""
+
+    tracker: Any
+    addresses: Mapping[str, int]
+    image: bytes
+    """The object file."""
+    imports: tuple[str, ...] = ()
+    """The functions of other modules that it calls."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object file."""
+        return len(self.image)
+
+
+def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: Trace | None = None) -> Code:
+    """Compiles a module: `exports` are the functions whose addresses are wanted, `imports` where foreign ones are."""
+    trace, machine = trace or Trace(), _machine()
+    with trace.span("parse", "LLVM"):
+        module = llvm.parse_assembly(text)
+    with trace.span("optimise", "LLVM"):
+        _optimise(module)
+    with trace.span("generate code", "LLVM"):
+        image = machine.emit_object(module)
+    with trace.span("link", "LLVM"):
+        return link_object(image, exports, imports)
+
+
+def compile_plainly(text: str, exports: list[str], imports: Mapping[str, int]) -> Code:
+    """The same in a ninth of the time, for functions that only move words about: no pass makes them faster."""
+    return link_object(_machine(0).emit_object(llvm.parse_assembly(text)), exports, imports)
+
+
+def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Code:
+    """Makes an object file that was made for this machine ready to run; `RuntimeError` of LLVM if it is none."""
+    builder = llvm.JITLibraryBuilder().add_object_img(image)
+    for name, address in imports.items():
+        builder = builder.import_symbol(name, address)
+    for name in exports:
+        builder = builder.export_symbol(name)
+    tracker = _linker.link(builder.add_current_process())
+    return Code(tracker, {name: tracker[name] for name in exports}, image, tuple(imports))
+
+
+def listings(text: str) -> tuple[str, str]:
+    """A module's text behind LLVM's passes, and the host's assembly, both as `compile_text` makes them."""
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    _optimise(module)
+    return str(module), str(machine.emit_assembly(module))
+
+
+class _Passes(threading.local):
+    """A few light passes: vectors and loops are chosen already, LLVM only tidies. Made once in a thread, as LLVM does
+    not give their memory back."""
+
+    def __init__(self) -> None:
+        self.builder = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
+        self.manager = llvm.create_new_function_pass_manager()
+        self.manager.add_sroa_pass()  # what parts of a program hold goes from the stack to registers
+        self.manager.add_instruction_combine_pass()
+        self.manager.add_simplify_cfg_pass()
+        self.manager.add_loop_strength_reduce_pass()
+
+
+@functools.cache
+def _passes() -> _Passes:
+    return _Passes()
+
+
+def _optimise(module: Any) -> None:
+    passes = _passes()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.manager.run(function, passes.builder)

@@ -1,0 +1,556 @@
+"""HLO to the steps of a native program: one step for each instruction that computes, loops and branches as they are.
+
+Every call is followed where it stands, so that each array has its own place in memory; the kernel of an instruction is
+made once. The state of a loop lives in the memory of its initial values where those are not needed any more, and is
+updated in place where nothing reads the old value later.
+
+Owns: which memory an instruction's result goes to. Must not know: loops inside kernels, machine code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.analysis.aliasing import SAME, Flow, Made, Path, array_leaves, is_alias
+from xlapy.analysis.structure import Structure
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.logging import logger
+from xlapy.base.shape import Shape
+from xlapy.codegen.emitters import random_state, scatter
+from xlapy.codegen.emitters.column_reduction import column_kernel
+from xlapy.codegen.emitters.concatenate import concatenating_kernels
+from xlapy.codegen.emitters.convolution.im2col import convolution_kernel
+from xlapy.codegen.emitters.elementwise import Region, make_kernel, region_of
+from xlapy.codegen.emitters.interleaved import short_dimension_kernel
+from xlapy.codegen.emitters.matmul.dot import dot_kernel
+from xlapy.codegen.emitters.scan import cumulative_kernel
+from xlapy.codegen.emitters.sort import sort, top_k
+from xlapy.codegen.emitters.transpose import transposing_kernel
+from xlapy.cpu.program import buffer_reuse
+from xlapy.cpu.program.host_fallback import applies_steps, draws
+from xlapy.cpu.program.nan_checks import add_checks
+from xlapy.cpu.program.thunks import (
+    BranchStep,
+    CallbackStep,
+    CopyStep,
+    KernelStep,
+    NativeProgram,
+    Slot,
+    SlotKind,
+    Step,
+    WhileStep,
+)
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order
+from xlapy.interpreter.core import rule_of
+from xlapy.interpreter.random import check_form
+from xlapy.loops import Buffer, Kernel
+from xlapy.lower import LOWERINGS
+from xlapy.opcodes.registry import AsyncRole, OpDef, Rules
+
+_NOTHING = frozenset({opcodes.AFTER_ALL, opcodes.PARAMETER})
+
+_Kept = TypeVar("_Kept")
+
+StepRule = Callable[["Scope", Instruction], None]
+
+STEPS: Rules[StepRule] = Rules("cpu")
+"""Operations with steps of their own; those in `LOWERINGS` are one kernel each."""
+
+
+MOST_INSTRUCTIONS = 200_000
+"""In a program whose calls are followed where they stand: calls of calls of calls may make a small text a huge one."""
+
+
+def make_program(
+    module: Module,
+    donated: Collection[int] = (),
+    replica_count: int = 1,
+    partition_count: int = 1,
+    *,
+    watched: bool = False,
+) -> NativeProgram:
+    """The steps of a module; `UnsupportedError` names what has no native form.
+
+    donated: the numbers of the arguments, the leaves of the parameters, whose memory the program may overwrite.
+    watched: whether the host looks at the value of every instruction.
+    """
+    size = _size_followed(module)
+    if size > MOST_INSTRUCTIONS:
+        raise UnsupportedError(
+            f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MOST_INSTRUCTIONS}"
+        )
+    return _Maker(module, donated, replica_count, partition_count, watched).program
+
+
+def _size_followed(module: Module) -> int:
+    """Instructions, those of a called computation counted at each call."""
+    sizes: dict[Computation, int] = {}
+    for computation in computation_post_order(module):
+        sizes[computation] = len(computation) + sum(sizes[c] for i in computation for c in i.computations)
+    return sizes[module.entry_computation]
+
+
+def runs() -> frozenset[OpDef]:
+    """The operations with a native form."""
+    return frozenset({*STEPS, *LOWERINGS, *_NOTHING, *SAME, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, opcodes.FUSION})
+
+
+class _Maker:
+    def __init__(
+        self, module: Module, donated: Collection[int], replica_count: int, partition_count: int, watched: bool
+    ) -> None:
+        self.watched = watched
+        self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
+        self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
+        self._structure = Structure(module)
+        self._overwritten: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
+        self._flows: dict[Computation, Flow] = {}
+        self._module = module
+        self._kept: dict[Any, Any] = {}
+        self._random_state: Slot | None = None
+        entry = module.entry_computation
+        arguments: list[list[Slot]] = []
+        for parameter in entry.parameters:
+            slots = [self._argument(leaf) for _, leaf in array_leaves(parameter.shape)]
+            arguments.append(slots)
+        given = [self.program.arguments[number] for number in sorted(donated)]
+        results = self.computation(entry, arguments, self.program.steps, owned=given)
+        self._finish(results, entry.root_instruction.shape, given)
+
+    def kept(self, make: Callable[[Module, NativeProgram], _Kept]) -> _Kept:
+        """What rules make of the whole module, once."""
+        if make not in self._kept:
+            self._kept[make] = make(self._module, self.program)
+        found: _Kept = self._kept[make]
+        return found
+
+    def kernels(self, instruction: Instruction) -> list[tuple[Kernel, int]]:
+        """The kernels of an instruction; equal ones have the same, whatever memory they work on."""
+        if instruction.op is opcodes.FUSION:
+            key: Hashable = self._structure.number(instruction.computations[0])
+        else:
+            operands = tuple((operand.shape, instruction.operands.index(operand)) for operand in instruction.operands)
+            key = self._structure.description(instruction), operands
+        found = self._kernels.get(key)
+        if found is None:
+            found = self._kernels[key] = kernels_of(region_of(instruction))
+        return found
+
+    def may_overwrite(self, kernel: Kernel, written: Buffer, read: frozenset[Buffer]) -> bool:
+        """As `updates.may_overwrite`; each kernel is looked through once for the same buffers."""
+        key = written, read
+        if key not in self._overwritten:
+            self._overwritten[key] = buffer_reuse.may_overwrite(kernel, written, read)
+        return self._overwritten[key]
+
+    def flow(self, computation: Computation) -> Flow:
+        found = self._flows.get(computation)
+        if found is None:
+            found = self._flows[computation] = Flow(computation)
+        return found
+
+    def computation(
+        self,
+        computation: Computation,
+        arguments: Sequence[Sequence[Slot]],
+        steps: list[Step],
+        owned: Collection[Slot] = (),
+    ) -> list[Slot]:
+        """Appends the steps of a computation on the slots of its arguments; returns those of its result's leaves.
+
+        owned: the arguments that it may overwrite.
+        """
+        flow = self.flow(computation)
+        scope = Scope(self, flow, steps, set(owned))
+        for parameter in computation.parameters:
+            for (path, _), slot in zip(
+                array_leaves(parameter.shape), arguments[parameter.attributes.number], strict=True
+            ):
+                scope.slots[Made(parameter, path)] = slot
+        for instruction in flow.order:
+            if instruction.op not in _NOTHING and not is_alias(instruction):
+                scope.add(instruction)
+        root = computation.root_instruction
+        return [scope.slots[flow.made(root, path)] for path, _ in array_leaves(root.shape)]
+
+    def constant(self, array: np.ndarray[Any, Any], shape: Shape, name: str) -> Slot:
+        slot = Slot(shape, SlotKind.CONSTANT, len(self.program.constants), data=np.ascontiguousarray(array), name=name)
+        self.program.constants.append(slot)
+        return slot
+
+    def device_id(self, op: OpDef, shape: Shape) -> Slot:
+        """What the device or the run gives: an argument that no parameter stands for."""
+        name = op.name
+        if name not in self.program.ids:
+            self.program.ids.append(name)
+            self._argument(shape)
+        return self.program.arguments[self.program.ids.index(name) - len(self.program.ids)]
+
+    def random_state(self) -> Slot:
+        """The counter that draws move on, from the beginning to the end of a run; the run gives the first one."""
+        if self._random_state is None:
+            first = self.device_id(opcodes.RNG_GET_AND_UPDATE_STATE, random_state.SHAPE)
+            self._random_state = Slot(first.shape, name="random-state")
+            self.program.steps.insert(0, CopyStep(first, self._random_state))
+        return self._random_state
+
+    def _argument(self, shape: Shape) -> Slot:
+        slot = Slot(shape, SlotKind.ARGUMENT, len(self.program.arguments))
+        self.program.arguments.append(slot)
+        return slot
+
+    def _finish(self, results: list[Slot], shape: Shape, given: list[Slot]) -> None:
+        """Temporaries that hold results become the results' own memory; what is no temporary is copied.
+
+        Memory of the arguments in `given` is that of a result where it holds one, or where one can be made in it.
+        """
+        leaves = [leaf for _, leaf in array_leaves(shape)]
+        for slot in dict.fromkeys(results):
+            if slot in given:
+                self.program.aliases[results.index(slot)] = slot.number
+                given.remove(slot)
+        moved: dict[Slot, Slot] = {}
+        for number, (slot, leaf) in enumerate(zip(results, leaves, strict=True)):
+            place = moved.get(slot, slot)
+            argument = self._argument_for(place, given) if place.kind is SlotKind.TEMPORARY else None
+            if argument is not None:
+                given.remove(argument)
+                moved[slot] = argument
+                self.program.aliases[number] = argument.number
+            if place.kind is SlotKind.TEMPORARY and argument is None:
+                place.kind, place.number, place.shape = SlotKind.RESULT, number, leaf
+                self.program.results.append(place)
+                continue
+            result = Slot(leaf, SlotKind.RESULT, number)
+            self.program.results.append(result)
+            if number not in self.program.aliases:
+                self.program.steps.append(CopyStep(place, result))
+
+    def _argument_for(self, slot: Slot, given: list[Slot]) -> Slot | None:
+        """The argument in whose memory a result is made from now on, if that can be."""
+        alike = (a for a in given if a.size == slot.size and a.shape.size == slot.shape.size)
+        return next((argument for argument in alike if buffer_reuse.make_in(self.program.steps, slot, argument)), None)
+
+
+class Scope:
+    """One evaluation of a computation: the slot of each array in it."""
+
+    def __init__(self, maker: _Maker, flow: Flow, steps: list[Step], owned: set[Slot]) -> None:
+        self.maker = maker
+        self.flow = flow
+        self.steps = steps
+        self.slots: dict[Made, Slot] = {}
+        self.owned = owned
+        """The memory that is this evaluation's own, to be overwritten when what it holds is not needed any more."""
+        self.entered = frozenset(owned)
+        """What of it was there before: a loop's state, which the next state is to be made in."""
+
+    def slot(self, instruction: Instruction, path: Path = ()) -> Slot:
+        return self.slots[self.flow.made(instruction, path)]
+
+    def slots_of(self, instruction: Instruction) -> list[Slot]:
+        return [self.slots[made] for made in self.flow.arrays(instruction)]
+
+    def add(self, instruction: Instruction) -> None:
+        """Appends the steps that compute an instruction."""
+        if applies_steps(instruction):
+            self.callback(instruction)
+        elif instruction.op in STEPS:
+            STEPS.find(instruction.op)(self, instruction)
+        elif instruction.op in LOWERINGS or instruction.op is opcodes.FUSION:
+            self.kernel(instruction)
+        elif instruction.op.async_role is AsyncRole.NONE:
+            self.callback(instruction)
+        else:
+            name = f"{instruction.name} ({instruction.op.name})"
+            raise UnsupportedError(f"{name} runs on cpu together with its other half only")
+        if self.maker.watched:
+            add_checks(self, instruction)
+
+    def callback(self, instruction: Instruction) -> None:
+        """The host carries out the instruction; `UnsupportedError` if the interpreter does not evaluate it."""
+        rule_of(instruction)
+        check_form(instruction)
+        operands = [slot for operand in instruction.operands for slot in self.slots_of(operand)]
+        callbacks = self.maker.program.callbacks
+        step = CallbackStep(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name)
+        if draws(instruction):
+            step.draws = True
+            step.operands.append(self.maker.random_state())
+            step.results.append(self.maker.random_state())
+        callbacks.append(step)
+        self.steps.append(step)
+        logger.info("%s (%s) is left to the host", instruction.name, instruction.op.name)
+
+    def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
+        """Notes where the arrays of an instruction lie; temporaries are ours, but for what other arrays lie in as well.
+
+        borrowed: the slots in which arrays of before may lie.
+        """
+        for (path, _), slot in zip(array_leaves(instruction.shape), slots, strict=True):
+            self.slots[Made(instruction, path)] = slot
+            if slot in borrowed or slots.count(slot) > 1:
+                self.owned.discard(slot)
+            elif slot.kind is SlotKind.TEMPORARY:
+                self.owned.add(slot)
+
+    def fresh(self, instruction: Instruction) -> list[Slot]:
+        """New temporaries for the arrays of an instruction."""
+        slots = [Slot(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
+        self.define(instruction, slots)
+        return slots
+
+    def kernel(self, instruction: Instruction) -> None:
+        if not any(leaf.size for _, leaf in array_leaves(instruction.shape)):
+            self.fresh(instruction)
+            return
+        try:
+            found = self.maker.kernels(instruction)
+        except UnsupportedError:
+            self.callback(instruction)
+            return
+        operands = (
+            instruction.operands if instruction.op is opcodes.FUSION else list(dict.fromkeys(instruction.operands))
+        )
+        slots = [self.slot(operand) for operand in operands]
+        # several kernels make a part of the result each, and may read what others have written over
+        results = self.results(instruction, operands, found[0][0]) if len(found) == 1 else self.fresh(instruction)
+        for kernel, work in found:
+            self.steps.append(KernelStep(kernel, [*slots, *results], work, instruction.name))
+
+    def results(self, instruction: Instruction, operands: Sequence[Instruction], kernel: Kernel) -> list[Slot]:
+        """The memory that a kernel writes: that of an operand which dies with it, if it may be overwritten, or new."""
+        given = [self.flow.made(operand) for operand in operands]
+        results: list[Slot] = []
+        for (path, leaf), written in zip(array_leaves(instruction.shape), kernel.buffers[len(given) :], strict=False):
+            slot = Slot(leaf, name=instruction.name)
+            if Made(instruction, path) not in self.flow.results:
+                slot = self.overwritten(instruction, kernel, given, written) or slot
+            results.append(slot)
+        self.define(instruction, results)
+        return results
+
+    def overwritten(
+        self, instruction: Instruction, kernel: Kernel, given: Sequence[Made], written: Buffer
+    ) -> Slot | None:
+        """The memory of an operand in which a kernel may make a result."""
+        for made in dict.fromkeys(given):
+            slot = self.slots.get(made)
+            if slot is None or slot in self.entered:
+                continue
+            read = frozenset(buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == made)
+            if not self.maker.may_overwrite(kernel, written, read):
+                continue
+            taken = self.taken(made, instruction)
+            if taken is not None:
+                for buffer in (*read, written):
+                    buffer.exclusive = False
+                return taken
+        return None
+
+    def taken(self, made: Made, reader: Instruction) -> Slot | None:
+        """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write.
+
+        In watched programs none: the host looks at it with the reader's result.
+        """
+        slot = self.slots[made]
+        if self.maker.watched or slot not in self.owned or not self.flow.dies_at(made, reader):
+            return None
+        del self.slots[made]
+        return slot
+
+    def own_copy(self, instruction: Instruction, operand: Instruction, path: Path = ()) -> Slot:
+        """The memory of an operand's array if the instruction may overwrite it, else a copy."""
+        made = self.flow.made(operand, path)
+        source = self.slots[made]
+        if sum(self.flow.arrays(o).count(made) for o in instruction.operands) == 1:
+            taken = self.taken(made, instruction)
+            if taken is not None:
+                return taken
+        copy = Slot(source.shape, name=instruction.name)
+        self.steps.append(CopyStep(source, copy))
+        return copy
+
+
+KERNELS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
+    dot_kernel,
+    convolution_kernel,
+    cumulative_kernel,
+    column_kernel,
+    short_dimension_kernel,
+    transposing_kernel,
+    make_kernel,
+)
+"""What may make the kernel of a region: the first that suits; the last does always."""
+
+
+def kernels_of(region: Region) -> list[tuple[Kernel, int]]:
+    """The kernels that together compute a region, with the work of one parallel iteration of each."""
+    several = concatenating_kernels(region)
+    if several:
+        return several
+    return [next(found for kernel in KERNELS if (found := kernel(region)) is not None)]
+
+
+# -- operations with steps of their own
+
+
+@STEPS.rule(opcodes.CONSTANT)
+def _constant(scope: Scope, instruction: Instruction) -> None:
+    slots = [
+        scope.maker.constant(np.asarray(_literal_leaf(instruction.literal, path)), leaf, instruction.name)
+        for path, leaf in array_leaves(instruction.shape)
+    ]
+    scope.define(instruction, slots)
+
+
+def _literal_leaf(literal: Any, path: Path) -> Any:
+    for position in path:
+        literal = literal.elements[position]
+    return literal.array
+
+
+@STEPS.rule(opcodes.CALL)
+def _call(scope: Scope, instruction: Instruction) -> None:
+    arguments = [scope.slots_of(operand) for operand in instruction.operands]
+    given = [made for operand in instruction.operands for made in scope.flow.arrays(operand)]
+    owned = {slot for made in given if given.count(made) == 1 and (slot := scope.taken(made, instruction)) is not None}
+    results = scope.maker.computation(instruction.to_apply, arguments, scope.steps, owned=owned)
+    borrowed = {slot for slots in arguments for slot in slots if slot not in owned}
+    scope.define(instruction, results, borrowed)
+
+
+@STEPS.rule(opcodes.CONDITIONAL)
+def _conditional(scope: Scope, instruction: Instruction) -> None:
+    """Every branch leaves its results in the same slots."""
+    index, *operands = instruction.operands
+    results = scope.fresh(instruction)
+    step = BranchStep(scope.slot(index), origin=instruction.name)
+    for branch, operand in zip(instruction.computations, operands, strict=True):
+        steps: list[Step] = []
+        given = scope.maker.computation(branch, [scope.slots_of(operand)], steps)
+        move(steps, given, results)
+        step.branches.append(steps)
+    scope.steps.append(step)
+
+
+@STEPS.rule(opcodes.WHILE)
+def _while(scope: Scope, instruction: Instruction) -> None:
+    (operand,) = instruction.operands
+    initial = scope.flow.arrays(operand)
+    kept = _unchanged(scope.maker.flow(instruction.computation("body")))
+    state: list[Slot] = []
+    borrowed: set[Slot] = set()
+    for number, made in enumerate(initial):
+        source = scope.slots[made]
+        if number in kept:
+            state.append(source)
+            borrowed.add(source)
+            continue
+        taken = scope.taken(made, instruction) if initial.count(made) == 1 else None
+        state.append(taken or Slot(source.shape, name=instruction.name))
+        if taken is None:
+            scope.steps.append(CopyStep(source, state[-1]))
+    scope.define(instruction, state, borrowed)
+    condition: list[Step] = []
+    (decides,) = scope.maker.computation(instruction.computation("condition"), [state], condition)
+    body: list[Step] = []
+    after = scope.maker.computation(instruction.computation("body"), [state], body, owned=set(state) - borrowed)
+    move(body, after, state)
+    scope.steps.append(WhileStep(condition, decides, body, instruction.name))
+
+
+def _unchanged(body: Flow) -> set[int]:
+    """The leaves of a loop's state that its body hands on as they are; they stay where their initial values lie."""
+    (parameter,), root = body.computation.parameters, body.computation.root_instruction
+    pairs = zip(body.arrays(root), body.arrays(parameter), strict=True)
+    return {number for number, (after, before) in enumerate(pairs) if after == before}
+
+
+def move(steps: list[Step], sources: Sequence[Slot], targets: Sequence[Slot]) -> None:
+    """Appends copies of the sources to the targets as if all took place at once.
+
+    What a kernel makes for that alone it makes in the target, if nothing needs the target's old contents from there on.
+    """
+    pairs = [(s, t) for s, t in zip(sources, targets, strict=True) if s is not t]
+    left = [
+        (source, target)
+        for source, target in pairs
+        if target in sources
+        or source in targets
+        or sources.count(source) > 1
+        or not buffer_reuse.make_in(steps, source, target)
+    ]
+    overwritten = {target for _, target in left}
+    safe = [_saved(steps, source) if source in overwritten else source for source, _ in left]
+    steps += [CopyStep(source, target) for source, (_, target) in zip(safe, left, strict=True)]
+
+
+def _saved(steps: list[Step], slot: Slot) -> Slot:
+    copy = Slot(slot.shape, name=slot.name)
+    steps.append(CopyStep(slot, copy))
+    return copy
+
+
+@STEPS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+def _update(scope: Scope, instruction: Instruction) -> None:
+    operand, update, *_ = instruction.operands
+    target = scope.own_copy(instruction, operand)
+    scope.define(instruction, [target])
+    if update.shape.size:
+        kernel, work = buffer_reuse.update_kernel(instruction)
+        slots = [scope.slot(o) for o in instruction.operands[1:]]
+        scope.steps.append(KernelStep(kernel, [*slots, target], work, instruction.name))
+
+
+@STEPS.rule(opcodes.SCATTER)
+def _scatter(scope: Scope, instruction: Instruction) -> None:
+    count = len(instruction.operands) // 2
+    targets = [scope.own_copy(instruction, operand) for operand in instruction.operands[:count]]
+    scope.define(instruction, targets)
+    if instruction.operands[-1].shape.size:
+        kernel = scatter.scatter_kernel(instruction)
+        slots = [scope.slot(o) for o in instruction.operands[count:]]
+        scope.steps.append(KernelStep(kernel, [*slots, *targets], 1, instruction.name))
+
+
+@STEPS.rule(opcodes.SORT)
+def _sort(scope: Scope, instruction: Instruction) -> None:
+    """Sorts the operands where they lie, or copies of them, with as much memory again to merge into."""
+    results = [scope.own_copy(instruction, operand) for operand in instruction.operands]
+    scope.define(instruction, results)
+    shape = instruction.operands[0].shape
+    if shape.size and shape.dimensions[instruction.dimension] > 1:
+        spare = [Slot(slot.shape, name=instruction.name) for slot in results]
+        kernel = sort.sort_kernel(instruction)
+        work = shape.dimensions[instruction.dimension]
+        scope.steps.append(KernelStep(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name))
+
+
+@STEPS.rule(opcodes.TOPK)
+def _topk(scope: Scope, instruction: Instruction) -> None:
+    results = scope.fresh(instruction)
+    if results[0].shape.size:
+        kernel = top_k.top_k_kernel(instruction)
+        slots = [scope.slot(instruction.operands[0]), *results]
+        scope.steps.append(KernelStep(kernel, slots, instruction.operands[0].shape.dimensions[-1], instruction.name))
+
+
+@STEPS.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)
+def _device_id(scope: Scope, instruction: Instruction) -> None:
+    scope.define(instruction, [scope.maker.device_id(instruction.op, instruction.shape)])
+
+
+@STEPS.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
+def _counter(scope: Scope, instruction: Instruction) -> None:
+    state = scope.maker.random_state()
+    kernel = random_state.advance_kernel(instruction)
+    scope.steps.append(KernelStep(kernel, [*scope.fresh(instruction), state], 1, instruction.name))

@@ -1,0 +1,165 @@
+"""Custom calls as steps: what native code is told, and the order in which it finds elements in memory.
+
+Operands and results of another layout than the row-major one get memory of their own, from and to which transposes
+bring the elements. A result that lives in the memory of an operand is made there. Which code is called is known when
+the program runs (`targets`); the host carries out what has none.
+
+Owns: these steps. Must not know: targets, LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import opcodes
+from xlapy.analysis.aliasing import Path, array_leaves
+from xlapy.base.layout import Layout
+from xlapy.base.shape import Shape
+from xlapy.codegen.emitters.elementwise import region_of
+from xlapy.cpu.lapack.calls import add_lapack_call
+from xlapy.cpu.lapack.targets import calls_lapack
+from xlapy.cpu.program.builder import STEPS, Scope, kernels_of
+from xlapy.cpu.program.thunks import CallbackStep, Convention, KernelStep, Slot
+from xlapy.custom_calls.native import constrained
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import is_dynamic
+from xlapy.opcodes.custom import CustomCallApiVersion
+from xlapy.opcodes.movement import DimensionsAttributes
+
+_NUMBERS = {version: number for number, version in enumerate(CustomCallApiVersion)}
+
+
+def convention_of(instruction: Instruction) -> Convention | None:
+    """How native code would be called for a custom call; None if none can be."""
+    version = instruction.api_version
+    if (
+        version is CustomCallApiVersion.UNSPECIFIED
+        or is_dynamic(instruction)
+        or not all(map(_is_order, _laid(instruction)))
+    ):
+        return None
+    operands = [leaf for operand in instruction.operands for _, leaf in operand.shape.leaves()]
+    results = [leaf for _, leaf in instruction.shape.leaves()]
+    return Convention(_NUMBERS[version], _places(operands), _places(results), not instruction.shape.is_tuple)
+
+
+def _laid(instruction: Instruction) -> list[Shape]:
+    """The arrays whose layouts the call declares."""
+    declared = (instruction.shape, *(instruction.operand_layout_constraints or ()))
+    return [leaf for shape in declared for _, leaf in shape.leaves() if leaf.is_array]
+
+
+def _is_order(leaf: Shape) -> bool:
+    """Whether the layout is no more than an order of dimensions."""
+    return leaf.layout is None or not (leaf.layout.tiles or leaf.layout.element_size_in_bits)
+
+
+def _places(leaves: Sequence[Shape]) -> tuple[int, ...]:
+    return tuple(number for number, leaf in enumerate(leaves) if leaf.is_array)
+
+
+@STEPS.rule(opcodes.CUSTOM_CALL)
+def _custom_call(scope: Scope, instruction: Instruction) -> None:
+    if calls_lapack(instruction):
+        add_lapack_call(scope, instruction)
+        return
+    convention = convention_of(instruction)
+    if convention is None:
+        scope.callback(instruction)
+        return
+    operands = _operands(scope, instruction)
+    results: list[Slot] = []
+    shared = _shared(instruction)
+    for path, leaf in array_leaves(instruction.shape):
+        place = shared.get(path)
+        if place is None:
+            results.append(Slot(_physical(leaf), name=instruction.name))
+            continue
+        results.append(_own(scope, instruction, place, leaf.layout))
+        operands[place] = results[-1]
+    callbacks = scope.maker.program.callbacks
+    step = CallbackStep(len(callbacks), instruction, list(operands.values()), results, instruction.name, convention)
+    callbacks.append(step)
+    scope.steps.append(step)
+    leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
+    made = [_restored(scope, slot, leaf) for slot, leaf in zip(results, leaves, strict=True)]
+    scope.define(instruction, made)
+
+
+def _operands(scope: Scope, instruction: Instruction) -> dict[Path, Slot]:
+    """The memory of each array of the operands as the code takes it; paths begin with the operand's number."""
+    whole = constrained(instruction)
+    found: dict[Path, Slot] = {}
+    for number, operand in enumerate(instruction.operands):
+        for path, leaf in array_leaves(operand.shape):
+            layout = None if whole is None else whole.subshape((number, *path)).layout
+            found[number, *path] = _laid_out(scope, instruction, scope.slot(operand, path), leaf, layout)
+    return found
+
+
+def _shared(instruction: Instruction) -> dict[Path, Path]:
+    """The arrays of the result that live in the memory of an operand's."""
+    return {
+        path: (alias.operand, *alias.operand_index, *path[len(alias.output_index) :])
+        for alias in instruction.output_to_operand_aliasing
+        for path, _ in array_leaves(instruction.shape)
+        if path[: len(alias.output_index)] == alias.output_index
+    }
+
+
+def _own(scope: Scope, instruction: Instruction, place: Path, layout: Layout | None) -> Slot:
+    """Memory that the call may overwrite, with the elements of an operand's array."""
+    number, *path = place
+    operand = instruction.operands[number]
+    leaf = operand.shape.subshape(path)
+    laid = _laid_out(scope, instruction, scope.slot(operand, tuple(path)), leaf, layout)
+    return laid if _order(laid.shape) is not None else scope.own_copy(instruction, operand, tuple(path))
+
+
+# -- layouts
+
+
+def _order(shape: Shape) -> tuple[int, ...] | None:
+    """The dimensions from major to minor; None for row-major."""
+    order = None if shape.layout is None else tuple(shape.layout.minor_to_major[::-1])
+    return None if order == tuple(range(shape.rank)) else order
+
+
+def _physical(leaf: Shape) -> Shape:
+    """The shape of a slot: without a layout if it is row-major."""
+    return leaf if _order(leaf) is not None else Shape.array(leaf.element_type, leaf.dimensions)
+
+
+def _laid_out(scope: Scope, instruction: Instruction, slot: Slot, leaf: Shape, layout: Layout | None) -> Slot:
+    """The slot, or memory in which its elements lie in the order of a layout. A slot that reshapes share has the shape
+    of one of them, not that of the array."""
+    shape = Shape.array(leaf.element_type, leaf.dimensions, layout=layout)
+    order = _order(shape)
+    if order is None:
+        return slot
+    made = Slot(shape, name=instruction.name)
+    _transpose(scope, slot, made, leaf.dimensions, order)
+    return made
+
+
+def _restored(scope: Scope, slot: Slot, leaf: Shape) -> Slot:
+    """The slot, or row-major memory with its elements."""
+    order = _order(slot.shape)
+    if order is None:
+        return slot
+    made = Slot(Shape.array(leaf.element_type, leaf.dimensions), name=slot.name)
+    lying = tuple(leaf.dimensions[d] for d in order)
+    _transpose(scope, slot, made, lying, tuple(order.index(d) for d in range(len(order))))
+    return made
+
+
+def _transpose(scope: Scope, source: Slot, target: Slot, dimensions: Sequence[int], order: tuple[int, ...]) -> None:
+    """Appends the step that moves the elements of an array of some dimensions, by the kernel of a transpose."""
+    if not source.size:
+        return
+    element_type = source.shape.element_type
+    given = Instruction(opcodes.PARAMETER, Shape.array(element_type, dimensions), name=source.name)
+    moved = Shape.array(element_type, [dimensions[d] for d in order])
+    transpose = Instruction(opcodes.TRANSPOSE, moved, [given], DimensionsAttributes(dimensions=order), name=target.name)
+    for kernel, work in kernels_of(region_of(transpose)):
+        scope.steps.append(KernelStep(kernel, [source, target], work, target.name))

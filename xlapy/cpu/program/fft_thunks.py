@@ -1,0 +1,161 @@
+"""Fourier transforms as steps of a program: dimension by dimension, a kernel for each step of a plan.
+
+Owns: the order of dimensions, the memory between kernels, which transforms have kernels at all. Must not know: what
+kernels do inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from xlapy import opcodes
+from xlapy.base.element_types import C64, C128, Array, PrimitiveType
+from xlapy.base.element_types import F32 as HLO_F32
+from xlapy.base.element_types import F64 as HLO_F64
+from xlapy.base.shape import Shape
+from xlapy.codegen.emitters.fft.halves import packing_kernel, roots_of_halves, unpacking_kernel
+from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
+from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, transforms_of
+from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.cpu.program.builder import STEPS, Scope
+from xlapy.cpu.program.thunks import CopyStep, KernelStep, NativeProgram, Slot
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.loops import F32, F64, Kernel, ScalarType
+from xlapy.opcodes.linalg import FftType
+
+Made = tuple[Kernel, int, Array]
+"""A kernel of three buffers, the work of one parallel iteration, the roots that are its second buffer."""
+
+
+_Halving = Callable[[str, ScalarType, int, int], tuple[Kernel, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A kernel, and how many complex numbers it makes."""
+
+    make: Callable[[str], Made]
+    size: int
+
+
+def has_kernels(instruction: Instruction) -> bool:
+    """Whether a transform goes by kernels as it is: its lengths have small factors, real ones are even."""
+    if not instruction.shape.size or 0 in instruction.attributes.fft_length:
+        return False
+    return _Stages(instruction).all() is not None
+
+
+@STEPS.rule(opcodes.FFT)
+def _fft(scope: Scope, instruction: Instruction) -> None:
+    stages = _Stages(instruction).all()
+    assert stages is not None, f"{instruction.name} is split before"
+    source = scope.slot(instruction.operands[0])
+    (target,) = scope.fresh(instruction)
+    if not stages:
+        scope.steps.append(CopyStep(source, target))
+    complex_type = C64 if _part(instruction) is HLO_F32 else C128
+    for number, stage in enumerate(stages):
+        made = target
+        if number < len(stages) - 1:
+            made = Slot(Shape.array(complex_type, (stage.size,)), name=instruction.name)
+        kernel, work, roots = stage.make(instruction.name)
+        table = scope.maker.kept(_Tables).slot(scope, instruction, roots)
+        scope.steps.append(KernelStep(kernel, [source, table, made], work, instruction.name))
+        source = made
+
+
+class _Tables:
+    """The constants with roots of a program, the same ones once."""
+
+    def __init__(self, _: Module, __: NativeProgram) -> None:
+        self._slots: dict[tuple[str, bytes], Slot] = {}
+
+    def slot(self, scope: Scope, instruction: Instruction, roots: Array) -> Slot:
+        key = (roots.dtype.name, roots.tobytes())
+        if key not in self._slots:
+            shape = Shape.array(_part(instruction), roots.shape)
+            self._slots[key] = scope.maker.constant(roots, shape, instruction.name)
+        return self._slots[key]
+
+
+def _part(instruction: Instruction) -> PrimitiveType:
+    """The element type of real and imaginary parts."""
+    return HLO_F32 if instruction.shape.element_type in (HLO_F32, C64) else HLO_F64
+
+
+# -- stages
+
+
+class _Stages:
+    """The kernels of a transform, one after the other."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.kind: FftType = instruction.attributes.fft_type
+        self.lengths: tuple[int, ...] = instruction.attributes.fft_length
+        self.type = F32 if _part(instruction) is HLO_F32 else F64
+        self.most, self.width = most_points(vector_bytes()), vector_bytes() // self.type.byte_size
+        self.sign = 1 if self.kind in (FftType.IFFT, FftType.IRFFT) else -1
+        # of the array of complex numbers that the outer dimensions are transformed of
+        array = instruction.operands[0] if self.kind is FftType.IRFFT else instruction
+        self.dimensions = array.shape.dimensions
+
+    def all(self) -> list[_Stage] | None:
+        """None for a transform without kernels."""
+        rank, count = len(self.dimensions), len(self.lengths)
+        outer = [self.along(axis) for axis in range(rank - count, rank - 1)]
+        last = self.along(rank - 1) if self.kind in (FftType.FFT, FftType.IFFT) else self.real()
+        groups = [last, *outer] if self.kind is FftType.RFFT else [*outer, last]
+        if any(group is None for group in groups):
+            return None
+        return [stage for group in groups if group is not None for stage in group]
+
+    def along(self, axis: int) -> list[_Stage] | None:
+        """The transform of a dimension of complex numbers."""
+        length = self.dimensions[axis]
+        if length == 1:
+            return []
+        outer, inner = prod(self.dimensions[:axis]), prod(self.dimensions[axis + 1 :])
+        return self.complex(length, outer, inner, 1 / length)
+
+    def complex(self, length: int, outer: int, inner: int, scale: float) -> list[_Stage] | None:
+        """Inverse transforms are scaled, by the last kernel."""
+        plan = transforms_of(length, outer, inner, self.most, self.width)
+        if plan is None:
+            return None
+        scales = [1.0] * (len(plan) - 1) + [scale if self.sign > 0 else 1.0]
+        return [self.stage(*each) for each in zip(plan, scales, strict=True)]
+
+    def stage(self, transform: Transform, scale: float) -> _Stage:
+        def make(name: str) -> Made:
+            made = fourier_kernel(name, self.type, transform, self.sign, scale)
+            return made.kernel, made.work, made.roots
+
+        rows = transform.size // transform.points.size
+        return _Stage(make, transform.size + (rows if transform.halves and self.sign < 0 else 0))
+
+    def real(self) -> list[_Stage] | None:
+        """The last dimension, of real numbers on one side."""
+        length, rows = self.lengths[-1], prod(self.dimensions[:-1])
+        half, is_forward = length // 2, self.kind is FftType.RFFT
+        if length % 2 or not is_smooth(half):
+            return None
+        scale = 1.0 if is_forward else 1 / length
+        if rows >= self.width and half < self.most:
+            lanes = Axis(rows, half + (not is_forward), half + is_forward)
+            return [self.stage(Transform(Axis(half, 1, 1), lanes, halves=True), scale)]
+        stages = self.complex(half, rows, 1, scale)
+        if stages is None:
+            return None
+        stage = self.halving(unpacking_kernel if is_forward else packing_kernel, rows, half)
+        return [*stages, stage] if is_forward else [stage, *stages]
+
+    def halving(
+        self, kernel: Callable[[str, ScalarType, int, int], tuple[Kernel, int]], rows: int, half: int
+    ) -> _Stage:
+        """The kernel behind or before the transform of half the length."""
+        roots = roots_of_halves(2 * half, self.sign, self.type)
+        size = half + 1 if self.kind is FftType.RFFT else half
+        return _Stage(lambda name: (*kernel(name, self.type, rows, half), roots), rows * size)

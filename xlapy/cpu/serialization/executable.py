@@ -1,0 +1,197 @@
+"""A compiled program as bytes, and back: machine code, and what a call must know of the program's memory.
+
+A container (`xlapy.base.container`) of the kind "cpu program". Its header:
+
+    name, ids, arena_size       as in `NativeProgram`
+    arguments, results          shapes, as text
+    aliases                     [result, argument] pairs
+    constants, temporaries      [shape, name]; of temporaries the largest few, for messages
+    imports                     the functions of this process that the code calls
+    objects                     the names of the object files that have them
+    callbacks                   what the host carries out (`xlapy.cpu.serialization.callbacks`)
+    features                    what the processor must have, under LLVM's names
+    compiler                    who made it: `compiler_identity`; no other loads it, as tables of addresses may differ
+
+Its sections are the object file, the optimised module as HLO text, compressed by zlib and empty if the host carries out
+nothing of it, the elements of each constant, and the object files with functions of the process. Custom calls name
+their targets: the process that loads the program must have registered them.
+
+Owns: this form. Must not know: where it is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import xlapy
+from xlapy.base.container import Container, pack, unpack
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
+from xlapy.base.shape import Shape
+from xlapy.codegen.fusion.decisions import Decision, decisions_text
+from xlapy.cpu.compiler import Compiled, passes
+from xlapy.cpu.llvm.jit import Code, host_features, link_object, llvm_version
+from xlapy.cpu.llvm.shared_code import learn_objects
+from xlapy.cpu.program.thunks import NativeProgram, Slot, SlotKind
+from xlapy.cpu.serialization.callbacks import describe_callbacks, restore_callbacks
+from xlapy.cpu.serialization.runtime_symbols import import_address, objects_of
+from xlapy.cpu.serialization.source_digest import sources_digest
+from xlapy.hlo import edit
+from xlapy.hlo.module import Module
+from xlapy.passes.pipeline import Pipeline
+from xlapy.text import parse_hlo
+
+KIND = "cpu program"
+
+_NAMED = 5
+"""How many temporaries a message can name."""
+
+
+@dataclass(slots=True)
+class LoadedProgram:
+    """A program that was compiled before: what `Compiled` is, but for the forms it had on the way."""
+
+    program: NativeProgram
+    code: Code
+    image: bytes
+    source: Callable[[], Module]
+    """Gives the module that was compiled, for who asks how it was optimised."""
+    _module: Module | None = field(default=None, init=False)
+    _decisions: list[Decision] = field(default_factory=list[Decision], init=False)
+
+    @property
+    def entry(self) -> int:
+        """The address of the program's function."""
+        return self.code.addresses["xlapy_run"]
+
+    @property
+    def module(self) -> Module:
+        """The module after the passes, which run when it is first asked for."""
+        if self._module is None:
+            self._module = edit.clone_module(self.source())
+            Pipeline(passes(self._decisions.append)).run(self._module)
+        return self._module
+
+    def stages(self) -> dict[str, str]:
+        """What is known of the forms that the program had."""
+        text = self.module.to_text(print_large_constants=True)
+        return {"after_optimizations.txt": text, "fusion.txt": decisions_text(self._decisions)}
+
+
+@functools.cache
+def compiler_identity() -> Mapping[str, str]:
+    """What made a program: the versions of what takes part, and a digest of the compiler's own files."""
+    return {
+        "xlapy": xlapy.__version__,
+        "sources": sources_digest(),
+        "llvm": llvm_version(),
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+    }
+
+
+def image_of(compiled: Compiled | LoadedProgram) -> bytes:
+    """The program as bytes."""
+    if isinstance(compiled, LoadedProgram):
+        return compiled.image
+    program, code = compiled.program, compiled.code
+    objects = objects_of(code.imports)
+    header = {
+        "name": program.name,
+        "ids": program.ids,
+        "arena_size": program.arena_size,
+        "arguments": [slot.shape.to_text() for slot in program.arguments],
+        "results": [slot.shape.to_text() for slot in program.results],
+        "aliases": sorted(program.aliases.items()),
+        "constants": _named(program.constants),
+        "temporaries": _named(program.temporaries[:_NAMED]),
+        "imports": sorted(code.imports),
+        "objects": list(objects),
+        "callbacks": describe_callbacks(program),
+        "features": sorted(name for name, has in host_features().items() if has),
+        "compiler": dict(compiler_identity()),
+    }
+    data = [slot.data.tobytes() for slot in program.constants if slot.data is not None]
+    text = compiled.module.to_text(print_large_constants=True) if program.callbacks else ""
+    shortened = zlib.compress(text.encode("utf-8", "surrogateescape"), 1)
+    return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
+
+
+def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
+    """The program that `image_of` made these bytes of; its machine code can do anything that this process can.
+
+    `InvalidArgumentError` for damaged bytes and those of another compiler, `UnsupportedError` if the processor lacks
+    what the code needs. source: gives the module that was compiled.
+    """
+    container = unpack(KIND, image)
+    try:
+        _check_origin(container.header)
+        callbacks = container.header["callbacks"]
+        program = _program(container)
+        learn_objects(_objects(container))
+        imports = {name: import_address(name) for name in container.header["imports"]}
+        if callbacks["steps"]:
+            restore_callbacks(program, callbacks, _optimised(container))
+        code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, zlib.error) as error:
+        raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
+    return LoadedProgram(program, code, image, source)
+
+
+def _check_origin(header: Mapping[str, Any]) -> None:
+    made, here = header["compiler"], compiler_identity()
+    differing = [name for name in here if made.get(name) != here[name]]
+    if differing:
+        name = differing[0]
+        raise InvalidArgumentError(
+            f"{header['name']} was compiled with {name} {made.get(name)}, this is {name} {here[name]}: compile it again"
+        )
+    features = host_features()
+    lacking = [name for name in header["features"] if not features.get(name)]
+    if lacking:
+        raise UnsupportedError(
+            f"{header['name']} was compiled for a processor with {', '.join(lacking)}, which this one lacks: "
+            "compile it again here"
+        )
+
+
+def _program(container: Container) -> NativeProgram:
+    header = container.header
+    program = NativeProgram(header["name"], ids=list(header["ids"]), arena_size=int(header["arena_size"]))
+    program.arguments = _slots(SlotKind.ARGUMENT, [(shape, "") for shape in header["arguments"]])
+    program.results = _slots(SlotKind.RESULT, [(shape, "") for shape in header["results"]])
+    program.constants = _slots(SlotKind.CONSTANT, header["constants"])
+    program.temporaries = _slots(SlotKind.TEMPORARY, header["temporaries"])
+    program.aliases = {int(result): int(argument) for result, argument in header["aliases"]}
+    data_of = container.sections[2 : len(container.sections) - len(header["objects"])]
+    for slot, data in zip(program.constants, data_of, strict=True):
+        slot.data = np.ndarray(slot.shape.dimensions, slot.shape.dtype, data)
+    return program
+
+
+def _objects(container: Container) -> dict[str, bytes]:
+    names = container.header["objects"]
+    sections = container.sections[len(container.sections) - len(names) :]
+    return {name: bytes(section) for name, section in zip(names, sections, strict=True)}
+
+
+def _optimised(container: Container) -> Module:
+    return parse_hlo(zlib.decompress(container.sections[1]).decode("utf-8", "surrogateescape"), verify=False)
+
+
+def _named(slots: Sequence[Slot]) -> list[tuple[str, str]]:
+    return [(slot.shape.to_text(), slot.name) for slot in slots]
+
+
+def _slots(kind: SlotKind, described: Sequence[tuple[str, str]]) -> list[Slot]:
+    try:
+        rows = [(Shape.parse(shape), name) for shape, name in described]
+    except XlaError as error:
+        raise ValueError(str(error)) from error
+    return [Slot(shape, kind, number, name=name) for number, (shape, name) in enumerate(rows)]

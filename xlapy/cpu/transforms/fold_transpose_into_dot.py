@@ -1,0 +1,59 @@
+"""Transposed products of matrices are products of their operands changed over: nothing is transposed then.
+
+The gradient of x @ w by w is such a one in JAX: transpose(dot(dy, x)) becomes dot(x, dy). Must not know: kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.opcodes.contraction import Algorithm, DotAttributes
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
+
+
+@dataclass(frozen=True)
+class TurnDots:
+    """Makes one product of a transpose that changes the rows and columns of a product, which nothing else needs."""
+
+    name: ClassVar[str] = "turn-dots"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in computation.instructions:
+                if instruction.op is opcodes.TRANSPOSE and _turns_product(instruction):
+                    _turn(instruction)
+                    changed = True
+        return settle(module, changed)
+
+
+def _turns_product(transpose: Instruction) -> bool:
+    (dot,) = transpose.operands
+    if dot.op is not opcodes.DOT or len(dot.operands) != 2 or len(dot.users) != 1 or dot.is_root:
+        return False
+    if has_control_edges(dot) or has_control_edges(transpose) or dot.shape.is_dynamic:
+        return False
+    attrs: DotAttributes = dot.attributes
+    batches = len(attrs.lhs_batch_dims)
+    rows = len(attrs.lhs_free_dims(dot.operands[0].shape.rank))
+    order = range(dot.shape.rank)
+    turned = (*order[:batches], *order[batches + rows :], *order[batches : batches + rows])
+    return transpose.dimensions == turned and attrs.algorithm is Algorithm.UNSET
+
+
+def _turn(transpose: Instruction) -> None:
+    (dot,) = transpose.operands
+    attrs: DotAttributes = dot.attributes
+    turned = attrs.replace(
+        lhs_batch_dims=attrs.rhs_batch_dims,
+        rhs_batch_dims=attrs.lhs_batch_dims,
+        lhs_contracting_dims=attrs.rhs_contracting_dims,
+        rhs_contracting_dims=attrs.lhs_contracting_dims,
+        operand_precision=attrs.operand_precision[::-1],
+    )
+    lhs, rhs = dot.operands
+    take_over(transpose, Writer(transpose).add(opcodes.DOT, rhs, lhs, attributes=turned, shape=transpose.shape))

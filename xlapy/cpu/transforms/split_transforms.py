@@ -1,0 +1,112 @@
+"""The pass that writes Fourier transforms without kernels by such as have them, and by operations.
+
+Real numbers in an odd number become complex ones, half a spectrum is mirrored, lengths with large prime factors become
+convolutions by transforms of other lengths. What is longer than kernels can take goes by products with matrices.
+
+Owns: these rewrites. Must not know: how a transform is carried out.
+Source: Bluestein (1970).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.codegen.emitters.fft.plan import is_smooth
+from xlapy.cpu.program.fft_thunks import has_kernels
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.opcodes.linalg import FftAttributes, FftType
+from xlapy.passes.expand.blocks import concatenate, slice_of
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.expand.fourier import chirp_of, times
+from xlapy.passes.expand.linalg import mirrored
+from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+
+
+@dataclass(frozen=True)
+class SplitTransforms:
+    """Leaves no transform that has no kernels."""
+
+    name: ClassVar[str] = "split-transforms"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in list(computation):
+                if instruction.op is opcodes.FFT and not has_kernels(instruction):
+                    changed |= _replace(instruction)
+        return settle(module, changed)
+
+
+def _replace(instruction: Instruction) -> bool:
+    if instruction.shape.is_dynamic or instruction.operands[0].shape.is_dynamic:
+        return False
+    write = Writer(instruction)
+    replacement = _written(write, instruction)
+    if any(i.op is opcodes.FFT and not has_kernels(i) for i in write.made):
+        write.discard()
+        replacement = EXPANSIONS.find(opcodes.FFT)(write, instruction)
+    if replacement not in write.made:
+        replacement = write.add(opcodes.COPY, replacement)
+    take_over(instruction, replacement)
+    return True
+
+
+def _written(write: Writer, instruction: Instruction) -> Instruction:
+    """Dimension by dimension, real numbers as complex ones."""
+    (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes
+    if 0 in attributes.fft_length or not operand.shape.size:
+        return write.filled(0, shape)
+    kind, count, last = attributes.fft_type, len(attributes.fft_length), shape.rank - 1
+    outer = range(shape.rank - count, last)
+    if kind is FftType.RFFT:
+        whole = _along(write, write.convert(operand, shape.element_type), [last], FftType.FFT)
+        return _along(write, slice_of(write, whole, last, 0, shape.dimensions[last]), outer, FftType.FFT)
+    if kind is FftType.IRFFT:
+        half = _along(write, operand, outer, FftType.IFFT)
+        return write.add(
+            opcodes.REAL, _along(write, mirrored(write, half, attributes.fft_length[-1]), [last], FftType.IFFT)
+        )
+    return _along(write, operand, [*outer, last], kind)
+
+
+def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], kind: FftType) -> Instruction:
+    """Transforms of some dimensions, one after the other."""
+    last = operand.shape.rank - 1
+    for dimension in dimensions:
+        order = list(range(last + 1))
+        order[dimension], order[last] = last, dimension
+        moved = operand if dimension == last else write.transpose(operand, order)
+        made = _transformed(write, moved, kind)
+        operand = made if dimension == last else write.transpose(made, order)
+    return operand
+
+
+def _transform(write: Writer, operand: Instruction, kind: FftType) -> Instruction:
+    attributes = FftAttributes.make(fft_type=kind, fft_length=(operand.shape.dimensions[-1],))
+    return write.add(opcodes.FFT, operand, attributes=attributes)
+
+
+def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruction:
+    """The last dimension, by a convolution if its length has no kernels."""
+    *leading, length = operand.shape.dimensions
+    if is_smooth(length):
+        return _transform(write, operand, kind)
+    size = _next_size(2 * length - 1)
+    chirp, kernel = chirp_of(length, size, 1 if kind is FftType.IFFT else -1)
+    zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))
+    padded = concatenate(write, [times(write, operand, chirp), zeros], len(leading))
+    product = times(write, _transform(write, padded, FftType.FFT), np.fft.fft(kernel))
+    convolved = slice_of(write, _transform(write, product, FftType.IFFT), len(leading), 0, length)
+    scale = 1 / length if kind is FftType.IFFT else 1
+    return times(write, convolved, scale * chirp)
+
+
+def _next_size(least: int) -> int:
+    """The smallest length from one on that is a power of two, three, five, seven, nine or fifteen times."""
+    return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in (1, 3, 5, 7, 9, 15))

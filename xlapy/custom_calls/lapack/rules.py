@@ -1,0 +1,90 @@
+"""Meaning of the custom calls to LAPACK: SciPy's functions of the same names, matrix by matrix.
+
+Owns: bytes in the layouts of a call, read as matrices and back; what is computed without LAPACK (empty matrices,
+those that hold infinities or NaN where LAPACK might not come to an end). Must not know: names of targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.layout import Layout
+from xlapy.base.shape import Shape
+from xlapy.custom_calls.lapack.calls import FINITE_ONLY, NOT_FINITE, LapackCall, arrays_of, lapack_call, signature_of
+from xlapy.custom_calls.native import constrained
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import Array, Context, Value
+
+__all__ = ["check_lapack", "computed_by_lapack", "lapack"]
+
+
+def check_lapack(instruction: Instruction) -> None:
+    """`UnsupportedError` unless the call is one that LAPACK can carry out."""
+    lapack_call(instruction)
+
+
+def lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Results as their target leaves them; what a failed computation (`info` is not 0) leaves is unspecified."""
+    call = lapack_call(instruction)
+    operands, results = arrays_of(signature_of(call.routine, call.element_type))
+    layouts = constrained(instruction)
+    count = prod(call.batch)
+    given = [
+        _matrices(value, None if layouts is None else layouts.tuple_shapes[number].layout, count, len(dimensions))
+        for number, (value, (_, dimensions)) in enumerate(zip(values, operands, strict=True))
+    ]
+    shapes = list(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else [instruction.shape]
+    made = [
+        _matrices(np.zeros(shape.dimensions, shape.dtype), shape.layout, count, len(dimensions))
+        for shape, (_, dimensions) in zip(shapes, results, strict=True)
+    ]
+    for number in range(count):
+        found = _computed(call, [array[number] for array in given], [array[number] for array in made])
+        for target, array in zip(made, found, strict=True):
+            target[number] = array
+    leaves = [_logical(array, shape) for array, shape in zip(made, shapes, strict=True)]
+    return tuple(leaves) if instruction.shape.is_tuple else leaves[0]
+
+
+def _computed(call: LapackCall, given: list[Array], zeros: list[Array]) -> Sequence[Any]:
+    """The results for one matrix of the batch."""
+    if call.routine in FINITE_ONLY and not np.isfinite(given[0]).all():
+        return [*zeros[:-1], NOT_FINITE]
+    return computed_by_lapack(call, given)
+
+
+def computed_by_lapack(call: LapackCall, matrices: Sequence[Array]) -> Sequence[Any]:
+    """What a routine gives for one matrix, and what goes with it; the batch of the call does not count."""
+    from xlapy.custom_calls.lapack.routines import ROUTINES  # SciPy's part of it takes long to load
+
+    routine: Callable[..., Sequence[Any]] = ROUTINES[call.routine]
+    return routine(call, *matrices)
+
+
+# -- bytes and matrices
+
+
+def _order(rank: int, layout: Layout | None) -> tuple[int, ...]:
+    """The dimensions from major to minor."""
+    return tuple(range(rank)) if layout is None else layout.minor_to_major[::-1]
+
+
+def _matrices(value: Array, layout: Layout | None, count: int, rank: int) -> Array:
+    """The bytes of an array as a batch of matrices, column by column, of vectors or of numbers."""
+    lying = np.ascontiguousarray(value.transpose(_order(value.ndim, layout))).reshape(value.shape)
+    sizes = value.shape[value.ndim - rank :]
+    if rank == 2:
+        return lying.reshape(count, sizes[1], sizes[0]).swapaxes(1, 2)
+    return lying.reshape(count, *sizes)
+
+
+def _logical(matrices: Array, shape: Shape) -> Array:
+    """The array of a shape that has these bytes."""
+    order = _order(shape.rank, shape.layout)
+    lying = matrices.swapaxes(1, 2) if matrices.ndim == 3 else matrices
+    physical = np.ascontiguousarray(lying).reshape([shape.dimensions[d] for d in order])
+    return np.ascontiguousarray(physical.transpose(np.argsort(order)))

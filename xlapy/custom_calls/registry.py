@@ -1,0 +1,260 @@
+"""Which code stands behind the target of a custom call: the targets that users register, by platform and name.
+
+Owns: the table of targets. Must not know: instructions, how a target is called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.custom_calls.ffi.calls import check_version
+from xlapy.custom_calls.ffi.objects import FfiError, register_type
+from xlapy.custom_calls.ffi.structures import Stage, TypeInfo
+from xlapy.custom_calls.native_code import address_of
+from xlapy.opcodes.custom import CustomCallApiVersion
+
+PLATFORMS = ("interpreter", "cpu")
+
+_NUMBERED = dict(enumerate(CustomCallApiVersion))
+"""As the proto numbers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTarget:
+    """A Python function, and what else than the operands it wants to know (None: everything)."""
+
+    function: Callable[..., Any]
+    keywords: frozenset[str] | None
+    api_version: CustomCallApiVersion | None
+    """The only version of calls that it takes, None for any."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTarget:
+    """Native code at an address; `owner` keeps it alive."""
+
+    address: int
+    api_version: CustomCallApiVersion
+    owner: object
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTarget:
+    """Native code of API_VERSION_TYPED_FFI: the addresses of its handlers; `owner` keeps them alive."""
+
+    handlers: dict[Stage, int]
+    owner: object
+    api_version: CustomCallApiVersion = CustomCallApiVersion.TYPED_FFI
+
+
+Target = PythonTarget | NativeTarget | TypedTarget
+
+_TARGETS: dict[tuple[str, str], Target] = {}
+_changes = 0
+
+
+def register_custom_call_target(
+    name: str,
+    target: Any,
+    platform: str | None = None,
+    api_version: CustomCallApiVersion | int | None = None,
+) -> None:
+    """Lets custom calls named `name` run `target`; a later registration of the same name takes its place.
+
+    `platform` is "interpreter" or "cpu", None for both.
+
+    A Python function is called as `target(*operands)` with a read-only NumPy array an operand (a tuple for a tuple,
+    None for a token) and returns an array of exactly the declared shape and element type, or a tuple of them. If it
+    has `**info`, or keyword-only parameters of these names, it is also given `opaque` (str), `shape` (the declared
+    `Shape`), `attributes`, `frontend_attributes`, `instruction_name`, `replica_id`, `partition_id`, and `computations`
+    (the called ones, as functions of arrays). A keyword-only parameter `ffi_attributes` is given what `opaque` holds in
+    calls of API_VERSION_TYPED_FFI, as a dictionary of NumPy scalars, arrays, bytes and dictionaries. It takes calls of
+    every api_version unless one is given here.
+
+    Native code is a ctypes function, an address or a PyCapsule, with the signature of `api_version` (also as a number
+    from 1 to 4): API_VERSION_ORIGINAL (the default) `void f(void* out, const void** in)`, API_VERSION_STATUS_RETURNING
+    `void f(void* out, const void** in, XlaCustomCallStatus*)`, API_VERSION_STATUS_RETURNING_UNIFIED
+    `void f(void* out, const void** in, const char* opaque, size_t opaque_len, XlaCustomCallStatus*)`. `in` has a
+    pointer for each array of the operands; `out` is the result, or has a pointer for each array of a tuple. In
+    API_VERSION_TYPED_FFI it is an `XLA_FFI_Handler`, which is asked for its version now, or a dictionary of them by
+    stage: `execute`, and if need be `instantiate`, `prepare` and `initialize`. Native code with another signature, or
+    that writes outside of its results, may end the process.
+
+    Raises InvalidArgumentError for a name, target, platform or version that is none.
+    Source: CustomCall of the specification; XLA Custom Calls.
+    """
+    _check_name(name, platform)
+    version = _version(name, api_version)
+    address = address_of(f"target {name!r}", target)
+    made: Target
+    if address is not None:
+        made = _native(name, address, target, version)
+    elif isinstance(target, Mapping):
+        made = _bundle(name, target, version)
+    elif callable(target):
+        made = PythonTarget(target, _keywords(target), version)
+    else:
+        raise InvalidArgumentError(
+            f"target {name!r} must be a Python function, a ctypes function, an address, a PyCapsule or a dictionary "
+            f"of handlers by stage, given {type(target).__name__}"
+        )
+    for where in _chosen(platform):
+        _TARGETS[where, name] = made
+    _note_change()
+
+
+def _note_change() -> None:
+    global _changes
+    _changes += 1
+
+
+def target_changes() -> int:
+    """How often targets were registered or forgotten: while it stays the same, so does what `find_target` finds."""
+    return _changes
+
+
+def _chosen(platform: str | None) -> tuple[str, ...]:
+    return PLATFORMS if platform is None else (platform,)
+
+
+def _version(name: str, given: object) -> CustomCallApiVersion | None:
+    if given is None:
+        return None
+    version = _NUMBERED.get(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(version, CustomCallApiVersion):
+        raise InvalidArgumentError(
+            f"target {name!r}: api_version is a CustomCallApiVersion or a number from 1 to 4, given {given!r}"
+        )
+    if version is CustomCallApiVersion.UNSPECIFIED:
+        raise InvalidArgumentError(f"target {name!r}: api_version must not be API_VERSION_UNSPECIFIED")
+    return version
+
+
+def unregister_custom_call_target(name: str, platform: str | None = None) -> None:
+    """Forgets a target, on every platform unless one is given; `InvalidArgumentError` if there is none of that name."""
+    _check_name(name, platform)
+    chosen = _chosen(platform)
+    found = [_TARGETS.pop((where, name), None) for where in chosen]
+    _note_change()
+    if not any(found):
+        raise InvalidArgumentError(f"no custom-call target {name!r} is registered for {' or '.join(chosen)}")
+
+
+def find_target(name: str, platform: str = "interpreter") -> Target | None:
+    """The target registered under a name, if there is one."""
+    return _TARGETS.get((platform, name))
+
+
+def unknown_target(name: str, built_in: tuple[str, ...], platform: str = "interpreter") -> str:
+    """Says that no target has a name, which names are near it, and which there are."""
+    registered = sorted(known for where, known in _TARGETS if where == platform)
+    spellings = {known.casefold(): known for known in (*built_in, *registered)}
+    near = [spellings[match] for match in difflib.get_close_matches(name[:100].casefold(), spellings, n=3)]
+    hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
+    there = ", ".join(map(repr, registered)) or "none"
+    shown = dict.fromkeys("lapack_*_ffi" if known.startswith("lapack_") else known for known in built_in)
+    return (
+        f"no custom-call target {name!r} is registered for {platform}{hint}; registered: {there}; built in: "
+        f"{', '.join(shown)}; xlapy.register_custom_call_target({name!r}, function) registers one"
+    )
+
+
+def _check_name(name: object, platform: str | None) -> None:
+    if platform is not None and platform not in PLATFORMS:
+        known = ", ".join(PLATFORMS)
+        raise InvalidArgumentError(f"unknown platform {platform!r}; platforms with custom-call targets: {known}")
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(f"a custom-call target needs a name, given {name!r}")
+
+
+# -- native code
+
+
+def _native(name: str, address: int, owner: object, version: CustomCallApiVersion | None) -> NativeTarget | TypedTarget:
+    _require_code(name, address)
+    if version is CustomCallApiVersion.TYPED_FFI:
+        return _typed(name, {Stage.EXECUTE: address}, owner)
+    return NativeTarget(address, CustomCallApiVersion.ORIGINAL if version is None else version, owner)
+
+
+def _bundle(name: str, handlers: Mapping[Any, Any], version: CustomCallApiVersion | None) -> TypedTarget:
+    if version not in (None, CustomCallApiVersion.TYPED_FFI):
+        raise InvalidArgumentError(
+            f"target {name!r} has handlers for stages, which are of API_VERSION_TYPED_FFI, given {version}"
+        )
+    stages = {stage.name.lower(): stage for stage in Stage}
+    if unknown := [key for key in handlers if key not in stages]:
+        known = ", ".join(stages)
+        raise InvalidArgumentError(f"target {name!r}: {unknown[0]!r} is no stage of execution; these are {known}")
+    if "execute" not in handlers:
+        raise InvalidArgumentError(f"target {name!r} has no handler for the stage execute, which every target needs")
+    addresses: dict[Stage, int] = {}
+    for key, handler in handlers.items():
+        address = address_of(f"target {name!r}, stage {key}", handler)
+        if address is None:
+            raise InvalidArgumentError(
+                f"target {name!r}: the handler for {key} must be a ctypes function, an address or a PyCapsule, given "
+                f"{type(handler).__name__}"
+            )
+        _require_code(name, address)
+        addresses[stages[key]] = address
+    return _typed(name, addresses, dict(handlers))
+
+
+def _typed(name: str, handlers: dict[Stage, int], owner: object) -> TypedTarget:
+    check_version(name, handlers[Stage.EXECUTE])
+    if Stage.INSTANTIATE in handlers:
+        check_version(name, handlers[Stage.INSTANTIATE])
+    return TypedTarget(handlers, owner)
+
+
+def _require_code(name: str, address: int) -> None:
+    if address <= 0:
+        raise InvalidArgumentError(f"target {name!r} has the address {address}, where no code can be")
+
+
+# -- types
+
+
+def register_custom_call_type(name: str, type_id: Any, type_info: Any = None) -> None:
+    """Makes a type known whose objects native targets of API_VERSION_TYPED_FFI keep as their state between stages.
+
+    `type_id` is where the target's `XLA_FFI_TypeId` lies, `type_info` its `XLA_FFI_TypeInfo`, which has the deleter:
+    each an address or a PyCapsule. An id of 0 is replaced by a free one. To be called before the target is registered.
+    `InvalidArgumentError` if the name stands for another id already, or something is no address.
+    """
+    number = ctypes.c_int64.from_address(_place(f"the id of type {name!r}", type_id))
+    deleter = 0
+    if type_info is not None:
+        deleter = TypeInfo.from_address(_place(f"the info of type {name!r}", type_info)).deleter or 0
+    try:
+        number.value = register_type(name, number.value, deleter)
+    except FfiError as error:
+        raise InvalidArgumentError(str(error)) from error
+
+
+def _place(what: str, given: Any) -> int:
+    address = address_of(what, given)
+    if address is None or address <= 0:
+        raise InvalidArgumentError(f"{what} must be an address or a PyCapsule, given {given!r}")
+    return address
+
+
+# -- Python functions
+
+
+def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The keyword-only parameters of a function, None if it takes any; none at all where they cannot be read."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)

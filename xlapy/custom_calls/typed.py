@@ -1,0 +1,128 @@
+"""Custom calls of native targets of API_VERSION_TYPED_FFI: their attributes, their stages, the states between them.
+
+Owns: when each stage runs, and how long states live. Must not know: frames in memory (`ffi/calls.py`).
+Source: XLA Custom Calls; xla/ffi/api/c_api.h (call frame); custom_call_thunk.cc.
+
+`instantiate` runs once a program, when it is compiled; its state lives as long as the program. `prepare` and
+`initialize` run on each device once a run, when the call is first reached; their states live as long as the run.
+`execute` runs for each call. Only it may read the operands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlapy.base import flags
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
+from xlapy.custom_calls.ffi.attributes import Attribute, read_attributes
+from xlapy.custom_calls.ffi.calls import Frame, call_handler
+from xlapy.custom_calls.ffi.objects import Invocation, State
+from xlapy.custom_calls.ffi.structures import Stage
+from xlapy.custom_calls.native import operand_buffers, result_buffers, result_value, target_error
+from xlapy.custom_calls.registry import TypedTarget
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.collectives import device_number
+from xlapy.interpreter.core import Context, Value
+from xlapy.interpreter.exchange import describe
+
+_instantiating = threading.Lock()
+
+
+@dataclass(slots=True)
+class Instance:
+    """A call of a program with its target."""
+
+    target: TypedTarget
+    attributes: dict[str, Attribute]
+    state: State = field(default_factory=State)
+
+
+@dataclass(slots=True)
+class InstanceRun:
+    """What an instance keeps during a run on one device."""
+
+    instance: Instance
+    prepared: State = field(default_factory=State)
+    initialized: State = field(default_factory=State)
+
+    def states(self) -> dict[Stage, State]:
+        """What its calls may read."""
+        return {
+            Stage.INSTANTIATE: self.instance.state,
+            Stage.PREPARE: self.prepared,
+            Stage.INITIALIZE: self.initialized,
+        }
+
+
+def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
+    """What the call's `backend_config` holds; `InvalidArgumentError` if it is no dictionary of attributes."""
+    try:
+        return read_attributes(instruction.backend_config)
+    except ParseError as error:
+        raise InvalidArgumentError(
+            f"{describe(instruction)}: the backend_config of a call of API_VERSION_TYPED_FFI is a dictionary of "
+            f"attributes: {error}"
+        ) from error
+
+
+def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> Instance:
+    """The call's instance in what its program keeps; made, by the stage INSTANTIATE, if the target has none there."""
+    with _instantiating:
+        instance = kept.get(instruction)
+        if isinstance(instance, Instance) and instance.target is target:
+            return instance
+        made = Instance(target, call_attributes(instruction))
+        _stage(instruction, made, Stage.INSTANTIATE, Frame(made.attributes), Invocation(), made.state)
+        kept[instruction] = made
+        return made
+
+
+def call_typed(context: Context, instruction: Instruction, target: TypedTarget, values: Sequence[Value]) -> Value:
+    """What the code wrote; `ExecutionError` with its error."""
+    instance = instantiate(instruction, target, context.kept)
+    operands = operand_buffers(instruction, values)
+    results = result_buffers(instruction, operands)
+    frame = Frame(instance.attributes, tuple(operands.arrays.values()), tuple(results.arrays.values()))
+    run = context.kept_in_run.get(instruction)
+    if run is None or run.instance is not instance:
+        run = context.kept_in_run[instruction] = begin_run(context, instruction, InstanceRun(instance), frame)
+    invocation = _invocation(context, run)
+    _stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
+    return result_value(instruction.shape, results)
+
+
+def begin_run(context: Context, instruction: Instruction, run: InstanceRun, frame: Frame) -> InstanceRun:
+    """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` with their error."""
+    for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
+        invocation = _invocation(context, run)
+        _stage(instruction, run.instance, stage, frame, invocation, state, context.cancelled)
+    return run
+
+
+def _invocation(context: Context, run: InstanceRun) -> Invocation:
+    return Invocation(context.run_id, device_number(context), run.states())
+
+
+def _stage(
+    instruction: Instruction,
+    instance: Instance,
+    stage: Stage,
+    frame: Frame,
+    invocation: Invocation,
+    state: State | None,
+    cancelled: threading.Event | None = None,
+) -> None:
+    """Calls the target's handler for a stage, if it has one; it may set `state`."""
+    handler = instance.target.handlers.get(stage)
+    if handler is None:
+        return
+    if state is not None:
+        invocation.states[stage] = state
+    try:
+        call_handler(handler, stage, frame, invocation, float(flags.get("collective_timeout")), cancelled)
+    except ExecutionError as error:
+        where = "" if stage is Stage.EXECUTE else f" in its stage {stage.name.lower()}"
+        raise target_error(instruction, str(error), where) from error

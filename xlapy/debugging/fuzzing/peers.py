@@ -1,0 +1,184 @@
+"""Whom the interpreter is compared with: XLA:CPU, or another platform of xlapy.
+
+Owns: how a peer is called, what text it is given and what is known of it. A peer runs in a process of its own, so that
+its death is an answer. Must not know: which modules it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu.program.builder import runs
+from xlapy.debugging.fuzzing import xla_classes
+from xlapy.debugging.fuzzing.worker import Caller
+from xlapy.hlo.module import Module
+from xlapy.opcodes.contraction import SCALED_DOT
+from xlapy.opcodes.elementwise import ATAN2, POWER, RSQRT, SQRT
+from xlapy.opcodes.random import RNG, RandomDistribution
+from xlapy.opcodes.registry import REGISTRY, OpDef
+from xlapy.passes.expand import EXPANSIONS
+from xlapy.runtime import Client, platform_names
+from xlapy.testing.instruction_by_instruction import Step
+
+Array = np.ndarray[Any, Any]
+Value = Any
+Run = Callable[[str, Sequence[Value]], Value]
+"""`(HLO text, arguments) -> result`; raises `WorkerError` for a refusal and `WorkerDied` for a death."""
+
+XLA = "xla"
+_NEGATIVE_ZERO = re.compile(r"(?<![\w.])-0(?=[,)} ])")
+_FUSION = re.compile(r" fusion\(([^)]*)\), kind=\w+, calls=")
+
+
+def _unexcused(_: Step) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another implementation and what is known of it.
+
+    without: ops that its reader does not know. text: what it is given for a module's text. adjust: numbers that it
+    mistreats, replaced before they are used. compared: a step and the peer's value, without what must not be compared.
+    excuse: the class of a step on which it is known to differ. rule: a rule of comparison instead of the operation's.
+    draws: ops that run even where they are excused, because those behind them draw from the same state.
+    """
+
+    name: str
+    function: str
+    keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    without: tuple[OpDef, ...] = ()
+    text: Callable[[str], str] = str
+    adjust: Callable[[Array], Array] = lambda array: array
+    compared: Callable[[Step, Value], tuple[Step, Value]] = lambda step, value: (step, value)
+    excuse: Callable[[Step], str | None] = _unexcused
+    rule: Callable[[Step], str | None] = _unexcused
+    draws: tuple[OpDef, ...] = ()
+    flushes_denormals: bool = False
+
+    def run(self, worker: Caller, module: Module, arguments: Sequence[Value]) -> Value:
+        text = self.text(module.to_text(print_large_constants=True))
+        return worker.call(text, arguments, **self.keywords)
+
+
+def readable(text: str) -> str:
+    """-0 written as -0.0: jaxlib prints the former, and reads it as +0."""
+    return _NEGATIVE_ZERO.sub("-0.0", text)
+
+
+def executable(text: str) -> str:
+    """Fusions as calls and (row-major) bitcasts as reshapes: XLA:CPU expects both only behind its own passes."""
+    return _FUSION.sub(r" call(\1), to_apply=", readable(text)).replace(" bitcast(", " reshape(")
+
+
+XLA_CPU = Peer(
+    "XLA:CPU",
+    "xlapy.testing.xla_cpu:run_hlo",
+    {"fast": True, "xla_disable_hlo_passes": "constant_folding"},
+    xla_classes.NEWER_THAN_JAXLIB,
+    executable,
+    xla_classes.without_small_numbers,
+    xla_classes.comparable,
+    xla_classes.excuse,
+    xla_classes.loosened,
+    flushes_denormals=True,
+)
+
+
+def without_denormals(array: Array) -> Array:
+    """Denormal numbers of the types that machines compute in become 0, which cpu takes them for."""
+    if array.dtype.kind == "c":
+        part = np.dtype(np.float32 if array.dtype == np.complex64 else np.float64)
+        result = np.array(array)
+        result.real, result.imag = (without_denormals(half.astype(part)) for half in (array.real, array.imag))
+        return result
+    t = PrimitiveType.from_dtype(array.dtype)
+    if not t.is_floating or t.bits <= 8:
+        return array
+    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    size = np.abs(array.astype(np.float64))
+    return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
+
+
+def cpu_excuse(step: Step) -> str | None:
+    """Where cpu is known to differ, by the op and the operands that it takes."""
+    instruction = step.instruction
+    if instruction.op is RNG and instruction.distribution is RandomDistribution.NORMAL:
+        return "normal random numbers: NumPy rounds logarithms and cosines otherwise"
+    if instruction.op is SCALED_DOT and any(map(_scales_to_denormals, step.operands[2:])):
+        return "scaled numbers that are denormal"
+    if instruction.op in (RSQRT, SQRT) and any(map(_has_tiny_parts, step.operands)):
+        return "complex roots whose steps are denormal"
+    if instruction.op is ATAN2 and instruction.shape.element_type.is_complex:
+        return "complex angles, quotients of what cancels"
+    if instruction.op is POWER and _is_large_power(*step.operands):
+        return "complex powers, whose logarithms are rounded before they grow"
+    return next((reason for reason, holds in xla_classes.order_classes(step) if holds), None)
+
+
+def _scales_to_denormals(scales: Value) -> bool:
+    """Whether scales are so small that they make numbers of f8 denormal in f32, the smallest of which is 2^-9."""
+    return bool(np.any(np.abs(np.asarray(scales).astype(np.float64)) < 2.0**-117))
+
+
+def _has_tiny_parts(operand: Value) -> bool:
+    """Whether parts of complex numbers are less than 8 times the smallest normal number, and not 0."""
+    array = np.asarray(operand)
+    if array.dtype.kind != "c":
+        return False
+    parts = np.abs(np.stack([array.real, array.imag]))
+    return bool(np.any((parts < 8 * np.finfo(parts.dtype).smallest_normal) & (parts > 0)))
+
+
+def _is_large_power(base: Value, exponent: Value) -> bool:
+    """Whether powers of complex numbers turn or grow by far more than logarithms are exact to."""
+    if np.asarray(base).dtype.kind != "c":
+        return False
+    with np.errstate(all="ignore"):
+        product = np.abs(np.asarray(exponent, np.complex128) * np.log(np.asarray(base, np.complex128)))
+    return bool(np.any(product > 4))
+
+
+_CPU: Mapping[str, Any] = {
+    "without": tuple(op for op in REGISTRY.values() if op not in runs() and op not in EXPANSIONS),
+    "adjust": without_denormals,
+    "excuse": cpu_excuse,
+    "draws": (RNG,),
+    "flushes_denormals": True,
+}
+
+
+def find_peer(name: str) -> Peer:
+    """The peer of a name: `xla`, or that of a platform. `InvalidArgumentError` if there is none, or it is missing."""
+    if name == XLA:
+        if find_spec("jaxlib") is None or find_spec("jax") is None:
+            raise InvalidArgumentError(
+                "XLA is not installed here: pip install 'xlapy[xla]', or compare with a platform of xlapy: "
+                + ", ".join(platform_names())
+            )
+        return XLA_CPU
+    if name not in platform_names():
+        raise InvalidArgumentError(f"no peer {name!r}; there are {', '.join([XLA, *platform_names()])}")
+    peer = Peer(name, f"{__name__}:run_on_platform", {"platform": name})
+    return replace(peer, **_CPU) if name == "cpu" else peer
+
+
+def run_on_platform(text: str, arguments: Sequence[Value], platform: str) -> Value:
+    """Runs HLO text on a platform of xlapy; the result in plain arrays, None for tokens."""
+    return plain(Client(platform).compile(text)(*arguments))
+
+
+def plain(value: Any) -> Value:
+    """A result in plain arrays; tokens are None."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return np.asarray(value) if hasattr(value, "__array__") else None

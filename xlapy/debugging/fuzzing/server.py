@@ -1,0 +1,62 @@
+"""The far end of `worker.Worker`: runs one function on requests from standard input until it ends.
+
+Started as `python -m xlapy.debugging.fuzzing.server MODULE:FUNCTION`. A frame is eight bytes of length, little-endian,
+and a pickle: arguments, keywords and whether the function tells of its way come in; `("done", result)` or
+`("error", message)` goes out, before it `("item", value)` for each value that the function gives its keyword `emit`.
+The first frame out is `("ready", None)`.
+Must not know: what the function does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import IO, Any
+
+
+def write_frame(stream: IO[bytes], value: Any) -> None:
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(8, "little") + data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> Any:
+    """The next value; EOFError when the stream has ended."""
+    header = stream.read(8)
+    size = int.from_bytes(header, "little")
+    data = stream.read(size) if len(header) == 8 else b""
+    if len(header) < 8 or len(data) < size:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def serve(function: Callable[..., Any], requests: IO[bytes], answers: IO[bytes]) -> None:
+    while True:
+        try:
+            arguments, keywords, tells = read_frame(requests)
+        except EOFError:
+            return
+        if tells:
+            keywords["emit"] = lambda value: write_frame(answers, ("item", value))
+        try:
+            answer = ("done", function(*arguments, **keywords))
+        except Exception as error:
+            answer = ("error", f"{type(error).__name__}: {error}")
+        write_frame(answers, answer)
+
+
+def main() -> None:
+    """Keeps standard output for frames: what libraries print there goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    module, _, function = sys.argv[1].partition(":")
+    served = getattr(import_module(module), function)
+    write_frame(answers, ("ready", None))
+    serve(served, sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

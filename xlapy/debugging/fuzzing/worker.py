@@ -1,0 +1,142 @@
+"""A function in a process of its own, which may die or hang without taking this process along.
+
+Owns: the life of the process, time limits, and what its death is called. Must not know: what the function does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import IO, Any, Protocol
+
+from xlapy.base.errors import ExecutionError
+from xlapy.debugging.fuzzing.server import write_frame
+
+_READ_BYTES = 1 << 20
+
+_STARTING = 60.0
+"""Seconds that a process may take until it is ready."""
+
+
+class WorkerError(ExecutionError):
+    """The function raised; the message is that of its exception."""
+
+
+class WorkerDied(ExecutionError):
+    """The process ended, or was ended because its time was over."""
+
+
+class WorkerTimeout(WorkerDied):
+    """The process was ended because its time was over."""
+
+
+class Caller(Protocol):
+    """Whatever calls a peer's function."""
+
+    def call(self, *arguments: Any, **keywords: Any) -> Any:
+        """The function's result; errors as of `Worker.call`."""
+        ...
+
+
+class Worker:
+    """Calls `module:function` in another process, which is started when it is needed, and again after each death."""
+
+    def __init__(self, function: str, *, seconds: float = 120.0) -> None:
+        self._function = function
+        self.seconds = seconds
+        """That an answer may take."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
+        self._noise: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+
+    def call(self, *arguments: Any, **keywords: Any) -> Any:
+        """The function's result. Raises `WorkerError` if it raised, `WorkerDied` if the process did not survive."""
+        return self._called(arguments, keywords, None)
+
+    def follow(self, told: Callable[[Any], None], *arguments: Any, **keywords: Any) -> Any:
+        """As `call`, of a function that tells of its way: `told` gets what it gives its keyword `emit`, at once.
+
+        The time limit holds from one such value to the next.
+        """
+        return self._called(arguments, keywords, told)
+
+    def _called(self, arguments: Any, keywords: Any, told: Callable[[Any], None] | None) -> Any:
+        process = self._started()
+        assert process.stdin is not None
+        try:
+            write_frame(process.stdin, (arguments, keywords, told is not None))
+            kind, value = "ready", None
+            while kind in ("ready", "item"):
+                if kind == "item" and told is not None:
+                    told(value)
+                kind, value = self._answer(process)
+        except (BrokenPipeError, EOFError):
+            raise WorkerDied(self._obituary(process)) from None
+        if kind == "error":
+            raise WorkerError(str(value))
+        return value
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self._noise.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._noise.seek(0)
+            self._noise.truncate()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "xlapy.debugging.fuzzing.server", self._function],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._noise,
+            )
+            self._is_ready = False
+        return self._process
+
+    def _answer(self, process: subprocess.Popen[bytes]) -> Any:
+        """The next frame; the process is killed when the time is over, of which its start takes none."""
+        seconds = self.seconds if self._is_ready else self.seconds + _STARTING
+        self._is_ready = True
+        header = self._read(process, 8, time.monotonic() + seconds)
+        return pickle.loads(self._read(process, int.from_bytes(header, "little"), time.monotonic() + self.seconds))
+
+    def _read(self, process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
+        assert process.stdout is not None
+        handle = process.stdout.fileno()
+        data = bytearray()
+        while len(data) < size:
+            ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                self.close()
+                raise WorkerTimeout(f"no answer within {self.seconds:g} seconds")
+            piece = os.read(handle, min(_READ_BYTES, size - len(data)))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+    def _obituary(self, process: subprocess.Popen[bytes]) -> str:
+        """How the process ended, and the last thing it said."""
+        code = process.wait()
+        self._process = None
+        self._noise.seek(0)
+        lines = [line for line in self._noise.read().decode(errors="replace").splitlines() if line.strip()]
+        fatal = [line for line in lines if " Check failed" in line or line.startswith("F")]
+        how = f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"{how}: {(fatal or lines or ['it said nothing'])[-1][:1000]}"

@@ -1,0 +1,326 @@
+"""The classes of instructions on which XLA:CPU (jaxlib 0.10.2) is known to refuse, to be wrong, or to be undefined.
+
+Owns: those classes, each with the reason that a summary shows, and the numbers that XLA:CPU mistreats everywhere. A
+class is an op with a property of its types, attributes or values, never a case; each was measured (in
+`tests/interpreter/test_elementwise_peer.py`, the tests of each family, or by fuzzing). Must not know: how XLA is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.contraction import higher_precision_type
+from xlapy.testing.comparison import rule_of_operation
+from xlapy.testing.instruction_by_instruction import Step
+
+Array = np.ndarray[Any, Any]
+Excuse = tuple[str, bool]
+"""A class, and whether an instruction belongs to it."""
+
+NEWER_THAN_JAXLIB = (opcodes.ATAN, opcodes.MULHI, opcodes.SHUFFLE)
+NOT_EXECUTABLE = frozenset(
+    {
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "async-done",
+        "atan",
+        "atanh",
+        "copy-done",
+        "cosh",
+        "mulhi",
+        "ragged-dot",
+        "scaled-dot",
+        "shuffle",
+        "sinh",
+    }
+)
+TYPES = tuple(t for t in ARRAY_TYPES if t.name not in ("S1", "U1", "F6E3M2FN", "F6E2M3FN"))
+"""What XLA:CPU computes with."""
+
+
+def excuse(step: Step) -> str | None:
+    """The first class that a step belongs to, if any."""
+    return next((reason for reason, belongs in _classes(step) if belongs), None)
+
+
+def loosened(step: Step) -> str | None:
+    """The rule of comparison in place of the operation's own: floats of 8 bits and fewer are rounded twice, by f16."""
+    instruction = step.instruction
+    if not instruction.operands or not instruction.operands[0].shape.is_array:
+        return None
+    rule = rule_of_operation(instruction.op.name, instruction.operands[0].shape.dtype)
+    narrow = any(t.is_floating and t.bits <= 8 for t in _types(instruction))
+    return "elementwise" if rule == "exact" and narrow else None
+
+
+# -- numbers that are mistreated
+
+
+def without_small_numbers(array: Array) -> Array:
+    """Denormals become 0, which XLA:CPU takes them for; where it mistreats small normal numbers too, those become 1."""
+    if array.dtype.kind == "c":
+        result = np.array(array)
+        part = np.dtype(np.float32 if array.dtype == np.complex64 else np.float64)
+        result.real = without_small_numbers(array.real.astype(part))
+        result.imag = without_small_numbers(array.imag.astype(part))
+        return result
+    t = PrimitiveType.from_dtype(array.dtype)
+    if not t.is_floating:
+        return array
+    size = np.abs(array.astype(np.float64))
+    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    if is_fragile(t):
+        return np.where(size < 8 * smallest, np.ones((), array.dtype), array)
+    return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
+
+
+def comparable(step: Step, result: Any) -> tuple[Step, Any]:
+    """Small numbers of fragile types become 1 on both sides, wherever the interpreter gives one.
+
+    The bits of an rng-bit-generator come back as unsigned numbers whatever their type.
+    """
+    if step.instruction.op is opcodes.RNG_BIT_GENERATOR:
+        return step, _retyped(result, step.instruction.shape)
+    ours, theirs = _replaced(step.value, result)
+    return Step(step.instruction, step.operands, ours), theirs
+
+
+def _retyped(bits: Any, shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_retyped(part, s) for part, s in zip(bits, shape.tuple_shapes, strict=True))
+    return bits.view(shape.dtype) if bits.dtype.itemsize == shape.dtype.itemsize else bits
+
+
+def _replaced(ours: Any, theirs: Any) -> tuple[Any, Any]:
+    if isinstance(ours, tuple):
+        pairs = [_replaced(left, right) for left, right in zip(ours, theirs, strict=True)]
+        return tuple(left for left, _ in pairs), tuple(right for _, right in pairs)
+    if not isinstance(ours, np.ndarray) or not is_fragile(PrimitiveType.from_dtype(ours.dtype)):
+        return ours, theirs
+    replaced = without_small_numbers(ours)
+    small = replaced.view(np.uint8) != ours.view(np.uint8)
+    return replaced, np.where(small, np.ones((), ours.dtype), theirs)
+
+
+def is_fragile(t: PrimitiveType) -> bool:
+    """Whether XLA:CPU mistreats the numbers of a type that are close to zero."""
+    return t is F8E8M0FNU or t.name.endswith("FNUZ")
+
+
+# -- classes
+
+
+_WHOLE_BYTES = (
+    "concatenate", "pad", "sort", "topk", "dot", "convolution", "gather", "scatter", "select-and-scatter",
+)  # fmt: skip
+_REDUCTIONS = ("reduce", "reduce-window", "scatter", "select-and-scatter")
+_DYNAMIC_SLICES = ("dynamic-slice", "dynamic-update-slice")
+_INACCURATE = {
+    ("cbrt", "F16"),
+    ("cbrt", "F32"),
+    ("cbrt", "F64"),
+    ("log-plus-one", "F16"),
+    ("log-plus-one", "F64"),
+    ("tanh", "F64"),
+    ("exponential-minus-one", "F16"),
+    ("exponential-minus-one", "F32"),
+    ("exponential-minus-one", "C64"),  # e^x cos(y) - 1 cancels where it is close to 0
+    ("logistic", "F16"),
+    ("logistic", "C64"),
+    ("logistic", "C128"),
+    ("cosine", "C64"),
+    ("cosine", "C128"),
+    ("sine", "C64"),
+    ("sine", "C128"),
+    ("log-plus-one", "C64"),
+    ("log-plus-one", "C128"),
+    ("log", "C128"),
+}
+
+
+def _instructions(instruction: Instruction) -> Iterator[Instruction]:
+    """The instruction, and all those in computations it calls."""
+    yield instruction
+    for computation in instruction.computations:
+        for inner in computation:
+            yield from _instructions(inner)
+
+
+def _classes(step: Step) -> Iterator[Excuse]:
+    for instruction in _instructions(step.instruction):
+        yield from _refused(instruction)
+        yield from _wrong(instruction)
+        if instruction is not step.instruction:
+            yield from _misfolded(instruction)
+    yield from _undefined(step)
+
+
+def _types(instruction: Instruction) -> set[PrimitiveType]:
+    shapes = [instruction.shape, *(operand.shape for operand in instruction.operands)]
+    return {leaf.element_type for shape in shapes for _, leaf in shape.leaves() if leaf.is_array}
+
+
+def _refused(instruction: Instruction) -> Iterator[Excuse]:
+    """What XLA:CPU does not compile, or dies of."""
+    name, types = instruction.op.name, _types(instruction)
+    shapes = [instruction.shape, *(operand.shape for operand in instruction.operands)]
+    narrow = any(t.bits < 8 for t in types)
+    yield "operation not executable", name in NOT_EXECUTABLE
+    yield "numbers of rng are not specified", name in ("rng", "rng-get-and-update-state")
+    waits = name == "after-all" and any(not operand.shape.is_token for operand in instruction.operands)
+    yield "after-all of values", waits
+    yield "domain of a tuple", name == "domain" and shapes[0].is_tuple
+    yield "scan of no elements", name == "scan" and _scans_nothing(instruction)
+    yield "element type not executable", not types <= set(TYPES)
+    yield "several elements a byte", name in _WHOLE_BYTES and narrow
+    yield "several elements a byte", name in _REDUCTIONS and shapes[0].is_tuple and narrow
+    indices = any(t.is_integral and t.bits < 8 for t in types)
+    yield "an index type that cannot hold the largest start", name in _DYNAMIC_SLICES and indices
+    removes = name == "reduce-window" and _removes_with_windows_of_one(instruction.attributes.window)
+    yield "windows of one element with negative padding", removes
+    yield "taken for a grouped convolution", name == "convolution" and _repeats_its_kernel(instruction)
+    mixed = name == "convolution" and shapes[1].element_type is not shapes[2].element_type
+    yield "convolution of two element types", mixed
+    yield "dot of two types of equal precision", name == "dot" and _is_undecided(*shapes[1:])
+    yield "clamp of pred", name == "clamp" and PRED in types
+    reshaped = name == "bitcast-convert" and shapes[0].rank != shapes[1].rank
+    yield "bitcast-convert of complex to another rank", reshaped and shapes[0].element_type.is_complex
+
+
+def _wrong(instruction: Instruction) -> Iterator[Excuse]:
+    """What XLA:CPU computes wrongly, or less accurately than it might."""
+    name, types = instruction.op.name, _types(instruction)
+    yield "power reads six bits of an integer exponent", name == "power" and any(t.is_integral for t in types)
+    yield "popcnt counts the sign bits of a wider type", name == "popcnt" and any(t.name in ("S2", "S4") for t in types)
+    yield "noise on branch cuts and among infinities", name in ("atan2", "power") and any(t.is_complex for t in types)
+    yield "not accurate", any((name, t.name) in _INACCURATE for t in types)
+    no_mantissa = name == "reduce-precision" and instruction.attributes.mantissa_bits == 0
+    yield "without mantissa bits, NaN becomes infinite", no_mantissa
+
+
+def _misfolded(instruction: Instruction) -> Iterator[Excuse]:
+    """What the compiler gets wrong where operands are constant: in called computations."""
+    name = instruction.op.name
+    yield "the smallest f8e8m0fnu is a denormal f32", F8E8M0FNU in _types(instruction)
+    integral = instruction.shape.is_array and instruction.shape.element_type.is_integral
+    yield "integer division folded by the compiler", name in ("divide", "remainder") and integral
+    signed = name == "rng-bit-generator" and any(t.is_signed for t in _types(instruction))
+    yield "random bits of a signed type come back unsigned", signed
+    unsigned = name in _DYNAMIC_SLICES and instruction.operands[-1].shape.element_type.is_unsigned
+    yield "large unsigned positions folded as negative ones", unsigned
+
+
+def _undefined(step: Step) -> Iterator[Excuse]:
+    """What depends on the order of evaluation, or on values that no road to XLA carries."""
+    name, shape = step.instruction.op.name, step.instruction.shape
+    arrays = [value for value in step.operands if isinstance(value, np.ndarray)]
+    is_complex = any(array.dtype.kind == "c" for array in arrays)
+    tuples = [operand.shape for operand in step.instruction.operands if operand.shape.is_tuple]
+    yield "a token in an argument", any(leaf.is_token for tuple_ in tuples for _, leaf in tuple_.leaves())
+    constant = name == "constant" and shape.is_array
+    lost = constant and shape.element_type.is_complex and not all_finite(step.value)
+    yield "complex constants that are not finite have no way through MLIR", lost
+    smallest = (constant or name == "iota") and shape.element_type is F8E8M0FNU
+    yield "the smallest f8e8m0fnu is a denormal f32", smallest
+    yield "padding multiplied by infinities", name == "convolution" and not all(map(all_finite, arrays))
+    huge = name in ("tan", "exponential", "multiply", "divide") and is_complex and _is_huge(step.value)
+    yield "complex parts that nearly overflow", huge
+    unordered = name == "sort" and _is_plain(step.instruction.to_apply) and not all(map(all_finite, arrays))
+    yield "a comparator that is no strict weak order", unordered
+    cancels = name == "batch-norm-training" and _variance_cancels(step)
+    yield "a variance that is the difference of larger numbers", cancels
+    yield from order_classes(step)
+
+
+def order_classes(step: Step) -> Iterator[Excuse]:
+    """What is infinite, 0 or no number in one order of evaluation and not in another."""
+    name = step.instruction.op.name
+    arrays = [value for value in step.operands if isinstance(value, np.ndarray)]
+    infinite = not all(all_finite(a) for a in arrays if a.dtype.kind == "c")
+    yield "products with infinite parts", name in (*_REDUCTIONS, "dot") and infinite
+    products = name in _REDUCTIONS and any(map(_multiplies, step.instruction.computations))
+    yield "partial products out of range in some order", products and _wide_range(arrays)
+
+
+def _removes_with_windows_of_one(window: Window) -> bool:
+    dimensions = window.dimensions
+    return all(d.size == 1 for d in dimensions) and any(min(d.padding_low, d.padding_high) < 0 for d in dimensions)
+
+
+def _repeats_its_kernel(convolution: Instruction) -> bool:
+    """Whether XLA takes a dimension for that of a grouped convolution, which it cannot swap with the kernel's."""
+    return any(
+        d.size > 1 and (d.base_dilation, d.stride, d.window_dilation) == (d.size, d.size - 1, 1)
+        and not (d.padding_low or d.padding_high or d.window_reversal)
+        for d in convolution.attributes.window.dimensions
+    )  # fmt: skip
+
+
+def all_finite(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(all_finite, value))
+    array = np.asarray(value)
+    if array.dtype.kind != "c":
+        array = array.astype(np.float64)
+    return bool(np.isfinite(array).all())
+
+
+def _is_huge(value: Array) -> bool:
+    with np.errstate(all="ignore"):
+        return not bool((np.abs(value) < np.finfo(value.dtype).max / 4).all())
+
+
+def _is_undecided(lhs: Shape, rhs: Shape) -> bool:
+    """Whether XLA finds neither type the more precise, and dies of it."""
+    try:
+        higher_precision_type(lhs.element_type, rhs.element_type)
+    except ShapeError:
+        return True
+    return False
+
+
+def _scans_nothing(scan: Instruction) -> bool:
+    inputs = scan.operand_shapes[: len(scan.operands) - scan.attributes.num_carries]
+    return any(shape.dimensions[scan.attributes.dimensions[0]] == 0 for shape in inputs)
+
+
+def _variance_cancels(step: Step) -> bool:
+    """Whether the root that a batch norm divides by is hardly more than the errors of its variance."""
+    squares = np.max(np.abs(step.operands[0].astype(np.float64)), initial=0.0) ** 2
+    variance = np.min(step.value[2].astype(np.float64), initial=np.inf)
+    error = 256 * float(ml_dtypes.finfo(step.operands[0].dtype).eps) * squares
+    return bool(variance + step.instruction.attributes.epsilon < error)
+
+
+def _is_plain(comparator: Computation) -> bool:
+    return any(i.op is opcodes.COMPARE and i.attributes.type is None for i in comparator)
+
+
+def _multiplies(computation: Computation) -> bool:
+    return any(i.op is opcodes.MULTIPLY and not i.shape.element_type.is_integral for i in computation)
+
+
+def _wide_range(arrays: Sequence[Array]) -> bool:
+    """Whether products of some elements may leave the range of normal numbers."""
+    for array in arrays:
+        if PrimitiveType.from_dtype(array.dtype).is_integral or array.dtype == np.bool_:
+            continue
+        size = np.abs(array.astype(np.complex128))
+        size = size[np.isfinite(size) & (size > 0)]
+        part = array.real.dtype if array.dtype.kind == "c" else array.dtype
+        if np.abs(np.log2(size)).sum() > -np.log2(float(ml_dtypes.finfo(part).smallest_normal)) - 2:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""The IR: instructions, computations, modules and shardings; their verification, traversal and editing."""

@@ -1,0 +1,79 @@
+"""Ops that call computations or order others, on many instances.
+
+Owns: which instances a branch or loop body runs on: only those concerned, so that a loop ends with its last instance.
+Must not know: what the computations do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.batching.core import LIFTED, carries, evaluate_instances, instance_count, ordinary, put, take
+from xlapy.interpreter.control import bind, called_computation
+from xlapy.interpreter.core import Array, Context, Value
+
+LIFTED.rule(opcodes.ADD_DEPENDENCY, opcodes.AFTER_ALL, opcodes.ASYNC_DONE, opcodes.DOMAIN, opcodes.OPT_BARRIER)(
+    ordinary
+)
+
+
+@LIFTED.rule(opcodes.CALL, opcodes.FUSION)
+def call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return evaluate_instances(context, instruction.computations[0], values)
+
+
+@LIFTED.rule(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE)
+def bind_operands(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Binds operands to the parameters of the called computation, which runs when all of them are there."""
+    bound, added = ((), values) if instruction.op is opcodes.ASYNC_START else (values[0][0], values[1:])
+    if not added:
+        return values[0]
+    computation = called_computation(instruction)
+    return bind(context, computation, (*bound, *added), instruction.shape, evaluate_instances)
+
+
+@LIFTED.rule(opcodes.CONDITIONAL)
+def conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Each branch runs on the instances that take it."""
+    branches = instruction.computations
+    selector = _branch_numbers(values[0], len(branches))
+    if not carries(selector, instruction.operands[0].shape):
+        number = int(selector)
+        return evaluate_instances(context, branches[number], [values[1 + number]])
+    result: Value = None
+    for number, branch in enumerate(branches):
+        chosen = np.flatnonzero(selector == number)
+        argument, shape = values[1 + number], instruction.operands[1 + number].shape
+        if chosen.size == selector.size:
+            return evaluate_instances(context, branch, [argument])
+        if chosen.size:
+            value = evaluate_instances(context, branch, [take(argument, shape, chosen)])
+            result = put(result, chosen, value, instruction.shape, selector.size)
+    return result
+
+
+def _branch_numbers(selector: Array, count: int) -> Array:
+    """The branch each instance takes: true is the first, an index out of range the last."""
+    if selector.dtype == np.bool_:
+        return np.where(selector, 0, 1)
+    return np.where((selector < 0) | (selector >= count), count - 1, selector)
+
+
+@LIFTED.rule(opcodes.WHILE)
+def while_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Runs the body on the instances whose condition still holds; those that are done are set aside."""
+    condition, body = instruction.computations
+    shape, count = instruction.shape, instance_count(instruction, values)
+    state, running, finished = values[0], np.arange(count), None
+    while True:
+        holds = np.asarray(evaluate_instances(context, condition, [state]))
+        if not holds.any():
+            return state if finished is None else put(finished, running, state, shape, count)
+        if not holds.all():
+            finished = put(finished, running[~holds], take(state, shape, ~holds), shape, count)
+            running, state = running[holds], take(state, shape, holds)
+        state = evaluate_instances(context, body, [state])

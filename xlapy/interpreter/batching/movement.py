@@ -1,0 +1,180 @@
+"""Ops that move elements, on many instances.
+
+Must not know: what the ordinary rules do with the lifted instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.base.layout import Layout
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.batching.core import (
+    LIFTED,
+    aligned,
+    carries,
+    instance_count,
+    lift,
+    ordinary,
+    shifted,
+    spread,
+    spread_all,
+)
+from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+
+LIFTED.rule(opcodes.COPY, opcodes.GET_DIMENSION_SIZE)(ordinary)
+LIFTED.refuse("dynamic dimensions", opcodes.DYNAMIC_RESHAPE, opcodes.SET_DIMENSION_SIZE)
+
+
+@LIFTED.rule(opcodes.RESHAPE)
+def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return lift(context, instruction, values, len(values[0]))
+
+
+@LIFTED.rule(opcodes.BROADCAST, opcodes.TRANSPOSE)
+def map_dimensions(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Dimension 0 of operand and result is that of the instances."""
+    dimensions = (0, *shifted(instruction.attributes.dimensions))
+    return lift(context, instruction, values, len(values[0]), dimensions=dimensions)
+
+
+@LIFTED.rule(opcodes.REVERSE, opcodes.SHUFFLE)
+def permute_elements(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The coordinates of a shuffle are the same for all instances: they broadcast."""
+    dimensions = shifted(instruction.attributes.dimensions)
+    return lift(context, instruction, values, len(values[0]), dimensions=dimensions)
+
+
+@LIFTED.rule(opcodes.CONCATENATE)
+def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    count = instance_count(instruction, values)
+    operands = spread_all(instruction, values, count)
+    return lift(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)
+
+
+@LIFTED.rule(opcodes.SLICE)
+def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    count, ranges = len(values[0]), instruction.attributes.ranges
+    lifted = SliceRanges((0, *ranges.starts), (count, *ranges.limits), (1, *ranges.strides))
+    return lift(context, instruction, values, count, ranges=lifted)
+
+
+@LIFTED.rule(opcodes.PAD)
+def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    count = instance_count(instruction, values)
+    operand, padding = instruction.operands
+    arguments = [spread(values[0], operand.shape, count), aligned(values[1], padding.shape, operand.shape.rank)]
+    config = PaddingConfig((PaddingDimension(0, 0), *instruction.attributes.padding.dimensions))
+    return lift(context, instruction, arguments, count, padding=config)
+
+
+# -- dynamic slices
+
+
+@LIFTED.rule(opcodes.DYNAMIC_SLICE)
+def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """With start indices of each instance, element `i` of a slice is that at `start + i` by NumPy's indexing."""
+    operand, *indices = values
+    shape, starts = instruction.operands[0].shape, instruction.operands[1:]
+    sizes = instruction.attributes.dynamic_slice_sizes
+    count = instance_count(instruction, values)
+    if not _any(indices, starts):
+        arguments = [operand, np.zeros((), np.int64), *indices]
+        return lift(context, instruction, arguments, count, dynamic_slice_sizes=(count, *sizes))
+    places = _places(indices, starts, shape, sizes, count)
+    return operand[places if carries(operand, shape) else places[1:]]
+
+
+@LIFTED.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    count = instance_count(instruction, values)
+    (whole, part), starts, indices = instruction.operands[:2], instruction.operands[2:], values[2:]
+    operand, update = spread(values[0], whole.shape, count), spread(values[1], part.shape, count)
+    if not _any(indices, starts):
+        return lift(context, instruction, [operand, update, np.zeros((), np.int64), *indices], count)
+    result = np.array(operand)
+    result[_places(indices, starts, whole.shape, part.shape.dimensions, count)] = update
+    return result
+
+
+def _any(indices: Sequence[Value], operands: Sequence[Instruction]) -> bool:
+    return any(carries(index, operand.shape) for index, operand in zip(indices, operands, strict=True))
+
+
+def _places(
+    indices: Sequence[Array], operands: Sequence[Instruction], shape: Shape, sizes: Sequence[int], count: int
+) -> tuple[Array, ...]:
+    """The instance and the position in each dimension of every element of the slices, which broadcast together."""
+    every = [spread(index, o.shape, count).reshape(count, -1) for index, o in zip(indices, operands, strict=True)]
+    starts = [column for index in every for column in index.T]
+    places = [np.arange(count)]
+    for start, whole, size in zip(starts, shape.dimensions, sizes, strict=True):
+        places.append(_clamped(start, whole - size))
+    grid = [place.reshape(count, *[1] * len(sizes)) for place in places]
+    for dimension, size in enumerate(sizes):
+        column = [-1 if d == dimension else 1 for d in range(len(sizes))]
+        grid[1 + dimension] = grid[1 + dimension] + np.arange(size).reshape(column)
+    return tuple(grid)
+
+
+def _clamped(start: Array, limit: int) -> Array:
+    """Start indices of any integer type as s64, moved into [0, limit]."""
+    if start.dtype == np.uint64:
+        start = np.minimum(start, np.uint64(limit))
+    return np.clip(start.astype(np.int64), 0, limit)
+
+
+# -- bitcast
+
+
+@LIFTED.rule(opcodes.BITCAST)
+def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Instances stand one after the other in memory; those that end within a byte are first padded to whole ones.
+
+    Example: s4[3] to s8[2] with two elements a byte: each instance is taken as s4[4].
+    """
+    array, source, result = values[0], instruction.operands[0].shape, instruction.shape
+    count, stored, wanted = len(array), _stored_size(source), _stored_size(result)
+    if source.element_type is result.element_type or (stored, wanted) == (source.size, result.size):
+        return _bitcast(context, array, _outermost(source, count), _outermost(result, count))
+    rows = _bitcast(context, array, _outermost(source, count), _vector(source, (count, source.size)))
+    padded = np.zeros((count, stored), array.dtype)
+    padded[:, : source.size] = rows
+    elements = _bitcast(
+        context, padded.reshape(-1), _vector(source, (count * stored,)), _vector(result, (count * wanted,))
+    )
+    rows = elements.reshape(count, wanted)[:, : result.size]
+    return _bitcast(context, rows, _vector(result, (count, result.size)), _outermost(result, count))
+
+
+def _bitcast(context: Context, array: Array, source: Shape, result: Shape) -> Array:
+    operand = Instruction(opcodes.PARAMETER, source)
+    return RULES.find(opcodes.BITCAST)(context, Instruction(opcodes.BITCAST, result, [operand]), [array])
+
+
+def _outermost(shape: Shape, count: int) -> Shape:
+    """The shape of all instances: their dimension is the outermost in memory too."""
+    layout = shape.layout
+    if layout is not None:
+        order = (*shifted(layout.minor_to_major), 0)
+        layout = Layout(order, element_size_in_bits=layout.element_size_in_bits)
+    return Shape.array(shape.element_type, (count, *shape.dimensions), layout=layout)
+
+
+def _vector(shape: Shape, dimensions: Sequence[int]) -> Shape:
+    """A row-major shape of elements stored as those of the given one."""
+    bits = 0 if shape.layout is None else shape.layout.element_size_in_bits
+    layout = Layout(tuple(reversed(range(len(dimensions)))), element_size_in_bits=bits)
+    return Shape.array(shape.element_type, dimensions, layout=layout)
+
+
+def _stored_size(shape: Shape) -> int:
+    """How many elements fill the bytes that an array takes."""
+    bits = 0 if shape.layout is None else shape.layout.element_size_in_bits
+    in_a_byte = 8 // bits if 0 < bits < 8 else 1
+    return -(-shape.size // in_a_byte) * in_a_byte

@@ -1,0 +1,11 @@
+"""Ops that make a value from nothing: it is the same for all instances, so that no lifted rule is ever asked for.
+
+Must not know: the values.
+"""
+
+from __future__ import annotations
+
+from xlapy import opcodes
+from xlapy.interpreter.batching.core import LIFTED, ordinary
+
+LIFTED.rule(opcodes.CONSTANT, opcodes.IOTA, opcodes.PARAMETER)(ordinary)

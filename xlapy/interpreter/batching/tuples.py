@@ -1,0 +1,11 @@
+"""Tuples of values that carry instances, or not: each element does so by itself.
+
+Must not know: what the elements are.
+"""
+
+from __future__ import annotations
+
+from xlapy import opcodes
+from xlapy.interpreter.batching.core import LIFTED, ordinary
+
+LIFTED.rule(opcodes.GET_TUPLE_ELEMENT, opcodes.TUPLE)(ordinary)

@@ -1,0 +1,213 @@
+"""Meaning of XLA's own custom calls for linear algebra and selection, which frameworks make where a platform has no
+library: Qr, ProductOfElementaryHouseholderReflectors, LuDecomposition, Eigh, ApproxTopK.
+
+Owns: their signatures and attributes. Must not know: how LAPACK is called.
+Source: QrExpander, EighExpander of XLA; jax.lax.linalg; ApproxTopK of xla_builder.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
+from xlapy.base.errors import ParseError, UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.custom_calls.ffi.attributes import read_attributes
+from xlapy.custom_calls.lapack import LapackCall, computed_by_lapack
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import Array, Context, InterpreterRule, Value
+from xlapy.interpreter.exchange import describe
+from xlapy.interpreter.sorting import sorted_along
+from xlapy.opcodes.requirements import agrees
+
+_TYPES = (F32, F64, C64, C128)
+
+
+def _require(instruction: Instruction, fits: bool, signature: str) -> None:
+    if fits:
+        return
+    given = ", ".join(shape.brief for shape in instruction.operand_shapes)
+    target = instruction.custom_call_target
+    raise UnsupportedError(
+        f"{describe(instruction)}: {target} takes {signature}, given ({given}) and {instruction.shape.brief}"
+    )
+
+
+def _is_matrix(shape: Shape) -> bool:
+    return shape.is_array and shape.rank >= 2 and shape.element_type in _TYPES and not shape.is_dynamic
+
+
+def _vector(matrix: Shape, size: int, element_type: PrimitiveType | None = None) -> Shape:
+    """A vector for each matrix of a batch."""
+    shape = matrix.with_dimensions((*matrix.dimensions[:-2], size))
+    return shape if element_type is None else shape.with_element_type(element_type)
+
+
+def _real(element_type: PrimitiveType) -> PrimitiveType:
+    return element_type.component_type if element_type.is_complex else element_type
+
+
+def _results(matrix: Shape, *vectors: Shape) -> Shape:
+    return Shape.tuple([matrix, *vectors])
+
+
+# -- checks
+
+
+def _check_qr(instruction: Instruction) -> None:
+    shapes = instruction.operand_shapes
+    fits = len(shapes) == 1 and _is_matrix(shapes[0])
+    fits = fits and agrees(_results(shapes[0], _vector(shapes[0], min(shapes[0].dimensions[-2:]))), instruction.shape)
+    _require(instruction, fits, "a[..., m, n] and gives (a[..., m, n], a[..., min(m, n)])")
+
+
+def _check_product(instruction: Instruction) -> None:
+    shapes = instruction.operand_shapes
+    fits = len(shapes) == 2 and _is_matrix(shapes[0]) and shapes[1].rank == shapes[0].rank - 1
+    if fits:
+        rows, columns = shapes[0].dimensions[-2:]
+        fits = shapes[1].dimensions[-1] <= columns <= rows and agrees(shapes[0], instruction.shape)
+        fits = fits and agrees(shapes[1], _vector(shapes[0], shapes[1].dimensions[-1]))
+    _require(instruction, fits, "a[..., m, n] and a[..., k] with k <= n <= m, and gives a[..., m, n]")
+
+
+def _check_lu(instruction: Instruction) -> None:
+    shapes = instruction.operand_shapes
+    fits = len(shapes) == 1 and _is_matrix(shapes[0])
+    if fits:
+        rows, columns = shapes[0].dimensions[-2:]
+        pivots, order = _vector(shapes[0], min(rows, columns), S32), _vector(shapes[0], rows, S32)
+        fits = agrees(_results(shapes[0], pivots, order), instruction.shape)
+    _require(instruction, fits, "a[..., m, n] and gives (a[..., m, n], s32[..., min(m, n)], s32[..., m])")
+
+
+def _check_eigh(instruction: Instruction) -> None:
+    shapes = instruction.operand_shapes
+    fits = len(shapes) == 1 and _is_matrix(shapes[0]) and len(set(shapes[0].dimensions[-2:])) == 1
+    if fits:
+        values = _vector(shapes[0], shapes[0].dimensions[-1], _real(shapes[0].element_type))
+        fits = agrees(_results(shapes[0], values), instruction.shape)
+    _require(instruction, fits, "a[..., n, n] and gives (a[..., n, n], r[..., n])")
+    reads_lower(instruction)
+
+
+def reads_lower(instruction: Instruction) -> bool:
+    """Whether Eigh reads the lower triangle: the first of the numbers in its `backend_config`, "1,1,15,1e-5"."""
+    first = instruction.backend_config.split(",")[0].strip()
+    if first not in ("0", "1"):
+        raise UnsupportedError(
+            f"{describe(instruction)}: the backend_config of Eigh begins with 1 (lower triangle) or 0, given {first!r}"
+        )
+    return first == "1"
+
+
+def _check_approx_top_k(instruction: Instruction) -> None:
+    dimension, count = approx_top_k_of(instruction)
+    shapes = instruction.operand_shapes
+    half = len(shapes) // 2
+    fits = len(instruction.computations) == 1 and len(shapes) == 2 * half > 0
+    fits = fits and all(s.is_array and not s.is_dynamic for s in shapes)
+    fits = fits and all(s.dimensions == shapes[0].dimensions for s in shapes[:half])
+    fits = fits and 0 <= dimension < shapes[0].rank and 0 <= count <= shapes[0].dimensions[dimension]
+    if fits:
+        kept = list(shapes[0].dimensions)
+        kept[dimension] = count
+        wanted = [shape.with_dimensions(kept) for shape in shapes[:half]]
+        fits = agrees(Shape.tuple(wanted) if instruction.shape.is_tuple else wanted[0], instruction.shape)
+    _require(instruction, fits, "arrays, an initial value for each, and gives the first k along reduction_dim of each")
+
+
+def approx_top_k_of(instruction: Instruction) -> tuple[int, int]:
+    """The dimension along which ApproxTopK selects, and how many: as many as its result has, k or some more."""
+    try:
+        attributes = read_attributes(instruction.backend_config)
+        dimension = int(attributes["reduction_dim"])
+    except (ParseError, KeyError, TypeError, ValueError) as error:
+        raise UnsupportedError(
+            f"{describe(instruction)}: the backend_config of ApproxTopK must have a number reduction_dim: {error}"
+        ) from error
+    first = instruction.shape.tuple_shapes[0] if instruction.shape.is_tuple else instruction.shape
+    in_range = first.is_array and 0 <= dimension < first.rank
+    return dimension, first.dimensions[dimension] if in_range else -1
+
+
+# -- meaning
+
+
+def _by_lapack(
+    routine: str, instruction: Instruction, values: Sequence[Array], letters: dict[str, str] | None = None
+) -> list[list[Any]]:
+    """What a routine gives for each matrix of a batch."""
+    a = values[0]
+    rows, columns = a.shape[-2:]
+    sizes = {"m": rows, "n": columns, "k": min(rows, columns), "h": max(columns - 1, 0)}
+    element_type = instruction.operand_shapes[0].element_type
+    call = LapackCall(routine, element_type, letters or {}, {}, a.shape[:-2], sizes)
+    flat = [a.reshape(-1, rows, columns), *(v.reshape(-1, v.shape[-1]) for v in values[1:])] if a.size else []
+    return [list(computed_by_lapack(call, matrices)) for matrices in zip(*flat, strict=True)]
+
+
+def _stacked(instruction: Instruction, found: list[list[Any]]) -> Value:
+    """The results of a batch, one array each."""
+    shapes = list(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else [instruction.shape]
+    made = [
+        np.array([one[number] for one in found], shape.dtype).reshape(shape.dimensions)
+        if found
+        else np.zeros(shape.dimensions, shape.dtype)
+        for number, shape in enumerate(shapes)
+    ]
+    return tuple(made) if instruction.shape.is_tuple else made[0]
+
+
+def _qr(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """R in the upper triangle, Householder's vectors below it, and the scalars of the reflectors."""
+    return _stacked(instruction, _by_lapack("geqrf", instruction, values))
+
+
+def _product(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The first columns of the product of reflectors."""
+    return _stacked(instruction, _by_lapack("orgqr", instruction, values))
+
+
+def _lu(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """L and U in one matrix, the row with which each row was exchanged, the order of the rows."""
+    found = _by_lapack("getrf", instruction, values)
+    rows = values[0].shape[-2]
+    for one in found:
+        pivots, order = one[1] - 1, np.arange(rows)
+        for place, pivot in enumerate(pivots):
+            order[[place, pivot]] = order[[pivot, place]]
+        one[1:] = [pivots, order]
+    if not found and rows:  # matrices without columns keep their rows where they are
+        leaves = instruction.shape.tuple_shapes
+        zeros = [np.zeros(shape.dimensions, shape.dtype) for shape in leaves[:2]]
+        return *zeros, np.broadcast_to(np.arange(rows, dtype=np.int32), leaves[2].dimensions)
+    return _stacked(instruction, found)
+
+
+def _eigh(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Eigenvectors as columns, eigenvalues in ascending order."""
+    letters = {"mode": "V", "uplo": "L" if reads_lower(instruction) else "U"}
+    return _stacked(instruction, _by_lapack("syevd", instruction, values, letters))
+
+
+def _approx_top_k(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The exact answer, which any recall allows: the first elements by the comparator."""
+    dimension, count = approx_top_k_of(instruction)
+    operands = values[: len(values) // 2]
+    arrays = sorted_along(context, instruction.computations[0], operands, dimension)
+    kept = [np.take(array, range(count), axis=dimension) for array in arrays]
+    return tuple(kept) if instruction.shape.is_tuple else kept[0]
+
+
+DECOMPOSITIONS: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
+    "Qr": (_check_qr, _qr),
+    "ProductOfElementaryHouseholderReflectors": (_check_product, _product),
+    "LuDecomposition": (_check_lu, _lu),
+    "Eigh": (_check_eigh, _eigh),
+    "ApproxTopK": (_check_approx_top_k, _approx_top_k),
+}
+"""By the name of the target: a check of the instruction, and its meaning."""

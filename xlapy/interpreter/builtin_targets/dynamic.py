@@ -1,0 +1,222 @@
+"""Meaning of XLA's own custom calls about dynamic dimensions, which its dynamic padder and the builder make.
+
+Owns: padding to static and back, SAME padding that follows from sizes at run time. Operands are arrays of dynamic
+dimensions or not; results too. Must not know: how windows slide (the ordinary rules).
+Source: DynamicConvForward, -InputGrad and -KernelGrad of xla_builder.h; XLA's dynamic padder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.base.element_types import S32
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
+from xlapy.interpreter.dynamic.convolution import features_paired
+from xlapy.interpreter.dynamic.core import checked_size
+from xlapy.interpreter.dynamic.reduction import fitted_source
+from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded_to, physical, sizes_of
+from xlapy.interpreter.exchange import describe
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, same_padding
+from xlapy.opcodes.convolution import ConvolutionAttributes
+from xlapy.opcodes.custom import PaddingType
+from xlapy.opcodes.reduction import WindowAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.requirements import agrees
+
+
+def _require(instruction: Instruction, fits: bool, signature: str) -> None:
+    if fits:
+        return
+    given = ", ".join(shape.brief for shape in instruction.operand_shapes)
+    target = instruction.custom_call_target
+    raise UnsupportedError(
+        f"{describe(instruction)}: {target} takes {signature}, given ({given}) and {instruction.shape.brief}"
+    )
+
+
+# -- between dynamic and static
+
+
+def _check_pad_to_static(instruction: Instruction) -> None:
+    shapes, sizes = instruction.operand_shapes, [Shape.scalar(S32)]
+    fits = len(shapes) == 1 and shapes[0].is_array
+    fits = fits and agrees(Shape.tuple([shapes[0], *sizes * shapes[0].rank]), instruction.shape)
+    _require(instruction, fits, "an array and gives (it, static, and the size of each dimension in s32)")
+
+
+def _pad_to_static(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
+    return physical(values[0]), *(np.array(size, np.int32) for size in sizes_of(values[0]))
+
+
+def _check_slice_to_dynamic(instruction: Instruction) -> None:
+    shapes = instruction.operand_shapes
+    fits = bool(shapes) and agrees(shapes[0], instruction.shape) and instruction.shape.is_array
+    fits = fits and shapes[1:] == (Shape.scalar(S32),) * shapes[0].rank
+    _require(instruction, fits, "an array and the size of each dimension in s32 and gives the array, dynamic")
+
+
+def _slice_to_dynamic(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    bounds = instruction.shape
+    sizes = [checked_size(instruction, int(size), dimension, bounds) for dimension, size in enumerate(values[1:])]
+    return DynamicArray(physical(values[0]), tuple(sizes))
+
+
+# -- windows with SAME padding
+
+
+def _check_window(count: int) -> Callable[[Instruction], None]:
+    def check(instruction: Instruction) -> None:
+        window = instruction.window
+        fits = len(instruction.operands) == count and window is not None and instruction.shape.is_array
+        fits = fits and len(window.dimensions) == instruction.shape.rank
+        _require(instruction, fits, f"{count} operands and a window with a dimension for each of the first")
+
+    return check
+
+
+def _same_window(instruction: Instruction, sizes: Sequence[int]) -> Window:
+    """The window with the padding of the sizes at run time, where they vary and the window moves."""
+    rows = zip(instruction.window.dimensions, instruction.operands[0].shape.dynamic_dimensions, sizes, strict=True)
+    moved = [_same(d, size) if dynamic and d != WindowDimension(1) else d for d, dynamic, size in rows]
+    return Window(tuple(moved))
+
+
+def _same(dimension: WindowDimension, size: int) -> WindowDimension:
+    low, high = same_padding(size, dimension.dilated_size, dimension.stride)
+    return replace(dimension, padding_low=low, padding_high=high)
+
+
+def _reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    array = actual(values[0])
+    attributes = WindowAttributes.make(window=_same_window(instruction, array.shape))
+    return _evaluate(context, opcodes.REDUCE_WINDOW, instruction, [array, values[1]], attributes)
+
+
+def _select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    operand, source, init = values
+    array = actual(operand)
+    window = _same_window(instruction, array.shape)
+    arrays = [array, fitted_source(array, source, init, window), init]
+    return _evaluate(context, opcodes.SELECT_AND_SCATTER, instruction, arrays, WindowAttributes.make(window=window))
+
+
+def _evaluate(
+    context: Context, op: OpDef, instruction: Instruction, arrays: Sequence[Array], attributes: Attributes
+) -> Value:
+    """What the ordinary rule of an op gives for arrays of actual sizes, the last operands of a custom call."""
+    operands = instruction.operands[-len(arrays) :]
+    shapes = [Shape.array(o.shape.element_type, a.shape) for a, o in zip(arrays, operands, strict=True)]
+    inferred = op.result_shape(shapes, attributes, [c.program_shape for c in instruction.computations])
+    shape = inferred.with_element_type(instruction.shape.element_type)
+    called = Instruction(op, shape, operands, attributes, instruction.computations, instruction.name)
+    return padded_to(RULES.find(op)(context, called, arrays), instruction.shape)
+
+
+# -- convolutions
+
+
+def _check_convolution(count: int) -> Callable[[Instruction], None]:
+    def check(instruction: Instruction) -> None:
+        fits = len(instruction.operands) == count and None not in (instruction.window, instruction.dim_labels)
+        _require(instruction, fits and instruction.shape.is_array, f"{count} operands, window and dim_labels")
+
+    return check
+
+
+def _convolve(
+    context: Context, instruction: Instruction, lhs: Array, rhs: Array, spatial: Sequence[WindowDimension]
+) -> Value:
+    attributes = ConvolutionAttributes.make(
+        window=Window(tuple(spatial)),
+        dim_labels=instruction.dim_labels,
+        feature_group_count=instruction.feature_group_count,
+        batch_group_count=instruction.batch_group_count,
+    )
+    return _evaluate(context, opcodes.CONVOLUTION, instruction, [lhs, rhs], attributes)
+
+
+def _forward(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The convolution of the elements that are there; SAME pads their number."""
+    numbers = instruction.dim_labels
+    lhs, rhs = features_paired(values, numbers, instruction.feature_group_count)
+    flags = instruction.operands[0].shape.dynamic_dimensions
+    same = instruction.padding_type is PaddingType.SAME
+    rows = zip(instruction.window.dimensions, numbers.input_spatial_dimensions, strict=True)
+    spatial = [_same(window, lhs.shape[d]) if same and flags[d] else window for window, d in rows]
+    return _convolve(context, instruction, lhs, rhs, spatial)
+
+
+def _input_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Operand 0 gives the sizes of the result; the strides of the convolution are the dilation of its gradient."""
+    numbers, input_sizes = instruction.dim_labels, values[0]
+    gradient, kernel = features_paired(values[1:], numbers, instruction.feature_group_count)
+    flags = instruction.operands[1].shape.dynamic_dimensions
+    spatial: list[WindowDimension] = []
+    for window, d, out in zip(
+        instruction.window.dimensions,
+        numbers.input_spatial_dimensions,
+        numbers.output_spatial_dimensions,
+        strict=True,
+    ):
+        if flags[d]:
+            size = checked_size(instruction, int(input_sizes[d]), out, instruction.shape)
+            window = _backwards(instruction, window, size, gradient.shape[d])
+        spatial.append(window)
+    return _convolve(context, instruction, gradient, kernel, spatial)
+
+
+def _backwards(instruction: Instruction, window: WindowDimension, size: int, positions: int) -> WindowDimension:
+    """The window that makes `size` elements of the gradients at so many positions of the convolution."""
+    reach = window.dilated_size - 1
+    forward = WindowDimension(window.size, window.base_dilation, window_dilation=window.window_dilation)
+    low = reach - (_same(forward, size).padding_low if instruction.padding_type is PaddingType.SAME else 0)
+    return replace(window, padding_low=low, padding_high=size + reach - low - dilated(positions, window.base_dilation))
+
+
+def _kernel_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """The gradients slide over the activations; the result has as many elements as the kernel."""
+    numbers = instruction.dim_labels
+    activations, gradients = features_paired(values, numbers, instruction.feature_group_count)
+    flags = instruction.operands[0].shape.dynamic_dimensions
+    spatial: list[WindowDimension] = []
+    for window, d, taps, out in zip(
+        instruction.window.dimensions,
+        numbers.input_spatial_dimensions,
+        numbers.kernel_spatial_dimensions,
+        numbers.output_spatial_dimensions,
+        strict=True,
+    ):
+        window = replace(window, size=gradients.shape[taps])
+        if flags[d]:
+            kernel, size = instruction.shape.dimensions[out], activations.shape[d]
+            window = _over_activations(instruction, window, kernel, size)
+        spatial.append(window)
+    return _convolve(context, instruction, activations, gradients, spatial)
+
+
+def _over_activations(instruction: Instruction, window: WindowDimension, kernel: int, size: int) -> WindowDimension:
+    """The window of gradients, which takes `kernel` positions over so many activations."""
+    forward = WindowDimension(kernel, window.window_dilation, window_dilation=window.stride)
+    low = _same(forward, size).padding_low if instruction.padding_type is PaddingType.SAME else 0
+    extent = window.dilated_size + (kernel - 1) * window.stride
+    return replace(window, padding_low=low, padding_high=extent - low - size)
+
+
+DYNAMIC_TARGETS: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
+    "PadToStatic": (_check_pad_to_static, _pad_to_static),
+    "SliceToDynamic": (_check_slice_to_dynamic, _slice_to_dynamic),
+    "DynamicReduceWindowSamePadding": (_check_window(2), _reduce_window),
+    "DynamicSelectAndScatterSamePadding": (_check_window(3), _select_and_scatter),
+    "DynamicConvolutionForward": (_check_convolution(2), _forward),
+    "DynamicConvolutionInputGrad": (_check_convolution(3), _input_gradient),
+    "DynamicConvolutionKernelGrad": (_check_convolution(2), _kernel_gradient),
+}
+"""A check of the instruction, and its meaning."""

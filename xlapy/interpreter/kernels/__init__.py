@@ -1,0 +1,1 @@
+"""NumPy kernels that interpreter rules are built of."""

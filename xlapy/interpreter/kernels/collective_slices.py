@@ -1,0 +1,125 @@
+"""Meaning of collective-permute with `slice_sizes`: slices of the sources' buffers go into copies of the targets'.
+
+Owns: which pair carries which slice, and where slices lie. Must not know: how values reach other devices.
+Source: HloCollectivePermuteInstruction of hlo_instructions.h, CheckInplaceCollectivePermute of hlo_verifier.cc. Neither
+says more than the shapes; what a fused dynamic-slice, collective-permute and dynamic-update-slice would give decides.
+
+The operands are input, output, the slices' offsets in the input and those in the output; with several buffers all four
+are tuples. An offset is a scalar a dimension; a tuple of several offsets describes as many slices. The first pair of an
+id carries the first slice, its second pair the second: of the pairs (0,1) (1,0) (0,1) the third carries slice 1. One
+slice is what every pair carries. The sender says where a slice begins in the input, the receiver where it goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from xlapy.base.errors import ExecutionError, VerificationError
+from xlapy.base.shape import Ints, Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.core import Array, Value
+from xlapy.interpreter.exchange import describe
+from xlapy.opcodes.requirements import elements_of
+
+Offsets = Sequence[Sequence[Array]]
+"""Of one buffer: a scalar a dimension, for each slice."""
+
+
+def check_slices(instruction: Instruction) -> None:
+    """`VerificationError` unless `slice_sizes`, one a slice of each buffer, fit the buffers and their offsets."""
+    source, target, read, written = instruction.operand_shapes
+    buffers = list(zip(elements_of(source), elements_of(target), strict=True))
+    offsets = [*_of_buffers(source, read), *_of_buffers(target, written)]
+    counts = sorted({_slice_count(offset) for offset in offsets})
+    sizes = instruction.slice_sizes
+    if len(counts) > 1 or len(sizes) != sum(counts) * len(buffers):
+        raise VerificationError(
+            f"{describe(instruction)}: {len(sizes)} slice_sizes are not one for each slice; the offsets into each of "
+            f"{len(buffers)} buffers describe {' or '.join(map(str, counts))}"
+        )
+    for number, size in enumerate(sizes):
+        _check_slice(instruction, size, *buffers[number // counts[0]])
+    for offset in offsets:
+        for _, leaf in offset.leaves():
+            if not leaf.is_scalar or not leaf.element_type.is_integral:
+                raise VerificationError(f"{describe(instruction)}: an offset must be an integer, it is {leaf.brief}")
+
+
+def _check_slice(instruction: Instruction, sizes: Ints, source: Shape, target: Shape) -> None:
+    fits = all(
+        len(sizes) == buffer.rank and all(0 <= s <= w for s, w in zip(sizes, buffer.dimensions, strict=True))
+        for buffer in (source, target)
+    )
+    if source.element_type is not target.element_type or not fits:
+        raise VerificationError(
+            f"{describe(instruction)}: a slice of sizes {list(sizes)} of {source.brief} cannot go into {target.brief}"
+        )
+
+
+def _of_buffers(buffers: Shape, offsets: Shape) -> Sequence[Shape]:
+    return offsets.tuple_shapes if buffers.is_tuple else (offsets,)
+
+
+def _slice_count(offsets: Shape) -> int:
+    return len(offsets.tuple_shapes) if any(part.is_tuple for part in offsets.tuple_shapes) else 1
+
+
+def permuted_slices(instruction: Instruction, brought: Sequence[Sequence[Value]], place: int) -> Value:
+    """The output of the device at a place among those that bring their operands, with what the others send it."""
+    pairs = instruction.source_target_pairs
+    output = brought[place][1]
+    results = [array.copy() for array in _arrays(output)]
+    for (source, target), number in zip(pairs, _slice_numbers(pairs), strict=True):
+        if target == place:
+            _receive(instruction, brought[source], brought[target], number, results)
+    return tuple(results) if isinstance(output, tuple) else results[0]
+
+
+def _slice_numbers(pairs: Sequence[Ints]) -> list[int]:
+    """The slice of each pair: the first that neither its source sent before nor its target received."""
+    sent: Counter[int] = Counter()
+    received: Counter[int] = Counter()
+    numbers: list[int] = []
+    for source, target in pairs:
+        numbers.append(max(sent[source], received[target]))
+        sent[source] = received[target] = numbers[-1] + 1
+    return numbers
+
+
+def _receive(
+    instruction: Instruction, sender: Sequence[Value], receiver: Sequence[Value], number: int, results: list[Array]
+) -> None:
+    """Writes slice `number` of each of the sender's buffers into the results; of one slice, that one."""
+    source, _, read, _ = sender
+    _, target, _, written = receiver
+    buffers = zip(_arrays(source), _offsets(source, read), _offsets(target, written), results, strict=True)
+    for position, (array, starts, places, result) in enumerate(buffers):
+        count = len(starts)
+        chosen = min(number, count - 1)
+        sizes = instruction.slice_sizes[position * count + chosen]
+        taken = array[_region(instruction, "input", array, starts[chosen], sizes)]
+        result[_region(instruction, "output", result, places[chosen], sizes)] = taken
+
+
+def _arrays(value: Value) -> Sequence[Array]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _offsets(buffers: Value, offsets: Value) -> Sequence[Offsets]:
+    """One entry a buffer, in it one a slice."""
+    places = offsets if isinstance(buffers, tuple) else (offsets,)
+    return [place if place and isinstance(place[0], tuple) else (place,) for place in places]
+
+
+def _region(
+    instruction: Instruction, what: str, array: Array, starts: Sequence[Array], sizes: Ints
+) -> tuple[slice, ...]:
+    begins = [int(start) for start in starts]
+    bounds = zip(begins, sizes, array.shape, strict=True)
+    if any(begin < 0 or begin + size > whole for begin, size, whole in bounds):
+        raise ExecutionError(
+            f"{describe(instruction)}: a slice of sizes {list(sizes)} at {begins} is not within the {what} of sizes "
+            f"{list(array.shape)}"
+        )
+    return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))

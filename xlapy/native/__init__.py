@@ -1,0 +1,1 @@
+"""Native building blocks below the compiler and the runtime."""

@@ -1,0 +1,1 @@
+"""Attribute codecs, and the structured attribute values that ops carry."""

@@ -1,0 +1,80 @@
+"""Which part of a result lives in the buffer of which part of an operand: fusions, custom calls, async ops state it.
+
+Owns: `OutputAlias`, its kind, its check against shapes. Must not know: the IR, buffers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import INTEGERS, BracedKind, Kind, Reader, split_integers, to_integer
+from xlapy.opcodes.requirements import agrees
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAlias:
+    """The result's part at `output_index` shares the buffer of operand number `operand` at `operand_index`."""
+
+    output_index: tuple[int, ...]
+    operand: int
+    operand_index: tuple[int, ...] = ()
+
+
+_INDEX = r"\{\s*((?:\d+(?:\s*,\s*\d+)*)?)\s*\}"
+_ALIAS = re.compile(_INDEX + r"\s*:\s*\(\s*(-?\d+)\s*,\s*" + _INDEX + r"\s*\)")
+
+
+class OutputAliasKind(Kind[OutputAlias]):
+    """`{1}: (0, {})`"""
+
+    def read(self, reader: Reader) -> OutputAlias:
+        match = reader.match(_ALIAS)
+        if match is None:
+            reader.fail("expected an alias such as {1}: (0, {}): output index, operand number, operand index")
+        return OutputAlias(split_integers(match[1]), to_integer(match[2]), split_integers(match[3]))
+
+    def write(self, value: OutputAlias) -> str:
+        return f"{INTEGERS.write(value.output_index)}: ({value.operand}, {INTEGERS.write(value.operand_index)})"
+
+
+OUTPUT_ALIASES = BracedKind(OutputAliasKind(), ", ")
+
+
+def check_aliases(
+    name: str,
+    aliases: Sequence[OutputAlias],
+    result: Shape,
+    operands: Sequence[Shape],
+    buffers_are_arrays: bool = False,
+) -> None:
+    """`ShapeError` unless each alias names an operand, and both its parts exist and have one shape.
+
+    With `buffers_are_arrays` `b(f32[2])` and `f32[2]` are one shape.
+    """
+    for alias in aliases:
+        text = OUTPUT_ALIASES.item.write(alias)
+        if not 0 <= alias.operand < len(operands):
+            raise ShapeError(f"{name}: alias {text} names operand {alias.operand}, there are {len(operands)}")
+        output = _part(name, text, result, alias.output_index)
+        operand = _part(name, text, operands[alias.operand], alias.operand_index)
+        if buffers_are_arrays:
+            output, operand = _without_buffers(output), _without_buffers(operand)
+        if not agrees(output, operand):
+            raise ShapeError(f"{name}: alias {text} pairs output {output.brief} with operand {operand.brief}")
+
+
+def _without_buffers(shape: Shape) -> Shape:
+    if shape.is_tuple:
+        return Shape.tuple(map(_without_buffers, shape.tuple_shapes))
+    return shape.buffer_shape or shape
+
+
+def _part(name: str, text: str, shape: Shape, index: tuple[int, ...]) -> Shape:
+    try:
+        return shape.subshape(index)
+    except ShapeError as error:
+        raise ShapeError(f"{name}: alias {text}: {error}") from error

@@ -1,0 +1,376 @@
+"""Structured attribute values: windows, paddings, slices, convolution dimension numbers, and their text forms.
+
+Owns: these values, their checks that need no operand shapes, and their `Kind`s.
+Must not know: the IR, any particular op, NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import BracedKind, EnumKind, Kind, Reader, entries, to_integer
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """One dimension of a window moving over a (padded, dilated) base area."""
+
+    size: int
+    stride: int = 1
+    padding_low: int = 0
+    padding_high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    window_reversal: bool = False
+
+    @property
+    def dilated_size(self) -> int:
+        """The extent of the window on the base area, window dilation included."""
+        return dilated(self.size, self.window_dilation)
+
+    def output_size(self, base: int) -> int:
+        """How many positions the window takes over a base area of `base` elements."""
+        padded = dilated(base, self.base_dilation) + self.padding_low + self.padding_high
+        return strided(padded, self.dilated_size, self.stride)
+
+
+def dilated(size: int, dilation: int) -> int:
+    """The extent of `size` elements with `dilation - 1` holes between neighbours."""
+    return 0 if size == 0 else (size - 1) * dilation + 1
+
+
+def strided(extent: int, window: int, stride: int) -> int:
+    """How many windows of a size fit an extent at a stride."""
+    return 0 if extent == 0 or window > extent else (extent - window) // stride + 1
+
+
+def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
+    """What SAME adds before and after: a window position for every `stride` elements, the smaller half before."""
+    positions = -(-extent // stride)
+    total = max((positions - 1) * stride + window - extent, 0)
+    return total // 2, total - total // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a convolution, reduce-window or select-and-scatter: one `WindowDimension` a dimension."""
+
+    dimensions: tuple[WindowDimension, ...] = ()
+
+    @staticmethod
+    def make(
+        sizes: Sequence[int],
+        strides: Sequence[int] = (),
+        padding: Sequence[tuple[int, int]] = (),
+        base_dilations: Sequence[int] = (),
+        window_dilations: Sequence[int] = (),
+        reversal: Sequence[bool] = (),
+    ) -> Window:
+        """A window from one sequence a property; an empty one means the default for every dimension."""
+        rank = len(sizes)
+        columns = {
+            "strides": strides,
+            "padding": padding,
+            "base_dilations": base_dilations,
+            "window_dilations": window_dilations,
+            "window_reversal": reversal,
+        }
+        for name, column in columns.items():
+            if len(column) not in (0, rank):
+                raise ShapeError(f"window has {rank} dimensions, {name} has {len(column)} entries: {list(column)}")
+        window = Window(
+            tuple(
+                WindowDimension(
+                    sizes[i],
+                    strides[i] if strides else 1,
+                    *(padding[i] if padding else (0, 0)),
+                    base_dilations[i] if base_dilations else 1,
+                    window_dilations[i] if window_dilations else 1,
+                    reversal[i] if reversal else False,
+                )
+                for i in range(rank)
+            )
+        )
+        window.check()
+        return window
+
+    def check(self, what: str = "window") -> None:
+        """Refuses sizes, strides and dilations below one: `ShapeError`, which `what` begins."""
+        for i, d in enumerate(self.dimensions):
+            for name, value in (
+                ("size", d.size),
+                ("stride", d.stride),
+                ("base dilation", d.base_dilation),
+                ("window dilation", d.window_dilation),
+            ):
+                if value < 1:
+                    raise ShapeError(f"{what} dimension {i} has a non-positive {name}: {value}")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(d.size for d in self.dimensions)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(d.stride for d in self.dimensions)
+
+    def output_sizes(self, base: Sequence[int]) -> tuple[int, ...]:
+        """The number of window positions in each dimension of a base area."""
+        return tuple(d.output_size(size) for d, size in zip(self.dimensions, base, strict=True))
+
+
+_WINDOW_FIELD = re.compile(r"([a-z_]+)\s*=\s*(-?\d+(?:_-?\d+)?(?:\s*x\s*-?\d+(?:_-?\d+)?)*)")
+
+
+class WindowKind(Kind[Window]):
+    """`window={size=2x3 stride=2x1 pad=0_1x1_1 lhs_dilate=1x2 rhs_dilate=2x1 rhs_reversal=0x1}`"""
+
+    def read(self, reader: Reader) -> Window:
+        reader.expect("{")
+        columns: dict[str, list[str]] = {}
+        while not reader.accept("}"):
+            match = reader.match(_WINDOW_FIELD)
+            if match is None:
+                reader.fail("expected a window field such as size=2x3, or }")
+            if match[1] not in _WINDOW_COLUMNS:
+                reader.fail(f"unknown window field {match[1]!r}; expected one of {', '.join(_WINDOW_COLUMNS)}")
+            if match[1] in columns:
+                reader.fail(f"window field {match[1]!r} is given twice")
+            columns[match[1]] = re.split(r"\s*x\s*", match[2])
+        try:
+            return _window(columns)
+        except (ShapeError, ValueError) as error:
+            reader.fail(str(error))
+
+    def write(self, value: Window) -> str:
+        parts = [
+            f"{name}={'x'.join(map(write, value.dimensions))}"
+            for name, (write, default) in _WINDOW_COLUMNS.items()
+            if any(write(d) != default for d in value.dimensions)
+        ]
+        return f"{{{' '.join(parts)}}}"
+
+
+_WINDOW_COLUMNS: dict[str, tuple[Callable[[WindowDimension], str], str]] = {
+    "size": (lambda d: str(d.size), ""),
+    "stride": (lambda d: str(d.stride), "1"),
+    "pad": (lambda d: f"{d.padding_low}_{d.padding_high}", "0_0"),
+    "lhs_dilate": (lambda d: str(d.base_dilation), "1"),
+    "rhs_dilate": (lambda d: str(d.window_dilation), "1"),
+    "rhs_reversal": (lambda d: str(int(d.window_reversal)), "0"),
+}
+
+
+def _window(columns: dict[str, list[str]]) -> Window:
+    """A window as its text columns give it; strides and sizes are judged by the verifier, not here."""
+    rank = max(map(len, columns.values()), default=0)
+    for name, column in columns.items():
+        if len(column) != rank:
+            raise ShapeError(f"window field {name} has {len(column)} entries, another has {rank}")
+
+    def integers(name: str, default: int) -> list[int]:
+        return [to_integer(text) for text in columns.get(name, [str(default)] * rank)]
+
+    pads = [text.partition("_") for text in columns.get("pad", ["0_0"] * rank)]
+    if any(not underscore for _, underscore, _ in pads):
+        raise ShapeError("pad entries are low_high pairs such as 1_2")
+    rows = zip(
+        integers("size", 1),
+        integers("stride", 1),
+        [to_integer(low) for low, _, _ in pads],
+        [to_integer(high) for _, _, high in pads],
+        integers("lhs_dilate", 1),
+        integers("rhs_dilate", 1),
+        map(bool, integers("rhs_reversal", 0)),
+        strict=True,
+    )
+    return Window(tuple(WindowDimension(*row) for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingDimension:
+    """Edge and interior padding of one dimension; edges may be negative (they crop)."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+    def output_size(self, size: int) -> int:
+        return self.low + self.high + dilated(size, self.interior + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingConfig:
+    """The padding of a `pad`: one `PaddingDimension` a dimension."""
+
+    dimensions: tuple[PaddingDimension, ...]
+
+
+_PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(-?\d+))?((?:\s*x\s*)?)")
+
+
+class PaddingConfigKind(Kind[PaddingConfig]):
+    """`padding=1_2x0_-1_1`: low, high and (when any dimension has one) interior, a dimension each."""
+
+    def read(self, reader: Reader) -> PaddingConfig:
+        dimensions: list[PaddingDimension] = []
+        more = True
+        while more:
+            match = reader.match(_PADDING)
+            if match is None:
+                if dimensions:
+                    reader.fail("expected low_high or low_high_interior after x")
+                return PaddingConfig(())
+            dimensions.append(PaddingDimension(*map(to_integer, (match[1], match[2], match[3] or "0"))))
+            more = bool(match[4])
+        return PaddingConfig(tuple(dimensions))
+
+    def write(self, value: PaddingConfig) -> str:
+        interior = any(d.interior for d in value.dimensions)
+        return "x".join(f"{d.low}_{d.high}_{d.interior}" if interior else f"{d.low}_{d.high}" for d in value.dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRanges:
+    """The half-open ranges of a `slice`, one entry a dimension in each tuple."""
+
+    starts: tuple[int, ...]
+    limits: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+_RANGE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
+
+
+class SliceRangesKind(Kind[SliceRanges]):
+    """`slice={[0:2], [1:5:2]}`; strides are written when any of them is not 1."""
+
+    def read(self, reader: Reader) -> SliceRanges:
+        rows: list[tuple[int, int, int]] = []
+        for _ in entries(reader):
+            match = reader.match(_RANGE)
+            if match is None:
+                reader.fail("expected a range such as [0:2] or [0:6:2]")
+            rows.append((to_integer(match[1]), to_integer(match[2]), to_integer(match[3] or "1")))
+        return SliceRanges(tuple(r[0] for r in rows), tuple(r[1] for r in rows), tuple(r[2] for r in rows))
+
+    def write(self, value: SliceRanges) -> str:
+        unit = all(stride == 1 for stride in value.strides)
+        rows = zip(value.starts, value.limits, value.strides, strict=True)
+        return f"{{{', '.join(f'[{a}:{b}]' if unit else f'[{a}:{b}:{c}]' for a, b, c in rows)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConvDimensions:
+    """Which dimension plays which part in a convolution's operands and result.
+
+    Example: `b01f_01io->b01f` is batch, two spatial dimensions, feature; kernel spatial, input feature, output feature.
+    """
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]
+
+    @staticmethod
+    def default(spatial: int) -> ConvDimensions:
+        """Batch, feature, spatial; kernel output feature, input feature, spatial (XLA's default)."""
+        dims = tuple(range(2, spatial + 2))
+        return ConvDimensions(0, 1, dims, 1, 0, dims, 0, 1, dims)
+
+    @staticmethod
+    def parse(text: str) -> ConvDimensions:
+        """From labels such as `bf01_oi01->bf01` (`?` marks a dimension that plays no part); ValueError if malformed."""
+        match = _DIM_LABELS.fullmatch(text)
+        if match is None:
+            raise ValueError(f"malformed dim_labels {text!r}; expected a form such as bf01_oi01->bf01")
+        lhs, rhs, out = match.groups()
+        return ConvDimensions(*_labels(lhs, "b", "f"), *_labels(rhs, "i", "o"), *_labels(out, "b", "f"))
+
+    def to_text(self) -> str:
+        lhs = _write_labels(
+            {self.input_batch_dimension: "b", self.input_feature_dimension: "f"}, self.input_spatial_dimensions
+        )
+        rhs = _write_labels(
+            {self.kernel_input_feature_dimension: "i", self.kernel_output_feature_dimension: "o"},
+            self.kernel_spatial_dimensions,
+        )
+        out = _write_labels(
+            {self.output_batch_dimension: "b", self.output_feature_dimension: "f"}, self.output_spatial_dimensions
+        )
+        return f"{lhs}_{rhs}->{out}"
+
+
+_DIM_LABELS = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
+
+
+def _labels(text: str, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
+    places: dict[str, int] = {}
+    for place, label in enumerate(text):
+        if label != "?" and label in places:
+            raise ValueError(f"dimension label {label!r} occurs twice in {text!r}")
+        places[label] = place
+    spatial = sorted(label for label in places if label.isdigit())
+    if first not in places or second not in places or spatial != [str(i) for i in range(len(spatial))]:
+        raise ValueError(f"{text!r} needs the labels {first}, {second} and spatial digits counting up from 0")
+    return places[first], places[second], tuple(places[label] for label in spatial)
+
+
+def _write_labels(named: dict[int, str], spatial: Sequence[int]) -> str:
+    places = named | {at: str(i) for i, at in enumerate(spatial)}
+    return "".join(places.get(at, "?") for at in range(max(places) + 1))
+
+
+_LABEL_WORD = re.compile(r"[0-9a-z?]+_[0-9a-z?]+->[0-9a-z?]+")
+
+
+class ConvDimensionsKind(Kind[ConvDimensions]):
+    """`dim_labels=b01f_01io->b01f`"""
+
+    def read(self, reader: Reader) -> ConvDimensions:
+        match = reader.match(_LABEL_WORD)
+        if match is None:
+            reader.fail("expected dimension labels such as bf01_oi01->bf01")
+        try:
+            return ConvDimensions.parse(match[0])
+        except ValueError as error:
+            reader.fail(str(error))
+
+    def write(self, value: ConvDimensions) -> str:
+        return value.to_text()
+
+
+class Precision(Enum):
+    """How exactly a dot or convolution treats one operand."""
+
+    DEFAULT = "default"
+    HIGH = "high"
+    HIGHEST = "highest"
+
+
+def drop_default_precision(attrs: Any, _: Sequence[Shape], __: Shape) -> Any:
+    """Attributes with `operand_precision` as it is written: none at all when every operand has the default."""
+    given = attrs.operand_precision
+    plain = bool(given) and all(precision is Precision.DEFAULT for precision in given)
+    return attrs.replace(operand_precision=()) if plain else attrs
+
+
+WINDOW = WindowKind()
+PADDING = PaddingConfigKind()
+SLICE_RANGES = SliceRangesKind()
+DIM_LABELS = ConvDimensionsKind()
+PRECISIONS = BracedKind(EnumKind(Precision, ignore_case=True))

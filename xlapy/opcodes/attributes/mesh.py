@@ -1,0 +1,282 @@
+"""Meshes of devices and references to their axes, with the text forms that replica groups and named shardings share.
+
+Owns: `Iota`, `Mesh`, `AxisRef`: their values, checks and text. Must not know: what a mesh is used for.
+
+Worked example: `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))` lays the devices 0..7 out by counting them into a 4 x 2
+array, transposing that to 2 x 4 and reading it in row-major order: row 0 of the mesh is 0 2 4 6, row 1 is 1 3 5 7.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import bounded_product
+from xlapy.opcodes.attributes.codecs import Reader, entries, split_integers, to_integer
+
+MAX_DEVICES = 1 << 24
+"""The most devices whose ids are ever written out one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iota:
+    """Device ids 0..n-1 counted into an array of `reshape_dims`, transposed by `transpose_perm`, read row-major."""
+
+    reshape_dims: tuple[int, ...]
+    transpose_perm: tuple[int, ...]
+
+    @staticmethod
+    def make(reshape_dims: Sequence[int], transpose_perm: Sequence[int] = ()) -> Iota:
+        """The shortest form with the same ids; an empty permutation is the identity. `ShapeError` if malformed."""
+        perm = tuple(transpose_perm) or tuple(range(len(reshape_dims)))
+        if not reshape_dims or sorted(perm) != list(range(len(reshape_dims))):
+            raise ShapeError(f"T({_join(perm)}) is not a permutation of the dimensions of [{_join(reshape_dims)}]")
+        if any(size < 1 for size in reshape_dims):
+            raise ShapeError(f"device ids [{_join(reshape_dims)}] have a dimension below 1")
+        if bounded_product(reshape_dims) >= 2**63:
+            raise ShapeError(f"device ids [{_join(reshape_dims)}] number more than 64 bits hold")
+        return Iota(*_shortest(list(reshape_dims), list(perm)))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.reshape_dims)
+
+    def ids(self) -> tuple[int, ...]:
+        """The device ids in order; `ShapeError` above `MAX_DEVICES`."""
+        if self.size > MAX_DEVICES:
+            raise ShapeError(f"device ids {self.to_text()} number {self.size}, more than {MAX_DEVICES}")
+        strides = [math.prod(self.reshape_dims[d + 1 :]) for d in range(len(self.reshape_dims))]
+        ids = [0]
+        for dimension in self.transpose_perm:
+            steps = [i * strides[dimension] for i in range(self.reshape_dims[dimension])]
+            ids = [start + step for start in ids for step in steps]
+        return tuple(ids)
+
+    def to_text(self) -> str:
+        """`[4,2]T(1,0)`; one dimension needs no permutation: `[8]`."""
+        perm = f"T({_join(self.transpose_perm)})" if len(self.reshape_dims) > 1 else ""
+        return f"[{_join(self.reshape_dims)}]{perm}"
+
+
+def _shortest(dims: list[int], perm: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Drops dimensions of size 1 and merges those that stay neighbours, until neither is possible."""
+    while True:
+        kept = [d for d in range(len(dims)) if dims[d] != 1]
+        place = {d: i for i, d in enumerate(kept)}
+        perm = [place[d] for d in perm if d in place]
+        dims = [dims[d] for d in kept]
+        pair = next((i for i in range(1, len(perm)) if perm[i] == perm[i - 1] + 1), None)
+        if pair is None:
+            return (tuple(dims), tuple(perm)) if dims else ((1,), (0,))
+        first = perm[pair - 1]
+        dims[first] *= dims[first + 1]
+        dims[first + 1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Named axes over devices; without axes one device (a maximal mesh), or nothing at all (`mesh[]`).
+
+    `devices` is an `Iota`, or the device ids in row-major order of the axes.
+    """
+
+    axis_names: tuple[str, ...] = ()
+    axis_sizes: tuple[int, ...] = ()
+    devices: Iota | tuple[int, ...] = ()
+
+    @staticmethod
+    def make(axis_names: Sequence[str], axis_sizes: Sequence[int], devices: Iota | Sequence[int] | None = None) -> Mesh:
+        """A mesh of named axes, by default over the devices 0..n-1; `ShapeError` if names, sizes and ids do not fit."""
+        names, sizes = tuple(axis_names), tuple(axis_sizes)
+        if len(names) != len(sizes) or len(set(names)) != len(names):
+            raise ShapeError(
+                f"mesh axes need one distinct name each; given names {list(names)} and sizes {list(sizes)}"
+            )
+        if any(size < 1 for size in sizes):
+            raise ShapeError(f"mesh axes {list(names)} have a size below 1: {list(sizes)}")
+        if not names:
+            return Mesh()
+        count = bounded_product(sizes)
+        chosen = Iota.make((count,)) if devices is None else devices if isinstance(devices, Iota) else tuple(devices)
+        given = chosen.size if isinstance(chosen, Iota) else len(chosen)
+        if given != count:
+            raise ShapeError(f"mesh of sizes {list(sizes)} has {count} devices, given {given} device ids")
+        if not isinstance(chosen, Iota):
+            if sorted(chosen) != list(range(count)):
+                raise ShapeError(
+                    f"device ids of a mesh of {count} must be 0 to {count - 1} in some order: {list(chosen)}"
+                )
+            if chosen == tuple(range(count)):
+                chosen = Iota.make((count,))
+        return Mesh(names, sizes, chosen)
+
+    @staticmethod
+    def maximal(device_id: int) -> Mesh:
+        """The mesh of one device; `ShapeError` if the id is negative."""
+        if device_id < 0:
+            raise ShapeError(f"maximal_mesh needs a device id of at least 0, given {device_id}")
+        return Mesh((), (), (device_id,))
+
+    def device_ids(self) -> tuple[int, ...]:
+        return self.devices.ids() if isinstance(self.devices, Iota) else self.devices
+
+    def to_text(self) -> str:
+        """`mesh['a'=2,'b'=4]`, with `, device_ids=(...)` unless the devices count up; `maximal_mesh[device_id=3]`."""
+        if not self.axis_names:
+            return f"maximal_mesh[device_id={self.device_ids()[0]}]" if self.devices else "mesh[]"
+        axes = ",".join(f"'{name}'={size}" for name, size in zip(self.axis_names, self.axis_sizes, strict=True))
+        if isinstance(self.devices, Iota):
+            plain = len(self.devices.reshape_dims) == 1
+            return f"mesh[{axes}]" if plain else f"mesh[{axes}], device_ids=({self.devices.to_text()})"
+        return f"mesh[{axes}], device_ids=({_join(self.devices)})"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRef:
+    """An axis of a mesh by number, or its part `(pre_size)size`: of extent `size`, behind factors of `pre_size`."""
+
+    axis: int
+    pre_size: int = 1
+    size: int | None = None
+
+    def extent(self, mesh: Mesh) -> int:
+        return mesh.axis_sizes[self.axis] if self.size is None else self.size
+
+    def check(self, mesh: Mesh) -> None:
+        """`ShapeError` unless the axis is one of the mesh and a sub-axis divides it into whole parts."""
+        if not 0 <= self.axis < len(mesh.axis_names):
+            raise ShapeError(f"axis {self.axis} is out of bounds for {mesh.to_text()}")
+        if self.size is None:
+            return
+        full = mesh.axis_sizes[self.axis]
+        if self.pre_size < 1 or self.size < 2 or self.size >= full or full % (self.pre_size * self.size):
+            raise ShapeError(
+                f"sub-axis {self.to_text(mesh)} does not divide its axis of size {full} into smaller parts"
+            )
+
+    def to_text(self, mesh: Mesh) -> str:
+        """`'a'`, or `'a':(1)2` for a sub-axis."""
+        part = "" if self.size is None else f":({self.pre_size}){self.size}"
+        return f"'{mesh.axis_names[self.axis]}'{part}"
+
+
+def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
+    """`ShapeError` unless every reference is good, none overlap, and no neighbours could be one reference."""
+    for reference in axes:
+        reference.check(mesh)
+    for i, first in enumerate(axes):
+        for second in axes[i + 1 :]:
+            if not disjoint(first, second):
+                texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
+                raise ShapeError(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
+    for first, second in pairwise(axes):
+        if first.axis == second.axis and first.size is not None and first.pre_size * first.size == second.pre_size:
+            raise ShapeError(f"adjacent axes {first.to_text(mesh)} and {second.to_text(mesh)} must be written as one")
+
+
+def disjoint(a: AxisRef, b: AxisRef) -> bool:
+    """Whether two references share no part of an axis and cut it in compatible places."""
+    if a.axis != b.axis:
+        return True
+    if a.size is None or b.size is None:
+        return False
+    low, high = sorted(((a.pre_size, a.size), (b.pre_size, b.size)))
+    return high[0] % (low[0] * low[1]) == 0
+
+
+_MESH = re.compile(r"(maximal_)?mesh\s*\[")
+_NAME = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""
+_AXIS = re.compile(_NAME + r"\s*=\s*(\d+)")
+_REFERENCE = re.compile(_NAME + r"(?:\s*:\s*\(\s*(\d+)\s*\)\s*(\d+))?")
+_DEVICE = re.compile(r"device_id\s*=\s*(\d+)")
+_DEVICE_IDS = re.compile(r",\s*device_ids\s*=\s*\(")
+_ID_LIST = re.compile(r"\d*(?:\s*,\s*\d+)*")
+_BRACKETS = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
+_TRANSPOSE = re.compile(r"T\s*\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
+
+
+def read_mesh(reader: Reader) -> Mesh:
+    """Reads a mesh in the form `Mesh.to_text` writes."""
+    head = reader.match(_MESH)
+    if head is None:
+        reader.fail("expected mesh[ or maximal_mesh[")
+    try:
+        return _read_maximal(reader) if head[1] else _read_axes(reader)
+    except ShapeError as error:
+        reader.fail(str(error))
+
+
+def _read_maximal(reader: Reader) -> Mesh:
+    match = reader.match(_DEVICE)
+    if match is None:
+        reader.fail("expected device_id= in maximal_mesh")
+    reader.expect("]")
+    return Mesh.maximal(to_integer(match[1]))
+
+
+def _read_axes(reader: Reader) -> Mesh:
+    names: list[str] = []
+    sizes: list[int] = []
+    for _ in entries(reader, opening="", closing="]"):
+        match = reader.match(_AXIS)
+        if match is None:
+            reader.fail("expected a mesh axis such as 'a'=2")
+        names.append(match[1] or match[2] or "")
+        sizes.append(to_integer(match[3]))
+    return Mesh.make(names, sizes, _read_device_ids(reader))
+
+
+def _read_device_ids(reader: Reader) -> Iota | tuple[int, ...] | None:
+    if reader.match(_DEVICE_IDS) is None:
+        return None
+    iota = read_iota(reader)
+    if iota is None:
+        match = reader.match(_ID_LIST)
+        devices = split_integers(match[0]) if match else ()
+        reader.expect(")")
+        return devices
+    reader.expect(")")
+    return iota
+
+
+def read_iota(reader: Reader) -> Iota | None:
+    """Reads `[4,2]T(1,0)` or `[8]`; None (cursor unmoved) if no bracket stands there; `ShapeError` if malformed."""
+    dims = reader.match(_BRACKETS)
+    if dims is None:
+        return None
+    sizes = split_integers(dims[1])
+    perm = reader.match(_TRANSPOSE)
+    if perm is None and len(sizes) > 1:
+        reader.fail("expected T( and a permutation behind more than one dimension of device ids")
+    return Iota.make(sizes, split_integers(perm[1]) if perm else ())
+
+
+def read_axes(reader: Reader, mesh: Mesh) -> tuple[AxisRef, ...]:
+    """Reads `{'a','b':(1)2}`; an axis may be given by its number in quotes."""
+    return tuple([read_axis(reader, mesh) for _ in entries(reader)])
+
+
+def read_axis(reader: Reader, mesh: Mesh) -> AxisRef:
+    """Reads `'a'` or `'b':(1)2`."""
+    match = reader.match(_REFERENCE)
+    if match is None:
+        reader.fail("expected a mesh axis such as 'a' or 'a':(1)2")
+    number = _axis_number(reader, match[1] or match[2] or "", mesh)
+    return AxisRef(number, to_integer(match[3] or "1"), to_integer(match[4]) if match[4] else None)
+
+
+def _axis_number(reader: Reader, name: str, mesh: Mesh) -> int:
+    if name in mesh.axis_names:
+        return mesh.axis_names.index(name)
+    number = int(name) if name.isdigit() and len(name) < 10 else len(mesh.axis_names)
+    if number >= len(mesh.axis_names):
+        reader.fail(f"{name!r} is no axis of {mesh.to_text()}")
+    return number
+
+
+def _join(values: Sequence[int]) -> str:
+    return ",".join(map(str, values))

@@ -1,0 +1,232 @@
+"""Replica groups: which devices take part together in a collective, in each of the forms HLO text has.
+
+Owns: `GroupList`, `IotaGroups`, `MeshGroups`, the four ways to read the ids in them and the devices they name, their
+kind. Must not know: the IR, any particular collective. A device's number is replica * partitions + partition.
+Source: AllReduce and "Replica groups" of the specification.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from xlapy.base.errors import ShapeError
+from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, Kind, Reader, split_integers
+from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh, check_axes, read_axes, read_iota, read_mesh
+
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """`{{0,1},{2,3}}`: the groups written out; none at all means one group of everybody."""
+
+    groups: Groups = ()
+
+    @property
+    def group_count(self) -> int:
+        return len(self.groups)
+
+    @property
+    def group_size(self) -> int:
+        """How many ids the first group has; 0 without groups."""
+        return len(self.groups[0]) if self.groups else 0
+
+    def to_text(self) -> str:
+        return INTEGER_LISTS.write(self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaGroups:
+    """`[2,4]<=[4,2]T(1,0)`: `group_count` groups of `group_size` ids each, taken in the order of an `Iota`."""
+
+    group_count: int
+    group_size: int
+    iota: Iota
+
+    @staticmethod
+    def make(
+        group_count: int, group_size: int, reshape_dims: Sequence[int] = (), transpose_perm: Sequence[int] = ()
+    ) -> IotaGroups:
+        """Without `reshape_dims` the ids count up. `ShapeError` if ids and groups differ in number."""
+        count = group_count * group_size
+        if group_count < 1 or group_size < 1:
+            raise ShapeError(f"replica groups [{group_count},{group_size}] need sizes of at least 1")
+        iota = Iota.make(reshape_dims or (count,), transpose_perm)
+        if iota.size != count:
+            raise ShapeError(
+                f"replica groups [{group_count},{group_size}] hold {count} ids, {iota.to_text()} gives {iota.size}"
+            )
+        return IotaGroups(group_count, group_size, iota)
+
+    @property
+    def groups(self) -> Groups:
+        return _cut(self.iota.ids(), self.group_size)
+
+    def to_text(self) -> str:
+        return f"[{self.group_count},{self.group_size}]<={self.iota.to_text()}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeshGroups:
+    """`mesh['a'=2,'b'=4] {'b'}`: one group for each place on the axes that are not named, along those that are.
+
+    Example: the groups of `mesh['a'=2,'b'=2] {'a'}` are {0,2} and {1,3}.
+    """
+
+    mesh: Mesh
+    axes: tuple[AxisRef, ...]
+
+    @staticmethod
+    def make(mesh: Mesh, axes: Sequence[AxisRef]) -> MeshGroups:
+        """`ShapeError` if an axis is not one of the mesh, overlaps another or could be merged with its neighbour."""
+        check_axes(axes, mesh)
+        return MeshGroups(mesh, tuple(axes))
+
+    @property
+    def group_size(self) -> int:
+        size = 1
+        for axis in self.axes:
+            size *= axis.extent(self.mesh)
+        return size
+
+    @property
+    def group_count(self) -> int:
+        devices = self.mesh.devices
+        return (devices.size if isinstance(devices, Iota) else len(devices)) // self.group_size
+
+    @property
+    def groups(self) -> Groups:
+        ids = self.mesh.device_ids()
+        dims, grouped = self._split_axes()
+        rest = tuple(d for d in range(len(dims)) if d not in grouped)
+        order = Iota(tuple(dims), (*rest, *grouped)).ids() if dims else (0,)
+        return _cut(tuple(ids[place] for place in order), self.group_size) if ids else ()
+
+    def _split_axes(self) -> tuple[list[int], tuple[int, ...]]:
+        """The mesh's sizes with its axes cut at the borders of sub-axes, and which of the pieces are grouped."""
+        dims: list[int] = []
+        place: dict[AxisRef, int] = {}
+        for number, full in enumerate(self.mesh.axis_sizes):
+            before = 1
+            for axis in sorted((a for a in self.axes if a.axis == number), key=lambda a: a.pre_size):
+                if axis.pre_size != before:
+                    dims.append(axis.pre_size // before)
+                place[axis] = len(dims)
+                dims.append(axis.extent(self.mesh))
+                before = axis.pre_size * axis.extent(self.mesh)
+            if before != full:
+                dims.append(full // before)
+        return dims, tuple(place[axis] for axis in self.axes)
+
+    def to_text(self) -> str:
+        return f"{self.mesh.to_text()} {{{','.join(axis.to_text(self.mesh) for axis in self.axes)}}}"
+
+
+ReplicaGroups: TypeAlias = GroupList | IotaGroups | MeshGroups
+"""Every form offers `groups`, `group_count`, `group_size` and `to_text`; forms differ even when their groups do not."""
+
+ALL_REPLICAS = GroupList()
+"""No groups: everybody takes part in one."""
+
+
+def _cut(ids: tuple[int, ...], size: int) -> Groups:
+    return tuple(ids[i : i + size] for i in range(0, len(ids), size))
+
+
+class GroupMode(Enum):
+    """What the ids in replica groups number, as `channel_id` and `use_global_device_ids` decide."""
+
+    CROSS_REPLICA = "cross_replica"
+    """Replicas, within each partition."""
+    CROSS_PARTITION = "cross_partition"
+    """Partitions, within each replica."""
+    CROSS_REPLICA_AND_PARTITION = "cross_replica_and_partition"
+    """Replicas; a group holds every partition of each."""
+    FLATTENED_ID = "flattened_id"
+    """Devices: replica * partitions + partition."""
+
+
+def group_mode(channel_id: int | None, use_global_device_ids: bool | None) -> GroupMode:
+    """The mode of a collective; `use_global_device_ids` is None where the op has none. `ShapeError` if illegal."""
+    if channel_id is None:
+        if use_global_device_ids:
+            raise ShapeError("use_global_device_ids=true needs a channel_id, none is given")
+        return GroupMode.CROSS_REPLICA
+    if use_global_device_ids is None:
+        return GroupMode.CROSS_PARTITION
+    return GroupMode.FLATTENED_ID if use_global_device_ids else GroupMode.CROSS_REPLICA_AND_PARTITION
+
+
+def participants(
+    groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int, device: int
+) -> tuple[int, ...]:
+    """The devices in the group of `device`, itself included, in the order of the group; none if it is in no group.
+
+    Example: with 2 replicas of 2 partitions device 3 is partition 1 of replica 1; without groups it meets (1, 3) across
+    replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. `ShapeError` for ids that are not there, or twice.
+    """
+    table = _device_groups(groups, mode, replicas, partitions)
+    return next((row for row in table if device in row), ())
+
+
+@functools.lru_cache(maxsize=256)
+def _device_groups(groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int) -> Groups:
+    """Every group as devices."""
+    limit, what = {
+        GroupMode.CROSS_PARTITION: (partitions, "partitions"),
+        GroupMode.FLATTENED_ID: (replicas * partitions, "devices"),
+    }.get(mode, (replicas, "replicas"))
+    rows = groups.groups or (tuple(range(limit)),)
+    ids = [identifier for row in rows for identifier in row]
+    for identifier in (min(ids, default=0), max(ids, default=0)):
+        if not 0 <= identifier < limit:
+            raise ShapeError(f"replica_groups {groups.to_text()} name id {identifier}, there are {limit} {what}")
+    if len(set(ids)) < len(ids):
+        raise ShapeError(f"replica_groups {groups.to_text()} name an id twice")
+    if mode is GroupMode.FLATTENED_ID:
+        return rows
+    if mode is GroupMode.CROSS_PARTITION:
+        return tuple(tuple(r * partitions + p for p in row) for row in rows for r in range(replicas))
+    if mode is GroupMode.CROSS_REPLICA:
+        return tuple(tuple(r * partitions + p for r in row) for row in rows for p in range(partitions))
+    return tuple(tuple(r * partitions + p for r in row for p in range(partitions)) for row in rows)
+
+
+_BRACE = re.compile(r"(?=\{)")
+_SIZES = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*<=")
+
+
+class ReplicaGroupsKind(Kind[ReplicaGroups]):
+    """`replica_groups={{0,1},{2,3}}`, `[2,4]<=[8]`, `[2,4]<=[4,2]T(1,0)` or `mesh['a'=2,'b'=4] {'b'}`"""
+
+    def read(self, reader: Reader) -> ReplicaGroups:
+        if reader.match(_BRACE):
+            return GroupList(INTEGER_LISTS.read(reader))
+        sizes = reader.match(_SIZES)
+        try:
+            if sizes is not None:
+                return _read_iota_groups(reader, split_integers(sizes[1]))
+            mesh = read_mesh(reader)
+            return MeshGroups.make(mesh, read_axes(reader, mesh))
+        except ShapeError as error:
+            reader.fail(str(error))
+
+    def write(self, value: ReplicaGroups) -> str:
+        return value.to_text()
+
+
+def _read_iota_groups(reader: Reader, sizes: tuple[int, ...]) -> IotaGroups:
+    if len(sizes) != 2:
+        reader.fail(f"expected the number of groups and their size before <=, found {len(sizes)} sizes")
+    iota = read_iota(reader)
+    if iota is None:
+        reader.fail("expected the dimensions of the ids, such as [8], after <=")
+    return IotaGroups.make(sizes[0], sizes[1], iota.reshape_dims, iota.transpose_perm)
+
+
+REPLICA_GROUPS = ReplicaGroupsKind()

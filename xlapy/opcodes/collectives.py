@@ -1,0 +1,770 @@
+"""Definitions of the operations that exchange data among replicas and partitions, and of those that name them.
+
+Owns: all-gather, all-reduce, all-to-all, ragged-all-to-all, collective-broadcast, collective-permute,
+collective-reduce, reduce-scatter, their -start and -done forms, replica-id, partition-id.
+Must not know: the IR, values, who builds or evaluates them.
+Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter,
+ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
+
+How many replicas and partitions take part is the module's to say: rules here judge groups by themselves only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlapy.base.element_types import S32, U32
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import UNBOUNDED, Ints, Shape
+from xlapy.opcodes.attributes.codecs import (
+    BOOL,
+    INTEGER,
+    INTEGER_LISTS,
+    INTEGERS,
+    ONE_INTEGER,
+    WORD,
+    Attributes,
+    attribute,
+    attributes,
+)
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, REPLICA_GROUPS, GroupMode, ReplicaGroups, group_mode
+from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.requirements import (
+    agrees,
+    elements_of,
+    one_or_tuple,
+    require_arrays,
+    require_dimension,
+    require_programs,
+    require_shape,
+    same_layout,
+)
+
+IntegerLists = tuple[Ints, ...]
+
+_REDUCER = (Role("to_apply"),)
+_OBSOLETE_MODE = {"mode": WORD}
+
+
+@attributes
+class GroupedAttributes(Attributes):
+    """Who takes part in a collective: `channel_id` and `replica_groups` together name the participants."""
+
+    channel_id: int | None = attribute(INTEGER, default=None)
+    replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
+
+
+def _effect(attrs: Any) -> Effect:
+    """With a channel, or with layouts that other programs rely on, every participant must take part: keep the op."""
+    bound = attrs.channel_id is not None or getattr(attrs, "constrain_layout", False)
+    return Effect.SIDE_EFFECT if bound else Effect.PURE
+
+
+# -- replica groups, reducers
+
+
+def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bool = True) -> None:
+    """Groups hold each id from 0 on exactly once; all have one size, unless the op allows otherwise."""
+    rows = groups.groups
+    if not rows:
+        if mode is GroupMode.FLATTENED_ID:
+            raise ShapeError(f"{name} with use_global_device_ids=true needs replica_groups, given none")
+        return
+    if not all(rows):
+        raise ShapeError(f"{name}: replica_groups {groups.to_text()} have an empty group")
+    ids = sorted(identifier for row in rows for identifier in row)
+    if ids != list(range(len(ids))):
+        raise ShapeError(f"{name}: replica_groups {groups.to_text()} must hold each id from 0 to {len(ids) - 1} once")
+    if uniform and len({len(row) for row in rows}) > 1:
+        raise ShapeError(f"{name}: replica_groups {groups.to_text()} must all have one size")
+
+
+def _mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMode:
+    """The group mode of a collective, once its replica groups are found legal."""
+    try:
+        mode = group_mode(attrs.channel_id, getattr(attrs, "use_global_device_ids", None))
+    except ShapeError as error:
+        raise ShapeError(f"{name}: {error}") from error
+    _check_groups(name, attrs.replica_groups, mode, uniform)
+    return mode
+
+
+def _check_shards(name: str, shards: int, groups: ReplicaGroups, mode: GroupMode) -> None:
+    """The number of shards that shapes tell must fit the size of the groups, where the latter is known here."""
+    size = groups.group_size
+    if size <= 1 and mode is not GroupMode.CROSS_REPLICA_AND_PARTITION:
+        return
+    fits = shards == size if mode is not GroupMode.CROSS_REPLICA_AND_PARTITION else size == 0 or shards % size == 0
+    if not fits:
+        raise ShapeError(f"{name}: shapes tell {shards} shards, replica_groups {groups.to_text()} have {size} members")
+
+
+def _check_reducer(name: str, operands: Sequence[Shape], programs: Programs) -> None:
+    """The reducer takes two scalars and returns one of their shape (or a tuple of them for several operands)."""
+    require_programs(name, programs, 1)
+    program = programs[0]
+    for shape in (*program.parameters, *(s for _, s in program.result.leaves())):
+        if not shape.is_scalar:
+            raise ShapeError(f"{name}: the reducer must take and return scalars, it is {program.to_text()}")
+    results = len(list(program.result.leaves()))
+    if len(program.parameters) != 2 * results or results not in (1, len(operands)):
+        raise ShapeError(
+            f"{name} of {len(operands)} operands needs a reducer of two scalars, given {program.to_text()}"
+        )
+
+
+# -- all-gather
+
+
+@attributes
+class AllGatherAttributes(GroupedAttributes):
+    """`all_gather_dimension`: the dimension along which the shards are joined, in the order of the group."""
+
+    constrain_layout: bool = attribute(BOOL, default=False)
+    all_gather_dimension: int = attribute(ONE_INTEGER, key="dimensions")
+    use_global_device_ids: bool = attribute(BOOL, default=False)
+
+
+def _resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Callable[[Shape], int]) -> Shape:
+    """The operands with another size of one dimension, unless it is unbounded: a shape for one, else a tuple."""
+    require_arrays(name, operands)
+    shapes: list[Shape] = []
+    for operand in operands:
+        require_dimension(name, "dimension", dimension, operand)
+        sizes = list(operand.dimensions)
+        if sizes[dimension] != UNBOUNDED:
+            sizes[dimension] = size_of(operand)
+        shapes.append(Shape.array(operand.element_type, sizes, operand.dynamic_dimensions, operand.layout))
+    return one_or_tuple(shapes)
+
+
+def all_gather_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
+    """The result of an all-gather over `shard_count` participants: a shape for one operand, else a tuple."""
+    return _resized("all-gather", operands, dimension, lambda operand: operand.dimensions[dimension] * shard_count)
+
+
+def _gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes) -> None:
+    mode = _mode(name, attrs)
+    require_arrays(name, operands)
+    dimension = attrs.all_gather_dimension
+    first = _first(name, result, operands, dimension)
+    small, large = operands[0].dimensions[dimension], first.dimensions[dimension]
+    shards = -(-large // small) if small > 0 else max(attrs.replica_groups.group_size, 1)
+    require_shape(name, result, all_gather_shape(operands, dimension, shards))
+    if small > 0:
+        _check_shards(name, shards, attrs.replica_groups, mode)
+
+
+def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) -> Shape:
+    """The first array of a result that has one an operand, found to have the dimension, as all operands are."""
+    arrays = result.tuple_shapes if len(operands) > 1 else (result,)
+    if len(arrays) != len(operands) or not all(a.is_array for a in arrays):
+        raise ShapeError(f"{name} of {len(operands)} operands makes as many arrays, declared {result.brief}")
+    for operand in (*operands, arrays[0]):
+        require_dimension(name, "dimension", dimension, operand)
+    return arrays[0]
+
+
+def _check_all_gather(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: Programs) -> None:
+    _gathered("all-gather", shape, operands, attrs)
+
+
+ALL_GATHER = OpDef(
+    name="all-gather",
+    family="collectives",
+    summary=(
+        "Joins the operands of all members of a group along one dimension, in the order of the "
+        "group; every member has the result."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "The dimension is one of every operand.",
+        (
+            "There is one result an operand, of its shape with the dimension as many times as large "
+            "as the group has members."
+        ),
+    ),
+    arity=at_least(1),
+    attributes=AllGatherAttributes,
+    check=_check_all_gather,
+    effect_rule=_effect,
+)
+
+
+def _check_all_gather_start(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: Programs) -> None:
+    """The result is (operands, gathered)."""
+    if len(shape.tuple_shapes) != 2:
+        raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.brief}")
+    require_shape("all-gather-start: the first element", shape.tuple_shapes[0], one_or_tuple(operands))
+    _gathered("all-gather-start", shape.tuple_shapes[1], operands, attrs)
+
+
+ALL_GATHER_START = OpDef(
+    name="all-gather-start",
+    family="collectives",
+    summary="Starts an all-gather; the result is (operands, gathered).",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "The dimension is one of every operand.",
+        "The shape is (operands, gathered).",
+        (
+            "There is one result an operand, of its shape with the dimension as many times as large "
+            "as the group has members."
+        ),
+    ),
+    arity=at_least(1),
+    attributes=AllGatherAttributes,
+    check=_check_all_gather_start,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+)
+
+
+def _second_element(name: str, operand: Shape) -> Shape:
+    if len(operand.tuple_shapes) < 2:
+        raise ShapeError(f"{name} takes (operands, results, ...), given {operand.brief}")
+    return operand.tuple_shapes[1]
+
+
+def _infer_all_gather_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    return _second_element("all-gather-done", operands[0])
+
+
+ALL_GATHER_DONE = OpDef(
+    name="all-gather-done",
+    family="collectives",
+    summary="Waits for an all-gather and gives its result.",
+    operands="operand",
+    constraints=("The operand is a tuple of two elements or more.",),
+    arity=exactly(1),
+    infer=_infer_all_gather_done,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
+
+
+# -- all-reduce, reduce-scatter, collective-reduce
+
+
+@attributes
+class AllReduceAttributes(GroupedAttributes):
+    constrain_layout: bool = attribute(BOOL, default=False)
+    use_global_device_ids: bool = attribute(BOOL, default=False)
+
+
+def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+    require_arrays(name, operands)
+    _mode(name, attrs, uniform=False)
+    _check_reducer(name, operands, programs)
+    return one_or_tuple(operands)
+
+
+def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+    return _reduced("all-reduce", operands, attrs, programs)
+
+
+ALL_REDUCE = OpDef(
+    name="all-reduce",
+    family="collectives",
+    summary="Combines the operands of all members of a group by a computation; every member has the result.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+    ),
+    arity=at_least(1),
+    attributes=AllReduceAttributes,
+    roles=_REDUCER,
+    infer=_infer_all_reduce,
+    effect_rule=_effect,
+    obsolete=_OBSOLETE_MODE,
+)
+
+
+def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+    return _reduced("all-reduce-start", operands, attrs, programs)
+
+
+ALL_REDUCE_START = OpDef(
+    name="all-reduce-start",
+    family="collectives",
+    summary="Starts an all-reduce; the result is that of the reduction.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+    ),
+    arity=at_least(1),
+    attributes=AllReduceAttributes,
+    roles=_REDUCER,
+    infer=_infer_all_reduce_start,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+    obsolete=_OBSOLETE_MODE,
+)
+
+
+def _infer_all_reduce_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    return operands[0]
+
+
+ALL_REDUCE_DONE = OpDef(
+    name="all-reduce-done",
+    family="collectives",
+    summary="Waits for an all-reduce and gives its result.",
+    operands="operand",
+    arity=exactly(1),
+    infer=_infer_all_reduce_done,
+    effect=Effect.SIDE_EFFECT,
+    aliases=((0, ()),),
+    async_role=AsyncRole.DONE,
+)
+
+
+@attributes
+class ReduceScatterAttributes(AllReduceAttributes):
+    """`scatter_dimension`: the dimension of the reduced array that is cut into one block a participant."""
+
+    scatter_dimension: int = attribute(ONE_INTEGER, key="dimensions")
+
+
+def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
+    """The result of a reduce-scatter over `shard_count` participants: a shape for one operand, else a tuple."""
+
+    def block(operand: Shape) -> int:
+        size = operand.dimensions[dimension]
+        if size % shard_count:
+            raise ShapeError(
+                f"reduce-scatter: dimension {dimension} of {operand.brief} must be divisible by "
+                f"the number of shards {shard_count}"
+            )
+        return size // shard_count
+
+    return _resized("reduce-scatter", operands, dimension, block)
+
+
+def _check_reduce_scatter(
+    shape: Shape, operands: Sequence[Shape], attrs: ReduceScatterAttributes, programs: Programs
+) -> None:
+    name = "reduce-scatter"
+    mode = _mode(name, attrs)
+    require_arrays(name, operands)
+    _check_reducer(name, operands, programs)
+    dimension = attrs.scatter_dimension
+    first = _first(name, shape, operands, dimension)
+    large, small = operands[0].dimensions[dimension], first.dimensions[dimension]
+    shards = -(-large // small) if small > 0 else max(attrs.replica_groups.group_size, 1)
+    require_shape(name, shape, reduce_scatter_shape(operands, dimension, max(shards, 1)))
+    if small > 0:
+        _check_shards(name, shards, attrs.replica_groups, mode)
+
+
+REDUCE_SCATTER = OpDef(
+    name="reduce-scatter",
+    family="collectives",
+    summary=(
+        "Combines the operands of a group by a computation, and gives each member its block of "
+        "the result along one dimension."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        "The dimension is one of every operand.",
+        (
+            "There is one result an operand, of its shape with the dimension divided by the number of"
+            " members, which divides it."
+        ),
+    ),
+    arity=at_least(1),
+    attributes=ReduceScatterAttributes,
+    roles=_REDUCER,
+    check=_check_reduce_scatter,
+    effect_rule=_effect,
+    obsolete=_OBSOLETE_MODE,
+)
+
+
+def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Shape:
+    """The data operands' shapes; a dynamic root is a last operand that gives each of them a place in the group."""
+    require_arrays(name, operands)
+    if not has_dynamic_root:
+        return one_or_tuple(operands)
+    data, root = operands[:-1], operands[-1]
+    if not data:
+        raise ShapeError(
+            f"{name} with has_dynamic_root=true takes data operands before the root, given {root.brief} alone"
+        )
+    wanted = Shape.array(S32, (len(data),))
+    if not agrees(root, wanted):
+        raise ShapeError(f"{name}: the root of {len(data)} data operands must be {wanted.brief}, it is {root.brief}")
+    return one_or_tuple(data)
+
+
+@attributes
+class CollectiveReduceAttributes(AllReduceAttributes):
+    """Without `has_dynamic_root` the first member of each group receives the result."""
+
+    has_dynamic_root: bool = attribute(BOOL, default=False, always=True)
+
+
+def _infer_collective_reduce(operands: Sequence[Shape], attrs: CollectiveReduceAttributes, programs: Programs) -> Shape:
+    _mode("collective-reduce", attrs)
+    shape = _rooted("collective-reduce", operands, attrs.has_dynamic_root)
+    _check_reducer("collective-reduce", operands[:-1] if attrs.has_dynamic_root else operands, programs)
+    return shape
+
+
+COLLECTIVE_REDUCE = OpDef(
+    name="collective-reduce",
+    family="collectives",
+    summary=(
+        "Combines the operands of a group by a computation; one member has the result, the first "
+        "or the one that the last operand names."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "`use_global_device_ids` needs a `channel_id` and replica groups.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        (
+            "With `has_dynamic_root` the last operand is an s32 vector of one root for each of the "
+            "others, of which there is at least one."
+        ),
+    ),
+    arity=at_least(1),
+    attributes=CollectiveReduceAttributes,
+    roles=_REDUCER,
+    infer=_infer_collective_reduce,
+    effect=Effect.SIDE_EFFECT,
+)
+
+
+# -- all-to-all
+
+
+@attributes
+class AllToAllAttributes(GroupedAttributes):
+    """With `split_dimension` one array is cut along it and joined again; without, operand i goes to member i."""
+
+    constrain_layout: bool = attribute(BOOL, default=False)
+    split_dimension: int | None = attribute(ONE_INTEGER, default=None, key="dimensions")
+
+
+def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: Programs) -> Shape:
+    require_arrays("all-to-all", operands)
+    _mode("all-to-all", attrs)
+    members = attrs.replica_groups.group_size  # 0: as many as the module has
+    if attrs.split_dimension is not None:
+        return _split_all_to_all(operands, attrs.split_dimension, members)
+    if members and len(operands) != members:
+        raise ShapeError(
+            f"all-to-all takes an operand a member: {len(operands)} operands, "
+            f"replica_groups {attrs.replica_groups.to_text()} have {members} members"
+        )
+    for number, operand in enumerate(operands):
+        if not operand.compatible(operands[0]):
+            raise ShapeError(f"all-to-all: operand 0 is {operands[0].brief}, operand {number} is {operand.brief}")
+        if not same_layout(operand, operands[0]):
+            raise ShapeError(f"all-to-all: operand 0 lies as {operands[0]}, operand {number} as {operand}")
+    return Shape.tuple(operands)
+
+
+def _split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -> Shape:
+    if len(operands) != 1:
+        raise ShapeError(f"all-to-all along a dimension takes one operand, given {len(operands)}")
+    (operand,) = operands
+    require_dimension("all-to-all", "split dimension", dimension, operand)
+    size = operand.dimensions[dimension]
+    if members and size >= 0 and size % members:
+        raise ShapeError(
+            f"all-to-all: dimension {dimension} of {operand.brief} must be divisible by the {members} group members"
+        )
+    return operand
+
+
+ALL_TO_ALL = OpDef(
+    name="all-to-all",
+    family="collectives",
+    summary=(
+        "Member i of a group gets block i of every member: cut from one array along `dimensions` "
+        "and joined there again, or an operand each."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "Along a dimension there is one operand, whose size the number of members divides.",
+        "Without a dimension there is one operand a member, all of one shape and layout.",
+    ),
+    arity=at_least(1),
+    attributes=AllToAllAttributes,
+    infer=_infer_all_to_all,
+    effect_rule=_effect,
+)
+
+
+@attributes
+class RaggedAllToAllAttributes(GroupedAttributes):
+    """Who takes part, and nothing else."""
+
+
+_RAGGED = ("input", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
+
+
+def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAttributes, _: Programs) -> Shape:
+    require_arrays("ragged-all-to-all", operands)
+    _mode("ragged-all-to-all", attrs)
+    offsets = operands[2]
+    if offsets.rank not in (1, 2):
+        raise ShapeError(f"ragged-all-to-all: input_offsets must have rank 1 or 2, it is {offsets.brief}")
+    for number in range(3, 6):
+        if not agrees(operands[number], offsets):
+            raise ShapeError(
+                f"ragged-all-to-all: {_RAGGED[number]} must have the shape of input_offsets {offsets.brief}, "
+                f"it is {operands[number].brief}"
+            )
+    return operands[1]
+
+
+RAGGED_ALL_TO_ALL = OpDef(
+    name="ragged-all-to-all",
+    family="collectives",
+    summary=(
+        "Member i of a group gets from every member the slice of its input at input_offsets[i] of"
+        " send_sizes[i] rows, written into `output` at output_offsets[i]."
+    ),
+    operands="input output input_offsets send_sizes output_offsets recv_sizes",
+    constraints=(
+        "Operands are arrays.",
+        "Replica groups hold each id from 0 on exactly once, and none is empty.",
+        "Replica groups have one size.",
+        "The offsets into the input have rank 1 or 2, and the other offsets and sizes their shape.",
+    ),
+    arity=exactly(6),
+    attributes=RaggedAllToAllAttributes,
+    infer=_infer_ragged_all_to_all,
+    aliases=((1, ()),),
+    obsolete={"dimensions": INTEGERS},
+)
+
+
+# -- collective-broadcast, collective-permute
+
+
+@attributes
+class CollectiveBroadcastAttributes(GroupedAttributes):
+    """Without `has_dynamic_root` the first member of each group sends."""
+
+    has_dynamic_root: bool = attribute(BOOL, default=False)
+
+
+def _infer_collective_broadcast(operands: Sequence[Shape], attrs: CollectiveBroadcastAttributes, _: Programs) -> Shape:
+    return _rooted("collective-broadcast", operands, attrs.has_dynamic_root)
+
+
+COLLECTIVE_BROADCAST = OpDef(
+    name="collective-broadcast",
+    family="collectives",
+    summary=(
+        "Gives every member of a group the operand of one of them, the first or the one that the "
+        "last operand names; devices in no group get zeros."
+    ),
+    operands="operands*",
+    constraints=(
+        "Operands are arrays.",
+        (
+            "With `has_dynamic_root` the last operand is an s32 vector of one root for each of the "
+            "others, of which there is at least one."
+        ),
+    ),
+    arity=at_least(1),
+    attributes=CollectiveBroadcastAttributes,
+    infer=_infer_collective_broadcast,
+    effect=Effect.SIDE_EFFECT,
+)
+
+
+@attributes
+class CollectivePermuteAttributes(Attributes):
+    """Pairs (source, target); with `slice_sizes` slices of a buffer go into another: input, output, their offsets."""
+
+    channel_id: int | None = attribute(INTEGER, default=None)
+    source_target_pairs: IntegerLists = attribute(INTEGER_LISTS)
+    slice_sizes: IntegerLists = attribute(INTEGER_LISTS, default=())
+
+
+def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
+    """Every id sends and receives at most `most` times: once, or once a slice."""
+    for pair in pairs:
+        if len(pair) != 2 or min(pair) < 0:
+            raise ShapeError(f"{name}: source_target_pairs must be pairs of ids from 0 on, found {list(pair)}")
+    for what, ids in (("source", [p[0] for p in pairs]), ("target", [p[1] for p in pairs])):
+        for identifier in set(ids):
+            if ids.count(identifier) > most:
+                raise ShapeError(
+                    f"{name}: {what} {identifier} appears {ids.count(identifier)} times in "
+                    f"source_target_pairs={INTEGER_LISTS.write(pairs)}, at most {most} allowed"
+                )
+
+
+def _permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermuteAttributes) -> tuple[Shape, Shape]:
+    """(operands as the start form returns them, result)."""
+    if not attrs.slice_sizes:
+        require_arrays(name, operands)
+        _check_pairs(name, attrs.source_target_pairs, 1)
+        return one_or_tuple(operands), one_or_tuple(operands)
+    if len(operands) != 4:
+        raise ShapeError(
+            f"{name} with slice_sizes takes input, output and their offsets: 4 operands, given {len(operands)}"
+        )
+    slices = _check_slices(name, operands)
+    _check_pairs(name, attrs.source_target_pairs, slices)
+    return operands[0], operands[1]
+
+
+def _check_slices(name: str, operands: Sequence[Shape]) -> int:
+    """Offsets are a tuple of one scalar a dimension, or of such tuples, for each buffer; returns how many slices."""
+    source, target = map(elements_of, operands[:2])
+    if operands[0].is_tuple is not operands[1].is_tuple or len(source) != len(target):
+        raise ShapeError(f"{name}: input {operands[0].brief} and output {operands[1].brief} must hold as many buffers")
+    for buffers, offsets in ((operands[0], operands[2]), (operands[1], operands[3])):
+        parts = elements_of(buffers)
+        places = offsets.tuple_shapes if buffers.is_tuple else (offsets,)
+        if len(parts) != len(places):
+            raise ShapeError(f"{name}: offsets {offsets.brief} must hold one entry for each buffer of {buffers.brief}")
+        for buffer, place in zip(parts, places, strict=True):
+            _check_offsets(name, buffer, place)
+    first = operands[2].tuple_shapes
+    return len(first[0].tuple_shapes if operands[0].is_tuple and first else first)
+
+
+def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
+    parts = offsets.tuple_shapes
+    nested = bool(parts) and all(part.is_tuple for part in parts)
+    rows = [part.tuple_shapes for part in parts] if nested else [parts]
+    if not offsets.is_tuple or any(len(row) != buffer.rank or not all(s.is_array for s in row) for row in rows):
+        raise ShapeError(
+            f"{name}: offsets into {buffer.brief} must be a tuple of {buffer.rank} scalars, they are {offsets.brief}"
+        )
+
+
+def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: Programs) -> Shape:
+    return _permuted("collective-permute", operands, attrs)[1]
+
+
+COLLECTIVE_PERMUTE = OpDef(
+    name="collective-permute",
+    family="collectives",
+    summary="Sends the operand from each source to its target; who is no target gets zeros.",
+    operands="operands*",
+    constraints=(
+        "Without `slice_sizes` operands are arrays.",
+        (
+            "`source_target_pairs` are pairs of ids from 0 on; each is a source once and a target "
+            "once (with slices, once a slice)."
+        ),
+        (
+            "With `slice_sizes` there are four operands: input, output and their offsets, a scalar a "
+            "dimension for every buffer."
+        ),
+    ),
+    arity=at_least(1),
+    attributes=CollectivePermuteAttributes,
+    infer=_infer_collective_permute,
+    effect_rule=_effect,
+)
+
+
+def _check_collective_permute_start(
+    shape: Shape, operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: Programs
+) -> None:
+    """The result is (operands, results, contexts...)."""
+    expected = _permuted("collective-permute-start", operands, attrs)
+    if len(shape.tuple_shapes) < 2:
+        raise ShapeError(f"collective-permute-start has shape (operands, results, ...), declared {shape.brief}")
+    require_shape("collective-permute-start", shape, Shape.tuple((*expected, *shape.tuple_shapes[2:])))
+
+
+COLLECTIVE_PERMUTE_START = OpDef(
+    name="collective-permute-start",
+    family="collectives",
+    summary="Starts a collective-permute; the result is (operands, results, contexts...).",
+    operands="operands*",
+    constraints=(
+        "Without `slice_sizes` operands are arrays.",
+        (
+            "`source_target_pairs` are pairs of ids from 0 on; each is a source once and a target "
+            "once (with slices, once a slice)."
+        ),
+        (
+            "With `slice_sizes` there are four operands: input, output and their offsets, a scalar a "
+            "dimension for every buffer."
+        ),
+        "The shape is (operands, results, contexts...).",
+    ),
+    arity=at_least(1),
+    attributes=CollectivePermuteAttributes,
+    check=_check_collective_permute_start,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+)
+
+
+def _infer_collective_permute_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    return _second_element("collective-permute-done", operands[0])
+
+
+COLLECTIVE_PERMUTE_DONE = OpDef(
+    name="collective-permute-done",
+    family="collectives",
+    summary="Waits for a collective-permute and gives its result.",
+    operands="operand",
+    constraints=("The operand is a tuple of two elements or more.",),
+    arity=exactly(1),
+    infer=_infer_collective_permute_done,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
+
+
+# -- who am I
+
+
+def _infer_identifier(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
+    return Shape.scalar(U32)
+
+
+REPLICA_ID = OpDef(
+    name="replica-id",
+    family="collectives",
+    summary="The number of the replica that this is, as u32.",
+    arity=exactly(0),
+    infer=_infer_identifier,
+)
+PARTITION_ID = OpDef(
+    name="partition-id",
+    family="collectives",
+    summary="The number of the partition that this is, as u32.",
+    arity=exactly(0),
+    infer=_infer_identifier,
+)

@@ -1,0 +1,451 @@
+"""Definitions of the contractions: dot, ragged-dot and scaled-dot, sums of products over dimensions of two operands.
+
+Owns: their dimension numbers, the precision and algorithm of a contraction, the element type of mixed operands.
+Must not know: the IR, values, who builds or evaluates them.
+Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification; `chlo.ragged_dot` of StableHLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from xlapy.base.element_types import (
+    BF16,
+    F4E2M1FN,
+    F6E2M3FN,
+    F6E3M2FN,
+    F8E3M4,
+    F8E4M3,
+    F8E4M3B11FNUZ,
+    F8E4M3FN,
+    F8E4M3FNUZ,
+    F8E5M2,
+    F8E5M2FNUZ,
+    F8E8M0FNU,
+    F16,
+    F32,
+    F64,
+    PRED,
+    PrimitiveType,
+)
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.opcodes.attributes.codecs import INTEGERS, Attributes, EnumKind, attribute, attributes
+from xlapy.opcodes.attributes.dimensions import PRECISIONS, Precision, drop_default_precision
+from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.requirements import require_arrays, require_dimension, require_shape
+
+# -- the element type of mixed operands
+
+_OVERFLOW_EXPONENT_AND_PRECISION: dict[PrimitiveType, tuple[int, int]] = {
+    F4E2M1FN: (3, 2),
+    F6E2M3FN: (3, 4),
+    F6E3M2FN: (5, 3),
+    F8E3M4: (4, 5),
+    F8E4M3: (8, 4),
+    F8E4M3FN: (9, 4),
+    F8E4M3B11FNUZ: (5, 4),
+    F8E4M3FNUZ: (8, 4),
+    F8E5M2: (16, 3),
+    F8E5M2FNUZ: (16, 3),
+    F8E8M0FNU: (128, 1),
+    F16: (16, 11),
+    BF16: (128, 8),
+    F32: (128, 24),
+    F64: (1024, 53),
+}
+
+
+def _precision_order(t: PrimitiveType) -> tuple[bool, int, int, int, bool]:
+    """Complex before real, then more range, more precision, more bits, signed before unsigned."""
+    part = t.component_type
+    exponent, significand = _OVERFLOW_EXPONENT_AND_PRECISION.get(part, (-1, -1))
+    return t.is_complex, exponent, significand, 1 if t is PRED else part.bits, t.is_signed
+
+
+def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
+    """The type of two that a result of mixed operands has by default: f32 of (bf16, f32), bf16 of (s64, bf16).
+
+    Raises ShapeError for two types of which neither is higher (f8e4m3 and f8e4m3fnuz).
+    """
+    if a is b:
+        return a
+    first, second = _precision_order(a), _precision_order(b)
+    if first == second:
+        raise ShapeError(f"neither {a} nor {b} is the more precise type; convert one of the operands")
+    return a if first > second else b
+
+
+# -- attributes
+
+
+class Algorithm(Enum):
+    """How a contraction computes: types that operands are rounded to and sums kept in; `x3` counts partial products."""
+
+    UNSET = "unset"
+    DOT_ANY_F8_ANY_F8_F32 = "dot_any_f8_any_f8_f32"
+    DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM = "dot_any_f8_any_f8_f32_fast_accum"
+    DOT_F16_F16_F16 = "dot_f16_f16_f16"
+    DOT_F16_F16_F32 = "dot_f16_f16_f32"
+    DOT_BF16_BF16_BF16 = "dot_bf16_bf16_bf16"
+    DOT_BF16_BF16_F32 = "dot_bf16_bf16_f32"
+    DOT_BF16_BF16_F32_X3 = "dot_bf16_bf16_f32_x3"
+    DOT_BF16_BF16_F32_X6 = "dot_bf16_bf16_f32_x6"
+    DOT_BF16_BF16_F32_X9 = "dot_bf16_bf16_f32_x9"
+    DOT_TF32_TF32_F32 = "dot_tf32_tf32_f32"
+    DOT_TF32_TF32_F32_X3 = "dot_tf32_tf32_f32_x3"
+    DOT_F32_F32_F32 = "dot_f32_f32_f32"
+    DOT_F64_F64_F64 = "dot_f64_f64_f64"
+
+
+ALGORITHM = EnumKind(Algorithm)
+
+
+@attributes
+class ContractionAttributes(Attributes):
+    """Which dimensions are paired: contracting ones are summed over, batch ones are kept side by side."""
+
+    lhs_batch_dims: tuple[int, ...] = attribute(INTEGERS, default=())
+    lhs_contracting_dims: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+    rhs_batch_dims: tuple[int, ...] = attribute(INTEGERS, default=())
+    rhs_contracting_dims: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+
+    def lhs_free_dims(self, rank: int) -> tuple[int, ...]:
+        """Dimensions of an lhs of this rank that are neither batch nor contracting, in order."""
+        paired = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
+        return tuple(d for d in range(rank) if d not in paired)
+
+    def rhs_free_dims(self, rank: int) -> tuple[int, ...]:
+        """Dimensions of an rhs of this rank that are neither batch nor contracting, in order."""
+        paired = (*self.rhs_batch_dims, *self.rhs_contracting_dims)
+        return tuple(d for d in range(rank) if d not in paired)
+
+
+@attributes
+class DotAttributes(ContractionAttributes):
+    operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
+    algorithm: Algorithm = attribute(ALGORITHM, default=Algorithm.UNSET)
+
+
+@attributes
+class RaggedDotAttributes(ContractionAttributes):
+    """`lhs_ragged_dims`: the one dimension of lhs cut into groups. `rhs_group_dims`: the one of rhs that lists them."""
+
+    lhs_ragged_dims: tuple[int, ...] = attribute(INTEGERS, default=())
+    rhs_group_dims: tuple[int, ...] = attribute(INTEGERS, default=())
+    operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
+
+
+# -- shape rules
+
+
+def _check_side(name: str, side: str, operand: Shape, batch: Sequence[int], contracting: Sequence[int]) -> None:
+    for what, dimensions in (("batch", batch), ("contracting", contracting)):
+        for dimension in dimensions:
+            require_dimension(name, f"{side} {what} dimension", dimension, operand)
+    named = [*batch, *contracting]
+    if len(set(named)) < len(named):
+        raise ShapeError(
+            f"{name}: {side} dimensions must be distinct, given batch {list(batch)} "
+            f"and contracting {list(contracting)} of {operand.brief}"
+        )
+
+
+def _check_pairs(name: str, what: str, lhs: Shape, rhs: Shape, left: Sequence[int], right: Sequence[int]) -> None:
+    if len(left) != len(right):
+        raise ShapeError(
+            f"{name} pairs {what} dimensions one to one, given {list(left)} of lhs {lhs.brief} "
+            f"and {list(right)} of rhs {rhs.brief}"
+        )
+    for pair, (i, j) in enumerate(zip(left, right, strict=True)):
+        a, b = lhs.dimensions[i], rhs.dimensions[j]
+        if a != b and UNBOUNDED not in (a, b):
+            raise ShapeError(
+                f"{name}: {what} pair {pair} has sizes {a} (lhs dimension {i} of {lhs.brief}) "
+                f"and {b} (rhs dimension {j} of {rhs.brief})"
+            )
+
+
+def _check_contraction(name: str, operands: Sequence[Shape], attrs: ContractionAttributes) -> None:
+    require_arrays(name, operands)
+    lhs, rhs = operands[0], operands[1]
+    _check_side(name, "lhs", lhs, attrs.lhs_batch_dims, attrs.lhs_contracting_dims)
+    _check_side(name, "rhs", rhs, attrs.rhs_batch_dims, attrs.rhs_contracting_dims)
+    _check_pairs(name, "contracting", lhs, rhs, attrs.lhs_contracting_dims, attrs.rhs_contracting_dims)
+    _check_pairs(name, "batch", lhs, rhs, attrs.lhs_batch_dims, attrs.rhs_batch_dims)
+
+
+Dimensions = list[tuple[int, bool]]
+"""Sizes with whether they are dynamic."""
+
+
+def _dimensions(operand: Shape, which: Sequence[int]) -> Dimensions:
+    return [(operand.dimensions[d], operand.dynamic_dimensions[d]) for d in which]
+
+
+def _contracted(lhs: Shape, rhs: Shape, attrs: ContractionAttributes, groups: Sequence[int] = ()) -> Dimensions:
+    """Result dimensions: batch, free ones of lhs, free ones of rhs without `groups`."""
+    rhs_free = [d for d in attrs.rhs_free_dims(rhs.rank) if d not in groups]
+    return _dimensions(lhs, (*attrs.lhs_batch_dims, *attrs.lhs_free_dims(lhs.rank))) + _dimensions(rhs, rhs_free)
+
+
+def result_of(operands: Sequence[Shape], dimensions: Dimensions, element_type: PrimitiveType | None) -> Shape:
+    """The shape of a sum of products of the first two operands; without a type, the higher of theirs."""
+    chosen = element_type or higher_precision_type(operands[0].element_type, operands[1].element_type)
+    return Shape.array(chosen, [size for size, _ in dimensions], [dynamic for _, dynamic in dimensions])
+
+
+def of_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
+    """Operands to infer the shape of a product of a chosen type from: where neither of the two types is the higher, the
+    second is as of the first one's."""
+    lhs, rhs, *rest = operands
+    types = [shape.element_type for shape in (lhs, rhs) if shape.is_array]
+    if len(types) == 2 and _precision_order(types[0]) == _precision_order(types[1]):
+        rhs = rhs.with_element_type(types[0])
+    return [lhs, rhs, *rest]
+
+
+def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
+    """The element type declared for a sum of products: any, but real only if both operands are."""
+    if not shape.is_array:
+        raise ShapeError(f"{name} makes an array, declared {shape.brief}")
+    for operand in operands[:2]:
+        if operand.is_array and operand.element_type.is_complex and not shape.element_type.is_complex:
+            raise ShapeError(f"{name} of complex {operand.brief} has a complex result, declared {shape.brief}")
+    return shape.element_type
+
+
+ProductRule = Callable[[Sequence[Shape], Any, PrimitiveType | None], Shape]
+"""`(operand shapes, attributes, element type of the result or None) -> shape`; raises `ShapeError`."""
+
+
+def sum_of_products(
+    name: str,
+    family: str,
+    attributes: type[Attributes],
+    shape_of: ProductRule,
+    *,
+    summary: str,
+    operands: str,
+    constraints: tuple[str, ...],
+) -> OpDef:
+    """An op that sums products of its first two operands: its element type may be declared, all else is inferred."""
+
+    def infer(operands: Sequence[Shape], attrs: Any, _: Programs) -> Shape:
+        return shape_of(operands, attrs, None)
+
+    def check(shape: Shape, operands: Sequence[Shape], attrs: Any, _: Programs) -> None:
+        element_type = _check_element_type(name, shape, operands)
+        require_shape(name, shape, shape_of(operands, attrs, element_type))
+
+    return OpDef(
+        name=name,
+        family=family,
+        arity=exactly(len(operands.split())),
+        summary=summary,
+        operands=operands,
+        constraints=constraints,
+        attributes=attributes,
+        infer=infer,
+        check=check,
+        normalize=drop_default_precision,
+    )
+
+
+# -- dot
+
+_CONTRACTION = (
+    "Operands are arrays.",
+    "Batch and contracting dimensions are different dimensions of their operand.",
+    "They are paired one to one, and the two of a pair have one size.",
+    "The result is an array, complex if lhs or rhs is; its element type may be declared.",
+)
+"""What all contractions demand."""
+
+
+def _dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
+    _check_contraction("dot", operands, attrs)
+    return result_of(operands, _contracted(operands[0], operands[1], attrs), element_type)
+
+
+DOT = sum_of_products(
+    "dot",
+    "contraction",
+    DotAttributes,
+    _dot_shape,
+    summary=(
+        "Sums of products over the contracting dimensions, for each index of the batch "
+        "dimensions; the result has the batch, the other lhs and the other rhs dimensions."
+    ),
+    operands="lhs rhs",
+    constraints=_CONTRACTION,
+)
+
+
+# -- ragged dot
+
+
+class RaggedMode(Enum):
+    """What the ragged dimension of lhs is: free (m), contracting (k) or batch (b).
+
+    Shapes for lhs, rhs, group sizes and result: free `[b,m,k] [g,b,k,n] [b,g] -> [b,m,n]`, contracting
+    `[b,m,k] [b,k,n] [b,g] -> [g,b,m,n]`, batch `[b,m,k] [b,k,n] [g] -> [b,m,n]`.
+    """
+
+    FREE = "free"
+    CONTRACTING = "contracting"
+    BATCH = "batch"
+
+
+def ragged_mode(attrs: RaggedDotAttributes) -> RaggedMode:
+    ragged = attrs.lhs_ragged_dims[0]
+    if ragged in attrs.lhs_batch_dims:
+        return RaggedMode.BATCH
+    return RaggedMode.CONTRACTING if ragged in attrs.lhs_contracting_dims else RaggedMode.FREE
+
+
+def group_prefix(attrs: RaggedDotAttributes, lhs_rank: int) -> tuple[int, ...]:
+    """Dimensions of lhs that group sizes may list before the groups: batch, then those of the ragged kind before it."""
+    ragged = attrs.lhs_ragged_dims[0]
+    batch = attrs.lhs_batch_dims
+    match ragged_mode(attrs):
+        case RaggedMode.BATCH:
+            return batch[: batch.index(ragged)]
+        case RaggedMode.CONTRACTING:
+            contracting = attrs.lhs_contracting_dims
+            return (*batch, *contracting[: contracting.index(ragged)])
+        case RaggedMode.FREE:
+            free = attrs.lhs_free_dims(lhs_rank)
+            return (*batch, *free[: free.index(ragged)])
+
+
+def _check_group_sizes(lhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
+    """Group sizes are `[g]`, or list the groups for each index of the prefix dimensions."""
+    if not group_sizes.element_type.is_integral:
+        raise ShapeError(f"ragged-dot takes integer group sizes, given {group_sizes.brief}")
+    prefix = tuple(lhs.dimensions[d] for d in group_prefix(attrs, lhs.rank))
+    if group_sizes.rank == 1 or (group_sizes.rank == len(prefix) + 1 and group_sizes.dimensions[:-1] == prefix):
+        return
+    wanted = ",".join([*map(str, prefix), "g"])
+    raise ShapeError(
+        f"ragged-dot takes group sizes of dimensions [g] or [{wanted}] for lhs {lhs.brief}, given {group_sizes.brief}"
+    )
+
+
+def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
+    """rhs has a group dimension exactly if the ragged dimension is a free one."""
+    groups, mode = attrs.rhs_group_dims, ragged_mode(attrs)
+    wanted = 1 if mode is RaggedMode.FREE else 0
+    if len(groups) != wanted:
+        raise ShapeError(
+            f"ragged-dot with a {mode.value} ragged dimension takes {wanted} rhs group dimensions, given {list(groups)}"
+        )
+    for group in groups:
+        require_dimension("ragged-dot", "rhs group dimension", group, rhs)
+        if group in (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims):
+            raise ShapeError(
+                f"ragged-dot: rhs group dimension {group} of {rhs.brief} is a batch or contracting dimension too"
+            )
+        count, size = group_sizes.dimensions[-1], rhs.dimensions[group]
+        if count != size and UNBOUNDED not in (count, size):
+            raise ShapeError(
+                f"ragged-dot has {count} groups ({group_sizes.brief}), "
+                f"rhs dimension {group} of {rhs.brief} lists {size}"
+            )
+
+
+def _ragged_dot_shape(
+    operands: Sequence[Shape], attrs: RaggedDotAttributes, element_type: PrimitiveType | None
+) -> Shape:
+    _check_contraction("ragged-dot", operands, attrs)
+    lhs, rhs, group_sizes = operands
+    if len(attrs.lhs_ragged_dims) != 1:
+        raise ShapeError(f"ragged-dot takes one ragged dimension of lhs, given {list(attrs.lhs_ragged_dims)}")
+    require_dimension("ragged-dot", "lhs ragged dimension", attrs.lhs_ragged_dims[0], lhs)
+    _check_group_sizes(lhs, group_sizes, attrs)
+    _check_groups(rhs, group_sizes, attrs)
+    groups = _dimensions(group_sizes, [group_sizes.rank - 1]) if ragged_mode(attrs) is RaggedMode.CONTRACTING else []
+    return result_of(operands, groups + _contracted(lhs, rhs, attrs, attrs.rhs_group_dims), element_type)
+
+
+RAGGED_DOT = sum_of_products(
+    "ragged-dot",
+    "contraction",
+    RaggedDotAttributes,
+    _ragged_dot_shape,
+    summary=(
+        "A dot over groups of consecutive rows of a ragged dimension, each group with a part of "
+        "rhs of its own (or, if it is contracted, with a result of its own)."
+    ),
+    operands="lhs rhs group_sizes",
+    constraints=(
+        *_CONTRACTION,
+        "Exactly one dimension of lhs is ragged.",
+        "Group sizes are integers.",
+        (
+            "Group sizes list the groups, alone or for each index of the batch dimensions and of "
+            "those of the ragged kind before the ragged one."
+        ),
+        "rhs has one group dimension if the ragged dimension is a free one, else none.",
+        ("The group dimension is a dimension of rhs, neither batch nor contracting, with one entry a group."),
+    ),
+)
+
+
+# -- scaled dot
+
+
+def _is_unscaled(operand: Shape, scale: Shape) -> bool:
+    """A bf16 scale of one element stands for "no scale" of a bf16 operand with more than one."""
+    same = operand.element_type is BF16 and scale.element_type is BF16
+    return same and all(size == 1 for size in scale.dimensions) and any(size != 1 for size in operand.dimensions)
+
+
+def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[int]) -> None:
+    """A scale has the rank of its operand, and each of its sizes divides the operand's: one scale for each block."""
+    if _is_unscaled(operand, scale):
+        return
+    if scale.rank != operand.rank:
+        raise ShapeError(f"scaled-dot takes a {side} scale of the rank of {operand.brief}, given {scale.brief}")
+    if len(contracting) != 1:
+        raise ShapeError(
+            f"scaled-dot contracts one dimension of a scaled operand, given "
+            f"{side} {list(contracting)} of {operand.brief}"
+        )
+    for dimension, (size, blocks) in enumerate(zip(operand.dimensions, scale.dimensions, strict=True)):
+        if blocks == 0 or size % blocks:
+            raise ShapeError(
+                f"scaled-dot: {side} dimension {dimension} of {operand.brief} has size {size}, "
+                f"no multiple of the size {blocks} of its scale {scale.brief}"
+            )
+
+
+def _scaled_dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
+    _check_contraction("scaled-dot", operands, attrs)
+    lhs, rhs, lhs_scale, rhs_scale = operands
+    if not lhs_scale.rank and not rhs_scale.rank:
+        raise ShapeError(f"scaled-dot needs a scale that is no scalar, given {lhs_scale.brief} and {rhs_scale.brief}")
+    _check_scale("lhs", lhs, lhs_scale, attrs.lhs_contracting_dims)
+    _check_scale("rhs", rhs, rhs_scale, attrs.rhs_contracting_dims)
+    return result_of(operands, _contracted(lhs, rhs, attrs), element_type)
+
+
+SCALED_DOT = sum_of_products(
+    "scaled-dot",
+    "contraction",
+    DotAttributes,
+    _scaled_dot_shape,
+    summary="A dot of operands that are stored in blocks, each multiplied by its scale.",
+    operands="lhs rhs lhs_scale rhs_scale",
+    constraints=(
+        *_CONTRACTION,
+        "At least one of the scales is no scalar.",
+        (
+            "A scale has the rank of its operand, and one dimension of the operand is contracted, "
+            "unless the scale is bf16 of one element: no scale."
+        ),
+        "Each size of a scale divides that of its operand.",
+    ),
+)

@@ -1,0 +1,492 @@
+"""Definitions of the operations that call computations or order others.
+
+Owns: call, while, conditional, fusion, async-start / -update / -done, opt-barrier, after-all, add-dependency, domain.
+Must not know: the IR, values, who builds or evaluates them.
+Source: Call, CompositeCall, While, Conditional, OptimizationBarrier, AfterAll, AddDependency, AsyncStart, AsyncUpdate,
+AsyncDone, Fusion, Domain of the specification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from xlapy.base.element_types import PRED, S32
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
+from xlapy.opcodes.attributes.codecs import (
+    BOOL,
+    STRING,
+    Attributes,
+    EnumKind,
+    Kind,
+    NoAttributes,
+    Reader,
+    attribute,
+    attributes,
+    entries,
+    quote,
+)
+from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.requirements import agrees, is_prefix, require_programs, require_token
+
+MAIN_THREAD = "main"
+
+
+# -- call, while, conditional
+
+
+@attributes
+class CallAttributes(Attributes):
+    """`is_composite` marks a call whose frontend attributes name the operation it stands for."""
+
+    is_composite: bool = attribute(BOOL, default=False, after_roles=True)
+
+
+def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
+    """Operand i must agree with parameter i, and there must be as many of them; or more, if some may be `spare`."""
+    count = len(program.parameters)
+    if len(operands) < count or (len(operands) > count and not spare):
+        raise ShapeError(
+            f"{name} has {len(operands)} operands, the called computation {program.to_text()} takes others"
+        )
+    for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
+        if not agrees(operand, parameter):
+            raise ShapeError(
+                f"{name}: parameter {number} of the called computation is {parameter.brief}, "
+                f"operand {number} is {operand.brief}"
+            )
+
+
+def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: Programs) -> Shape:
+    require_programs("call", programs, 1)
+    _match_parameters("call", operands, programs[0])
+    return programs[0].result
+
+
+CALL = OpDef(
+    name="call",
+    family="control",
+    summary="What a computation makes of the operands.",
+    operands="operands*",
+    constraints=(
+        "There is one operand a parameter of the computation.",
+        "Each has the parameter's shape.",
+    ),
+    arity=at_least(0),
+    attributes=CallAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_call,
+)
+
+
+def _infer_while(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape:
+    require_programs("while", programs, 2)
+    (init,) = operands
+    condition, body = programs
+    for role, program in (("condition", condition), ("body", body)):
+        if len(program.parameters) != 1:
+            raise ShapeError(f"while: the {role} must take one parameter, it is {program.to_text()}")
+        if not agrees(program.parameters[0], init):
+            raise ShapeError(
+                f"while: the {role}'s parameter is {program.parameters[0].brief}, the initial value {init.brief}"
+            )
+    if not (condition.result.is_scalar and condition.result.element_type is PRED):
+        raise ShapeError(f"while: the condition must return pred[], it returns {condition.result.brief}")
+    if not agrees(body.result, init):
+        raise ShapeError(f"while: the body returns {body.result.brief}, the initial value is {init.brief}")
+    return init
+
+
+WHILE = OpDef(
+    name="while",
+    family="control",
+    summary="Applies `body` to the value as long as `condition` is true of it.",
+    operands="init",
+    constraints=(
+        "`condition` and `body` take one parameter, of the shape of the initial value.",
+        "`condition` returns pred[].",
+        "`body` returns the shape of the initial value.",
+    ),
+    arity=exactly(1),
+    roles=(Role("condition"), Role("body")),
+    infer=_infer_while,
+    aliases=((0, ()),),
+)
+
+_BRANCHES = (Role("branch_computations", many=True),)
+_TRUE_FALSE = (Role("true_computation"), Role("false_computation"))
+
+
+def _branch_roles(operands: Sequence[Shape], count: int) -> tuple[Role, ...]:
+    return _TRUE_FALSE if operands and operands[0].element_type is PRED else _BRANCHES
+
+
+def _infer_conditional(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape:
+    index = operands[0]
+    if not index.is_scalar or index.element_type not in (PRED, S32):
+        raise ShapeError(f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.brief}")
+    if index.element_type is PRED:
+        require_programs("conditional on pred[]", programs, 2)
+    elif not programs:
+        raise ShapeError("conditional on s32[] needs at least one branch computation, given none")
+    if len(operands) != len(programs) + 1:
+        raise ShapeError(
+            f"conditional takes an operand a branch: {len(programs)} branches, {len(operands) - 1} operands"
+        )
+    for number, program in enumerate(programs):
+        _check_branch(number, operands[number + 1], program, programs[0].result)
+    return _dynamic_in_any([program.result for program in programs])
+
+
+def _check_branch(number: int, operand: Shape, program: ProgramShape, result: Shape) -> None:
+    if len(program.parameters) != 1:
+        raise ShapeError(f"conditional: branch {number} must take one parameter, it is {program.to_text()}")
+    if not agrees(program.parameters[0], operand):
+        raise ShapeError(
+            f"conditional: the parameter of branch {number} is {program.parameters[0].brief}, "
+            f"operand {number + 1} is {operand.brief}"
+        )
+    if not agrees(program.result, result):
+        raise ShapeError(f"conditional: branch {number} returns {program.result.brief}, branch 0 {result.brief}")
+
+
+def _dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
+    """The first of several agreeing shapes, each dimension dynamic if it is so in any of them."""
+    first = shapes[0]
+    if all(shape.compatible(first) for shape in shapes):
+        return first
+    if first.is_tuple:
+        return Shape.tuple(_dynamic_in_any(parts) for parts in zip(*(s.tuple_shapes for s in shapes), strict=True))
+    dynamic = [any(flags) for flags in zip(*(s.dynamic_dimensions for s in shapes), strict=True)]
+    return Shape.array(first.element_type, first.dimensions, dynamic, first.layout)
+
+
+CONDITIONAL = OpDef(
+    name="conditional",
+    family="control",
+    summary=(
+        "What one of several computations makes of its operand: the first or second for pred true"
+        " or false, else the one with this number, and the last for a number out of range."
+    ),
+    operands="branch_index branch_operands*",
+    constraints=(
+        "The index has the shape pred[] or s32[].",
+        "There are two branches for pred[], at least one for s32[].",
+        "There is one operand a branch.",
+        "A branch takes one parameter, of the shape of its operand.",
+        "All branches return one shape.",
+    ),
+    arity=at_least(1),
+    roles=_BRANCHES,
+    role_keys=_branch_roles,
+    infer=_infer_conditional,
+)
+
+
+# -- fusion
+
+
+class FusionKind(Enum):
+    """How a fusion is generated: each output element alone, from its inputs, from its output, or by other means."""
+
+    LOOP = "kLoop"
+    INPUT = "kInput"
+    OUTPUT = "kOutput"
+    CUSTOM = "kCustom"
+
+
+@attributes
+class FusionAttributes(Attributes):
+    kind: FusionKind = attribute(EnumKind(FusionKind))
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
+
+
+def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: Programs) -> Shape:
+    require_programs("fusion", programs, 1)
+    _match_parameters("fusion", operands, programs[0], spare=True)
+    check_aliases("fusion", attrs.output_to_operand_aliasing, programs[0].result, operands)
+    return programs[0].result
+
+
+FUSION = OpDef(
+    name="fusion",
+    family="control",
+    summary="What the fused computation makes of the operands; a back end computes it as one.",
+    operands="operands*",
+    constraints=(
+        "There is one operand a parameter of the computation, of its shape; there may be more, which mean nothing.",
+        "An alias names a part of the result and a part of an operand of one shape.",
+    ),
+    arity=at_least(0),
+    attributes=FusionAttributes,
+    roles=(Role("calls"),),
+    infer=_infer_fusion,
+)
+
+
+# -- order
+
+
+def _infer_same(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    return operands[0]
+
+
+OPT_BARRIER = OpDef(
+    name="opt-barrier",
+    family="control",
+    summary="The operand itself; no optimisation moves or sees anything across it.",
+    operands="operand",
+    arity=exactly(1),
+    infer=_infer_same,
+    effect=Effect.ORDERED,
+    aliases=((0, ()),),
+)
+
+
+def _infer_after_all(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
+    """Operands are tokens in the specification; XLA's verifier lets anything be waited for."""
+    return Shape.token()
+
+
+def _settle_after_all(_: Shape, __: Sequence[Shape]) -> Shape:
+    return Shape.token()
+
+
+AFTER_ALL = OpDef(
+    name="after-all",
+    family="control",
+    summary="A token that comes after everything it is given.",
+    operands="operands*",
+    arity=at_least(0),
+    infer=_infer_after_all,
+    settle=_settle_after_all,
+    effect=Effect.ORDERED,
+)
+
+
+def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    require_token("add-dependency", operands, 1)
+    return operands[0]
+
+
+def _settle_add_dependency(_: Shape, operands: Sequence[Shape]) -> Shape:
+    return operands[0]
+
+
+ADD_DEPENDENCY = OpDef(
+    name="add-dependency",
+    family="control",
+    summary="The operand itself, not before the token is there.",
+    operands="operand token",
+    constraints=("Operand 1 is a token.",),
+    arity=exactly(2),
+    infer=_infer_add_dependency,
+    settle=_settle_add_dependency,
+    effect=Effect.ORDERED,
+    aliases=((0, ()),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSides:
+    """The metadata on both sides of a `domain`, as text: `entry` holds for its users, `exit` for its operand."""
+
+    kind: str
+    entry: str
+    exit: str
+
+
+_SIDE = re.compile(r"(kind|entry|exit)\s*=")
+_PIECE = re.compile(r'[^{}"]+|"(?:[^"\\]|\\.)*"|[{}]')
+_BETWEEN = re.compile(r"\}\s*,\s*\{")
+
+
+class DomainKind(Kind[DomainSides]):
+    """`domain={kind="sharding", entry={replicated}, exit={maximal device=0}}`"""
+
+    def read(self, reader: Reader) -> DomainSides:
+        sides: dict[str, str] = {}
+        for _ in entries(reader):
+            match = reader.match(_SIDE)
+            if match is None or match[1] in sides:
+                reader.fail("expected each of kind=, entry= and exit= once")
+            sides[match[1]] = reader.string() if match[1] == "kind" else _read_braced(reader)
+        if len(sides) < 3:
+            reader.fail(f"domain needs kind=, entry= and exit=, found only {', '.join(sides) or 'none of them'}")
+        if sides["kind"] != "sharding":
+            reader.fail(f"unsupported domain kind {sides['kind']!r}; expected sharding")
+        return DomainSides(**sides)
+
+    def write(self, value: DomainSides) -> str:
+        return f"{{kind={quote(value.kind)}, entry={value.entry}, exit={value.exit}}}"
+
+
+def _read_braced(reader: Reader) -> str:
+    """Text in balanced braces, lists in it spaced as XLA writes them."""
+    reader.expect("{")
+    parts = ["{"]
+    depth = 1
+    while depth:
+        match = reader.match(_PIECE)
+        if match is None:
+            reader.fail("expected } to end the braces")
+        parts.append(match[0])
+        depth += (match[0] == "{") - (match[0] == "}")
+    return _BETWEEN.sub("}, {", "".join(part.rstrip() if part != ", " else part for part in parts))
+
+
+@attributes
+class DomainAttributes(Attributes):
+    domain: DomainSides = attribute(DomainKind())
+
+
+DOMAIN = OpDef(
+    name="domain",
+    family="control",
+    summary="The operand itself, where users and operand have different sharding.",
+    operands="operand",
+    arity=exactly(1),
+    attributes=DomainAttributes,
+    infer=_infer_same,
+    aliases=((0, ()),),
+)
+
+
+# -- asynchronous execution
+
+
+class ComputationNameKind(Kind[str]):
+    """`calls=%f`: the name of a computation, where it only repeats what is known."""
+
+    def read(self, reader: Reader) -> str:
+        reader.accept("%")
+        return reader.word()
+
+
+_INHERITED = {"calls": ComputationNameKind(), "async_execution_thread": STRING}
+"""What async-update and async-done take over from async-start; older text repeats it."""
+
+
+@attributes
+class AsyncStartAttributes(Attributes):
+    async_execution_thread: str = attribute(STRING, default=MAIN_THREAD)
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
+
+
+def _require_async(name: str, what: str, shape: Shape) -> None:
+    if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
+        raise ShapeError(f"{name}: {what} must be ((operands...), result, context...), it is {shape.brief}")
+
+
+def _check_async_start(
+    shape: Shape, operands: Sequence[Shape], attrs: AsyncStartAttributes, programs: Programs
+) -> None:
+    require_programs("async-start", programs, 1)
+    _require_async("async-start", "the shape", shape)
+    bound, result = shape.tuple_shapes[:2]
+    if not agrees(Shape.tuple(operands), bound):
+        raise ShapeError(f"async-start has operands {Shape.tuple(operands).brief}, its shape begins with {bound.brief}")
+    parameters = Shape.tuple(programs[0].parameters)
+    if not is_prefix(bound, parameters):
+        raise ShapeError(f"async-start binds {bound.brief}, the called computation takes {parameters.brief}")
+    if not is_prefix(result, programs[0].result):
+        raise ShapeError(
+            f"async-start has result {result.brief}, the called computation returns {programs[0].result.brief}"
+        )
+    whole = Shape.tuple((parameters, programs[0].result, *shape.tuple_shapes[2:]))
+    aliases = attrs.output_to_operand_aliasing
+    check_aliases("async-start", aliases, whole, programs[0].parameters, buffers_are_arrays=True)
+
+
+ASYNC_START = OpDef(
+    name="async-start",
+    family="control",
+    summary=("Starts a computation on another thread of execution; the result is (operands, result, context...)."),
+    operands="operands*",
+    constraints=(
+        "The shape is ((operands...), result, context...).",
+        "It holds the shapes of the operands, which are the first parameters of the computation.",
+        "It holds the result of the computation, or the beginning of its tuple.",
+        "An alias names a part of the shape and a part of an operand of one shape.",
+    ),
+    arity=at_least(0),
+    attributes=AsyncStartAttributes,
+    roles=(Role("calls"),),
+    check=_check_async_start,
+    effect=Effect.ORDERED,
+    async_role=AsyncRole.START,
+)
+
+
+def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    """Operands behind the first are bound to further parameters of the computation that async-start calls."""
+    before = operands[0]
+    _require_async("async-update", "operand 0", before)
+    _require_async("async-update", "the shape", shape)
+    for place, what in enumerate(("operands", "result")):
+        old, new = before.tuple_shapes[place], shape.tuple_shapes[place]
+        if not is_prefix(old, new):
+            raise ShapeError(
+                f"async-update: the {what} {old.brief} of operand 0 do not begin the {what} {new.brief} of the shape"
+            )
+    added = shape.tuple_shapes[0].tuple_shapes[len(before.tuple_shapes[0].tuple_shapes) :]
+    if not agrees(Shape.tuple(operands[1:]), Shape.tuple(added)):
+        raise ShapeError(
+            f"async-update adds operands {Shape.tuple(operands[1:]).brief}, "
+            f"its shape {shape.brief} binds {Shape.tuple(added).brief}"
+        )
+
+
+ASYNC_UPDATE = OpDef(
+    name="async-update",
+    family="control",
+    summary="Stands for an asynchronous computation on its way; may bind further operands.",
+    operands="operand more_operands*",
+    constraints=(
+        "Operand 0 and the shape are ((operands...), result, context...).",
+        "The operands and the result of operand 0 begin those of the shape.",
+        "The further operands are those that the shape adds.",
+    ),
+    arity=at_least(1),
+    check=_check_async_update,
+    effect=Effect.ORDERED,
+    obsolete=_INHERITED,
+    async_role=AsyncRole.UPDATE,
+    aliases=((0, ()),),
+)
+
+
+def _infer_async_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    _require_async("async-done", "operand 0", operands[0])
+    return operands[0].tuple_shapes[1]
+
+
+def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttributes, programs: Programs) -> None:
+    """An async instruction whose operands are not all bound yet may show less of the result."""
+    result = _infer_async_done(operands, attrs, programs)
+    if not is_prefix(result, shape):
+        raise ShapeError(f"async-done: operand 0 {operands[0].brief} has result {result.brief}, declared {shape.brief}")
+
+
+ASYNC_DONE = OpDef(
+    name="async-done",
+    family="control",
+    summary="Waits for an asynchronous computation and gives its result.",
+    operands="operand",
+    constraints=(
+        "Operand 0 is ((operands...), result, context...).",
+        "The shape is its result.",
+    ),
+    arity=exactly(1),
+    infer=_infer_async_done,
+    check=_check_async_done,
+    effect=Effect.ORDERED,
+    obsolete=_INHERITED,
+    async_role=AsyncRole.DONE,
+)

@@ -1,0 +1,304 @@
+"""Definition of the convolution: sums of products of a kernel and the part of the input under a moving window.
+
+Owns: its groups, kind and sparsity, and its shape rule. Must not know: the IR, values, who builds or evaluates them.
+Source: Conv and its general forms in the specification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.opcodes.attributes.codecs import (
+    INTEGER,
+    Attributes,
+    EnumKind,
+    Kind,
+    Reader,
+    attribute,
+    attributes,
+    to_integer,
+)
+from xlapy.opcodes.attributes.dimensions import (
+    DIM_LABELS,
+    PRECISIONS,
+    WINDOW,
+    ConvDimensions,
+    Precision,
+    Window,
+    WindowDimension,
+    dilated,
+)
+from xlapy.opcodes.contraction import ALGORITHM, Algorithm, result_of, sum_of_products
+
+
+class ConvolutionKind(Enum):
+    """What a convolution is for: a hint that changes neither its shape rule nor its meaning."""
+
+    UNSET = "unset"
+    FPROP = "fprop"
+    DGRAD = "dgrad"
+    WGRAD = "wgrad"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSparsity:
+    """Of every `block_size` elements, `stride` apart along `dimension`, `num_non_zero` are stored."""
+
+    num_non_zero: int = 0
+    block_size: int = 0
+    dimension: int = 0
+    stride: int = 0
+
+    def to_text(self) -> str:
+        return f"{{sparsity={self.num_non_zero}x{self.block_size} dimension={self.dimension} stride={self.stride}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class SparsityConfig:
+    """Which operands of a convolution are stored without their zeros; None for a dense one."""
+
+    lhs: TensorSparsity | None = None
+    rhs: TensorSparsity | None = None
+
+
+_SPARSITY_FIELD = re.compile(r"(sparsity|dimension|stride)\s*=\s*(\d+)(?:\s*x\s*(\d+))?")
+
+
+class SparsityKind(Kind[SparsityConfig]):
+    """`sparsity_config={lhs={sparsity=1x2 dimension=1 stride=1} rhs={...}}`"""
+
+    def read(self, reader: Reader) -> SparsityConfig:
+        reader.expect("{")
+        sides: dict[str, TensorSparsity] = {}
+        while not reader.accept("}"):
+            side = reader.word()
+            if side not in ("lhs", "rhs"):
+                reader.fail(f"expected lhs or rhs, found {side!r}")
+            reader.expect("=")
+            sides[side] = _read_tensor_sparsity(reader)
+        return SparsityConfig(sides.get("lhs"), sides.get("rhs"))
+
+    def write(self, value: SparsityConfig) -> str:
+        sides = (("lhs", value.lhs), ("rhs", value.rhs))
+        return f"{{{' '.join(f'{side}={tensor.to_text()}' for side, tensor in sides if tensor)}}}"
+
+
+def _read_tensor_sparsity(reader: Reader) -> TensorSparsity:
+    reader.expect("{")
+    given: dict[str, int] = {}
+    while not reader.accept("}"):
+        match = reader.match(_SPARSITY_FIELD)
+        if match is None or (match[1] == "sparsity") != (match[3] is not None):
+            reader.fail("expected sparsity=1x4, dimension=0 or stride=1")
+        if match[3] is None:
+            given[match[1]] = to_integer(match[2])
+        else:
+            given["num_non_zero"], given["block_size"] = to_integer(match[2]), to_integer(match[3])
+    return TensorSparsity(**given)
+
+
+@attributes
+class ConvolutionAttributes(Attributes):
+    """`window` has one dimension a spatial dimension; its size repeats the kernel's."""
+
+    window: Window = attribute(WINDOW, default=Window())
+    dim_labels: ConvDimensions = attribute(DIM_LABELS)
+    feature_group_count: int = attribute(INTEGER, default=1)
+    batch_group_count: int = attribute(INTEGER, default=1)
+    convolution_kind: ConvolutionKind = attribute(EnumKind(ConvolutionKind), default=ConvolutionKind.UNSET)
+    operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
+    algorithm: Algorithm = attribute(ALGORITHM, default=Algorithm.UNSET)
+    sparsity_config: SparsityConfig = attribute(SparsityKind(), default=SparsityConfig())
+
+
+# -- shape rule
+
+
+def _require_convolution_operand(side: str, operand: Shape, rank: int) -> None:
+    if not operand.is_array:
+        raise ShapeError(f"convolution takes arrays, {side} is {operand.brief}")
+    if operand.rank != rank:
+        raise ShapeError(
+            f"convolution with {rank - 2} spatial dimensions takes {side} of rank {rank}, given {operand.brief}"
+        )
+
+
+def _dense_kernel(operand: Shape) -> Shape:
+    """The kernel; a sparse one is a tuple of its values and where they stand."""
+    if not operand.is_tuple:
+        return operand
+    if len(operand.tuple_shapes) != 2:
+        raise ShapeError(f"convolution takes a sparse rhs as a tuple of 2, given {operand.brief}")
+    return operand.tuple_shapes[0]
+
+
+def _check_labels(numbers: ConvDimensions, window: Window) -> None:
+    """Every label list names each dimension once, and all have as many spatial dimensions as the window."""
+    spatial = len(numbers.input_spatial_dimensions)
+    for what, count in (
+        ("kernel", len(numbers.kernel_spatial_dimensions)),
+        ("output", len(numbers.output_spatial_dimensions)),
+        ("window", len(window.dimensions)),
+    ):
+        if count != spatial:
+            raise ShapeError(
+                f"convolution has {spatial} input spatial dimensions ({numbers.to_text()}), its {what} has {count}"
+            )
+    for what, named in _named_dimensions(numbers).items():
+        if sorted(named) != list(range(spatial + 2)):
+            raise ShapeError(
+                f"convolution: the {what} dimensions must be 0 to {spatial + 1}, each once, "
+                f"{numbers.to_text()} gives {list(named)}"
+            )
+
+
+def _named_dimensions(n: ConvDimensions) -> dict[str, tuple[int, ...]]:
+    return {
+        "input": (n.input_batch_dimension, n.input_feature_dimension, *n.input_spatial_dimensions),
+        "kernel": (n.kernel_input_feature_dimension, n.kernel_output_feature_dimension, *n.kernel_spatial_dimensions),
+        "output": (n.output_batch_dimension, n.output_feature_dimension, *n.output_spatial_dimensions),
+    }
+
+
+def _check_group_counts(attrs: ConvolutionAttributes) -> None:
+    feature, batch = attrs.feature_group_count, attrs.batch_group_count
+    for what, count in (("feature_group_count", feature), ("batch_group_count", batch)):
+        if count < 1:
+            raise ShapeError(f"convolution needs a positive {what}, given {count}")
+    if feature > 1 and batch > 1:
+        raise ShapeError(
+            f"convolution takes one kind of groups, given feature_group_count {feature} and batch_group_count {batch}"
+        )
+
+
+def _check_divisible(what: str, size: int, operand: Shape, groups: str, count: int) -> None:
+    if size != UNBOUNDED and size % count:
+        raise ShapeError(f"convolution: {what} {size} of {operand.brief} is no multiple of {groups} {count}")
+
+
+def _kernel_input_features(rhs: Shape, attrs: ConvolutionAttributes) -> int:
+    stored = rhs.dimensions[attrs.dim_labels.kernel_input_feature_dimension]
+    sparsity = attrs.sparsity_config.rhs
+    if sparsity is None:
+        return stored
+    if sparsity.num_non_zero != 1:
+        raise ShapeError(f"convolution takes 1xN sparsity, given {sparsity.num_non_zero}x{sparsity.block_size}")
+    return stored * sparsity.block_size
+
+
+def _check_features(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> None:
+    """Groups divide batch and features, and the kernel takes the features of one group."""
+    numbers = attrs.dim_labels
+    out = rhs.dimensions[numbers.kernel_output_feature_dimension]
+    batch = lhs.dimensions[numbers.input_batch_dimension]
+    _check_divisible("kernel output feature size", out, rhs, "batch_group_count", attrs.batch_group_count)
+    _check_divisible("kernel output feature size", out, rhs, "feature_group_count", attrs.feature_group_count)
+    _check_divisible("input batch size", batch, lhs, "batch_group_count", attrs.batch_group_count)
+    features = lhs.dimensions[numbers.input_feature_dimension]
+    _check_divisible("input feature size", features, lhs, "feature_group_count", attrs.feature_group_count)
+    kernel_features = _kernel_input_features(rhs, attrs)
+    if UNBOUNDED not in (features, kernel_features) and features // attrs.feature_group_count != kernel_features:
+        raise ShapeError(
+            f"convolution: the kernel takes {kernel_features} input features ({rhs.brief}), "
+            f"the input has {features} ({lhs.brief}) in {attrs.feature_group_count} feature groups"
+        )
+
+
+def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
+    attrs.window.check("convolution: window")
+    sizes = tuple(rhs.dimensions[d] for d in attrs.dim_labels.kernel_spatial_dimensions)
+    if sizes != attrs.window.sizes:
+        raise ShapeError(
+            f"convolution: window sizes {list(attrs.window.sizes)} differ from the spatial sizes {list(sizes)} "
+            f"of the kernel {rhs.brief}"
+        )
+
+
+def _output_size(window: WindowDimension, base: int) -> int:
+    """How many positions the window takes over `base` elements, of which padding may not remove more than there are."""
+    if base == UNBOUNDED:
+        return UNBOUNDED
+    extent = dilated(base, window.base_dilation)
+    if extent + window.padding_low + window.padding_high < 0:
+        raise ShapeError(
+            f"convolution: padding {window.padding_low}_{window.padding_high} removes more than the {extent} elements "
+            f"of a base area of {base} with dilation {window.base_dilation}"
+        )
+    return window.output_size(base)
+
+
+def _convolution_shape(
+    operands: Sequence[Shape], attrs: ConvolutionAttributes, element_type: PrimitiveType | None
+) -> Shape:
+    lhs, rhs = operands[0], _dense_kernel(operands[1])
+    numbers = attrs.dim_labels
+    _check_group_counts(attrs)
+    _check_labels(numbers, attrs.window)
+    rank = len(numbers.input_spatial_dimensions) + 2
+    _require_convolution_operand("lhs", lhs, rank)
+    _require_convolution_operand("rhs", rhs, rank)
+    _check_features(lhs, rhs, attrs)
+    _check_window(rhs, attrs)
+    if rhs.dynamic_dimensions[numbers.kernel_output_feature_dimension]:
+        raise ShapeError(f"convolution takes a kernel with a static output feature dimension, given {rhs.brief}")
+    return result_of((lhs, rhs), _output_dimensions(lhs, rhs, attrs), element_type)
+
+
+def _output_dimensions(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> list[tuple[int, bool]]:
+    """Sizes, and whether they are dynamic, in the order of the output labels."""
+    numbers = attrs.dim_labels
+    batch = lhs.dimensions[numbers.input_batch_dimension]
+    places: dict[int, tuple[int, bool]] = {
+        numbers.output_batch_dimension: (
+            batch if batch == UNBOUNDED else batch // attrs.batch_group_count,
+            lhs.dynamic_dimensions[numbers.input_batch_dimension],
+        ),
+        numbers.output_feature_dimension: (rhs.dimensions[numbers.kernel_output_feature_dimension], False),
+    }
+    spatial = zip(
+        numbers.output_spatial_dimensions,
+        numbers.input_spatial_dimensions,
+        numbers.kernel_spatial_dimensions,
+        attrs.window.dimensions,
+        strict=True,
+    )
+    for out, base, kernel, window in spatial:
+        dynamic = lhs.dynamic_dimensions[base] or rhs.dynamic_dimensions[kernel]
+        places[out] = (_output_size(window, lhs.dimensions[base]), dynamic)
+    return [places[dimension] for dimension in range(lhs.rank)]
+
+
+CONVOLUTION = sum_of_products(
+    "convolution",
+    "convolution",
+    ConvolutionAttributes,
+    _convolution_shape,
+    summary=(
+        "Sums of products of the kernel (rhs) with the part of the input (lhs) under a window, at every position of it."
+    ),
+    operands="lhs rhs",
+    constraints=(
+        "Operands are arrays of the rank that `dim_labels` name; a sparse kernel is a tuple of two.",
+        (
+            "`dim_labels` name every dimension of input, kernel and output once, and window, kernel, "
+            "input and output have one number of spatial dimensions."
+        ),
+        "Group counts are positive, and at most one of them is more than 1.",
+        (
+            "Group counts divide the output features of the kernel; `batch_group_count` divides the "
+            "input's batch, `feature_group_count` its features."
+        ),
+        "The kernel takes the features of one group of the input.",
+        "Sizes, strides and dilations of the window are positive, and its sizes are the kernel's.",
+        "Padding does not remove more than the input has.",
+        "The output features of the kernel are static.",
+        "Sparsity is 1 of N.",
+        "The result is an array, complex if an operand is; its element type may be declared.",
+    ),
+)

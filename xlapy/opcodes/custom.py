@@ -1,0 +1,164 @@
+"""Definition of the operation that calls code outside of HLO.
+
+Owns: custom-call. Must not know: the IR, values, who builds or evaluates them.
+Source: CustomCall of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from xlapy.base.element_types import U64
+from xlapy.base.errors import ShapeError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
+from xlapy.opcodes.attributes.codecs import (
+    BOOL,
+    INTEGER,
+    LITERAL,
+    SHAPES,
+    STRING,
+    Attributes,
+    EnumKind,
+    attribute,
+    attributes,
+)
+from xlapy.opcodes.attributes.dimensions import (
+    DIM_LABELS,
+    PRECISIONS,
+    WINDOW,
+    ConvDimensions,
+    Precision,
+    Window,
+    drop_default_precision,
+)
+from xlapy.opcodes.registry import Effect, OpDef, Programs, Role, at_least
+from xlapy.opcodes.requirements import agrees
+
+
+class PaddingType(Enum):
+    """A padding scheme handed on to the target."""
+
+    INVALID = "PADDING_INVALID"
+    VALID = "PADDING_VALID"
+    SAME = "PADDING_SAME"
+
+
+class CustomCallSchedule(Enum):
+    """Where a scheduler should put the call."""
+
+    NONE = "SCHEDULE_NONE"
+    LATEST = "SCHEDULE_LATEST"
+    EARLIEST = "SCHEDULE_EARLIEST"
+
+
+class CustomCallApiVersion(Enum):
+    """The calling convention of the target; UNSPECIFIED is illegal."""
+
+    UNSPECIFIED = "API_VERSION_UNSPECIFIED"
+    ORIGINAL = "API_VERSION_ORIGINAL"
+    STATUS_RETURNING = "API_VERSION_STATUS_RETURNING"
+    STATUS_RETURNING_UNIFIED = "API_VERSION_STATUS_RETURNING_UNIFIED"
+    TYPED_FFI = "API_VERSION_TYPED_FFI"
+
+
+@attributes
+class CustomCallAttributes(Attributes):
+    """`custom_call_target` names the code; the rest is handed on to it or constrains the compiler.
+
+    `operand_layout_constraints`: one shape with layout an operand, None if layouts are free.
+    """
+
+    window: Window | None = attribute(WINDOW, default=None)
+    dim_labels: ConvDimensions | None = attribute(DIM_LABELS, default=None)
+    feature_group_count: int = attribute(INTEGER, default=1)
+    batch_group_count: int = attribute(INTEGER, default=1)
+    operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
+    padding_type: PaddingType = attribute(EnumKind(PaddingType), default=PaddingType.INVALID)
+    custom_call_target: str = attribute(STRING)
+    operand_layout_constraints: tuple[Shape, ...] | None = attribute(SHAPES, default=None)
+    custom_call_has_side_effect: bool = attribute(BOOL, default=False)
+    literal: Literal | None = attribute(LITERAL, default=None)
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
+    schedule: CustomCallSchedule = attribute(EnumKind(CustomCallSchedule), default=CustomCallSchedule.NONE)
+    api_version: CustomCallApiVersion = attribute(EnumKind(CustomCallApiVersion), default=CustomCallApiVersion.ORIGINAL)
+
+
+_UNCONSTRAINED_TARGETS = ("LayoutConstraint", "control_dep")
+"""Targets of XLA itself whose constraints are not about their operands."""
+
+PIN_TARGET, UNPIN_TARGET = "Pin", "Unpin"
+"""Targets of XLA itself that make a buffer of an array and the reverse, in place."""
+CREATE_BUFFER_TARGET = "CreateBuffer"
+"""The target of XLA itself that makes a buffer of unspecified contents."""
+
+_SEED_TARGET = "GetRngSeed"
+"""The target of XLA itself that gives the seed of the run."""
+
+
+def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: Programs) -> None:
+    if attrs.api_version is CustomCallApiVersion.UNSPECIFIED:
+        raise ShapeError("custom-call: api_version must not be API_VERSION_UNSPECIFIED")
+    constraints = attrs.operand_layout_constraints
+    if constraints is not None and attrs.custom_call_target not in _UNCONSTRAINED_TARGETS:
+        _check_constraints(shape, operands, constraints)
+    if attrs.custom_call_target == _SEED_TARGET:
+        _check_seed(shape, operands)
+    pins = attrs.custom_call_target in (PIN_TARGET, UNPIN_TARGET)
+    if pins and len(attrs.output_to_operand_aliasing) != 1:
+        given = len(attrs.output_to_operand_aliasing)
+        raise ShapeError(
+            f"custom-call to {attrs.custom_call_target} needs one output_to_operand_aliasing, given {given}"
+        )
+    check_aliases("custom-call", attrs.output_to_operand_aliasing, shape, operands, buffers_are_arrays=pins)
+
+
+def _check_seed(shape: Shape, operands: Sequence[Shape]) -> None:
+    if operands or not agrees(shape, Shape.scalar(U64)):
+        given = ", ".join(operand.brief for operand in operands)
+        raise ShapeError(f"custom-call to {_SEED_TARGET} takes nothing and gives u64[]: ({given}) -> {shape.brief}")
+
+
+def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:
+    if len(constraints) != len(operands):
+        raise ShapeError(f"custom-call has {len(operands)} operands, {len(constraints)} operand_layout_constraints")
+    if not _has_layout(shape):
+        raise ShapeError(f"custom-call with operand_layout_constraints needs a layout in its shape, declared {shape}")
+    for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
+        if not agrees(operand, constraint):
+            raise ShapeError(
+                f"custom-call: operand {number} is {operand.brief}, its layout constraint {constraint.brief}"
+            )
+        if not _has_layout(constraint):
+            raise ShapeError(f"custom-call: the layout constraint of operand {number} has no layout: {constraint}")
+
+
+def _has_layout(shape: Shape) -> bool:
+    return all(leaf.layout is not None for _, leaf in shape.leaves() if leaf.is_array)
+
+
+def _effect(attrs: CustomCallAttributes) -> Effect:
+    return Effect.SIDE_EFFECT if attrs.custom_call_has_side_effect else Effect.PURE
+
+
+CUSTOM_CALL = OpDef(
+    name="custom-call",
+    family="custom",
+    summary="What code registered under the name `custom_call_target` makes of the operands.",
+    operands="operands*",
+    constraints=(
+        "`api_version` is given.",
+        "`operand_layout_constraints` has one shape an operand, of its shape.",
+        "An alias names a part of the result and a part of an operand of one shape.",
+        "XLA's own targets Pin and Unpin take exactly one alias.",
+        "XLA's own target GetRngSeed takes nothing and gives u64[].",
+    ),
+    arity=at_least(0),
+    attributes=CustomCallAttributes,
+    check=_check_custom_call,
+    roles=(Role("called_computations", many=True, optional=True, aliases=("to_apply",)),),
+    normalize=drop_default_precision,
+    effect_rule=_effect,
+)

@@ -1,0 +1,546 @@
+"""Definitions of the elementwise operations: one result element from the operand elements at the same index.
+
+Owns: unary and binary arithmetic, comparison, selection, conversion and complex parts.
+Must not know: the IR, values, who builds or evaluates them.
+Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
+operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumKind, attribute, attributes
+from xlapy.opcodes.registry import InferRule, OpDef, Programs, exactly
+from xlapy.opcodes.requirements import agrees, require_array
+
+TypeTest = Callable[[PrimitiveType], bool]
+
+
+def is_float_or_complex(t: PrimitiveType) -> bool:
+    return t.is_floating or t.is_complex
+
+
+def is_number(t: PrimitiveType) -> bool:
+    return t.is_integral or t.is_floating or t.is_complex
+
+
+def is_real_number(t: PrimitiveType) -> bool:
+    return t.is_integral or t.is_floating
+
+
+def is_signed_number(t: PrimitiveType) -> bool:
+    return t.is_signed or t.is_floating or t.is_complex
+
+
+def is_integral(t: PrimitiveType) -> bool:
+    return t.is_integral
+
+
+def is_logical(t: PrimitiveType) -> bool:
+    """Integers (bitwise) and PRED (logical)."""
+    return t.is_integral or t is PRED
+
+
+def is_floating(t: PrimitiveType) -> bool:
+    return t.is_floating
+
+
+def is_array_type(t: PrimitiveType) -> bool:
+    return t.is_array
+
+
+def is_ordered(t: PrimitiveType) -> bool:
+    return t.is_array and not t.is_complex
+
+
+def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> None:
+    require_array(name, operand)
+    if not test(operand.element_type):
+        raise ShapeError(f"{name} takes {allowed} elements, operand is {operand.brief}")
+
+
+# -- unary
+
+
+def _unary(name: str, summary: str, test: TypeTest, allowed: str) -> OpDef:
+    """An op whose result has the shape and type of its operand."""
+
+    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+        _require_type(name, operands[0], test, allowed)
+        return operands[0]
+
+    return _unary_op(name, summary, allowed, infer)
+
+
+def _unary_to(
+    name: str, summary: str, test: TypeTest, allowed: str, result: Callable[[PrimitiveType], PrimitiveType]
+) -> OpDef:
+    """An op whose result has the dimensions of its operand and another element type."""
+
+    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+        _require_type(name, operands[0], test, allowed)
+        return operands[0].with_element_type(result(operands[0].element_type))
+
+    return _unary_op(name, summary, allowed, infer)
+
+
+def _unary_op(name: str, summary: str, allowed: str, infer: InferRule) -> OpDef:
+    return OpDef(
+        name=name,
+        family="elementwise",
+        arity=exactly(1),
+        summary=summary,
+        operands="operand",
+        constraints=("The operand is an array.", f"Its elements are {allowed}."),
+        infer=infer,
+        elementwise=True,
+    )
+
+
+def _component(t: PrimitiveType) -> PrimitiveType:
+    return t.component_type
+
+
+_FLOATING = (is_floating, "floating-point")
+_ANALYTIC = (is_float_or_complex, "floating-point or complex")
+_SIGNED = (is_signed_number, "signed, floating-point or complex")
+
+ABS = _unary_to("abs", "The absolute value; of a complex number its modulus, which is real.", *_SIGNED, _component)
+ACOS = _unary("acos", "The inverse cosine, in radians.", *_ANALYTIC)
+ACOSH = _unary("acosh", "The inverse hyperbolic cosine.", *_ANALYTIC)
+ASIN = _unary("asin", "The inverse sine, in radians.", *_ANALYTIC)
+ASINH = _unary("asinh", "The inverse hyperbolic sine.", *_ANALYTIC)
+ATAN = _unary("atan", "The inverse tangent, in radians.", *_ANALYTIC)
+ATANH = _unary("atanh", "The inverse hyperbolic tangent.", *_ANALYTIC)
+CBRT = _unary("cbrt", "The real cube root, with the sign of the operand.", *_FLOATING)
+CEIL = _unary("ceil", "The least integer that is not below the element.", *_FLOATING)
+COSINE = _unary("cosine", "The cosine of an angle in radians.", *_ANALYTIC)
+COSH = _unary("cosh", "The hyperbolic cosine.", *_ANALYTIC)
+COUNT_LEADING_ZEROS = _unary(
+    "count-leading-zeros",
+    "How many zero bits stand above the highest one bit; the width of the type for 0.",
+    is_integral,
+    "integer",
+)
+ERF = _unary("erf", "The error function.", *_FLOATING)
+EXPONENTIAL = _unary("exponential", "e to the power of the element.", *_ANALYTIC)
+EXPONENTIAL_MINUS_ONE = _unary(
+    "exponential-minus-one", "e to the power of the element minus 1, accurate near 0.", *_ANALYTIC
+)
+FLOOR = _unary("floor", "The greatest integer that is not above the element.", *_FLOATING)
+IMAG = _unary_to("imag", "The imaginary part; 0 for real elements.", *_ANALYTIC, _component)
+IS_FINITE = _unary_to("is-finite", "Whether the element is neither infinite nor NaN.", *_FLOATING, lambda _: PRED)
+LOG = _unary(
+    "log", "The natural logarithm; NaN for negative real numbers, the principal value for complex ones.", *_ANALYTIC
+)
+LOG_PLUS_ONE = _unary("log-plus-one", "The natural logarithm of 1 + x, accurate near 0.", *_ANALYTIC)
+LOGISTIC = _unary("logistic", "1 / (1 + exp(-x)).", *_ANALYTIC)
+NEGATE = _unary(
+    "negate",
+    "The negative; integers wrap, so that the least stays itself.",
+    is_number,
+    "integer, floating-point or complex",
+)
+NOT = _unary("not", "Inverts every bit of an integer, and the truth of a pred.", is_logical, "integer or pred")
+POPCNT = _unary("popcnt", "How many bits are one.", is_integral, "integer")
+REAL = _unary_to("real", "The real part; real elements themselves.", *_ANALYTIC, _component)
+ROUND_NEAREST_AFZ = _unary("round-nearest-afz", "The nearest integer, halves away from zero.", *_FLOATING)
+ROUND_NEAREST_EVEN = _unary("round-nearest-even", "The nearest integer, halves to the even one.", *_FLOATING)
+RSQRT = _unary("rsqrt", "1 / sqrt(x).", *_ANALYTIC)
+SIGN = _unary("sign", "-1, 0 or 1; zeros keep their sign, NaN stays NaN, a complex number becomes x / |x|.", *_SIGNED)
+SINE = _unary("sine", "The sine of an angle in radians.", *_ANALYTIC)
+SINH = _unary("sinh", "The hyperbolic sine.", *_ANALYTIC)
+SQRT = _unary(
+    "sqrt", "The square root; NaN for negative real numbers, the principal value for complex ones.", *_ANALYTIC
+)
+TAN = _unary("tan", "The tangent of an angle in radians.", *_ANALYTIC)
+TANH = _unary("tanh", "The hyperbolic tangent.", *_ANALYTIC)
+
+
+# -- binary
+
+
+def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
+    """The common shape of two operands of equal type and dimensions; a dimension dynamic in either is dynamic."""
+    if lhs is rhs and lhs.is_array:
+        return lhs
+    require_array(name, lhs, "lhs")
+    require_array(name, rhs, "rhs")
+    given = f"given {lhs.brief} and {rhs.brief}"
+    if lhs.element_type is not rhs.element_type:
+        raise ShapeError(f"{name} takes operands of one element type, {given}; convert one of them")
+    if lhs.dimensions != rhs.dimensions:
+        raise ShapeError(f"{name} takes operands of equal dimensions, {given}; broadcast one of them")
+    return _merge_dynamic(lhs, rhs)
+
+
+def _merge_dynamic(shape: Shape, other: Shape) -> Shape:
+    """The shape with those dimensions dynamic too that are so in another of equal sizes."""
+    if shape.dynamic_dimensions == other.dynamic_dimensions:
+        return shape
+    dynamic = tuple(a or b for a, b in zip(shape.dynamic_dimensions, other.dynamic_dimensions, strict=True))
+    return Shape.array(shape.element_type, shape.dimensions, dynamic)
+
+
+def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutative: bool = False) -> OpDef:
+    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+        shape = merge_operands(name, operands[0], operands[1])
+        if not test(shape.element_type):
+            raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.brief}")
+        return shape
+
+    shapes = "Both operands are arrays of one element type and the same dimensions."
+    return OpDef(
+        name=name,
+        family="elementwise",
+        arity=exactly(2),
+        summary=summary,
+        operands="lhs rhs",
+        constraints=(shapes,) if test is is_array_type else (shapes, f"Their elements are {allowed}."),
+        infer=infer,
+        elementwise=True,
+        commutative=commutative,
+    )
+
+
+_ARITHMETIC = (is_number, "integer, floating-point or complex")
+_LOGICAL = (is_logical, "integer or pred")
+_ANY = (is_array_type, "array")
+_ORDERED = (is_ordered, "pred, integer or floating-point")
+_INTEGRAL = (is_integral, "integer")
+
+ADD = _binary("add", "lhs + rhs; integers wrap, for pred it is `or`.", *_ANY, commutative=True)
+AND = _binary("and", "The conjunction: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+ATAN2 = _binary(
+    "atan2",
+    ("The angle of the point (rhs, lhs) in (-pi, pi]: the inverse tangent of lhs / rhs in the right quadrant."),
+    *_ANALYTIC,
+)
+DIVIDE = _binary(
+    "divide",
+    ("lhs / rhs; integers are truncated towards zero, x / 0 is -1 (unsigned: all ones), MIN / -1 is MIN."),
+    *_ARITHMETIC,
+)
+MAXIMUM = _binary(
+    "maximum",
+    "The larger one; NaN if either is NaN, +0 is larger than -0, for pred it is `or`.",
+    *_ORDERED,
+    commutative=True,
+)
+MINIMUM = _binary(
+    "minimum",
+    "The smaller one; NaN if either is NaN, -0 is smaller than +0, for pred it is `and`.",
+    *_ORDERED,
+    commutative=True,
+)
+MULHI = _binary(
+    "mulhi", "The upper half of the product, which is twice as wide as the operands.", *_INTEGRAL, commutative=True
+)
+MULTIPLY = _binary("multiply", "lhs * rhs; integers wrap, for pred it is `and`.", *_ANY, commutative=True)
+OR = _binary("or", "The disjunction: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+POWER = _binary(
+    "power", "lhs to the power rhs; integers wrap, and a negative power is 0 but for the bases 1 and -1.", *_ARITHMETIC
+)
+REMAINDER = _binary(
+    "remainder",
+    "What division truncated towards zero leaves, with the sign of lhs; of integers x rem 0 is x.",
+    is_real_number,
+    "integer or floating-point",
+)
+SHIFT_LEFT = _binary("shift-left", "Moves the bits of lhs up by rhs; 0 if rhs is the width or more.", *_INTEGRAL)
+SHIFT_RIGHT_ARITHMETIC = _binary(
+    "shift-right-arithmetic",
+    ("Moves the bits of lhs down by rhs and fills with the sign bit; all sign bits if rhs is the width or more."),
+    *_INTEGRAL,
+)
+SHIFT_RIGHT_LOGICAL = _binary(
+    "shift-right-logical",
+    "Moves the bits of lhs down by rhs and fills with zeros; 0 if rhs is the width or more.",
+    *_INTEGRAL,
+)
+SUBTRACT = _binary("subtract", "lhs - rhs; integers wrap.", *_ARITHMETIC)
+XOR = _binary("xor", "The exclusive or: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+
+
+def _infer_complex(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    shape = merge_operands("complex", operands[0], operands[1])
+    result = {F32: C64, F64: C128}.get(shape.element_type)
+    if result is None:
+        raise ShapeError(f"complex takes f32 or f64 parts, given {shape.brief}")
+    return shape.with_element_type(result)
+
+
+COMPLEX = OpDef(
+    name="complex",
+    family="elementwise",
+    summary="The complex numbers of given real and imaginary parts.",
+    operands="real imag",
+    constraints=(
+        "Both operands are arrays of one element type and the same dimensions.",
+        "That type is f32 or f64.",
+    ),
+    arity=exactly(2),
+    infer=_infer_complex,
+    elementwise=True,
+)
+
+
+# -- comparison
+
+
+class ComparisonDirection(Enum):
+    EQ = "EQ"
+    NE = "NE"
+    GE = "GE"
+    GT = "GT"
+    LE = "LE"
+    LT = "LT"
+
+
+class ComparisonType(Enum):
+    """The order compared by: FLOAT is IEEE's partial order, TOTALORDER puts -NaN < -inf < -0 < +0 < inf < NaN."""
+
+    FLOAT = "FLOAT"
+    TOTALORDER = "TOTALORDER"
+    SIGNED = "SIGNED"
+    UNSIGNED = "UNSIGNED"
+
+
+def default_comparison_type(t: PrimitiveType) -> ComparisonType:
+    if t.is_floating or t.is_complex:
+        return ComparisonType.FLOAT
+    return ComparisonType.SIGNED if t.is_signed else ComparisonType.UNSIGNED
+
+
+@attributes
+class CompareAttributes(Attributes):
+    """`type` is None when it is the default of the operands' element type."""
+
+    direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection))
+    type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None)
+
+
+def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: Programs) -> Shape:
+    shape = merge_operands("compare", operands[0], operands[1])
+    t = shape.element_type
+    if t.is_complex and attrs.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
+        raise ShapeError(f"compare of complex operands {shape.brief} takes EQ or NE, not {attrs.direction.value}")
+    _check_order(shape, attrs.type)
+    return shape.with_element_type(PRED)
+
+
+def _check_order(shape: Shape, order: ComparisonType | None) -> None:
+    allowed = [default_comparison_type(shape.element_type)]
+    if shape.element_type.is_floating:
+        allowed.append(ComparisonType.TOTALORDER)
+    if order is not None and order not in allowed:
+        names = " or ".join(each.value for each in allowed)
+        raise ShapeError(f"compare of {shape.brief} takes the order {names}, not {order.value}")
+
+
+def _normalize_compare(attrs: CompareAttributes, operands: Sequence[Shape], _: Shape) -> CompareAttributes:
+    if attrs.type is not None and operands and attrs.type is default_comparison_type(operands[0].element_type):
+        return CompareAttributes.make(direction=attrs.direction, type=None)
+    return attrs
+
+
+COMPARE = OpDef(
+    name="compare",
+    family="elementwise",
+    summary="Whether lhs stands in the relation `direction` to rhs, as pred; `type` chooses the order.",
+    operands="lhs rhs",
+    constraints=(
+        "Both operands are arrays of one element type and the same dimensions.",
+        "Complex numbers are compared by EQ and NE only.",
+        ("`type` is the order of the element type: SIGNED, UNSIGNED (pred too), FLOAT, or for floats TOTALORDER."),
+    ),
+    arity=exactly(2),
+    attributes=CompareAttributes,
+    infer=_infer_compare,
+    normalize=_normalize_compare,
+    elementwise=True,
+)
+
+
+# -- ternary
+
+
+def _infer_clamp(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    """`min` and `max` are scalars or have the operand's dimensions."""
+    low, operand, high = operands
+    for what, bound in (("min", low), ("max", high)):
+        require_array("clamp", bound, what)
+        require_array("clamp", operand)
+        if bound.element_type is not operand.element_type:
+            raise ShapeError(f"clamp takes one element type, {what} is {bound.brief} and operand {operand.brief}")
+        if bound.rank and bound.dimensions != operand.dimensions:
+            raise ShapeError(f"clamp takes {what} as a scalar or like the operand {operand.brief}, given {bound.brief}")
+    if operand.element_type.is_complex:
+        raise ShapeError(f"clamp takes ordered elements, operand is {operand.brief}")
+    return operand
+
+
+def _infer_select(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    """The predicate is a scalar or has the dimensions of the values."""
+    predicate, on_true, on_false = operands
+    require_array("select", predicate, "predicate")
+    if predicate.element_type is not PRED:
+        raise ShapeError(f"select takes a pred predicate, given {predicate.brief}")
+    shape = merge_operands("select", on_true, on_false)
+    if predicate.rank and predicate.dimensions != shape.dimensions:
+        raise ShapeError(
+            f"select takes a predicate that is a scalar or like the values {shape.brief}, given {predicate.brief}"
+        )
+    return _merge_dynamic(shape, predicate) if predicate.is_dynamic else shape
+
+
+CLAMP = OpDef(
+    name="clamp",
+    family="elementwise",
+    summary=(
+        "The operand where it lies between min and max, else the bound that it exceeds; max where the bounds cross."
+    ),
+    operands="min operand max",
+    constraints=(
+        "All three operands are arrays of one element type.",
+        "Each bound is a scalar or has the dimensions of the operand.",
+        "Elements are not complex.",
+    ),
+    arity=exactly(3),
+    infer=_infer_clamp,
+    elementwise=True,
+)
+SELECT = OpDef(
+    name="select",
+    family="elementwise",
+    summary="The element of on_true where pred is true, else that of on_false.",
+    operands="pred on_true on_false",
+    constraints=(
+        "All three operands are arrays, and pred has elements of type pred.",
+        "on_true and on_false have one element type and the same dimensions.",
+        "pred is a scalar or has the dimensions of the values.",
+    ),
+    arity=exactly(3),
+    infer=_infer_select,
+    elementwise=True,
+)
+
+
+# -- conversion
+
+
+def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    operand = operands[0]
+    require_array("convert", operand)
+    if not shape.is_array or shape.dimensions != operand.dimensions:
+        raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
+
+
+def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    operand = operands[0]
+    require_array("bitcast-convert", operand)
+    if not shape.is_array:
+        raise ShapeError(f"bitcast-convert makes an array, declared {shape.brief}")
+    if operand.element_type.is_complex != shape.element_type.is_complex:
+        raise ShapeError(f"bitcast-convert between real and complex is refused: {operand.brief} to {shape.brief}")
+    expected = bitcast_convert_shape(operand, shape.element_type)
+    if not agrees(shape, expected):
+        raise ShapeError(f"bitcast-convert of {operand.brief} makes {expected.brief}, declared {shape.brief}")
+
+
+def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
+    """Narrowing from B to B' bits appends a dimension of size B/B', widening consumes a last one of size B'/B.
+
+    s32[4] as s8 is s8[4,4]; s8[4,4] as s16 is refused, as its last dimension would have to be 2.
+    """
+    have, want = operand.element_type.bits, target.bits
+    if max(have, want) % min(have, want):
+        raise ShapeError(
+            f"bitcast-convert of {operand.brief} to {target} needs widths that divide, {have} and {want} bits do not"
+        )
+    if have == want:
+        return operand.with_element_type(target)
+    if have > want:
+        dynamic = (*operand.dynamic_dimensions, False)
+        return Shape.array(target, (*operand.dimensions, have // want), dynamic)
+    if not operand.rank or operand.dimensions[-1] != want // have:
+        raise ShapeError(
+            f"bitcast-convert of {operand.brief} to {target} needs a last dimension of {want // have}: "
+            f"{want} bits are made of {have} each"
+        )
+    return Shape.array(target, operand.dimensions[:-1], operand.dynamic_dimensions[:-1])
+
+
+CONVERT = OpDef(
+    name="convert",
+    family="elementwise",
+    summary=(
+        "The value in another element type: floats are rounded to the nearest, to integers truncated and saturated; "
+        "NaN becomes 0. A complex number loses its imaginary part where the type is real."
+    ),
+    operands="operand",
+    constraints=("The operand is an array, and the result has its dimensions.",),
+    arity=exactly(1),
+    check=_check_convert,
+    elementwise=True,
+)
+BITCAST_CONVERT = OpDef(
+    name="bitcast-convert",
+    family="elementwise",
+    summary=(
+        "The same bits read as another element type; narrowing adds an innermost dimension, widening takes one away."
+    ),
+    operands="operand",
+    constraints=(
+        "Operand and result are arrays.",
+        "Real and complex types do not become each other.",
+        "One of the two widths divides the other.",
+        "Widening from B to B' bits takes a last dimension of size B'/B.",
+        (
+            "The result has the operand's dimensions, with a last one of size B/B' where it narrows "
+            "and without the last where it widens."
+        ),
+    ),
+    arity=exactly(1),
+    check=_check_bitcast_convert,
+)
+
+
+@attributes
+class ReducePrecisionAttributes(Attributes):
+    exponent_bits: int = attribute(INTEGER)
+    mantissa_bits: int = attribute(INTEGER)
+
+
+def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: Programs) -> Shape:
+    _require_type("reduce-precision", operands[0], *_FLOATING)
+    if attrs.exponent_bits < 1:
+        raise ShapeError(f"reduce-precision needs exponent_bits >= 1, given {attrs.exponent_bits}")
+    if attrs.mantissa_bits < 0:
+        raise ShapeError(f"reduce-precision needs mantissa_bits >= 0, given {attrs.mantissa_bits}")
+    return operands[0]
+
+
+REDUCE_PRECISION = OpDef(
+    name="reduce-precision",
+    family="elementwise",
+    summary=(
+        "Rounds to the numbers that a float of `exponent_bits` and `mantissa_bits` holds, in the operand's own type."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array of floating-point elements.",
+        "`exponent_bits` is at least 1.",
+        "`mantissa_bits` is at least 0.",
+    ),
+    arity=exactly(1),
+    attributes=ReducePrecisionAttributes,
+    infer=_infer_reduce_precision,
+    elementwise=True,
+)

@@ -1,0 +1,363 @@
+"""Definitions of gather and scatter: reading and updating many slices at positions computed at run time.
+
+Owns: gather, scatter.
+Must not know: the IR, values, who builds or evaluates them.
+Source: Gather, Scatter of the specification; gather and scatter of StableHLO for the rules on batching dimensions.
+
+Both walk an array of index vectors. Example: gather from f32[16,11] with s64[5,2] index vectors (`index_vector_dim=1`),
+`start_index_map={0,1}` and `slice_sizes={8,6}` takes five slices of [8,6], each at the row and column its vector gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Ints, Shape
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
+from xlapy.opcodes.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.requirements import (
+    agrees,
+    elements_of,
+    require_arrays,
+    require_distinct,
+    require_programs,
+    same_size,
+)
+
+# -- what gather and scatter share
+
+
+def _check_distinct(name: str, what: str, dimensions: Ints, rank: int, of: str) -> None:
+    """Dimension numbers of an array of some rank, each at most once."""
+    for dimension in dimensions:
+        if not 0 <= dimension < rank:
+            raise ShapeError(f"{name}: {what} {list(dimensions)} must be in [0, {rank}), the dimensions of {of}")
+    require_distinct(name, what, dimensions)
+
+
+def _check_ascending(name: str, what: str, dimensions: Ints, rank: int, of: str) -> None:
+    _check_distinct(name, what, dimensions, rank, of)
+    if list(dimensions) != sorted(dimensions):
+        raise ShapeError(f"{name}: {what} {list(dimensions)} must be ascending")
+
+
+def _check_disjoint(name: str, what: str, dimensions: Ints, other: str, others: Ints) -> None:
+    common = sorted(set(dimensions) & set(others))
+    if common:
+        raise ShapeError(f"{name}: {what} {list(dimensions)} and {other} {list(others)} share dimension {common[0]}")
+
+
+def index_vectors(name: str, indices: Shape, index_vector_dim: int) -> Shape:
+    """The shape of the index array with its vectors made explicit: a dimension of size 1 is added if there is none."""
+    if not indices.element_type.is_integral:
+        raise ShapeError(f"{name} takes integer indices, given {indices.brief}")
+    if not 0 <= index_vector_dim <= indices.rank:
+        raise ShapeError(
+            f"{name}: index_vector_dim {index_vector_dim} must be in [0, {indices.rank}] for indices {indices.brief}"
+        )
+    if index_vector_dim < indices.rank:
+        return indices
+    return indices.with_dimensions((*indices.dimensions, 1), (*indices.dynamic_dimensions, False))
+
+
+def _check_index_map(name: str, what: str, index_map: Ints, operand: Shape, vectors: Shape, vector_dim: int) -> None:
+    """Component `k` of an index vector is a position in operand dimension `index_map[k]`."""
+    size = vectors.dimensions[vector_dim]
+    if not same_size(len(index_map), size):
+        raise ShapeError(
+            f"{name}: {what} {list(index_map)} has {len(index_map)} entries, the index vectors have {size} "
+            f"(index_vector_dim {vector_dim} of {vectors.brief})"
+        )
+    _check_distinct(name, what, index_map, operand.rank, f"the operand {operand.brief}")
+
+
+def _check_batching(
+    name: str, names: tuple[str, str], batching: tuple[Ints, Ints], operand: Shape, vectors: Shape, vector_dim: int
+) -> None:
+    """Dimensions that operand and indices walk in step; positions beyond the operand are treated as any others are."""
+    of_operand, of_indices = batching
+    if len(of_operand) != len(of_indices):
+        raise ShapeError(
+            f"{name}: {names[0]} {list(of_operand)} and {names[1]} {list(of_indices)} must have equally many entries"
+        )
+    _check_ascending(name, names[0], of_operand, operand.rank, f"the operand {operand.brief}")
+    _check_distinct(name, names[1], of_indices, vectors.rank, f"the indices {vectors.brief}")
+    if vector_dim in of_indices:
+        raise ShapeError(f"{name}: {names[1]} {list(of_indices)} contains index_vector_dim {vector_dim}")
+
+
+# -- gather
+
+
+@attributes
+class GatherAttributes(Attributes):
+    """`collapsed_slice_dims` and `operand_batching_dims` are operand dimensions that the result does not have."""
+
+    offset_dims: Ints = attribute(INTEGERS)
+    collapsed_slice_dims: Ints = attribute(INTEGERS)
+    start_index_map: Ints = attribute(INTEGERS)
+    operand_batching_dims: Ints = attribute(INTEGERS, default=())
+    start_indices_batching_dims: Ints = attribute(INTEGERS, default=())
+    index_vector_dim: int = attribute(INTEGER)
+    slice_sizes: Ints = attribute(INTEGERS)
+    indices_are_sorted: bool = attribute(BOOL, default=False)
+
+
+def _infer_gather(operands: Sequence[Shape], attrs: GatherAttributes, _: Programs) -> Shape:
+    """Offset dimensions have the sizes of the slices, all others those of the indices, in order.
+
+    A slice that takes a dynamic dimension whole, and a dynamic dimension of the indices, give a dynamic dimension.
+    """
+    require_arrays("gather", operands)
+    operand, indices = operands
+    vectors = index_vectors("gather", indices, attrs.index_vector_dim)
+    _check_gather_dimensions(operand, vectors, attrs)
+    _check_slice_sizes(operand, attrs)
+    dropped = (*attrs.collapsed_slice_dims, *attrs.operand_batching_dims)
+    offsets = iter([d for d in range(operand.rank) if d not in dropped])
+    batches = iter([d for d in range(vectors.rank) if d != attrs.index_vector_dim])
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    for dimension in range(len(attrs.offset_dims) + vectors.rank - 1):
+        if dimension in attrs.offset_dims:
+            source = next(offsets)
+            sizes.append(attrs.slice_sizes[source])
+            dynamic.append(operand.dynamic_dimensions[source] and sizes[-1] == operand.dimensions[source])
+        else:
+            source = next(batches)
+            sizes.append(vectors.dimensions[source])
+            dynamic.append(vectors.dynamic_dimensions[source])
+    return Shape.array(operand.element_type, sizes, dynamic)
+
+
+def _check_gather_dimensions(operand: Shape, vectors: Shape, attrs: GatherAttributes) -> None:
+    result_rank = len(attrs.offset_dims) + vectors.rank - 1
+    whole = f"the operand {operand.brief}"
+    _check_ascending("gather", "offset_dims", attrs.offset_dims, result_rank, f"the result of rank {result_rank}")
+    _check_index_map("gather", "start_index_map", attrs.start_index_map, operand, vectors, attrs.index_vector_dim)
+    _check_ascending("gather", "collapsed_slice_dims", attrs.collapsed_slice_dims, operand.rank, whole)
+    names = ("operand_batching_dims", "start_indices_batching_dims")
+    batching = (attrs.operand_batching_dims, attrs.start_indices_batching_dims)
+    _check_batching("gather", names, batching, operand, vectors, attrs.index_vector_dim)
+    collapsed, batched = attrs.collapsed_slice_dims, attrs.operand_batching_dims
+    _check_disjoint("gather", "collapsed_slice_dims", collapsed, "operand_batching_dims", batched)
+
+
+def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
+    sizes = attrs.slice_sizes
+    if len(sizes) != operand.rank:
+        raise ShapeError(f"gather takes one slice size a dimension of {operand.brief}, given {list(sizes)}")
+    kinds = len(attrs.offset_dims) + len(attrs.collapsed_slice_dims) + len(attrs.operand_batching_dims)
+    if kinds != operand.rank:
+        raise ShapeError(
+            f"gather: offset_dims {list(attrs.offset_dims)}, collapsed_slice_dims {list(attrs.collapsed_slice_dims)} "
+            f"and operand_batching_dims {list(attrs.operand_batching_dims)} must have one entry "
+            f"a dimension of the operand {operand.brief}"
+        )
+    for dimension, (size, whole) in enumerate(zip(sizes, operand.dimensions, strict=True)):
+        if size < 0 or not (size <= whole or whole < 0):
+            raise ShapeError(
+                f"gather: slice size {size} of dimension {dimension} is not between 0 and the operand's {whole} "
+                f"({operand.brief})"
+            )
+    for what in ("collapsed_slice_dims", "operand_batching_dims"):
+        for dimension in getattr(attrs, what):
+            if sizes[dimension] > 1:
+                raise ShapeError(
+                    f"gather: dimension {dimension} is in {what} {list(getattr(attrs, what))}, "
+                    f"so its slice size must be 0 or 1, given {sizes[dimension]}"
+                )
+
+
+GATHER = OpDef(
+    name="gather",
+    family="indexing",
+    summary=(
+        "Reads slices of the operand at positions given by index vectors, which are clamped so "
+        "that the slices lie inside."
+    ),
+    operands="operand start_indices",
+    constraints=(
+        "Operands are arrays, and indices are integers.",
+        ("`index_vector_dim` is a dimension of the indices, or their rank: then each index is a vector of one."),
+        "`offset_dims` are ascending, different dimensions of the result.",
+        ("`start_index_map` has one entry a component of an index vector, each another dimension of the operand."),
+        (
+            "`collapsed_slice_dims` and `operand_batching_dims` are ascending, different dimensions "
+            "of the operand, none of them in both. A batching dimension in `start_index_map` goes by "
+            "the batch, not by the index."
+        ),
+        (
+            "`start_indices_batching_dims` are different dimensions of the indices, not "
+            "`index_vector_dim`, paired one to one with `operand_batching_dims`."
+        ),
+        (
+            "There is one slice size a dimension of the operand, from 0 to its size; 0 or 1 for those"
+            " that are collapsed or batching."
+        ),
+        "Offset, collapsed and batching dimensions are together as many as the operand has.",
+    ),
+    arity=exactly(2),
+    attributes=GatherAttributes,
+    infer=_infer_gather,
+)
+
+
+# -- scatter
+
+
+@attributes
+class ScatterAttributes(Attributes):
+    """`inserted_window_dims` and `input_batching_dims` are operand dimensions that the updates do not have."""
+
+    update_window_dims: Ints = attribute(INTEGERS)
+    inserted_window_dims: Ints = attribute(INTEGERS)
+    scatter_dims_to_operand_dims: Ints = attribute(INTEGERS)
+    input_batching_dims: Ints = attribute(INTEGERS, default=())
+    scatter_indices_batching_dims: Ints = attribute(INTEGERS, default=())
+    index_vector_dim: int = attribute(INTEGER)
+    indices_are_sorted: bool = attribute(BOOL, default=False)
+    unique_indices: bool = attribute(BOOL, default=False)
+
+
+def window_dims_to_operand_dims(rank: int, attrs: ScatterAttributes) -> list[int]:
+    """The operand dimension of each window dimension of the updates, for operands of a rank."""
+    dropped = (*attrs.inserted_window_dims, *attrs.input_batching_dims)
+    return [d for d in range(rank) if d not in dropped]
+
+
+def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs: Programs) -> Shape:
+    """N operands, the indices, N updates; the result is the operand, or a tuple of the N operands."""
+    require_programs("scatter", programs, 1)
+    require_arrays("scatter", operands)
+    count = len(operands) // 2
+    if len(operands) != 2 * count + 1:
+        raise ShapeError(f"scatter takes N operands, the indices and N updates: an odd number, given {len(operands)}")
+    inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    vectors = index_vectors("scatter", indices, attrs.index_vector_dim)
+    for i in range(count):
+        for what, shape, first in (("operand", inputs[i], inputs[0]), ("updates", updates[i], updates[0])):
+            if shape.dimensions != first.dimensions:
+                raise ShapeError(f"scatter: {what} 0 is {first.brief}, {what} {i} is {shape.brief}; sizes must agree")
+    _check_scatter_dimensions(inputs[0], vectors, updates[0], attrs)
+    _check_update_sizes(inputs[0], vectors, updates[0], attrs)
+    _check_update_computation(inputs, updates, programs[0])
+    return inputs[0] if count == 1 else Shape.tuple(inputs)
+
+
+def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, attrs: ScatterAttributes) -> None:
+    rank = vectors.rank - 1 + len(attrs.update_window_dims)
+    if updates.rank != rank:
+        raise ShapeError(
+            f"scatter: updates must have rank {rank} ({vectors.rank - 1} of the indices {vectors.brief} and "
+            f"{len(attrs.update_window_dims)} of the window), given {updates.brief}"
+        )
+    whole = f"the operand {operand.brief}"
+    _check_ascending("scatter", "update_window_dims", attrs.update_window_dims, rank, f"the updates {updates.brief}")
+    _check_ascending("scatter", "inserted_window_dims", attrs.inserted_window_dims, operand.rank, whole)
+    if len(attrs.update_window_dims) + len(attrs.inserted_window_dims) + len(attrs.input_batching_dims) != operand.rank:
+        raise ShapeError(
+            f"scatter: update_window_dims {list(attrs.update_window_dims)}, inserted_window_dims "
+            f"{list(attrs.inserted_window_dims)} and input_batching_dims {list(attrs.input_batching_dims)} "
+            f"must have one entry a dimension of the operand {operand.brief}"
+        )
+    index_map, vector_dim = attrs.scatter_dims_to_operand_dims, attrs.index_vector_dim
+    _check_index_map("scatter", "scatter_dims_to_operand_dims", index_map, operand, vectors, vector_dim)
+    names = ("input_batching_dims", "scatter_indices_batching_dims")
+    batching = (attrs.input_batching_dims, attrs.scatter_indices_batching_dims)
+    _check_batching("scatter", names, batching, operand, vectors, vector_dim)
+    inserted, batched = attrs.inserted_window_dims, attrs.input_batching_dims
+    _check_disjoint("scatter", "inserted_window_dims", inserted, "input_batching_dims", batched)
+
+
+def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: ScatterAttributes) -> None:
+    """Windows fit into the operand; the other dimensions of the updates are those of the indices."""
+    window = zip(attrs.update_window_dims, window_dims_to_operand_dims(operand.rank, attrs), strict=True)
+    for dimension, target in window:
+        size, most = updates.dimensions[dimension], operand.dimensions[target]
+        if not (size <= most or most < 0):
+            raise ShapeError(
+                f"scatter: window dimension {dimension} of the updates {updates.brief} has size {size}, "
+                f"more than the {most} of dimension {target} of the operand {operand.brief}"
+            )
+    rows = [d for d in range(updates.rank) if d not in attrs.update_window_dims]
+    sources = [d for d in range(vectors.rank) if d != attrs.index_vector_dim]
+    for dimension, source in zip(rows, sources, strict=True):
+        if not same_size(updates.dimensions[dimension], vectors.dimensions[source]):
+            raise ShapeError(
+                f"scatter: dimension {dimension} of the updates {updates.brief} has size "
+                f"{updates.dimensions[dimension]}, dimension {source} of the indices {vectors.brief} has "
+                f"{vectors.dimensions[source]}"
+            )
+
+
+def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape], program: ProgramShape) -> None:
+    """It takes the N current values, then N updates, and returns the N new values; all of them scalars."""
+    count = len(inputs)
+    results = elements_of(program.result)
+    if len(program.parameters) != 2 * count or len(results) != count:
+        raise ShapeError(
+            f"scatter: the update computation takes {2 * count} parameters and returns {count} scalars "
+            f"for {count} operands, it is {program.to_text()}"
+        )
+    for i, (operand, update) in enumerate(zip(inputs, updates, strict=True)):
+        if operand.element_type is not update.element_type:
+            raise ShapeError(f"scatter: operand {i} is {operand.brief}, updates {i} of another type: {update.brief}")
+        expected = Shape.scalar(operand.element_type)
+        places = (
+            ("parameter", i, program.parameters[i]),
+            ("parameter", count + i, program.parameters[count + i]),
+            ("result", i, results[i]),
+        )
+        for what, number, shape in places:
+            if not agrees(shape, expected):
+                raise ShapeError(
+                    f"scatter: {what} {number} of the update computation is {shape.brief}, "
+                    f"operand {i} is {operand.brief}"
+                )
+
+
+SCATTER = OpDef(
+    name="scatter",
+    family="indexing",
+    summary=(
+        "Combines update windows into the operands at positions given by index vectors; a window "
+        "that does not lie inside whole is dropped."
+    ),
+    operands="operands* scatter_indices updates*",
+    constraints=(
+        "Operands are arrays, and indices are integers.",
+        ("`index_vector_dim` is a dimension of the indices, or their rank: then each index is a vector of one."),
+        "There are as many updates as operands; operands have equal dimensions, and so do updates.",
+        "Updates have the dimensions of the indices without the vectors, and `update_window_dims`.",
+        "`update_window_dims` are ascending, different dimensions of the updates.",
+        (
+            "`inserted_window_dims` are ascending, different dimensions of the operand, none of them "
+            "in `input_batching_dims`."
+        ),
+        "Window, inserted and batching dimensions are together as many as the operand has.",
+        (
+            "`scatter_dims_to_operand_dims` has one entry a component of an index vector, each "
+            "another dimension of the operand. A batching dimension among them goes by the batch, not "
+            "by the index."
+        ),
+        (
+            "`scatter_indices_batching_dims` are different dimensions of the indices, not "
+            "`index_vector_dim`, paired one to one with `input_batching_dims`."
+        ),
+        (
+            "A window is in no dimension larger than the operand, and the other sizes of the updates "
+            "are those of the indices."
+        ),
+        (
+            "The computation takes the N current values, then N updates, and returns N values: "
+            "scalars of the types of the operands, which the updates have too."
+        ),
+    ),
+    arity=at_least(3),
+    attributes=ScatterAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_scatter,
+)

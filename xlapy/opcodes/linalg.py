@@ -1,0 +1,201 @@
+"""Definitions of matrix factorization and solution, and of Fourier transforms.
+
+Owns: cholesky, triangular-solve, fft. Must not know: the IR, values, who builds or evaluates them.
+Source: Cholesky, TriangularSolve, Fft of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from xlapy.base.element_types import C64, C128, F32, F64
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumKind, attribute, attributes
+from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.requirements import require_arrays, same_size
+
+
+def _require_square(name: str, operand: Shape) -> None:
+    element = operand.element_type
+    if not (element.is_floating or element.is_complex):
+        raise ShapeError(f"{name} takes floating-point or complex elements, operand a is {operand.brief}")
+    if operand.rank < 2:
+        raise ShapeError(f"{name}: a must have rank 2 or more, it is {operand.brief}")
+    if not same_size(operand.dimensions[-2], operand.dimensions[-1]):
+        raise ShapeError(f"{name}: the two minor dimensions of a must be equal, a is {operand.brief}")
+
+
+@attributes
+class CholeskyAttributes(Attributes):
+    """Whether the lower triangle of `a` is read and written (else the upper one)."""
+
+    lower: bool = attribute(BOOL, default=False)
+
+
+def _infer_cholesky(operands: Sequence[Shape], _: CholeskyAttributes, __: Programs) -> Shape:
+    require_arrays("cholesky", operands)
+    _require_square("cholesky", operands[0])
+    return operands[0]
+
+
+CHOLESKY = OpDef(
+    name="cholesky",
+    family="linalg",
+    summary=(
+        "The factor L with L L^H = a (or U with U^H U = a) of each positive definite matrix; "
+        "zeros in the other triangle, NaN throughout if there is none."
+    ),
+    operands="a",
+    constraints=(
+        "The operand is an array of floating-point or complex elements.",
+        "It has rank 2 or more, and its last two dimensions are equal.",
+    ),
+    arity=exactly(1),
+    attributes=CholeskyAttributes,
+    infer=_infer_cholesky,
+)
+
+
+class Transpose(Enum):
+    """How triangular-solve takes `a`: as it is, transposed, or transposed and conjugated. UNSET is illegal."""
+
+    UNSET = "TRANSPOSE_INVALID"
+    NO_TRANSPOSE = "NO_TRANSPOSE"
+    TRANSPOSE = "TRANSPOSE"
+    ADJOINT = "ADJOINT"
+
+
+@attributes
+class TriangularSolveAttributes(Attributes):
+    """`left_side`: solve a x = b (else x a = b); `unit_diagonal`: the diagonal of `a` is taken to be 1."""
+
+    left_side: bool = attribute(BOOL, default=False)
+    lower: bool = attribute(BOOL, default=False)
+    unit_diagonal: bool = attribute(BOOL, default=False)
+    transpose_a: Transpose = attribute(EnumKind(Transpose), default=Transpose.UNSET)
+
+
+def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAttributes, _: Programs) -> Shape:
+    require_arrays("triangular-solve", operands)
+    a, b = operands
+    if a.element_type is not b.element_type:
+        raise ShapeError(f"triangular-solve: a and b must have one element type, they are {a.brief} and {b.brief}")
+    _require_square("triangular-solve", a)
+    if a.rank != b.rank:
+        raise ShapeError(f"triangular-solve: a and b must have equal ranks, they are {a.brief} and {b.brief}")
+    shared = -2 if attrs.left_side else -1
+    if not same_size(a.dimensions[-1], b.dimensions[shared]):
+        raise ShapeError(
+            f"triangular-solve with left_side={str(attrs.left_side).lower()}: "
+            f"dimension {b.rank + shared} of b {b.brief} must have the size of a {a.brief}"
+        )
+    if a.dimensions[:-2] != b.dimensions[:-2]:
+        raise ShapeError(f"triangular-solve: batch dimensions must be equal, a is {a.brief}, b is {b.brief}")
+    if attrs.transpose_a is Transpose.UNSET:
+        raise ShapeError("triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, it is not given")
+    return b
+
+
+TRIANGULAR_SOLVE = OpDef(
+    name="triangular-solve",
+    family="linalg",
+    summary="The x with op(a) x = b (or x op(a) = b) for triangular matrices.",
+    operands="a b",
+    constraints=(
+        "Both operands are arrays of one floating-point or complex element type.",
+        "a has rank 2 or more, and its last two dimensions are equal.",
+        "Both have one rank and equal batch dimensions.",
+        "The dimension of b that a meets has the size of a.",
+        "`transpose_a` is given.",
+    ),
+    arity=exactly(2),
+    attributes=TriangularSolveAttributes,
+    infer=_infer_triangular_solve,
+)
+
+
+class FftType(Enum):
+    """Forward or inverse, complex to complex, or between real values and half a spectrum."""
+
+    FFT = "FFT"
+    IFFT = "IFFT"
+    RFFT = "RFFT"
+    IRFFT = "IRFFT"
+
+
+@attributes
+class FftAttributes(Attributes):
+    """`fft_length`: lengths of the transforms over the 1 to 3 innermost dimensions, in elements of the real side."""
+
+    fft_type: FftType = attribute(EnumKind(FftType))
+    fft_length: tuple[int, ...] = attribute(INTEGERS)
+
+
+def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: Programs) -> Shape:
+    require_arrays("fft", operands)
+    (operand,) = operands
+    kind, length = attrs.fft_type, attrs.fft_length
+    if not 1 <= len(length) <= 3:
+        raise ShapeError(f"fft_length must have 1 to 3 entries, given {list(length)}")
+    if any(size < 0 for size in length):
+        raise ShapeError(f"fft_length must not be negative, given {list(length)}")
+    if kind is FftType.RFFT:
+        if operand.element_type not in (F32, F64):
+            raise ShapeError(f"fft RFFT takes f32 or f64 elements, operand is {operand.brief}")
+    elif not operand.element_type.is_complex:
+        raise ShapeError(f"fft {kind.value} takes complex elements, operand is {operand.brief}")
+    if operand.rank < len(length):
+        raise ShapeError(f"fft of rank {len(length)} needs an operand of at least that rank, given {operand.brief}")
+    _check_lengths(operand, kind, length)
+    return _fft_result(operand, kind, length)
+
+
+def _check_lengths(operand: Shape, kind: FftType, length: tuple[int, ...]) -> None:
+    """Innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.
+
+    A complex transform of length 0 fits any dimension (all its results are 0), one of any length a dimension of size 0.
+    """
+    last = operand.rank - 1
+    for dimension, size in enumerate(length, operand.rank - len(length)):
+        wanted = size // 2 + 1 if kind is FftType.IRFFT and dimension == last else size
+        given = operand.dimensions[dimension]
+        zeros = (given == size == 0) if kind in (FftType.RFFT, FftType.IRFFT) else 0 in (given, size)
+        if not (zeros or same_size(given, wanted)):
+            raise ShapeError(
+                f"fft {kind.value} with fft_length {list(length)}: "
+                f"dimension {dimension} of {operand.brief} must be {wanted}"
+            )
+
+
+def _fft_result(operand: Shape, kind: FftType, length: tuple[int, ...]) -> Shape:
+    if kind in (FftType.FFT, FftType.IFFT):
+        return operand
+    if kind is FftType.RFFT:
+        element = C64 if operand.element_type is F32 else C128
+        last = length[-1] // 2 + 1 if length[-1] else operand.dimensions[-1]
+    else:
+        element, last = operand.element_type.component_type, length[-1]
+    dynamic = (*operand.dynamic_dimensions[:-1], operand.dynamic_dimensions[-1] and operand.dimensions[-1] >= 0)
+    return Shape.array(element, (*operand.dimensions[:-1], last), dynamic, operand.layout)
+
+
+FFT = OpDef(
+    name="fft",
+    family="linalg",
+    summary=(
+        "The Fourier transform of the innermost dimensions: forward, inverse, of real numbers, or back to real numbers."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`fft_length` has 1 to 3 entries, none negative.",
+        "RFFT takes f32 or f64, the others complex elements.",
+        "The operand has at least as many dimensions as `fft_length` has entries.",
+        "The innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.",
+    ),
+    arity=exactly(1),
+    attributes=FftAttributes,
+    infer=_infer_fft,
+)

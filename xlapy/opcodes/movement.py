@@ -1,0 +1,741 @@
+"""Definitions of the operations that move elements and compute none.
+
+Owns: broadcast, reshape, dynamic-reshape, transpose, reverse, concatenate, slice, pad, dynamic-slice,
+dynamic-update-slice, copy, bitcast, shuffle, and reading and setting the size of a dimension.
+Must not know: how memory is laid out, except that a bitcast keeps the number of bytes.
+Source: BroadcastInDim, Reshape, DynamicReshape, Transpose, Rev, Concatenate, Slice, Pad, DynamicSlice,
+DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from xlapy.base.element_types import S32
+from xlapy.base.errors import ShapeError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import (
+    INTEGER,
+    INTEGERS,
+    LITERAL,
+    ONE_INTEGER,
+    Attributes,
+    EnumKind,
+    attribute,
+    attributes,
+)
+from xlapy.opcodes.attributes.dimensions import PADDING, SLICE_RANGES, PaddingConfig, SliceRanges
+from xlapy.opcodes.registry import OpDef, Programs, at_least, exactly
+from xlapy.opcodes.requirements import require_array, require_dimension, require_distinct
+
+_INT32_MAX = 2**31 - 1
+
+
+@attributes
+class DimensionsAttributes(Attributes):
+    """Of ops that take a list of dimensions: transpose (the permutation) and reverse."""
+
+    dimensions: tuple[int, ...] = attribute(INTEGERS)
+
+
+@attributes
+class DimensionAttributes(Attributes):
+    """Of ops that take exactly one dimension, written as a list of one: `dimensions={1}`."""
+
+    dimension: int = attribute(ONE_INTEGER, key="dimensions")
+
+
+def _require_same_type(name: str, shape: Shape, operand: Shape, what: str = "result") -> None:
+    if not shape.is_array or shape.element_type is not operand.element_type:
+        raise ShapeError(f"{name} keeps the element type: operand {operand.brief}, {what} {shape.brief}")
+
+
+# -- broadcast and reshape
+
+
+@attributes
+class BroadcastAttributes(Attributes):
+    dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+    """For each dimension of the operand, the dimension of the result that it becomes (in any order)."""
+
+
+def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAttributes, _: Programs) -> None:
+    """Each operand dimension becomes a result dimension of the same size; the other result dimensions are new."""
+    operand = operands[0]
+    require_array("broadcast", operand)
+    _require_same_type("broadcast", shape, operand)
+    dimensions = attrs.dimensions
+    if len(dimensions) != operand.rank:
+        raise ShapeError(
+            f"broadcast takes one entry in dimensions for each dimension of the operand {operand.brief}, "
+            f"given {list(dimensions)}"
+        )
+    require_distinct("broadcast", "dimensions", dimensions)
+    for source, target in enumerate(dimensions):
+        require_dimension("broadcast", "dimension", target, shape)
+        if operand.dimensions[source] != shape.dimensions[target]:
+            raise ShapeError(
+                f"broadcast maps operand dimension {source} of {operand.brief} to result dimension {target} "
+                f"of {shape.brief}: sizes {operand.dimensions[source]} and {shape.dimensions[target]} differ; "
+                f"reshape dimensions of size 1 away first"
+            )
+
+
+BROADCAST = OpDef(
+    name="broadcast",
+    family="movement",
+    summary=(
+        "Repeats the operand along new dimensions: its dimension i becomes dimension `dimensions[i]` of the result."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the result has its element type.",
+        "`dimensions` has one entry a dimension of the operand.",
+        "The entries are different dimensions of the result.",
+        "A dimension keeps its size; one of size 1 is not stretched.",
+    ),
+    arity=exactly(1),
+    attributes=BroadcastAttributes,
+    check=_check_broadcast,
+)
+
+
+@attributes
+class ReshapeAttributes(Attributes):
+    inferred_dimension: int = attribute(INTEGER, default=-1)
+    """The result dimension that stays dynamic where several could, or -1."""
+
+
+def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttributes, _: Programs) -> None:
+    """The result lists the same elements in the same row-major order, so there are as many of them."""
+    operand = operands[0]
+    require_array("reshape", operand)
+    _require_same_type("reshape", shape, operand)
+    _require_size("reshape", shape, operand)
+    if not -1 <= attrs.inferred_dimension < shape.rank:
+        raise ShapeError(f"reshape: inferred_dimension {attrs.inferred_dimension} is no dimension of {shape.brief}")
+
+
+def _require_size(name: str, shape: Shape, operand: Shape) -> None:
+    if shape.size != operand.size:
+        raise ShapeError(
+            f"{name} keeps the number of elements: operand {operand.brief} has {operand.size}, "
+            f"result {shape.brief} has {shape.size}"
+        )
+
+
+def reshaped(operand: Shape, dimensions: Sequence[int], inferred_dimension: int = -1) -> Shape:
+    """The shape of a reshape to static or bound `dimensions`, dynamic where the operand is.
+
+    A dynamic dimension goes to the one result dimension that it can become; where it is split over several, to
+    `inferred_dimension`, or without that to the first of them that is larger than 1. `ShapeError` if the element
+    counts differ, or if a dynamic dimension is both merged with others and split.
+    Source: Reshape of the specification; InferReshapeShape of XLA.
+    """
+    require_array("reshape", operand)
+    shape = operand.with_dimensions(dimensions)
+    _require_size("reshape", shape, operand)
+    if operand.is_static:
+        return shape
+    dynamic = [False] * shape.rank
+    for dimension, is_dynamic in enumerate(operand.dynamic_dimensions):
+        target = _dynamic_target(operand, shape, dimension, inferred_dimension) if is_dynamic else None
+        if target is not None:
+            dynamic[target] = True
+    return operand.with_dimensions(dimensions, dynamic)
+
+
+def _dynamic_target(operand: Shape, shape: Shape, dimension: int, inferred_dimension: int) -> int | None:
+    """Which result dimension a dynamic operand dimension becomes; None if the result has no dimension left for it."""
+    what = f"reshape of {operand.brief} to {shape.brief}: dynamic dimension {dimension}"
+    candidates = _candidates(operand, shape, dimension, what)
+    if operand.dimensions[dimension] == 1 and shape.rank:
+        if dimension == operand.rank - 1:
+            return shape.rank - 1
+        if dimension == 0:
+            return 0
+        raise ShapeError(f"{what} has size 1 and is neither the first nor the last")
+    if len(candidates) == 1:
+        return candidates[0]
+    if inferred_dimension != -1:
+        return inferred_dimension
+    return next((d for d in candidates if shape.dimensions[d] != 1), None)
+
+
+def _candidates(operand: Shape, shape: Shape, dimension: int, what: str) -> range:
+    """The result dimensions that share elements with an operand dimension, with neighbours of size 1."""
+    groups = list(factor_groups(operand.dimensions, shape.dimensions))
+    place = next(i for i, (merged, _) in enumerate(groups) if dimension in merged)
+    merged, split = groups[place]
+    if len(merged) > 1 and len(split) > 1:
+        raise ShapeError(f"{what} is both merged with other dimensions and split, which is not supported")
+    stop = split.stop
+    for without_operand, appended in groups[place + 1 :]:
+        if without_operand:
+            break
+        stop = appended.stop
+    return range(split.start, stop)
+
+
+def factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Cuts two lists of sizes into the shortest runs of equal product: (2,3,4), (6,2,2) gives (2,3)~(6), (4)~(2,2)."""
+    i = j = 0
+    while i < len(left) or j < len(right):
+        start_left, start_right = i, j
+        product_left = left[i] if i < len(left) else 1
+        product_right = right[j] if j < len(right) else 1
+        i, j = min(i + 1, len(left)), min(j + 1, len(right))
+        while product_left != product_right:
+            if i < len(left) and (product_left < product_right or j == len(right)):
+                product_left *= left[i]
+                i += 1
+            elif j == len(right):
+                break  # sizes of zero stand in the groups before
+            else:
+                product_right *= right[j]
+                j += 1
+        yield range(start_left, i), range(start_right, j)
+
+
+RESHAPE = OpDef(
+    name="reshape",
+    family="movement",
+    summary="The same elements in the same row-major order under other dimensions.",
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the result has its element type.",
+        "The result has as many elements.",
+        "`inferred_dimension` is a dimension of the result, or -1.",
+    ),
+    arity=exactly(1),
+    attributes=ReshapeAttributes,
+    check=_check_reshape,
+)
+
+
+def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    """One scalar s32 operand gives the run-time size of each result dimension."""
+    operand, *sizes = operands
+    require_array("dynamic-reshape", operand)
+    _require_same_type("dynamic-reshape", shape, operand)
+    _require_size("dynamic-reshape", shape, operand)
+    if len(sizes) != shape.rank:
+        raise ShapeError(f"dynamic-reshape takes one size operand a dimension of {shape.brief}, given {len(sizes)}")
+    for dimension, size in enumerate(sizes):
+        if not size.is_scalar or size.element_type is not S32:
+            raise ShapeError(f"dynamic-reshape takes sizes of shape s32[], size {dimension} is {size.brief}")
+
+
+DYNAMIC_RESHAPE = OpDef(
+    name="dynamic-reshape",
+    family="movement",
+    summary="A reshape whose sizes are known at run time only; the declared ones are bounds.",
+    operands="operand dim_sizes*",
+    constraints=(
+        "The operand is an array, and the result has its element type.",
+        "The bounds hold as many elements as the operand.",
+        "There is one size a dimension of the result.",
+        "Sizes have the shape s32[].",
+    ),
+    arity=at_least(1),
+    check=_check_dynamic_reshape,
+)
+
+
+# -- transpose, reverse, shuffle
+
+
+def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:
+    """Result dimension `i` is operand dimension `dimensions[i]`."""
+    operand = operands[0]
+    require_array("transpose", operand)
+    permutation = attrs.dimensions
+    if sorted(permutation) != list(range(operand.rank)):
+        raise ShapeError(
+            f"transpose takes a permutation of the dimensions of {operand.brief}, given {list(permutation)}"
+        )
+    dynamic = [operand.dynamic_dimensions[d] for d in permutation]
+    sizes = [operand.dimensions[d] for d in permutation]
+    if operand.layout is None or operand.layout.tiles:
+        return operand.with_dimensions(sizes, dynamic)
+    # XLA lets the layout follow the dimensions, so that the elements stay where they are.
+    minor_to_major = [permutation.index(d) for d in operand.layout.minor_to_major]
+    layout = operand.layout.replace(minor_to_major=minor_to_major)
+    return Shape.array(operand.element_type, sizes, dynamic, layout)
+
+
+def _infer_reverse(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:
+    operand = operands[0]
+    require_array("reverse", operand)
+    require_distinct("reverse", "dimensions", attrs.dimensions)
+    for dimension in attrs.dimensions:
+        require_dimension("reverse", "dimension", dimension, operand)
+    return operand
+
+
+TRANSPOSE = OpDef(
+    name="transpose",
+    family="movement",
+    summary="Reorders the dimensions: dimension i of the result is dimension `dimensions[i]` of the operand.",
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`dimensions` is a permutation of its dimensions.",
+    ),
+    arity=exactly(1),
+    attributes=DimensionsAttributes,
+    infer=_infer_transpose,
+)
+REVERSE = OpDef(
+    name="reverse",
+    family="movement",
+    summary="Reverses the order of the elements along each of `dimensions`.",
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`dimensions` are different dimensions of it.",
+    ),
+    arity=exactly(1),
+    attributes=DimensionsAttributes,
+    infer=_infer_reverse,
+)
+
+
+class ShuffleMode(Enum):
+    """The pattern in which a shuffle moves elements."""
+
+    ROTATE = "rotate"
+    """Each dimension of `dimensions` is rotated to the left by its entry of `shifts`."""
+    PERMUTE = "permute"
+    """Each result element is read at the coordinates that `indices` holds at its place."""
+
+
+@attributes
+class ShuffleAttributes(Attributes):
+    dimensions: tuple[int, ...] = attribute(INTEGERS)
+    mode: ShuffleMode = attribute(EnumKind(ShuffleMode))
+    shifts: tuple[int, ...] = attribute(INTEGERS, default=())
+    indices: Literal | None = attribute(LITERAL, default=None)
+    """Coordinates in the shuffled dimensions, in the order of `dimensions`; see `_check_indices` for the shape."""
+
+
+def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Programs) -> Shape:
+    operand = operands[0]
+    require_array("shuffle", operand)
+    require_distinct("shuffle", "dimensions", attrs.dimensions)
+    for dimension in attrs.dimensions:
+        require_dimension("shuffle", "dimension", dimension, operand)
+    if attrs.mode is ShuffleMode.PERMUTE:
+        _check_indices(operand, attrs)
+    elif attrs.indices is not None:
+        raise ShapeError(f"shuffle of mode rotate takes no indices, given {attrs.indices.shape.brief}")
+    elif len(attrs.shifts) != len(attrs.dimensions):
+        raise ShapeError(
+            f"shuffle of mode rotate takes one shift a dimension of {list(attrs.dimensions)}, "
+            f"given {list(attrs.shifts)}"
+        )
+    return operand
+
+
+def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
+    """Integers with the operand's dimensions, or 1 where they are shared, and one coordinate a shuffled dimension.
+
+    The coordinates stand in a further, innermost dimension, which is absent where one dimension is shuffled.
+    """
+    if attrs.indices is None or attrs.shifts:
+        raise ShapeError("shuffle of mode permute takes indices and no shifts")
+    shape = attrs.indices.shape
+    count = len(attrs.dimensions)
+    expected = operand.dimensions if count == 1 else (*operand.dimensions, count)
+    fits = len(expected) == shape.rank and all(
+        given == size or (given == 1 and place < operand.rank)
+        for place, (given, size) in enumerate(zip(shape.dimensions, expected, strict=True))
+    )
+    if not shape.is_array or not shape.element_type.is_integral or not fits:
+        raise ShapeError(
+            f"shuffle of {operand.brief} takes integer indices of dimensions {list(expected)} "
+            f"(1 where shared), given {shape.brief}"
+        )
+
+
+SHUFFLE = OpDef(
+    name="shuffle",
+    family="movement",
+    summary=(
+        "Moves elements in a fixed pattern: rotates `dimensions` to the left by `shifts`, or "
+        "reads each at the coordinates in `indices`."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`dimensions` are different dimensions of it.",
+        "Mode rotate takes one shift a dimension and no indices.",
+        "Mode permute takes indices and no shifts.",
+        (
+            "Indices are integers with the operand's dimensions (1 where shared), and an innermost "
+            "one of coordinates where several dimensions are shuffled."
+        ),
+    ),
+    arity=exactly(1),
+    attributes=ShuffleAttributes,
+    infer=_infer_shuffle,
+)
+
+
+# -- concatenate, slice, pad
+
+
+def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
+    """Sizes add up along the dimension and agree elsewhere; a dimension dynamic in any operand is dynamic."""
+    first, dimension = operands[0], attrs.dimension
+    require_array("concatenate", first)
+    require_dimension("concatenate", "dimension", dimension, first)
+    for number, operand in enumerate(operands):
+        require_array("concatenate", operand, f"operand {number}")
+        if operand.element_type is not first.element_type:
+            raise ShapeError(
+                f"concatenate takes one element type, operand 0 is {first.brief} and operand {number} {operand.brief}"
+            )
+        if _without(operand.dimensions, dimension) != _without(first.dimensions, dimension):
+            raise ShapeError(
+                f"concatenate takes operands that differ only in dimension {dimension}, "
+                f"operand 0 is {first.brief} and operand {number} {operand.brief}"
+            )
+    sizes = list(first.dimensions)
+    sizes[dimension] = sum(operand.dimensions[dimension] for operand in operands)
+    dynamic = [any(operand.dynamic_dimensions[d] for operand in operands) for d in range(first.rank)]
+    return first.with_dimensions(sizes, dynamic)
+
+
+def _without(dimensions: Sequence[int], dimension: int) -> tuple[int, ...]:
+    return (*dimensions[:dimension], len(dimensions), *dimensions[dimension + 1 :])
+
+
+CONCATENATE = OpDef(
+    name="concatenate",
+    family="movement",
+    summary="Joins arrays along one dimension, in the order of the operands.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays of one element type.",
+        "The dimension is one of the first operand.",
+        "Operands have equal sizes in all other dimensions.",
+    ),
+    arity=at_least(1),
+    attributes=DimensionAttributes,
+    infer=_infer_concatenate,
+)
+
+
+@attributes
+class SliceAttributes(Attributes):
+    ranges: SliceRanges = attribute(SLICE_RANGES, key="slice")
+
+
+def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: Programs) -> Shape:
+    """`ceil((limit - start) / stride)` elements a dimension; start = limit is legal and gives none."""
+    operand, ranges = operands[0], attrs.ranges
+    require_array("slice", operand)
+    if not len(ranges.starts) == len(ranges.limits) == len(ranges.strides) == operand.rank:
+        raise ShapeError(f"slice takes one range a dimension of {operand.brief}, given {SLICE_RANGES.write(ranges)}")
+    sizes = [_slice_size(operand, ranges, dimension) for dimension in range(operand.rank)]
+    dynamic = [flag and size != 1 for flag, size in zip(operand.dynamic_dimensions, sizes, strict=True)]
+    return operand.with_dimensions(sizes, dynamic)
+
+
+def _slice_size(operand: Shape, ranges: SliceRanges, dimension: int) -> int:
+    start, limit, stride = ranges.starts[dimension], ranges.limits[dimension], ranges.strides[dimension]
+    size = operand.dimensions[dimension]
+    where = f"slice of {operand.brief}, dimension {dimension}"
+    if start < 0:
+        raise ShapeError(f"{where}: start {start} is negative")
+    if limit > size:
+        raise ShapeError(f"{where}: limit {limit} is beyond the size {size}")
+    if start > limit:
+        raise ShapeError(f"{where}: start {start} is beyond the limit {limit}")
+    if stride < 1:
+        raise ShapeError(f"{where}: stride must be at least 1, given {stride}")
+    return -((start - limit) // stride)
+
+
+SLICE = OpDef(
+    name="slice",
+    family="movement",
+    summary="The elements from a start to before a limit, every stride-th of them, in each dimension.",
+    operands="operand",
+    constraints=(
+        "The operand is an array.",
+        "`slice` has one range a dimension.",
+        "0 <= start <= limit <= size.",
+        "Strides are at least 1.",
+    ),
+    arity=exactly(1),
+    attributes=SliceAttributes,
+    infer=_infer_slice,
+)
+
+
+@attributes
+class PadAttributes(Attributes):
+    padding: PaddingConfig = attribute(PADDING)
+
+
+def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: Programs) -> Shape:
+    """Interior padding first, then the edges; negative edges remove elements, interior padding included."""
+    operand, value = operands
+    config = attrs.padding.dimensions
+    require_array("pad", operand)
+    if not value.is_scalar:
+        raise ShapeError(f"pad takes a scalar padding value, given {value.brief}")
+    _require_same_type("pad", value, operand, "padding value")
+    if len(config) != operand.rank:
+        raise ShapeError(
+            f"pad takes one padding entry a dimension of {operand.brief}, given {PADDING.write(attrs.padding)!r}"
+        )
+    for dimension, entry in enumerate(config):
+        if entry.interior < 0:
+            raise ShapeError(
+                f"pad of {operand.brief}, dimension {dimension}: interior padding {entry.interior} is negative"
+            )
+    sizes = [entry.output_size(size) for entry, size in zip(config, operand.dimensions, strict=True)]
+    for dimension, size in enumerate(sizes):
+        if size < 0:
+            raise ShapeError(
+                f"pad of {operand.brief} by {PADDING.write(attrs.padding)} gives dimension {dimension} "
+                f"the negative size {size}"
+            )
+    return operand.with_dimensions(sizes, operand.dynamic_dimensions)
+
+
+PAD = OpDef(
+    name="pad",
+    family="movement",
+    summary=(
+        "Puts padding between the elements (interior), then before and behind them (low, high); "
+        "negative low and high remove elements."
+    ),
+    operands="operand padding_value",
+    constraints=(
+        "The operand is an array; the padding value is a scalar of its element type.",
+        "`padding` has one entry a dimension.",
+        "Interior padding is not negative.",
+        "Padding removes no more elements than there are.",
+    ),
+    arity=exactly(2),
+    attributes=PadAttributes,
+    infer=_infer_pad,
+)
+
+
+# -- slices at run-time positions
+
+
+@attributes
+class DynamicSliceAttributes(Attributes):
+    dynamic_slice_sizes: tuple[int, ...] = attribute(INTEGERS)
+
+
+def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) -> None:
+    """One integer scalar a dimension, all of one type; or, in the older form, one vector of them."""
+    if len(indices) == 1 and indices[0].rank == 1:
+        count, rank = indices[0].dimensions[0], 1
+    else:
+        count, rank = len(indices), 0
+    if count != operand.rank:
+        raise ShapeError(f"{name} takes one start index a dimension of {operand.brief}, given {count}")
+    for number, index in enumerate(indices):
+        if index.rank != rank or not index.element_type.is_integral:
+            raise ShapeError(f"{name} takes integer scalars as start indices, index {number} is {index.brief}")
+        if index.element_type is not indices[0].element_type:
+            raise ShapeError(
+                f"{name} takes start indices of one type, index 0 is {indices[0].brief}, "
+                f"index {number} is {index.brief}"
+            )
+
+
+def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttributes, _: Programs) -> Shape:
+    """The sizes are fixed, the position is clamped at run time so that the slice lies inside the operand."""
+    operand, *indices = operands
+    sizes = attrs.dynamic_slice_sizes
+    require_array("dynamic-slice", operand)
+    _check_start_indices("dynamic-slice", operand, indices)
+    if len(sizes) != operand.rank:
+        raise ShapeError(f"dynamic-slice takes one size a dimension of {operand.brief}, given {list(sizes)}")
+    for dimension, size in enumerate(sizes):
+        if not 0 <= size <= operand.dimensions[dimension]:
+            raise ShapeError(
+                f"dynamic-slice size {size} of dimension {dimension} is not between 0 and the operand's "
+                f"{operand.dimensions[dimension]} ({operand.brief})"
+            )
+    dynamic = [
+        flag and size == whole and size > 1
+        for flag, size, whole in zip(operand.dynamic_dimensions, sizes, operand.dimensions, strict=True)
+    ]
+    return operand.with_dimensions(sizes, dynamic)
+
+
+DYNAMIC_SLICE = OpDef(
+    name="dynamic-slice",
+    family="movement",
+    summary=(
+        "The part of `dynamic_slice_sizes` at a position known at run time, which is clamped so "
+        "that the part lies inside."
+    ),
+    operands="operand start_indices*",
+    constraints=(
+        "The operand is an array.",
+        "There is one start index a dimension: scalars, or one vector of them all.",
+        "Start indices are integers of one type.",
+        "There is one slice size a dimension, from 0 to the operand's size.",
+    ),
+    arity=at_least(1),
+    attributes=DynamicSliceAttributes,
+    infer=_infer_dynamic_slice,
+)
+
+
+def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    """The operand's shape; a dimension that the update replaces whole is dynamic if the update's is."""
+    operand, update, *indices = operands
+    require_array("dynamic-update-slice", operand)
+    require_array("dynamic-update-slice", update, "update")
+    _check_start_indices("dynamic-update-slice", operand, indices)
+    if update.element_type is not operand.element_type:
+        raise ShapeError(f"dynamic-update-slice takes one element type, operand {operand.brief}, update {update.brief}")
+    if update.rank != operand.rank:
+        raise ShapeError(f"dynamic-update-slice takes one rank, operand {operand.brief}, update {update.brief}")
+    for dimension, (size, whole) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
+        if size > whole:
+            raise ShapeError(
+                f"dynamic-update-slice: the update {update.brief} is larger than the operand {operand.brief} "
+                f"in dimension {dimension}"
+            )
+    dynamic = [
+        flag or (updated and update.dimensions[d] == operand.dimensions[d])
+        for d, (flag, updated) in enumerate(zip(operand.dynamic_dimensions, update.dynamic_dimensions, strict=True))
+    ]
+    return operand if not any(dynamic) else operand.with_dimensions(operand.dimensions, dynamic)
+
+
+DYNAMIC_UPDATE_SLICE = OpDef(
+    name="dynamic-update-slice",
+    family="movement",
+    summary=(
+        "The operand with the update written over the part at a position known at run time, "
+        "clamped so that it lies inside."
+    ),
+    operands="operand update start_indices*",
+    constraints=(
+        "Operand and update are arrays of one element type.",
+        "The update has the operand's rank, and is in no dimension larger.",
+        "There is one start index a dimension: scalars, or one vector of them all.",
+        "Start indices are integers of one type.",
+    ),
+    arity=at_least(2),
+    infer=_infer_dynamic_update_slice,
+)
+
+
+# -- copies
+
+
+def _infer_copy(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    """Anything can be copied; the declared layout may differ from the operand's."""
+    return operands[0]
+
+
+COPY = OpDef(
+    name="copy",
+    family="movement",
+    summary="The operand itself, in a buffer of its own and in the declared layout.",
+    operands="operand",
+    arity=exactly(1),
+    infer=_infer_copy,
+)
+
+
+def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    """The same bytes under another shape, element type or layout."""
+    operand = operands[0]
+    require_array("bitcast", operand)
+    if not shape.is_array:
+        raise ShapeError(f"bitcast makes an array, declared {shape.brief}")
+    if shape.byte_size != operand.byte_size:
+        raise ShapeError(
+            f"bitcast keeps the number of bytes: operand {operand} has {operand.byte_size}, "
+            f"result {shape} has {shape.byte_size}"
+        )
+
+
+BITCAST = OpDef(
+    name="bitcast",
+    family="movement",
+    summary="The same bytes under another shape, element type or layout.",
+    operands="operand",
+    constraints=(
+        "Operand and result are arrays.",
+        "Both take equally many bytes.",
+    ),
+    arity=exactly(1),
+    check=_check_bitcast,
+)
+
+
+# -- sizes of dimensions
+
+
+def _require_size_dimension(name: str, dimension: int, operand: Shape) -> None:
+    require_array(name, operand)
+    require_dimension(name, "dimension", dimension, operand)
+    if operand.dimensions[dimension] > _INT32_MAX:
+        raise ShapeError(
+            f"{name}: dimension {dimension} of {operand.brief} is larger than {_INT32_MAX}, the largest size in s32"
+        )
+
+
+def _infer_get_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
+    _require_size_dimension("get-dimension-size", attrs.dimension, operands[0])
+    return Shape.scalar(S32)
+
+
+def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
+    """The operand's shape with one dimension made dynamic; its size becomes the bound."""
+    operand, size = operands
+    _require_size_dimension("set-dimension-size", attrs.dimension, operand)
+    if not size.is_scalar or size.element_type is not S32:
+        raise ShapeError(f"set-dimension-size takes a size of shape s32[], given {size.brief}")
+    dynamic = list(operand.dynamic_dimensions)
+    dynamic[attrs.dimension] = True
+    return operand.with_dimensions(operand.dimensions, dynamic)
+
+
+GET_DIMENSION_SIZE = OpDef(
+    name="get-dimension-size",
+    family="movement",
+    summary="The size of one dimension at run time, as s32.",
+    operands="operand",
+    constraints=(
+        "The operand is an array, and the dimension is one of it.",
+        "The size fits s32.",
+    ),
+    arity=exactly(1),
+    attributes=DimensionAttributes,
+    infer=_infer_get_dimension_size,
+)
+SET_DIMENSION_SIZE = OpDef(
+    name="set-dimension-size",
+    family="movement",
+    summary="The operand with one dimension made dynamic: its elements from `size` on are padding.",
+    operands="operand size",
+    constraints=(
+        "The operand is an array, and the dimension is one of it.",
+        "The size has the shape s32[].",
+        "The bound of the dimension fits s32.",
+    ),
+    arity=exactly(2),
+    attributes=DimensionAttributes,
+    infer=_infer_set_dimension_size,
+)

@@ -1,0 +1,130 @@
+"""Definitions of batch normalization: training, inference and gradient.
+
+Owns: batch-norm-training, batch-norm-inference, batch-norm-grad.
+Must not know: the IR, values, who builds or evaluates them.
+Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import FLOAT, INTEGER, Attributes, attribute, attributes
+from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.requirements import require_arrays, require_dimension, same_size
+
+
+@attributes
+class BatchNormAttributes(Attributes):
+    """`epsilon` is added to the variance; `feature_index` is the dimension that is not reduced."""
+
+    epsilon: float = attribute(FLOAT)
+    feature_index: int = attribute(INTEGER)
+
+
+def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], feature_index: int) -> Shape:
+    """Checks the operand and, by name and operand number, the vectors of one value a feature; returns their shape.
+
+    Element types may differ among floating-point types, as in XLA.
+    """
+    require_arrays(name, operands)
+    operand = operands[0]
+    require_dimension(name, "feature_index", feature_index, operand)
+    if not operand.element_type.is_floating:
+        raise ShapeError(f"{name} takes floating-point elements, operand is {operand.brief}")
+    features = operand.dimensions[feature_index]
+    for what, number in vectors.items():
+        vector = operands[number]
+        if vector.rank != 1:
+            raise ShapeError(f"{name}: {what} must have rank 1, it is {vector.brief}")
+        if not vector.element_type.is_floating:
+            raise ShapeError(
+                f"{name}: {what} must be floating-point as operand {operand.brief} is, it is {vector.brief}"
+            )
+        if not same_size(vector.dimensions[0], features):
+            raise ShapeError(
+                f"{name}: {what} {vector.brief} must have one value for each of the {features} features "
+                f"of operand {operand.brief}"
+            )
+    return Shape.array(operand.element_type, (features,), (operand.dynamic_dimensions[feature_index],))
+
+
+def _infer_batch_norm_training(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
+    vectors = {"scale": 1, "offset": 2}
+    feature = _check("batch-norm-training", operands, vectors, attrs.feature_index)
+    return Shape.tuple((operands[0], feature, feature))
+
+
+def _infer_batch_norm_inference(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
+    vectors = {"scale": 1, "offset": 2, "mean": 3, "variance": 4}
+    _check("batch-norm-inference", operands, vectors, attrs.feature_index)
+    return operands[0]
+
+
+def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
+    vectors = {"scale": 1, "mean": 2, "variance": 3}
+    feature = _check("batch-norm-grad", operands, vectors, attrs.feature_index)
+    operand, gradient = operands[0], operands[4]
+    if not gradient.element_type.is_floating:
+        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, it is {gradient.brief}")
+    if operand.rank != gradient.rank or not all(map(same_size, operand.dimensions, gradient.dimensions)):
+        raise ShapeError(
+            f"batch-norm-grad: grad_output {gradient.brief} must have the dimensions of operand {operand.brief}"
+        )
+    return Shape.tuple((operand, feature, feature))
+
+
+BATCH_NORM_TRAINING = OpDef(
+    name="batch-norm-training",
+    family="normalization",
+    summary=(
+        "Normalizes each feature over all other dimensions by its mean and variance, then scales "
+        "and shifts it; the result is (output, mean, variance)."
+    ),
+    operands="operand scale offset",
+    constraints=(
+        "All operands are arrays.",
+        "`feature_index` is a dimension of the operand.",
+        "The operand has floating-point elements.",
+        "The vectors are floating-point and have rank 1.",
+        "Each vector has one value a feature.",
+    ),
+    arity=exactly(3),
+    attributes=BatchNormAttributes,
+    infer=_infer_batch_norm_training,
+)
+BATCH_NORM_INFERENCE = OpDef(
+    name="batch-norm-inference",
+    family="normalization",
+    summary="Normalizes each feature by the mean and variance given, then scales and shifts it.",
+    operands="operand scale offset mean variance",
+    constraints=(
+        "All operands are arrays.",
+        "`feature_index` is a dimension of the operand.",
+        "The operand has floating-point elements.",
+        "The vectors are floating-point and have rank 1.",
+        "Each vector has one value a feature.",
+    ),
+    arity=exactly(5),
+    attributes=BatchNormAttributes,
+    infer=_infer_batch_norm_inference,
+)
+BATCH_NORM_GRAD = OpDef(
+    name="batch-norm-grad",
+    family="normalization",
+    summary="The gradients of batch-norm-training with respect to operand, scale and offset.",
+    operands="operand scale mean variance grad_output",
+    constraints=(
+        "All operands are arrays.",
+        "`feature_index` is a dimension of the operand.",
+        "The operand has floating-point elements.",
+        "The vectors are floating-point and have rank 1.",
+        "Each vector has one value a feature.",
+        "grad_output is floating-point and has the dimensions of the operand.",
+    ),
+    arity=exactly(5),
+    attributes=BatchNormAttributes,
+    infer=_infer_batch_norm_grad,
+)

@@ -1,0 +1,178 @@
+"""Definitions of the operations that make or use random bits.
+
+Owns: rng, rng-bit-generator, rng-get-and-update-state, stochastic-convert.
+Must not know: the IR, values, who builds or evaluates them.
+Source: RngUniform, RngNormal, RngBitGenerator, RngGetAndUpdateState, StochasticConvert of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from xlapy.base.element_types import PRED, U64
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumKind, attribute, attributes
+from xlapy.opcodes.registry import Effect, OpDef, Programs, at_least, exactly
+from xlapy.opcodes.requirements import agrees, require_arrays, require_shape
+
+
+class RandomDistribution(Enum):
+    """UNIFORM draws from [operand 0, operand 1); NORMAL has mean operand 0 and standard deviation operand 1."""
+
+    UNIFORM = "rng_uniform"
+    NORMAL = "rng_normal"
+
+
+@attributes
+class RngAttributes(Attributes):
+    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution, ignore_case=True))
+
+
+def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _: Programs) -> None:
+    element = shape.element_type
+    if len(operands) != 2:
+        raise ShapeError(f"rng takes 2 operands, given {len(operands)}")
+    for number, operand in enumerate(operands):
+        if not operand.is_scalar or operand.element_type is not element:
+            raise ShapeError(f"rng of {shape.brief} takes {element}[] as operand {number}, given {operand.brief}")
+    if not shape.is_array:
+        raise ShapeError(f"rng makes an array, declared {shape.brief}")
+    if attrs.distribution is RandomDistribution.NORMAL and not element.is_floating:
+        raise ShapeError(f"rng with rng_normal makes floating-point elements, declared {shape.brief}")
+    if not (element.is_floating or element.is_integral or element is PRED):
+        raise ShapeError(f"rng with rng_uniform makes floating-point, integer or pred elements, declared {shape.brief}")
+
+
+RNG = OpDef(
+    name="rng",
+    family="random",
+    summary=(
+        "Random numbers: uniform in [a, b), or normal with mean a and standard deviation b. Which ones is unspecified."
+    ),
+    operands="a b",
+    constraints=(
+        "There are two operands, scalars of the element type of the result.",
+        "rng_normal makes floating-point elements.",
+        "rng_uniform makes floating-point, integer or pred elements.",
+    ),
+    arity=at_least(0),
+    attributes=RngAttributes,
+    check=_check_rng,
+    effect=Effect.SIDE_EFFECT,
+)
+
+
+class RandomAlgorithm(Enum):
+    """DEFAULT is the back end's choice (Philox here, as in XLA:CPU)."""
+
+    DEFAULT = "rng_default"
+    THREE_FRY = "rng_three_fry"
+    PHILOX = "rng_philox"
+
+
+@attributes
+class RngBitGeneratorAttributes(Attributes):
+    algorithm: RandomAlgorithm = attribute(EnumKind(RandomAlgorithm, ignore_case=True))
+
+
+def _check_rng_bit_generator(
+    shape: Shape, operands: Sequence[Shape], _: RngBitGeneratorAttributes, __: Programs
+) -> None:
+    """The result is (new state, bits), or only the bits. How large a state an algorithm needs shows when it runs."""
+    require_arrays("rng-bit-generator", operands)
+    (state,) = operands
+    bits = shape
+    if shape.is_tuple:
+        if len(shape.tuple_shapes) != 2:
+            raise ShapeError(f"rng-bit-generator has shape (state, bits), declared {shape.brief}")
+        if not agrees(shape.tuple_shapes[0], state):
+            raise ShapeError(
+                f"rng-bit-generator takes state {state.brief} and returns it in {shape.brief}: "
+                "both states must have one shape"
+            )
+        bits = shape.tuple_shapes[1]
+    if not bits.is_array:
+        raise ShapeError(f"rng-bit-generator makes an array of bits, declared {shape.brief}")
+
+
+RNG_BIT_GENERATOR = OpDef(
+    name="rng-bit-generator",
+    family="random",
+    summary="Random bits that the algorithm and the state determine, and the next state.",
+    operands="initial_state",
+    constraints=(
+        "The state is an array.",
+        "The shape is (state, bits) with the state of the operand, or the bits alone.",
+        "The bits are an array.",
+    ),
+    arity=exactly(1),
+    attributes=RngBitGeneratorAttributes,
+    check=_check_rng_bit_generator,
+)
+
+
+@attributes
+class RngGetAndUpdateStateAttributes(Attributes):
+    """`delta`: how far the hidden 128-bit state moves on, in steps."""
+
+    delta: int = attribute(INTEGER)
+
+
+def _infer_rng_get_and_update_state(_: Sequence[Shape], __: RngGetAndUpdateStateAttributes, ___: Programs) -> Shape:
+    return Shape.array(U64, (2,))
+
+
+RNG_GET_AND_UPDATE_STATE = OpDef(
+    name="rng-get-and-update-state",
+    family="random",
+    summary=(
+        "The hidden 128-bit state of the device as two words, the lower one first, which then moves on by `delta`."
+    ),
+    arity=exactly(0),
+    attributes=RngGetAndUpdateStateAttributes,
+    infer=_infer_rng_get_and_update_state,
+    effect=Effect.SIDE_EFFECT,
+)
+
+
+def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+    require_arrays("stochastic-convert", operands)
+    operand, random = operands
+    if not operand.element_type.is_floating:
+        raise ShapeError(f"stochastic-convert takes floating-point elements, operand is {operand.brief}")
+    if not random.element_type.is_unsigned:
+        raise ShapeError(f"stochastic-convert takes unsigned random numbers, operand 1 is {random.brief}")
+    if operand.element_type.bits != random.element_type.bits:
+        raise ShapeError(
+            f"stochastic-convert: random numbers {random.brief} must have the width of operand {operand.brief}"
+        )
+    if not agrees(operand.with_element_type(random.element_type), random):
+        raise ShapeError(
+            f"stochastic-convert: random numbers {random.brief} must have the dimensions of operand {operand.brief}"
+        )
+    if not shape.is_array:
+        raise ShapeError(f"stochastic-convert makes an array, declared {shape.brief}")
+    require_shape("stochastic-convert", shape, operand.with_element_type(shape.element_type))
+
+
+STOCHASTIC_CONVERT = OpDef(
+    name="stochastic-convert",
+    family="random",
+    summary=(
+        "The value in another element type, rounded up or down at random: up where the random "
+        "bits lie below the part that is lost."
+    ),
+    operands="operand random",
+    constraints=(
+        "Both operands are arrays of the same dimensions.",
+        "The operand has floating-point elements.",
+        "The random numbers are unsigned integers of the operand's width.",
+        "The result is an array of the operand's dimensions.",
+    ),
+    arity=exactly(2),
+    check=_check_stochastic_convert,
+    elementwise=True,
+)

@@ -1,0 +1,405 @@
+"""Definitions of the operations that combine elements by a computation of scalars.
+
+Owns: reduce, reduce-window, select-and-scatter, map, scan.
+Must not know: the IR, values, who builds or evaluates them.
+Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.element_types import PRED
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
+from xlapy.opcodes.attributes.dimensions import WINDOW, Window
+from xlapy.opcodes.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.requirements import (
+    agrees,
+    elements_of,
+    require_arrays,
+    require_dimension,
+    require_distinct,
+    require_programs,
+)
+
+
+def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], program: ProgramShape) -> None:
+    """A reducer takes N accumulators, then N values, and returns the N accumulators; all of them scalars."""
+    count = len(values)
+    if len(program.parameters) != 2 * count:
+        raise ShapeError(
+            f"{name}: the reducer takes {2 * count} parameters for {count} arrays, it is {program.to_text()}"
+        )
+    results = elements_of(program.result)
+    if len(results) != count:
+        raise ShapeError(f"{name}: the reducer returns {count} scalars, it is {program.to_text()}")
+    for i, result in enumerate(results):
+        accumulator, element = program.parameters[i], program.parameters[count + i]
+        if not result.is_scalar:
+            raise ShapeError(f"{name}: result {i} of the reducer must be a scalar, it is {result.brief}")
+        outcome = f"{name}: the reducer's result {i} is {result.brief}"
+        if not agrees(result, accumulator):
+            raise ShapeError(f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.brief}")
+        if not agrees(result, inits[i]):
+            raise ShapeError(f"{outcome}, initial value {i} is {inits[i].brief}")
+        if not agrees(result, element):
+            raise ShapeError(f"{outcome}, its parameter {count + i} (value {i}) is {element.brief}")
+        if result.element_type is not values[i].element_type:
+            raise ShapeError(f"{outcome}, operand {i} is {values[i].brief}")
+
+
+def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
+    """Arrays and initial values; the arrays must have the same dimensions."""
+    require_arrays(name, operands)
+    values, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+    for i, value in enumerate(values):
+        if value.dimensions != values[0].dimensions:
+            raise ShapeError(
+                f"{name}: operand {i} is {value.brief}, operand 0 is {values[0].brief}; dimensions must be equal"
+            )
+    return values, inits
+
+
+# -- reduce
+
+
+@attributes
+class ReduceAttributes(Attributes):
+    dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+
+
+def _infer_reduce(operands: Sequence[Shape], attrs: ReduceAttributes, programs: Programs) -> Shape:
+    require_programs("reduce", programs, 1)
+    values, inits = _split("reduce", operands)
+    for dimension in attrs.dimensions:
+        require_dimension("reduce", "dimension", dimension, values[0])
+    require_distinct("reduce", "dimensions", attrs.dimensions)
+    check_reducer("reduce", values, inits, programs[0])
+    kept = [d for d in range(values[0].rank) if d not in attrs.dimensions]
+    results = [_keep(value, kept) for value in values]
+    return Shape.tuple(results) if programs[0].result.is_tuple else results[0]
+
+
+def _keep(shape: Shape, kept: Sequence[int]) -> Shape:
+    dimensions = tuple(shape.dimensions[d] for d in kept)
+    return Shape.array(shape.element_type, dimensions, tuple(shape.dynamic_dimensions[d] for d in kept))
+
+
+REDUCE = OpDef(
+    name="reduce",
+    family="reduction",
+    summary="Combines all elements along `dimensions` by a computation, starting from the initial values.",
+    operands="operands* init_values*",
+    constraints=(
+        "Operands and initial values are arrays.",
+        "Operands have equal dimensions.",
+        "`dimensions` are different dimensions of them.",
+        "The computation takes 2N parameters for N operands: the accumulators, then the elements.",
+        "It returns N scalars, each of the shape of its accumulator, its element and its initial value.",
+        "Each result has the element type of its operand.",
+    ),
+    arity=at_least(2, multiple=2),
+    attributes=ReduceAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_reduce,
+)
+
+
+# -- windows
+
+
+@attributes
+class WindowAttributes(Attributes):
+    """`window` is empty for operands of rank 0."""
+
+    window: Window = attribute(WINDOW, default=Window())
+
+
+def window_output(name: str, base: Shape, window: Window) -> Shape:
+    """The shape of all window positions over an array, its element type kept."""
+    if len(window.dimensions) != base.rank:
+        raise ShapeError(
+            f"{name}: the window has {len(window.dimensions)} dimensions, operand {base.brief} has {base.rank}"
+        )
+    window.check(f"{name}: window")
+    pairs = zip(base.dimensions, window.dimensions, strict=True)
+    sizes = tuple([size if size == UNBOUNDED else d.output_size(size) for size, d in pairs])
+    return Shape.array(base.element_type, sizes, base.dynamic_dimensions)
+
+
+def _infer_reduce_window(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
+    require_programs("reduce-window", programs, 1)
+    values, inits = _split("reduce-window", operands)
+    check_reducer("reduce-window", values, inits, programs[0])
+    results = [window_output("reduce-window", value, attrs.window) for value in values]
+    return Shape.tuple(results) if programs[0].result.is_tuple else results[0]
+
+
+REDUCE_WINDOW = OpDef(
+    name="reduce-window",
+    family="reduction",
+    summary=(
+        "Combines the elements under a window by a computation, at every position of it; padding "
+        "and holes of dilation do not count."
+    ),
+    operands="operands* init_values*",
+    constraints=(
+        "Operands and initial values are arrays.",
+        "Operands have equal dimensions.",
+        (
+            "The computation takes 2N parameters for N operands and returns N scalars, each of the "
+            "shape of its accumulator, its element and its initial value, and of the type of its "
+            "operand."
+        ),
+        "The window has one dimension a dimension of the operands.",
+        "The sizes, strides and dilations of the window are positive.",
+    ),
+    arity=at_least(2, multiple=2),
+    attributes=WindowAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_reduce_window,
+)
+
+
+def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
+    name = "select-and-scatter"
+    require_programs(name, programs, 2)
+    require_arrays(name, operands)
+    operand, source, init = operands
+    select, scatter = programs
+    element = Shape.scalar(operand.element_type)
+    if len(select.parameters) != 2 or not all(agrees(p, element) for p in select.parameters):
+        raise ShapeError(f"{name}: select takes two {element.brief}, it is {select.to_text()}")
+    if not agrees(select.result, Shape.scalar(PRED)):
+        raise ShapeError(f"{name}: select returns pred[], it is {select.to_text()}")
+    check_reducer(name, [source], [init], scatter)
+    positions = window_output(name, operand, attrs.window)
+    if not agrees(source, positions):
+        raise ShapeError(
+            f"{name}: the source is {source.brief}, the window takes {positions.brief} positions over {operand.brief}"
+        )
+    return operand
+
+
+SELECT_AND_SCATTER = OpDef(
+    name="select-and-scatter",
+    family="reduction",
+    summary=(
+        "Chooses one element under each position of a window by `select`, and combines the value "
+        "of `source` for the position into the result there by `scatter`."
+    ),
+    operands="operand source init_value",
+    constraints=(
+        "Operands are arrays.",
+        "`select` takes two scalars of the operand's type and returns pred[].",
+        (
+            "`scatter` takes two scalars and returns one, all of the shape of the initial value and "
+            "the type of `source`."
+        ),
+        "The window has one dimension a dimension of the operand.",
+        "`source` has the shape of all positions of the window over the operand.",
+        "The sizes, strides and dilations of the window are positive.",
+    ),
+    arity=exactly(3),
+    attributes=WindowAttributes,
+    roles=(Role("select"), Role("scatter")),
+    infer=_infer_select_and_scatter,
+)
+
+
+# -- map
+
+
+@attributes
+class MapAttributes(Attributes):
+    """`dimensions` are all dimensions of the operands in order; text may leave them out."""
+
+    dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
+
+
+def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Programs) -> Shape:
+    require_programs("map", programs, 1)
+    require_arrays("map", operands)
+    mapped, (program,) = _mapped_operand(operands), programs
+    if attrs.dimensions != tuple(range(mapped.rank)):
+        raise ShapeError(f"map: dimensions must be 0 to rank-1 of {mapped.brief}, given {list(attrs.dimensions)}")
+    if len(program.parameters) != len(operands):
+        raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
+    for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
+        if not agrees(parameter, Shape.scalar(operand.element_type)):
+            raise ShapeError(
+                f"map: parameter {i} of the computation is {parameter.brief}, operand {i} is {operand.brief}"
+            )
+    if not program.result.is_scalar:
+        raise ShapeError(f"map: the computation must return a scalar, it is {program.to_text()}")
+    return Shape.array(program.result.element_type, mapped.dimensions, mapped.dynamic_dimensions)
+
+
+def _mapped_operand(operands: Sequence[Shape]) -> Shape:
+    """The operand that has the result's dimensions; the others have them too, or are scalars of its element type."""
+    mapped = operands[0]
+    for i, operand in enumerate(operands):
+        if operand.dimensions == mapped.dimensions:
+            continue
+        if operand.element_type is not mapped.element_type or (operand.rank and mapped.rank):
+            raise ShapeError(
+                f"map: operand {i} is {operand.brief}, an operand before it {mapped.brief}; dimensions must be equal"
+            )
+        mapped = mapped if mapped.rank else operand
+    return mapped
+
+
+def _normalize_map(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) -> MapAttributes:
+    """Text may leave the dimensions out; then they are all of them."""
+    if attrs.dimensions or not operands:
+        return attrs
+    return MapAttributes.make(dimensions=tuple(range(max(operand.rank for operand in operands))))
+
+
+MAP = OpDef(
+    name="map",
+    family="reduction",
+    summary="Applies a computation of scalars to the elements at each index.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type.",
+        "`dimensions` are all dimensions, in order.",
+        "The computation takes one scalar an operand, of its type, and returns a scalar.",
+    ),
+    arity=at_least(1),
+    attributes=MapAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_map,
+    normalize=_normalize_map,
+)
+
+
+# -- scan
+
+
+@attributes
+class ScanAttributes(Attributes):
+    """`is_associative` is None when unspecified, which text cannot say: without the key it is false."""
+
+    dimensions: tuple[int, ...] = attribute(INTEGERS)
+    num_carries: int = attribute(INTEGER)
+    is_reverse: bool = attribute(BOOL, default=False)
+    is_associative: bool | None = attribute(BOOL, default=False, always=True)
+
+
+def scan_shape(
+    operands: Sequence[Shape], attrs: ScanAttributes, program: ProgramShape, size: int | None = None
+) -> Shape:
+    """The body's result, its outputs with the dimension scanned along: of the size given, or that of the inputs."""
+    carries = attrs.num_carries
+    if size is None:
+        if len(attrs.dimensions) != 1 or len(operands) <= carries:
+            raise ShapeError("scan without inputs along one dimension has no size to infer; give the dimension's size")
+        require_dimension("scan", "dimension", attrs.dimensions[0], operands[0])
+        size = operands[0].dimensions[attrs.dimensions[0]]
+    roots = elements_of(program.result)
+    outputs = len(roots) - carries
+    results = [_with_dimension(s, attrs.dimensions[0], size) if i < outputs else s for i, s in enumerate(roots)]
+    return Shape.tuple(results) if program.result.is_tuple else results[0]
+
+
+def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
+    if not shape.is_array or not 0 <= dimension <= shape.rank:
+        raise ShapeError(f"scan: the body's output {shape.brief} cannot have dimension {dimension} added")
+    sizes, dynamic = list(shape.dimensions), list(shape.dynamic_dimensions)
+    sizes.insert(dimension, size)
+    dynamic.insert(dimension, False)
+    return Shape.array(shape.element_type, tuple(sizes), tuple(dynamic))
+
+
+def _infer_scan(operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> Shape:
+    require_programs("scan", programs, 1)
+    require_arrays("scan", operands[: len(operands) - attrs.num_carries])
+    shape = scan_shape(operands, attrs, programs[0])
+    _check_scan(shape, operands, attrs, programs)
+    return shape
+
+
+def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> None:
+    """Operands are inputs then carries, results outputs then carries; the body sees slices of inputs and outputs."""
+    require_programs("scan", programs, 1)
+    require_arrays("scan", operands[: len(operands) - attrs.num_carries])
+    (program,) = programs
+    results = elements_of(shape)
+    roots = elements_of(program.result)
+    _check_scan_counts(operands, results, attrs, program, roots)
+    dimension, carries = attrs.dimensions[0], attrs.num_carries
+    inputs, outputs = len(operands) - carries, len(results) - carries
+    size = (*operands[:inputs], *results[:outputs])[0].dimensions[dimension : dimension + 1]
+    for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
+        expected = _scan_slice(operand, dimension, size, f"operand {i}") if i < inputs else operand
+        if not agrees(parameter, expected):
+            raise ShapeError(
+                f"scan: parameter {i} of the body is {parameter.brief}, operand {i} gives {expected.brief}"
+            )
+    for i, (result, root) in enumerate(zip(results, roots, strict=True)):
+        expected = _scan_slice(result, dimension, size, f"result {i}") if i < outputs else result
+        if not agrees(root, expected):
+            raise ShapeError(f"scan: result {i} of the body is {root.brief}, result {i} needs {expected.brief}")
+    for i in range(carries):
+        if not agrees(program.parameters[inputs + i], roots[outputs + i]):
+            raise ShapeError(
+                f"scan: carry {i} enters the body as {program.parameters[inputs + i].brief} "
+                f"and leaves it as {roots[outputs + i].brief}"
+            )
+
+
+def _check_scan_counts(
+    operands: Sequence[Shape],
+    results: Sequence[Shape],
+    attrs: ScanAttributes,
+    program: ProgramShape,
+    roots: Sequence[Shape],
+) -> None:
+    carries = attrs.num_carries
+    if len(attrs.dimensions) != 1:
+        raise ShapeError(f"scan runs along exactly one dimension, given {list(attrs.dimensions)}")
+    if not 0 <= carries <= min(len(operands), len(results)):
+        raise ShapeError(f"scan has {carries} carries, but {len(operands)} operands and {len(results)} results")
+    if len(operands) == carries == len(results):
+        raise ShapeError("scan needs an input or an output beside its carries")
+    if len(program.parameters) != len(operands) or len(roots) != len(results):
+        raise ShapeError(
+            f"scan has {len(operands)} operands and {len(results)} results, its body is {program.to_text()}"
+        )
+
+
+def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) -> Shape:
+    require_dimension("scan", "dimension", dimension, shape)
+    if shape.dimensions[dimension : dimension + 1] != size:
+        raise ShapeError(
+            f"scan: {what} is {shape.brief}, dimension {dimension} must have size {size[0] if size else 0}"
+        )
+    return _keep(shape, [d for d in range(shape.rank) if d != dimension])
+
+
+SCAN = OpDef(
+    name="scan",
+    family="reduction",
+    summary=(
+        "Walks along one dimension: the body takes a slice of each input and the carries, and "
+        "returns a slice of each output and the next carries."
+    ),
+    operands="inputs* carries*",
+    constraints=(
+        "Inputs are arrays.",
+        "It runs along exactly one dimension, which inputs and outputs have in one size.",
+        "There is an input or an output beside the carries, and there are no more carries than operands.",
+        "The body takes as many values as there are operands and returns as many as there are results.",
+        "The body's parameters are the inputs without that dimension, and the carries.",
+        "The body's results are the outputs without that dimension, and the carries as they came in.",
+    ),
+    arity=at_least(1),
+    attributes=ScanAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_scan,
+    check=_check_scan,
+)

@@ -1,0 +1,120 @@
+"""Definitions of sort and topk.
+
+Owns: sort, topk. Must not know: the IR, values, who builds or evaluates them.
+Source: Sort, TopK of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy.base.element_types import PRED, S32
+from xlapy.base.errors import ShapeError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, ONE_INTEGER, Attributes, attribute, attributes
+from xlapy.opcodes.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.requirements import agrees, one_or_tuple, require_arrays, require_dimension, require_programs
+
+
+@attributes
+class SortAttributes(Attributes):
+    """`dimension` is sorted along; equal elements keep their order if `is_stable`."""
+
+    dimension: int = attribute(ONE_INTEGER, key="dimensions")
+    is_stable: bool = attribute(BOOL, default=False)
+
+
+def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Programs) -> Shape:
+    """The operands, sorted together: the operand itself if there is one, else a tuple of them."""
+    require_programs("sort", programs, 1)
+    require_arrays("sort", operands)
+    first = operands[0]
+    for i, operand in enumerate(operands):
+        if operand.dimensions != first.dimensions:
+            raise ShapeError(f"sort: operand {i} is {operand.brief}, operand 0 is {first.brief}; sizes must be equal")
+    require_dimension("sort", "dimension", attrs.dimension, first)
+    _check_comparator(operands, programs[0])
+    return one_or_tuple(operands)
+
+
+def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
+    """Parameters 2k and 2k+1 are the two elements of operand k; the result says whether the first comes first."""
+    if not agrees(program.result, Shape.scalar(PRED)):
+        raise ShapeError(f"sort: the comparator must return pred[], it is {program.to_text()}")
+    if len(program.parameters) != 2 * len(operands):
+        raise ShapeError(
+            f"sort: the comparator takes {2 * len(operands)} parameters for {len(operands)} operands, "
+            f"it is {program.to_text()}"
+        )
+    for number, parameter in enumerate(program.parameters):
+        operand = operands[number // 2]
+        if not agrees(parameter, Shape.scalar(operand.element_type)):
+            raise ShapeError(
+                f"sort: parameter {number} of the comparator is {parameter.brief}, "
+                f"operand {number // 2} is {operand.brief}"
+            )
+
+
+SORT = OpDef(
+    name="sort",
+    family="sorting",
+    summary="Sorts along one dimension, all operands together, by a comparator of two elements of each.",
+    operands="operands*",
+    constraints=(
+        "Operands are arrays of equal dimensions.",
+        "The dimension is one of them.",
+        "The comparator returns pred[].",
+        ("The comparator takes two scalars an operand, of its type: parameters 2k and 2k+1 are for operand k."),
+    ),
+    arity=at_least(1),
+    attributes=SortAttributes,
+    roles=(Role("to_apply"),),
+    infer=_infer_sort,
+)
+
+
+@attributes
+class TopKAttributes(Attributes):
+    """The largest or the smallest `k` elements; equal ones in their order if `is_stable`.
+
+    `is_stable` is written only when false, since versions of XLA up to 2025 do not read it.
+    """
+
+    k: int = attribute(INTEGER)
+    largest: bool = attribute(BOOL, default=True, always=True)
+    is_stable: bool = attribute(BOOL, default=True)
+
+
+def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: Programs) -> Shape:
+    """Values and their s32 indices; the last dimension becomes k, and static."""
+    (operand,) = operands
+    require_arrays("topk", operands)
+    if operand.rank == 0:
+        raise ShapeError(f"topk takes an array of rank 1 or more, given {operand.brief}")
+    if operand.element_type.is_complex:
+        raise ShapeError(f"topk takes ordered elements, given {operand.brief}")
+    last = operand.dimensions[-1]
+    if attrs.k < 0 or not (attrs.k <= last or last < 0):
+        raise ShapeError(f"topk: k {attrs.k} is not between 0 and {last}, the size of the last of {operand.brief}")
+    values = operand.with_dimensions((*operand.dimensions[:-1], attrs.k), (*operand.dynamic_dimensions[:-1], False))
+    return Shape.tuple((values, values.with_element_type(S32)))
+
+
+TOPK = OpDef(
+    name="topk",
+    family="sorting",
+    summary=(
+        "The k largest (or smallest) elements of each row along the last dimension, in order, and"
+        " their s32 positions; NaN is the largest."
+    ),
+    operands="operand",
+    constraints=(
+        "The operand is an array of rank 1 or more.",
+        "Elements are not complex.",
+        "k is from 0 to the size of the last dimension.",
+    ),
+    arity=exactly(1),
+    attributes=TopKAttributes,
+    infer=_infer_topk,
+)

@@ -1,0 +1,113 @@
+"""Definitions of the operations that make a value from nothing: parameter, constant and iota.
+
+Owns: their attributes and what they demand of the declared shape. Must not know: who passes arguments.
+Source: Parameter, ConstantLiteral, Iota of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import BOOLS, INTEGER, LITERAL, Attributes, attribute, attributes
+from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.requirements import require_dimension
+
+
+@attributes
+class ParameterAttributes(Attributes):
+    number: int = attribute(INTEGER)
+    parameter_replication: tuple[bool, ...] | None = attribute(BOOLS, default=None)
+    """Per leaf: whether every replica is known to pass the same value; None if nothing is known."""
+
+
+def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttributes, __: Programs) -> None:
+    if attrs.number < 0:
+        raise ShapeError(f"parameter numbers start at 0, given {attrs.number}")
+    replication = attrs.parameter_replication
+    if replication is None:
+        return
+    leaves = sum(1 for _ in shape.leaves())
+    if len(replication) != leaves:
+        raise ShapeError(
+            f"parameter {attrs.number} of shape {shape.brief} has {leaves} leaves, "
+            f"parameter_replication has {len(replication)} entries"
+        )
+
+
+PARAMETER = OpDef(
+    name="parameter",
+    family="sources",
+    summary="The argument of the computation with this number.",
+    constraints=(
+        "The parameters of a computation are numbered from 0 on, without gaps.",
+        "`parameter_replication` has one entry a leaf of the shape.",
+    ),
+    arity=exactly(0),
+    attributes=ParameterAttributes,
+    check=_check_parameter,
+    inline="number",
+)
+
+
+@attributes
+class ConstantAttributes(Attributes):
+    literal: Literal = attribute(LITERAL)
+
+    @classmethod
+    def make(cls, **values: Any) -> Self:
+        """A new instance each time: interning would hash every element, and keep the literal alive."""
+        return cls(**values)
+
+
+def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes, __: Programs) -> None:
+    if not attrs.literal.shape.compatible(shape):
+        raise ShapeError(f"constant of a literal of shape {attrs.literal.shape.brief} is declared {shape.brief}")
+
+
+def _settle_constant(declared: Shape, _: Sequence[Shape]) -> Shape:
+    return declared.without_element_size()
+
+
+CONSTANT = OpDef(
+    name="constant",
+    family="sources",
+    summary="A literal.",
+    arity=exactly(0),
+    attributes=ConstantAttributes,
+    check=_check_constant,
+    settle=_settle_constant,
+    inline="literal",
+)
+
+
+@attributes
+class IotaAttributes(Attributes):
+    iota_dimension: int = attribute(INTEGER)
+
+
+def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: Programs) -> None:
+    """Counts along one dimension of a numeric array of rank at least one."""
+    if not shape.is_array:
+        raise ShapeError(f"iota makes an array, declared {shape.brief}")
+    t = shape.element_type
+    if not (t.is_integral or t.is_floating or t.is_complex):
+        raise ShapeError(f"iota makes integer, floating-point or complex elements, declared {shape.brief}")
+    require_dimension("iota", "iota_dimension", attrs.iota_dimension, shape)
+
+
+IOTA = OpDef(
+    name="iota",
+    family="sources",
+    summary="Counts 0, 1, 2, ... along `iota_dimension`; the same along all others.",
+    constraints=(
+        "The result is an array of integer, floating-point or complex elements.",
+        "`iota_dimension` is a dimension of the result.",
+    ),
+    arity=exactly(0),
+    attributes=IotaAttributes,
+    check=_check_iota,
+)

@@ -1,0 +1,279 @@
+"""Definitions of the operations that move data to and from the host, other devices and other memories.
+
+Owns: infeed, outfeed, send, send-done, recv, recv-done, copy-start, copy-done.
+Must not know: the IR, values, who builds or evaluates them.
+Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
+
+Example: `recv` returns `(f32[4], u32[], token[])` (buffer, context, token), `recv-done` of it `(f32[4], token[])`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlapy.base.element_types import U32
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes
+from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, Programs, exactly
+from xlapy.opcodes.requirements import agrees, elements_of, require_shape, require_token
+
+_CONTEXT = Shape.scalar(U32)
+_TOKEN = Shape.token()
+
+
+def _always_token(_: Shape, __: Sequence[Shape]) -> Shape:
+    return _TOKEN
+
+
+# -- infeed, outfeed
+
+
+@attributes
+class InfeedAttributes(Attributes):
+    infeed_config: str = attribute(STRING, default="")
+
+
+def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, __: Programs) -> None:
+    """The result is (data, token); data is an array or a flat tuple of arrays."""
+    require_token("infeed", operands, 0)
+    if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
+        raise ShapeError(f"infeed has shape (data, token[]), declared {shape.brief}")
+    data = shape.tuple_shapes[0]
+    if any(not part.is_array for part in elements_of(data)):
+        raise ShapeError(
+            f"infeed takes in an array or a tuple of arrays without further nesting, declared {data.brief}"
+        )
+
+
+def _settle_infeed(declared: Shape, _: Sequence[Shape]) -> Shape:
+    """Only the data is declared; the token behind it is a fact."""
+    return Shape.tuple((declared.tuple_shapes[0], _TOKEN)) if declared.tuple_shapes else declared
+
+
+INFEED = OpDef(
+    name="infeed",
+    family="transfer",
+    summary="The next value that the host feeds in, and a token.",
+    operands="token",
+    constraints=(
+        "The operand is a token.",
+        "The shape is (data, token[]).",
+        "The data is an array or a tuple of arrays.",
+    ),
+    arity=exactly(1),
+    attributes=InfeedAttributes,
+    check=_check_infeed,
+    settle=_settle_infeed,
+    effect=Effect.SIDE_EFFECT,
+)
+
+
+@attributes
+class OutfeedAttributes(Attributes):
+    """`outfeed_shape` carries the layout in which the host takes the data; by default that of the operand."""
+
+    outfeed_shape: Shape | None = attribute(SHAPE, default=None, always=True)
+    outfeed_config: str = attribute(STRING, default="")
+
+
+def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: Programs) -> Shape:
+    require_token("outfeed", operands, 1)
+    declared = attrs.outfeed_shape
+    if declared is not None and not agrees(declared, operands[0]):
+        raise ShapeError(f"outfeed: outfeed_shape is {declared.brief}, operand 0 is {operands[0].brief}")
+    return _TOKEN
+
+
+def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], _: Shape) -> OutfeedAttributes:
+    return attrs if attrs.outfeed_shape is not None else attrs.replace(outfeed_shape=operands[0])
+
+
+OUTFEED = OpDef(
+    name="outfeed",
+    family="transfer",
+    summary="Gives a value to the host.",
+    operands="operand token",
+    constraints=(
+        "Operand 1 is a token.",
+        "`outfeed_shape` is the shape of the operand.",
+    ),
+    arity=exactly(2),
+    attributes=OutfeedAttributes,
+    infer=_infer_outfeed,
+    settle=_always_token,
+    normalize=_fill_outfeed_shape,
+    effect=Effect.SIDE_EFFECT,
+)
+
+
+# -- send, recv
+
+
+@attributes
+class ChannelAttributes(Attributes):
+    """`channel_id` joins the ends of a transfer; `is_host_transfer` says that one end is the host."""
+
+    channel_id: int | None = attribute(INTEGER, default=None)
+    is_host_transfer: bool = attribute(BOOL, default=False)
+
+
+def _infer_send(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
+    require_token("send", operands, 1)
+    return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
+
+
+def _settle_send(_: Shape, operands: Sequence[Shape]) -> Shape:
+    return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
+
+
+SEND = OpDef(
+    name="send",
+    family="transfer",
+    summary="Starts to send a value to the `recv` of the same channel, or to the host.",
+    operands="operand token",
+    constraints=("Operand 1 is a token.",),
+    arity=exactly(2),
+    attributes=ChannelAttributes,
+    infer=_infer_send,
+    settle=_settle_send,
+    effect=Effect.SIDE_EFFECT,
+    aliases=((0, (0,)),),
+    async_role=AsyncRole.START,
+)
+
+
+def _require_transfer(name: str, operand: Shape) -> None:
+    """A transfer under way: (buffer, u32[], token[])."""
+    parts = operand.tuple_shapes
+    if len(parts) != 3 or not parts[1].compatible(_CONTEXT) or not parts[2].is_token:
+        raise ShapeError(f"{name}: a transfer under way has shape (buffer, u32[], token[]), given {operand.brief}")
+
+
+def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
+    _require_transfer("send-done", operands[0])
+    return _TOKEN
+
+
+SEND_DONE = OpDef(
+    name="send-done",
+    family="transfer",
+    summary="Waits until a value is sent.",
+    operands="context",
+    constraints=("The operand is (buffer, u32[], token[]).",),
+    arity=exactly(1),
+    attributes=ChannelAttributes,
+    infer=_infer_send_done,
+    settle=_always_token,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
+
+
+def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> None:
+    require_token("recv", operands, 0)
+    _require_transfer("recv", shape)
+
+
+def _settle_recv(declared: Shape, _: Sequence[Shape]) -> Shape:
+    """Only the buffer is declared."""
+    return Shape.tuple((declared.tuple_shapes[0], _CONTEXT, _TOKEN)) if declared.tuple_shapes else declared
+
+
+RECV = OpDef(
+    name="recv",
+    family="transfer",
+    summary="Starts to receive the value of the `send` of the same channel, or of the host.",
+    operands="token",
+    constraints=(
+        "The operand is a token.",
+        "The shape is (buffer, u32[], token[]).",
+    ),
+    arity=exactly(1),
+    attributes=ChannelAttributes,
+    check=_check_recv,
+    settle=_settle_recv,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.START,
+)
+
+
+def _infer_recv_done(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
+    _require_transfer("recv-done", operands[0])
+    return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN))
+
+
+def _settle_recv_done(declared: Shape, operands: Sequence[Shape]) -> Shape:
+    return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN)) if operands[0].tuple_shapes else declared
+
+
+RECV_DONE = OpDef(
+    name="recv-done",
+    family="transfer",
+    summary="Waits for a value, and gives it with a token.",
+    operands="context",
+    constraints=("The operand is (buffer, u32[], token[]).",),
+    arity=exactly(1),
+    attributes=ChannelAttributes,
+    infer=_infer_recv_done,
+    settle=_settle_recv_done,
+    effect=Effect.SIDE_EFFECT,
+    async_role=AsyncRole.DONE,
+)
+
+
+# -- copy-start, copy-done
+
+
+@attributes
+class CopyStartAttributes(Attributes):
+    """`cross_program_prefetch_index` numbers copies that may begin before the program does."""
+
+    cross_program_prefetch_index: int | None = attribute(INTEGER, default=None)
+
+
+def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: Programs) -> Shape:
+    """(destination, source, context); layouts of the first two may differ."""
+    return Shape.tuple((operands[0], operands[0], _CONTEXT))
+
+
+COPY_START = OpDef(
+    name="copy-start",
+    family="transfer",
+    summary="Starts a copy; the result is (destination, source, context).",
+    operands="operand",
+    arity=exactly(1),
+    attributes=CopyStartAttributes,
+    infer=_infer_copy_start,
+    effect=Effect.ORDERED,
+    aliases=((0, (1,)),),
+    async_role=AsyncRole.START,
+)
+
+
+def _infer_copy_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    (operand,) = operands
+    if len(operand.tuple_shapes) != 3:
+        raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.brief}")
+    destination, source, context = operand.tuple_shapes
+    require_shape("copy-done: the context", context, _CONTEXT)
+    if not agrees(destination, source):
+        raise ShapeError(f"copy-done: destination {destination.brief} and source {source.brief} must have one shape")
+    return destination
+
+
+COPY_DONE = OpDef(
+    name="copy-done",
+    family="transfer",
+    summary="Waits for a copy and gives it.",
+    operands="context",
+    constraints=(
+        "The operand is (destination, source, u32[]).",
+        "Destination and source have one shape.",
+    ),
+    arity=exactly(1),
+    infer=_infer_copy_done,
+    effect=Effect.ORDERED,
+    async_role=AsyncRole.DONE,
+)

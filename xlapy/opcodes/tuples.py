@@ -1,0 +1,61 @@
+"""Definitions of the operations that make tuples and take them apart.
+
+Owns: tuple, get-tuple-element. Must not know: the IR, values, who builds or evaluates them.
+Source: Tuple, GetTupleElement of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, attribute, attributes
+from xlapy.opcodes.registry import OpDef, Programs, at_least, exactly
+
+
+def _infer_tuple(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    return Shape.tuple(operands)
+
+
+TUPLE = OpDef(
+    name="tuple",
+    family="tuples",
+    summary="A tuple of the operands.",
+    operands="elements*",
+    arity=at_least(0),
+    infer=_infer_tuple,
+)
+
+
+@attributes
+class GetTupleElementAttributes(Attributes):
+    index: int = attribute(INTEGER)
+
+
+def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAttributes, _: Programs) -> Shape:
+    (operand,) = operands
+    if not operand.is_tuple:
+        raise ShapeError(f"get-tuple-element takes a tuple, operand is {operand.brief}")
+    if not 0 <= attrs.index < len(operand.tuple_shapes):
+        raise ShapeError(
+            f"get-tuple-element: index {attrs.index} is out of bounds for {operand.brief} "
+            f"of {len(operand.tuple_shapes)} elements"
+        )
+    return operand.tuple_shapes[attrs.index]
+
+
+GET_TUPLE_ELEMENT = OpDef(
+    name="get-tuple-element",
+    family="tuples",
+    summary="One element of a tuple.",
+    operands="operand",
+    constraints=(
+        "The operand is a tuple.",
+        "`index` is that of an element.",
+    ),
+    arity=exactly(1),
+    attributes=GetTupleElementAttributes,
+    infer=_infer_get_tuple_element,
+)

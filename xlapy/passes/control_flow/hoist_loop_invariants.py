@@ -1,0 +1,192 @@
+"""The pass that computes before a loop what is the same in every round.
+
+Owns: what may leave a loop and what is worth it. Must not know: elements of the state that nobody needs
+(`simplify_loops`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.analysis.effects import COMPUTING_FAMILIES, Effects
+from xlapy.analysis.loops import TupleLoop
+from xlapy.analysis.work import element_count
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.passes.rewrite import (
+    Writer,
+    editable_computations,
+    has_control_edges,
+    inherit,
+    is_dead,
+    remove_if_dead,
+    remove_replaced,
+    remove_uncalled,
+    settle,
+    take_over,
+)
+from xlapy.passes.signature import Values, elements_of_value, rebuild
+
+_CHEAP = frozenset(
+    {
+        opcodes.BITCAST,
+        opcodes.BROADCAST,
+        opcodes.CONSTANT,
+        opcodes.COPY,
+        opcodes.IOTA,
+        opcodes.RESHAPE,
+        opcodes.REVERSE,
+        opcodes.SLICE,
+        opcodes.TRANSPOSE,
+    }
+)
+"""Ops that are not worth carrying a value through the loop; they leave it with what needs them."""
+
+
+@dataclass(frozen=True)
+class HoistLoopInvariants:
+    """Computes before a loop what depends only on elements of the state that do not change.
+
+    Only pure operations that can neither fail nor run forever leave the loop. elements: a value that is larger than all
+    that it is computed from has at most so many elements, for the loop carries it.
+    """
+
+    name: ClassVar[str] = "hoist-loop-invariants"
+    elements: int = 4096
+
+    def __post_init__(self) -> None:
+        if self.elements < 0:
+            raise InvalidArgumentError(f"option elements of pass {self.name} is negative: {self.elements}")
+
+    def run(self, module: Module) -> bool:
+        effects = Effects(module)
+        changed = False
+        for computation in editable_computations(module):
+            if computation.module is None:
+                continue
+            for instruction in [i for i in computation if i.op is opcodes.WHILE]:
+                changed |= instruction.parent is not None and self._hoist(instruction, effects)
+        return settle(module, changed)
+
+    def _hoist(self, loop: Instruction, effects: Effects) -> bool:
+        seen = None if loop.shape.is_dynamic or loop.sharding is not None else TupleLoop.of(loop)
+        if seen is None or is_dead(loop) or loop.is_root:
+            return False
+        if any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
+            return False
+        moved = self._moved(seen, effects)
+        carried = [i for i in moved if i.op not in _CHEAP and any(user not in moved for user in i.users)]
+        if not carried:
+            return False
+        called = loop.computations
+        _carry(seen, moved, carried)
+        remove_uncalled(called)
+        return True
+
+    def _moved(self, seen: TupleLoop, effects: Effects) -> dict[Instruction, None]:
+        """What leaves the loop, operands first."""
+        sources: dict[Instruction, int] = {}
+        worth: list[Instruction] = []
+        for instruction in post_order(seen.body):
+            size = self._invariant_size(seen, instruction, sources, effects)
+            if size is None:
+                continue
+            sources[instruction] = size
+            result = element_count(instruction.shape)
+            if instruction.op not in _CHEAP and instruction.operands and result <= max(size, self.elements):
+                worth.append(instruction)
+        needed: set[Instruction] = set()
+        pending = worth
+        while pending:
+            current = pending.pop()
+            if current not in needed and current in sources and not _is_element(seen, current):
+                needed.add(current)
+                pending += current.operands
+        return {i: None for i in sources if i in needed}
+
+    def _invariant_size(
+        self, seen: TupleLoop, instruction: Instruction, sources: dict[Instruction, int], effects: Effects
+    ) -> int | None:
+        """How many elements an instruction is computed from in all, if it is the same in every round; else None."""
+        if _is_element(seen, instruction):
+            return element_count(instruction.shape) if seen.is_invariant(instruction.index) else None
+        if instruction.op in (opcodes.CONSTANT, opcodes.IOTA):
+            return 0
+        if instruction.op.family not in COMPUTING_FAMILIES or instruction is seen.body.root_instruction:
+            return None
+        if not effects.is_pure(instruction) or has_control_edges(instruction):
+            return None
+        if not all(operand in sources for operand in instruction.operands):
+            return None
+        return sum(sources[operand] for operand in set(instruction.operands))
+
+
+def _is_element(seen: TupleLoop, instruction: Instruction) -> bool:
+    reads = instruction.op is opcodes.GET_TUPLE_ELEMENT
+    return reads and instruction.operands[0] is seen.body.parameters[0]
+
+
+def _carry(seen: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
+    """Makes the loop anew, with the carried values as further elements of its state."""
+    loop = seen.loop
+    write = Writer(loop)
+    values = elements_of_value(write, loop.operands[0])
+    outside = _copies_outside(seen, values, moved)
+    shape = Shape.tuple([*loop.shape.tuple_shapes, *(i.shape for i in carried)])
+    init = write.add(opcodes.TUPLE, *values, *[outside[i] for i in carried], shape=shape)
+    condition = _with_state(seen.condition, shape, (), is_body=False)
+    body = _with_state(seen.body, shape, carried, is_body=True)
+    made = write.add(opcodes.WHILE, init, computations=[condition, body], shape=shape)
+    made.backend_config = loop.backend_config
+    inherit(loop, made)
+    for reader in loop.users:
+        if is_dead(reader):
+            edit.remove(reader)
+        else:
+            take_over(reader, Writer(reader).element(made, reader.index))
+    for value in (*values, *outside.values()):
+        remove_if_dead(value)
+    if loop.parent is not None:
+        remove_replaced(loop)
+
+
+def _copies_outside(
+    seen: TupleLoop, values: Sequence[Instruction], moved: dict[Instruction, None]
+) -> dict[Instruction, Instruction]:
+    """The moved instructions before the loop."""
+    computation = seen.loop.parent
+    assert computation is not None
+    copies = {element: values[element.index] for element in seen.elements(seen.body)}
+    for instruction in moved:
+        operands = [copies[operand] for operand in instruction.operands]
+        copies[instruction] = edit.clone_instruction(instruction, computation, operands)
+    return copies
+
+
+def _with_state(computation: Computation, shape: Shape, carried: Sequence[Instruction], is_body: bool) -> Computation:
+    """A copy of a condition or body for a state with further elements; a body hands them through."""
+    (parameter,) = computation.parameters
+    root = computation.root_instruction
+    count = len(parameter.shape.tuple_shapes)
+
+    def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
+        (state,) = parameters
+        bound = {element: write.element(state, element.index) for element in parameter.users}
+        return bound | {value: write.element(state, count + place) for place, value in enumerate(carried)}
+
+    def finish(write: Writer, values: Values) -> Instruction:
+        if not is_body:
+            return values[root]
+        (state,) = write.computation.parameters
+        further = [write.element(state, place) for place in range(count, len(shape.tuple_shapes))]
+        return write.add(opcodes.TUPLE, *[values[operand] for operand in root.operands], *further, shape=shape)
+
+    return rebuild(computation, [shape], bind, finish)

@@ -1,0 +1,84 @@
+"""The pass that replaces calls by what they call.
+
+Owns: which calls are inlined. How an instruction is replaced by a computation is `hlo.edit.inline`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.passes.rewrite import editable_computations, remove_uncalled, settle
+
+
+@dataclass(frozen=True)
+class InlineCalls:
+    """Replaces calls by copies of the computations that they call.
+
+    composites: also calls that stand for an operation (`is_composite=true`). instructions: a computation that has so
+    many takes no further ones. shared: the most instructions of a computation with several callers. Calls with the
+    frontend attribute `inlineable="false"` stay.
+    """
+
+    name: ClassVar[str] = "inline-calls"
+    composites: bool = False
+    instructions: int = 100_000
+    shared: int = 100_000
+
+    def __post_init__(self) -> None:
+        for option in ("instructions", "shared"):
+            if getattr(self, option) < 0:
+                raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in computation.instructions:
+                if instruction.op is opcodes.CALL and self._may_inline(instruction):
+                    called = instruction.computations
+                    inline_call(instruction)
+                    remove_uncalled(called)
+                    changed = True
+        return settle(module, changed)
+
+    def _may_inline(self, call: Instruction) -> bool:
+        (called,) = call.computations
+        caller = call.parent
+        assert caller is not None
+        if call.is_composite and not self.composites:
+            return False
+        if (call.frontend_attributes or {}).get("inlineable") == "false" or not keeps_annotations(call):
+            return False
+        if called.execution_thread != caller.execution_thread:
+            return False
+        if len(called) <= 2:
+            return True
+        if len(called.callers) > 1 and len(called) > self.shared:
+            return False
+        return len(caller) + len(called) <= self.instructions
+
+
+def keeps_annotations(call: Instruction) -> bool:
+    """Whether the sharding of a call finds its place: not where the result is a parameter of the computation."""
+    root = call.computations[0].root_instruction
+    return call.sharding is None or call.sharding == root.sharding or root.op is not opcodes.PARAMETER
+
+
+def inline_call(call: Instruction) -> None:
+    """Inlines a call; its result takes over the call's sharding, every copy its frontend attributes (those that name
+    what a composite stands for aside)."""
+    computation, sharding = call.parent, call.sharding
+    assert computation is not None
+    frontend = {k: v for k, v in (call.frontend_attributes or {}).items() if not k.startswith("composite.")}
+    before = len(computation) - 1
+    result = edit.inline(call)
+    copies = computation.instructions[before:]
+    for copy in copies if frontend else ():
+        copy.frontend_attributes = {**frontend, **(copy.frontend_attributes or {})}
+    if sharding is not None and result in copies:
+        result.sharding = sharding

@@ -1,0 +1,207 @@
+"""The pass that decides conditionals that are decided already, and takes out of branches what all of them share.
+
+Owns: known and equal branches, elements of results. Must not know: what branches compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.analysis.constants import is_whole
+from xlapy.analysis.structure import Structure
+from xlapy.base.element_types import PRED
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.passes.algebra.core import known_array
+from xlapy.passes.control_flow.inline_calls import inline_call, keeps_annotations
+from xlapy.passes.rewrite import (
+    Writer,
+    can_stand_for,
+    editable_computations,
+    inherit,
+    is_dead,
+    remove_if_dead,
+    remove_replaced,
+    remove_uncalled,
+    replace,
+    settle,
+    take_over,
+)
+from xlapy.passes.signature import Values, rebuild
+
+
+@dataclass(frozen=True)
+class SimplifyConditionals:
+    """Takes the branch of a conditional that is surely taken, and elements out of results that need no branch.
+
+    A branch is taken if the index is constant, if there is one only, or if all are equal and given the same. Elements
+    of the result that nobody reads go; those that are the same constant, or the same value from outside, whatever the
+    branch, are read there. Constants given to a branch are put into it.
+    """
+
+    name: ClassVar[str] = "simplify-conditionals"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        while _simplify_all(module):  # what one conditional hands through may decide another
+            changed = True
+        return settle(module, changed)
+
+
+def _simplify_all(module: Module) -> bool:
+    structure = Structure(module)
+    changed = False
+    for computation in editable_computations(module):
+        for instruction in [i for i in computation if i.op is opcodes.CONDITIONAL and computation.module is module]:
+            changed |= instruction.parent is not None and _simplify(instruction, structure)
+    return changed
+
+
+def _simplify(conditional: Instruction, structure: Structure) -> bool:
+    if is_dead(conditional) or conditional.shape.is_dynamic:
+        return False
+    branch = _taken_branch(conditional, structure)
+    called = conditional.computations
+    if branch is not None:
+        _take(conditional, branch)
+        remove_uncalled(called)
+        return True
+    changed = False
+    for number in range(len(called)):
+        changed |= _put_constants_into(conditional, number)
+    if conditional.shape.is_tuple and conditional.sharding is None:
+        changed |= _read_outside(conditional)
+        changed |= _drop_unread(conditional)
+        remove_uncalled(called)
+    return changed
+
+
+# -- which branch
+
+
+def _taken_branch(conditional: Instruction, structure: Structure) -> int | None:
+    """The number of the branch that is taken whatever happens, if there is one and its call can be inlined."""
+    branches = conditional.computations
+    index = known_array(conditional.operands[0])
+    if index is not None:
+        number = int(not index) if conditional.operands[0].shape.element_type is PRED else int(index)
+        return number if 0 <= number < len(branches) else len(branches) - 1
+    same_operands = len(set(conditional.operands[1:])) == 1
+    same_branches = len({structure.number(branch) for branch in branches}) == 1
+    return 0 if same_operands and same_branches else None
+
+
+def _take(conditional: Instruction, number: int) -> None:
+    write = Writer(conditional)
+    branch = conditional.computations[number]
+    call = write.add(opcodes.CALL, conditional.operands[number + 1], computations=[branch], shape=conditional.shape)
+    take_over(conditional, call)
+    if keeps_annotations(call):
+        inline_call(call)
+
+
+# -- constants on their way in
+
+
+def _put_constants_into(conditional: Instruction, number: int) -> bool:
+    """Constants in the tuple that a branch is given become constants of the branch, if nobody else calls it."""
+    branch, operand = conditional.computations[number], conditional.operands[number + 1]
+    if len(branch.callers) != 1 or conditional.computations.count(branch) != 1:
+        return False
+    (parameter,) = branch.parameters
+    changed = False
+    for user in parameter.users:
+        reads = user.op is opcodes.GET_TUPLE_ELEMENT and operand.op is opcodes.TUPLE
+        source = operand.operands[user.index] if reads else None
+        if source is not None and _is_known(source) and (user.has_users or user.is_root):
+            constant = Writer(user).add(opcodes.CONSTANT, attributes=source.attributes, shape=source.shape)
+            take_over(user, constant)
+            changed = True
+    return changed
+
+
+def _is_known(instruction: Instruction) -> bool:
+    return instruction.op is opcodes.CONSTANT and is_whole(instruction.literal)
+
+
+# -- elements of the result
+
+
+def _readers(conditional: Instruction) -> list[Instruction] | None:
+    """The instructions that read elements of the result; None if somebody takes it whole."""
+    if conditional.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in conditional.users):
+        return None
+    if any(branch.root_instruction.op is not opcodes.TUPLE for branch in conditional.computations):
+        return None
+    return list(conditional.users)
+
+
+def _read_outside(conditional: Instruction) -> bool:
+    """Elements that are the same whatever the branch are taken from where they come from."""
+    changed = False
+    for reader in _readers(conditional) or ():
+        results = [branch.root_instruction.operands[reader.index] for branch in conditional.computations]
+        if is_dead(reader):
+            continue
+        if all(_is_known(result) and result.attributes == results[0].attributes for result in results):
+            constant = Writer(reader).add(opcodes.CONSTANT, attributes=results[0].attributes, shape=reader.shape)
+            take_over(reader, constant)
+            changed = True
+            continue
+        sources = {_source(conditional, *each) for each in enumerate(results)}
+        source = sources.pop()
+        if not sources and source is not None and can_stand_for(source, reader):
+            replace(reader, source)
+            changed = True
+    return changed
+
+
+def _source(conditional: Instruction, number: int, result: Instruction) -> Instruction | None:
+    """The value outside that a branch hands through."""
+    operand = conditional.operands[number + 1]
+    if result.op is opcodes.PARAMETER:
+        return operand
+    through = result.op is opcodes.GET_TUPLE_ELEMENT and result.operands[0].op is opcodes.PARAMETER
+    return operand.operands[result.index] if through and operand.op is opcodes.TUPLE else None
+
+
+def _drop_unread(conditional: Instruction) -> bool:
+    """Elements that nobody reads are not computed."""
+    readers = _readers(conditional)
+    if readers is None:
+        return False
+    kept = sorted({reader.index for reader in readers if not is_dead(reader)})
+    if len(kept) == len(conditional.shape.tuple_shapes) or not readers:
+        return False
+    shape = Shape.tuple(conditional.shape.tuple_shapes[index] for index in kept)
+    write = Writer(conditional)
+    branches = [_with_elements(branch, kept, shape) for branch in conditional.computations]
+    made = write.add(opcodes.CONDITIONAL, *conditional.operands, computations=branches, shape=shape)
+    made.backend_config = conditional.backend_config
+    inherit(conditional, made)
+    for reader in readers:
+        if is_dead(reader):
+            remove_if_dead(reader)
+        else:
+            take_over(reader, Writer(reader).element(made, kept.index(reader.index)))
+    if conditional.parent is not None:
+        remove_replaced(conditional)
+    return True
+
+
+def _with_elements(branch: Computation, kept: Sequence[int], shape: Shape) -> Computation:
+    """A copy of a branch that returns some elements only."""
+
+    def bind(_: Writer, parameters: Sequence[Instruction]) -> Values:
+        return dict(zip(branch.parameters, parameters, strict=True))
+
+    def finish(write: Writer, values: Values) -> Instruction:
+        root = branch.root_instruction
+        return write.add(opcodes.TUPLE, *[values[root.operands[index]] for index in kept], shape=shape)
+
+    return rebuild(branch, [parameter.shape for parameter in branch.parameters], bind, finish)

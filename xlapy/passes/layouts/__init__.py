@@ -1,0 +1,1 @@
+"""Passes that assign, normalize and honor layouts."""

@@ -1,0 +1,144 @@
+"""The pass after which the dimensions of every array lie in their own order.
+
+Owns: what stands in the place of another layout. Must not know: how bitcasts are written (`expand/movement`).
+
+For back ends whose memory is row-major throughout: there a transpose is computed by whoever reads it, and a copy
+between two layouts is nothing at all. Parameters and result of the entry keep what its signature declares, custom
+calls, transfers and fusions what they rely on; copies stand between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.opcodes.registry import AsyncRole
+from xlapy.passes.expand.movement import bitcast
+from xlapy.passes.layouts.layout_copies import LayoutCopies, entry_signature, row_major, same_order
+from xlapy.passes.rewrite import Writer, editable_computations, remove_if_dead, settle, take_over
+
+_DECLARED_FAMILIES = frozenset({"transfer", "custom"})
+_DECLARED = frozenset({opcodes.BITCAST, opcodes.FUSION})
+_TAKING_ANY = frozenset({opcodes.COPY, opcodes.GET_TUPLE_ELEMENT})
+
+
+@dataclass(frozen=True)
+class NormalizeLayouts:
+    """Makes every array row-major; bitcasts become transposes, reshapes and bitcast-converts.
+
+    Copies between layouts stay as copies between equal ones, which `simplify` removes.
+    """
+
+    name: ClassVar[str] = "normalize-layouts"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            changed |= _write_bitcasts(computation)
+            changed |= _Normalization(computation).run()
+        return settle(module, changed)
+
+
+def _write_bitcasts(computation: Computation) -> bool:
+    """Before any layout changes: a bitcast reads those of its operand and its result."""
+    changed = False
+    for instruction in [i for i in computation if i.op is opcodes.BITCAST]:
+        write = Writer(instruction)
+        try:
+            replacement = bitcast(write, instruction)
+        except UnsupportedError:
+            continue
+        if replacement not in write.made:
+            replacement = write.add(opcodes.COPY, replacement, shape=instruction.shape)
+        take_over(instruction, replacement)
+        changed = True
+    return changed
+
+
+class _Normalization:
+    """The layouts of one computation."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        demanding = [i for i in computation if self._keeps(i)]
+        self.demanded = {instruction: instruction.operand_shapes for instruction in demanding}
+        self.copies = LayoutCopies()
+        self.changed = False
+        root = computation.root_instruction
+        given = entry_signature(computation)
+        self.result = root.shape if given is None else given[1]
+        ends = [(operand, operand.shape) for i in demanding for operand in i.operands]
+        self.last = _last_steps([*ends, (root, self.result)] if computation.is_entry else ends, demanding)
+
+    def run(self) -> bool:
+        for instruction in post_order(self.computation):
+            self._normalize(instruction)
+        root = self.computation.root_instruction
+        if self.computation.is_entry:
+            edit.set_root(self.computation, self.copies.laid(root, self.result))
+            remove_if_dead(root)
+        return self.changed or self.copies.made_any
+
+    def _normalize(self, instruction: Instruction) -> None:
+        op = instruction.op
+        if self._keeps(instruction):
+            shapes = self.demanded[instruction]
+            operands = [self.copies.laid(*each) for each in zip(instruction.operands, shapes, strict=True)]
+            if tuple(operands) != instruction.operands:
+                edit.set_operands(instruction, operands)
+        elif op is opcodes.TUPLE:
+            self._set_shape(instruction, Shape.tuple(instruction.operand_shapes))
+        elif op is opcodes.GET_TUPLE_ELEMENT:
+            self._set_shape(instruction, instruction.operands[0].shape.tuple_shapes[instruction.index])
+        elif instruction not in self.last:
+            self._set_shape(instruction, row_major(instruction.shape))
+        if instruction not in self.last:
+            self._read_row_major(instruction)
+
+    def _keeps(self, instruction: Instruction) -> bool:
+        """Whether somebody relies on the layouts that the instruction declares."""
+        if is_parameter(instruction):
+            return self.computation.is_entry
+        op = instruction.op
+        return op in _DECLARED or op.family in _DECLARED_FAMILIES or op.async_role is not AsyncRole.NONE
+
+    def _read_row_major(self, instruction: Instruction) -> None:
+        """Users read a row-major copy, but those that take any layout, and the links of an asynchronous chain."""
+        readers = [user for user in instruction.users if user.op not in _TAKING_ANY]
+        if not readers or instruction.op.async_role in (AsyncRole.START, AsyncRole.UPDATE):
+            return
+        copy = self.copies.laid(instruction, row_major(instruction.shape))
+        for user in readers if copy is not instruction else ():
+            edit.set_operands(user, [copy if o is instruction else o for o in user.operands])
+
+    def _set_shape(self, instruction: Instruction, shape: Shape) -> None:
+        if instruction.shape != shape:
+            edit.set_shape(instruction, shape)
+            self.changed = True
+
+
+def _last_steps(ends: Iterable[tuple[Instruction, Shape]], demanding: Iterable[Instruction]) -> set[Instruction]:
+    """The copies and tuples that bring values into layouts demanded at the ends, and serve nothing else."""
+    found: set[Instruction] = set()
+    served = set(demanding)
+    pending = list(ends)
+    while pending:
+        value, wanted = pending.pop()
+        if not all(user in served for user in value.users):
+            continue
+        if value.op is opcodes.TUPLE:
+            served.add(value)
+            found.add(value)
+            pending += zip(value.operands, wanted.tuple_shapes, strict=True)
+        elif value.op is opcodes.COPY and same_order(value.shape, wanted):
+            found.add(value)
+    return found

@@ -1,0 +1,1 @@
+"""The C API of PJRT as tables: entries, structures and element types."""

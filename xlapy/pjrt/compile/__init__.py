@@ -1,0 +1,1 @@
+"""Compilation on behalf of PJRT clients: options, programs, caching."""

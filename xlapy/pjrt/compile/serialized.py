@@ -1,0 +1,115 @@
+"""Executables as bytes, for other processes and for JAX's persistent cache.
+
+A container (`xlapy.base.container`) of the kind "executable of JAX": the header has the shardings of parameters and
+results, the kinds of memory of results, the orders of dimensions, what was found when it was compiled, and the names of
+registered targets; the sections are the compile options and the executable as xlapy has it.
+
+Owns: this form. Must not know: how executables run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from xlapy import opcodes
+from xlapy.base.container import is_container, pack, unpack
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.hlo.module import Module
+from xlapy.hlo.sharding import Sharding
+from xlapy.passes.layouts.entry_layouts import Order
+from xlapy.pjrt.c_api.entries import entry
+from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.compile.options import read_options
+from xlapy.pjrt.compile.program_loader import Placement
+from xlapy.pjrt.compile.targets import adopt_named, registered_targets
+from xlapy.pjrt.jax.callbacks import TARGET
+from xlapy.pjrt.objects.executable import Loaded, Traits, load, loaded_at
+from xlapy.pjrt.objects.platform import platform
+from xlapy.pjrt.objects.records import read_bytes
+
+KIND = "executable of JAX"
+
+
+def written(loaded: Loaded) -> bytes:
+    """`UnsupportedError` for programs that call functions of this process."""
+    executable = loaded.executable
+    if calls_python(executable.module):
+        raise UnsupportedError(f"{executable.name} calls Python functions of this process: it cannot be serialized")
+    header = {
+        "parameters": _texts(loaded.placement.parameters),
+        "results": _texts(loaded.placement.results),
+        "kinds": loaded.placement.kinds,
+        "parameter_orders": loaded.placement.parameter_orders,
+        "result_orders": loaded.placement.result_orders,
+        "traits": asdict(loaded.traits),
+        "targets": registered_targets(executable.module),
+    }
+    return pack(KIND, header, [loaded.options_bytes, executable.serialize()])
+
+
+def calls_python(module: Module) -> bool:
+    """Whether a module calls functions that JAX has by their numbers."""
+    calls = (instruction for instruction in module.instructions() if instruction.op is opcodes.CUSTOM_CALL)
+    return any(call.custom_call_target == TARGET for call in calls)
+
+
+def read(data: bytes, options: bytes = b"") -> Loaded:
+    """The inverse of `written`. options: compile options in the place of those it has.
+
+    `InvalidArgumentError` for other or damaged bytes, and for what another version of xlapy made.
+    """
+    if not is_container(data):
+        raise InvalidArgumentError("these are not the bytes of an executable of xlapy")
+    container = unpack(KIND, data)
+    try:
+        own_options, image = map(bytes, container.sections)
+        parameters, results = (_shardings(container.header[name]) for name in ("parameters", "results"))
+        orders = (_orders(container.header[name]) for name in ("parameter_orders", "result_orders"))
+        placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])), *orders)
+        given = container.header["traits"]
+        traits = Traits(str(given["fingerprint"]), bool(given["is_long"]))
+        adopt_named(map(str, container.header["targets"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
+    executable = platform().client.deserialize(image)
+    return load(executable, read_options(options or own_options), options or own_options, placement, traits)
+
+
+def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:
+    return [None if sharding is None else sharding.to_text() for sharding in shardings]
+
+
+def _shardings(texts: Sequence[str | None]) -> tuple[Sharding | None, ...]:
+    return tuple(None if text is None else Sharding.parse(text) for text in texts)
+
+
+def _orders(rows: Sequence[Sequence[int]]) -> tuple[Order, ...]:
+    return tuple(tuple(map(int, row)) for row in rows)
+
+
+# -- entries
+
+
+@entry("Executable_Serialize")
+def executable_serialize(args: Any) -> None:
+    loaded = loaded_at(args.executable)
+    args.serialized_bytes, args.serialized_bytes_size = loaded.bytes(written(loaded))
+    args.serialized_executable = args.executable
+    args.serialized_executable_deleter = native().address("nothing")
+
+
+@entry("Executable_GetCompileOptions")
+def executable_get_compile_options(args: Any) -> None:
+    loaded = loaded_at(args.executable)
+    args.serialized_bytes, args.serialized_bytes_size = loaded.bytes(loaded.options_bytes)
+    args.serialized_compile_options = args.executable
+    args.serialized_compile_options_deleter = native().address("nothing")
+
+
+@entry("Executable_DeserializeAndLoad")
+def executable_deserialize_and_load(args: Any) -> None:
+    data = read_bytes(args.serialized_executable, args.serialized_executable_size)
+    options = read_bytes(args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size)
+    args.loaded_executable = read(data, options).record.address

@@ -1,0 +1,1 @@
+"""The JAX plugin: its entry point, lowering rules, callbacks and DLPack."""

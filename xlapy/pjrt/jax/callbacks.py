@@ -1,0 +1,124 @@
+"""Python functions that programs of JAX call: pure_callback, io_callback, debug.print and the like.
+
+A call is a custom call whose attribute is the number of its function in this process. The function lives as long as the
+lowered program.
+
+Owns: the functions by number, how a call is lowered. Must not know: native code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from jax._src import core, dtypes, ffi
+from jax._src.interpreters import mlir
+from jax._src.sharding_impls import SdyArray, SdyArrayList
+
+from xlapy.base.errors import ExecutionError
+from xlapy.custom_calls.registry import register_custom_call_target
+
+TARGET = "xla_ffi_python_xlapy_callback"
+PARTITIONED_TARGET = "xla_ffi_partitioned_python_xlapy_callback"
+"""Of what each device calls with its parts of the operands."""
+
+_NAME = "xlapy"
+
+
+class _Function:
+    """A function, and the types of what it returns."""
+
+    def __init__(self, function: Callable[..., Sequence[Any]], results: Sequence[core.ShapedArray]) -> None:
+        self.function = function
+        self.results = results
+
+    def __call__(self, *arguments: Any) -> tuple[np.ndarray[Any, Any], ...]:
+        """`RuntimeError` unless it returns what it was said to."""
+        values = self.function(*arguments)
+        if len(values) != len(self.results):
+            raise RuntimeError(
+                f"Mismatched number of outputs from callback. Expected: {len(self.results)}, Actual: {len(values)}"
+            )
+        arrays = tuple(dtypes.canonicalize_value(np.asarray(value)) for value in values)
+        for number, (array, declared) in enumerate(zip(arrays, self.results, strict=True)):
+            for what in ("shape", "dtype"):
+                if getattr(array, what) != getattr(declared, what):
+                    raise RuntimeError(
+                        f"Incorrect output {what} for return value #{number}: "
+                        f"Expected: {getattr(declared, what)}, Actual: {getattr(array, what)}"
+                    )
+        return arrays
+
+
+_functions: WeakValueDictionary[int, _Function] = WeakValueDictionary()
+_numbers = itertools.count(1)
+
+
+def _call(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) -> Any:
+    """What the custom call runs; a token goes through."""
+    function = _functions[int(ffi_attributes["index"])]
+    tokens = [operand for operand in operands if operand is None]
+    try:
+        arrays = function(*[operand for operand in operands if operand is not None])
+    except Exception as error:
+        raise ExecutionError(f"CpuCallback error calling callback: {traceback.format_exc()}") from error
+    results = (*tokens, *arrays)
+    return results if shape.is_tuple else results[0]
+
+
+def _with_token(sharding: Any, results: int) -> Any:
+    """Shardings of the results behind that of the token; without results there is one for all."""
+    if not isinstance(sharding, SdyArrayList) or not results:
+        return sharding
+    devices = sharding.shardings[0].logical_device_ids
+    return SdyArrayList((SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=devices), *sharding.shardings))
+
+
+def make_callable(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Lowers calls of Python on this platform, and leaves others to JAX's own function."""
+    for target in (TARGET, PARTITIONED_TARGET):
+        register_custom_call_target(target, _call)
+
+    def emit_python_callback(
+        ctx: mlir.LoweringRuleContext,
+        callback: Any,
+        token: Any | None,
+        operands: Sequence[Any],
+        operand_avals: Sequence[core.ShapedArray],
+        result_avals: Sequence[core.ShapedArray],
+        *,
+        has_side_effect: bool,
+        returns_token: bool = True,
+        partitioned: bool = False,
+        sharding: Any = None,
+    ) -> tuple[Sequence[Any], Any, Any]:
+        if tuple(ctx.module_context.platforms) != (_NAME,):
+            return original(
+                ctx, callback, token, operands, operand_avals, result_avals, has_side_effect=has_side_effect,
+                returns_token=returns_token, partitioned=partitioned, sharding=sharding,
+            )  # fmt: skip
+        function = _Function(callback, result_avals)
+        number = next(_numbers)
+        _functions[number] = function
+        ctx.module_context.add_keepalive(function)
+        if token:
+            operands = [token, *operands]
+            sharding = _with_token(sharding, len(ctx.avals_out))
+            avals_in, avals_out = [core.abstract_token, *ctx.avals_in], [core.abstract_token, *ctx.avals_out]
+            ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
+        target = PARTITIONED_TARGET if partitioned else TARGET
+        lowered = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)
+        made = lowered(ctx, *operands, index=np.uint64(number))
+        if sharding is not None:
+            mlir.set_sharding(ctx.module_context, made, sharding)
+        results = list(made.results)
+        if token:
+            token = results.pop(0)
+        return results, token, function
+
+    return emit_python_callback

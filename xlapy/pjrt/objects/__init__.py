@@ -1,0 +1,1 @@
+"""The objects behind PJRT's handles: buffers, executables, layouts, devices."""

@@ -1,0 +1,144 @@
+"""Runs that native code leaves to Python: with callbacks, dynamic dimensions, random numbers of the run, and those that
+fail.
+
+Owns: from buffers to values and back, donation of what is not plain. Must not know: how programs are compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.shape import Shape
+from xlapy.interpreter import TOKEN
+from xlapy.interpreter.dynamic_array import actual
+from xlapy.pjrt.c_api.entries import entry
+from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.structs import structure
+from xlapy.pjrt.objects.buffers import arrays_of, dimensions_of, element_type_of, new_buffer, new_token
+from xlapy.pjrt.objects.executable import Loaded, donated_parameters, loaded_at, result_leaves
+from xlapy.pjrt.objects.layouts import inverse, physical
+from xlapy.pjrt.objects.records import Record, read_words
+from xlapy.pjrt.profiler.tracing import current
+from xlapy.runtime.backend import Value
+from xlapy.runtime.engine.memory import available_bytes, readable
+
+
+@entry("make_room", "LoadedExecutable_Execute")
+def make_room(args: Any) -> None:
+    """Before a run that needs much memory: gives kept memory back where that helps; an error if it is not enough."""
+    loaded = loaded_at(args.executable)
+    stats = loaded.executable.memory_analysis()
+    needed = stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    needed *= len(loaded.devices)
+    if needed > available_bytes():
+        native().trim()
+    if needed > (available := available_bytes()):
+        raise MemoryError(
+            f"out of memory: {loaded.executable.name} needs {readable(needed)} for temporaries and results, "
+            f"{readable(available)} are available"
+        )
+
+
+@entry("LoadedExecutable_Execute")
+def loaded_executable_execute(args: Any) -> int | None:
+    loaded = loaded_at(args.executable)
+    if loaded.record["is_deleted"]:
+        raise InvalidArgumentError(f"{loaded.executable.name} has been deleted")
+    trace = current()
+    twin, is_native = (None, False) if trace is None else trace.meet(loaded)
+    if is_native:
+        return int(native().LoadedExecutable_Execute(ctypes.addressof(args)) or 0)
+    given = _given(loaded, args)
+    options = structure("ExecuteOptions").from_address(args.options)
+    kept = read_words(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
+    donated = [number for number in donated_parameters(loaded.executable) if number not in kept]
+    for handles in given:
+        _check(loaded, handles, donated)
+    begin = native().ticks()
+    _run(loaded if twin is None else twin.loaded, given, args)
+    if trace is not None and twin is not None and twin.program is None:
+        trace.note_whole(twin, begin, native().ticks())
+    for handles in given:
+        for number in donated:
+            native().end(handles[number])
+    if args.device_complete_events:
+        events = (ctypes.c_uint64 * len(given)).from_address(args.device_complete_events)
+        events[:] = [native().ready()] * len(given)
+    return None
+
+
+def _given(loaded: Loaded, args: Any) -> list[list[int]]:
+    """The handles of the arguments of each device."""
+    executable = loaded.executable
+    if args.num_devices != len(loaded.devices):
+        raise InvalidArgumentError(
+            f"{executable.name} runs on {len(loaded.devices)} devices, given arguments for {args.num_devices}"
+        )
+    wanted = len(executable.program_shape.parameters)
+    if args.num_args != wanted:
+        raise InvalidArgumentError(f"{executable.name} takes {wanted} arguments, given {args.num_args}")
+    rows = read_words(args.argument_lists, args.num_devices) if wanted else [0] * args.num_devices
+    return [read_words(row, wanted) for row in rows]
+
+
+def _check(loaded: Loaded, handles: Sequence[int], donated: Sequence[int]) -> None:
+    """`InvalidArgumentError` unless arguments are what the program takes, and each donated one is given once."""
+    name, shapes = loaded.executable.name, loaded.executable.program_shape.parameters
+    for number, (shape, handle) in enumerate(zip(shapes, handles, strict=True)):
+        if shape.is_token:
+            continue
+        buffer, order = Record("buffer", handle), loaded.parameter_orders[number]
+        type, dimensions = element_type_of(buffer), physical(dimensions_of(buffer), order)
+        if type is not shape.element_type or not _fits(dimensions, shape):
+            raise InvalidArgumentError(
+                f"{name}: parameter {number} takes {shape.brief}, given a buffer {Shape.array(type, dimensions).brief}"
+            )
+    for number in donated:
+        if list(handles).count(handles[number]) > 1:
+            raise InvalidArgumentError(
+                f"Attempt to donate the same buffer twice in Execute() or to use it while donating it: "
+                f"{name}, parameter {number}"
+            )
+
+
+def _fits(dimensions: Sequence[int], shape: Shape) -> bool:
+    rows = zip(dimensions, shape.dimensions, shape.dynamic_dimensions, strict=False)
+    return len(dimensions) == shape.rank and all(
+        size == bound or (dynamic and size <= bound) for size, bound, dynamic in rows
+    )
+
+
+def _run(loaded: Loaded, given: Sequence[Sequence[int]], args: Any) -> None:
+    """Runs the program, and hands out the buffers of the results on each device."""
+    executable, program = loaded.executable, loaded.executable.program
+    width = len(given[0])
+    with arrays_of([handle for row in given for handle in row]) as arrays:
+        rows = [arrays[device * width : (device + 1) * width] for device in range(len(given))]
+        values = [executable.values_of(list(map(np.transpose, row, loaded.parameter_orders))) for row in rows]
+        if len(rows) == 1:
+            results = [program.execute(values[0], None, executable.devices[0])]
+        else:
+            results = program.execute_sharded(values, executable.devices)
+        # What the interpreter returns may show arguments, which live until here.
+        for device, result in enumerate(results):
+            _hand_out(loaded, device, result if isinstance(result, tuple) else (result,), args)
+
+
+def _hand_out(loaded: Loaded, device: int, values: Sequence[Value], args: Any) -> None:
+    memories = loaded.devices[device].memories
+    row = read_words(args.output_lists, device + 1)[-1]
+    outputs = (ctypes.c_uint64 * len(values)).from_address(row)
+    for number, (shape, value) in enumerate(zip(result_leaves(loaded.executable), values, strict=True)):
+        memory = memories[loaded.kind(number)]
+        if value is TOKEN:
+            outputs[number] = new_token(memory)
+            continue
+        order = loaded.result_orders[number]
+        array = actual(value).transpose(inverse(order))
+        outputs[number], elements = new_buffer(shape.element_type, array.shape, memory, order)
+        elements[...] = array

@@ -1,0 +1,188 @@
+"""The one client of a process: its devices and memories as handles.
+
+Owns: what JAX sees as the platform. Must not know: programs, buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax._src.xla_bridge import num_cpu_devices
+
+import xlapy
+from xlapy.base import flags
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.pjrt.c_api.entries import entry
+from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.structs import structure
+from xlapy.pjrt.c_api.types import sizes
+from xlapy.pjrt.objects.layouts import teach_native
+from xlapy.pjrt.objects.records import Record, keep, text, words
+from xlapy.runtime.client import Client
+from xlapy.runtime.storage.compile_cache import surroundings
+
+NAME = "xlapy"
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+"""All of them are the memory of the machine; the first is the default."""
+
+_STABLEHLO_VERSIONS = {"stablehlo_current_version": (1, 17, 0), "stablehlo_minimum_version": (0, 9, 0)}
+"""Of the portable artifacts that programs come as."""
+
+_INT64_LIST = 2
+
+
+@dataclass(frozen=True)
+class PlatformDevice:
+    """A device: its number, its handle, the record of its worker, the handles of its memories by kind."""
+
+    number: int
+    handle: int
+    worker: int
+    memories: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The client behind the handles. Memory handles are by kind, in the order of `MEMORY_KINDS`."""
+
+    client: Client
+    handle: int
+    devices: tuple[PlatformDevice, ...]
+
+    def device_at(self, handle: int) -> PlatformDevice:
+        return next(device for device in self.devices if device.handle == handle)
+
+
+@functools.cache
+def platform() -> Platform:
+    """The client, made when it is first asked for."""
+    count = _device_count()
+    client = Client(devices=count)
+    native().set_limit(int(flags.get("cache_limit")) << 20)
+    for number, size in sizes().items():
+        native().set_element_size(number, size)
+    native().set_up_workers()
+    teach_native()
+    devices = tuple(_device(number) for number in range(count))
+    return Platform(client, _client_record(devices).address, devices)
+
+
+def _device_count() -> int:
+    """What the flag `num_devices` says, or JAX's own option for its CPU if that asks for more."""
+    count = int(flags.get("num_devices"))
+    if count < 1:
+        raise InvalidArgumentError(f"the flag --num_devices is at least 1, given {count}")
+    return max(count, int(num_cpu_devices.value))
+
+
+def _device(number: int) -> PlatformDevice:
+    description = Record("description", id=number, attributes=words([]))
+    description.set_text("device_kind", NAME)
+    description.set_text("debug_string", f"XlapyDevice(id={number})")
+    description.set_text("to_string", f"XlapyDevice(id={number})")
+    record = Record("device", device_description=description.address, is_addressable=1, local_hardware_id=number)
+    record["attributes"] = record["device_attributes"] = words([])
+    record["attributes_deleter"] = native().address("nothing")
+    memories = {kind: _memory(number, place, record.address) for place, kind in enumerate(MEMORY_KINDS)}
+    record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
+    record["memory"] = memories[MEMORY_KINDS[0]]
+    worker = Record("worker").address
+    native().set_up_worker(worker)
+    return PlatformDevice(number, record.address, worker, memories)
+
+
+def _memory(device: int, place: int, handle: int) -> int:
+    number, kind = device * len(MEMORY_KINDS) + place, MEMORY_KINDS[place]
+    record = Record("memory", id=number, kind_id=place, devices=words([handle]), num_devices=1)
+    record.set_text("kind", kind)
+    record.set_text("debug_string", f"XlapyMemory(id={number}, kind={kind}, device={device})")
+    record.set_text("to_string", f"XlapyMemory(id={number}, kind={kind}, device={device})")
+    return record.address
+
+
+def _client_record(devices: tuple[PlatformDevice, ...]) -> Record:
+    record = Record("client")
+    handles = words([device.handle for device in devices])
+    memories = [memory for device in devices for memory in device.memories.values()]
+    record["devices"] = record["addressable_devices"] = handles
+    record["num_devices"] = record["num_addressable_devices"] = len(devices)
+    record["addressable_memories"], record["num_addressable_memories"] = words(memories), len(memories)
+    descriptions = [Record("device", device.handle)["device_description"] for device in devices]
+    topology = Record("topology", descriptions=words(descriptions), num_descriptions=len(devices), attributes=words([]))
+    for one in (record, topology):
+        one.set_text("platform_name", NAME)
+        one.set_text("platform_version", f"xlapy {xlapy.__version__}")
+    record["topology"] = topology.address
+    return record
+
+
+# -- entries
+
+
+@entry("Plugin_Attributes")
+def plugin_attributes(args: Any) -> None:
+    rows = (structure("NamedValue") * len(_STABLEHLO_VERSIONS))()
+    for row, (name, version) in zip(rows, _STABLEHLO_VERSIONS.items(), strict=True):
+        row.struct_size, row.type = ctypes.sizeof(row), _INT64_LIST
+        row.name, row.name_size = text(name)
+        row.value, row.value_size = words(version), len(version)
+    args.attributes, args.num_attributes = keep(rows), len(rows)
+
+
+@entry("TopologyDescription_Fingerprint")
+def topology_description_fingerprint(args: Any) -> None:
+    """Of all that programs depend on besides themselves: the keys of JAX's persistent cache have it."""
+    around = json.dumps([len(platform().devices), surroundings()], sort_keys=True)
+    args.fingerprint = int.from_bytes(hashlib.sha256(around.encode()).digest()[:8], "big")
+
+
+@entry("Client_Create")
+def client_create(args: Any) -> None:
+    args.client = platform().handle
+
+
+@entry("Client_LookupDevice")
+def client_lookup_device(args: Any) -> None:
+    args.device = _device_of(args.id).handle
+
+
+@entry("Client_LookupAddressableDevice")
+def client_lookup_addressable_device(args: Any) -> None:
+    args.addressable_device = _device_of(args.local_hardware_id).handle
+
+
+def _device_of(number: int) -> PlatformDevice:
+    devices = platform().devices
+    if not 0 <= number < len(devices):
+        raise InvalidArgumentError(f"there is no device {number}: {NAME} has {len(devices)}")
+    return devices[number]
+
+
+@entry("Client_DefaultDeviceAssignment")
+def client_default_device_assignment(args: Any) -> None:
+    """Devices in order, replica by replica."""
+    count = args.num_replicas * args.num_partitions
+    if not 0 <= count <= min(len(platform().devices), args.default_assignment_size):
+        raise InvalidArgumentError(
+            f"{args.num_replicas} replicas of {args.num_partitions} partitions need {count} devices: "
+            f"{NAME} has {len(platform().devices)} (XLAPY_FLAGS=--num_devices={count})"
+        )
+    row = (ctypes.c_int32 * count).from_address(args.default_assignment)
+    row[:] = range(count)
+
+
+@entry("Device_MemoryStats")
+def device_memory_stats(args: Any) -> None:
+    """Of all devices together, which share the machine's memory."""
+    used, peak = ctypes.c_int64(), ctypes.c_int64()
+    native().usage(ctypes.addressof(used), ctypes.addressof(peak))
+    for name, _ in structure("Device_MemoryStats")._fields_:
+        if name.endswith("_is_set"):
+            setattr(args, name, False)
+    args.bytes_in_use = used.value
+    args.peak_bytes_in_use, args.peak_bytes_in_use_is_set = peak.value, True

@@ -1,0 +1,1 @@
+"""Profiler traces of programs that run through PJRT."""

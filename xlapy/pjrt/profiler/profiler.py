@@ -1,0 +1,107 @@
+"""The profiler that PJRT's extension of that name shows: sessions, each of which takes one trace after the other.
+
+Owns: the entries, the handles of sessions. Must not know: what is noted, and in which form.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.logging import logger
+from xlapy.pjrt.c_api.entries import entry
+from xlapy.pjrt.objects.platform import platform
+from xlapy.pjrt.objects.records import read_bytes
+from xlapy.pjrt.profiler import tracing
+from xlapy.pjrt.profiler.xspace import space_of
+from xlapy.proto.messages import decode
+
+
+@dataclass(eq=False)
+class _Session:
+    """device_level: 0 if devices are not to be traced. has_modules: whether their programs are told of in full."""
+
+    device_level: int
+    has_modules: bool
+    trace: tracing.Trace | None = None
+    is_running: bool = False
+    profile: Any = None
+    """The serialized profile, which whoever collected it reads until the session ends or begins anew."""
+
+
+_sessions: dict[int, _Session] = {}
+_numbers = itertools.count(1)
+
+
+def _session_of(handle: int) -> _Session:
+    if handle not in _sessions:
+        raise InvalidArgumentError(f"there is no profiler {handle:#x}")
+    return _sessions[handle]
+
+
+@entry("Profiler_Create")
+def profiler_create(args: Any) -> None:
+    options = decode("ProfileOptions", read_bytes(args.options, args.options_size))
+    # Options without a version, of old programs, leave the rest unset.
+    level = options.device_tracer_level if options.version else 1
+    handle = next(_numbers)
+    _sessions[handle] = _Session(level, options.enable_hlo_proto)
+    args.profiler = handle
+
+
+@entry("Profiler_Start")
+def profiler_start(args: Any) -> None:
+    session = _session_of(args.profiler)
+    if session.is_running:
+        raise InvalidArgumentError("the profiler has been started already")
+    session.trace = tracing.start() if session.device_level else None
+    session.is_running, session.profile = True, None
+
+
+@entry("Profiler_Stop")
+def profiler_stop(args: Any) -> None:
+    session = _session_of(args.profiler)
+    if not session.is_running:
+        raise InvalidArgumentError("the profiler has not been started")
+    _stop(session)
+
+
+@entry("Profiler_CollectData")
+def profiler_collect_data(args: Any) -> None:
+    """The profile in the session's own memory; or copied to the caller's, who was told its size by a call before."""
+    session = _session_of(args.profiler)
+    if session.is_running:
+        raise InvalidArgumentError("the profiler is to be stopped before its data is collected")
+    if session.profile is None:
+        session.profile = ctypes.create_string_buffer(_profile(session))
+    size = len(session.profile) - 1
+    if args.buffer:
+        ctypes.memmove(args.buffer, session.profile, size)
+    else:
+        args.buffer = ctypes.addressof(session.profile)
+    args.buffer_size_in_bytes = size
+
+
+@entry("Profiler_Destroy")
+def profiler_destroy(args: Any) -> None:
+    session = _sessions.pop(args.profiler, None)
+    if session is not None and session.is_running:
+        _stop(session)
+
+
+def _stop(session: _Session) -> None:
+    session.is_running = False
+    if session.trace is not None:
+        tracing.stop()
+
+
+def _profile(session: _Session) -> bytes:
+    trace = session.trace
+    if trace is None:
+        return b""
+    if dropped := trace.dropped():
+        logger.warning("the trace has no place for %s", ", ".join(dropped))
+    return space_of(trace, len(platform().devices), has_modules=session.has_modules)

@@ -1,0 +1,1 @@
+"""The platforms that ship with xlapy."""

@@ -1,0 +1,114 @@
+"""Runs one program on several devices at once: a thread for each, and one error for all.
+
+Owns: the threads of a run. Must not know: how a program is evaluated.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.module import Module
+from xlapy.runtime.backend import Value
+from xlapy.runtime.collectives.communicator import DeviceExchange
+from xlapy.runtime.collectives.rendezvous import Rendezvous
+from xlapy.runtime.device import Device, collective_timeout
+
+Body = Callable[[DeviceExchange], Value]
+"""What one device does; its number and the way to the others are in the exchange."""
+
+
+def run_on_devices(
+    devices: Sequence[Device],
+    replica_count: int,
+    partition_count: int,
+    body: Body,
+    cancel: Callable[[], None] = lambda: None,
+    end: Callable[[], Sequence[tuple[int, str]]] = tuple,
+) -> list[Value]:
+    """The values that `body` returns for each device; device number i runs as replica i // partition_count.
+
+    `cancel` is called when the run has failed: native code that runs must end. `end` is called when all devices have
+    ended, and gives what native code has sent and nobody received: the sender's number and the instruction.
+
+    The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are
+    several. A single device runs in the calling thread.
+    """
+    timeout = collective_timeout()
+    names = [device_name(number, replica_count, partition_count) for number in range(len(devices))]
+
+    def wake() -> None:
+        cancel()
+        for device in devices:
+            device.wake()
+
+    rendezvous = Rendezvous(names, timeout, wake)
+    exchanges = [
+        DeviceExchange(rendezvous, device, number, replica_count, partition_count, timeout)
+        for number, device in enumerate(devices)
+    ]
+    results: list[Value] = [None] * len(devices)
+
+    def run(exchange: DeviceExchange) -> None:
+        try:
+            results[exchange.number] = body(exchange)
+        except BaseException as error:  # whatever it is, the others must not wait for this device
+            rendezvous.fail(exchange.number, error)
+        finally:
+            rendezvous.finish(exchange.number)
+
+    if len(exchanges) == 1:
+        run(exchanges[0])
+    else:
+        _run_threads(rendezvous, exchanges, run)
+    unreceived = rendezvous.unreceived(end())
+    failure = rendezvous.failure or unreceived
+    if failure is not None:
+        raise failure
+    return results
+
+
+def _run_threads(
+    rendezvous: Rendezvous, exchanges: Sequence[DeviceExchange], run: Callable[[DeviceExchange], None]
+) -> None:
+    threads = [threading.Thread(target=run, args=(e,), name=f"device {e.number}", daemon=True) for e in exchanges]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # Ctrl-C ends the run, and no thread may outlive it
+        rendezvous.fail(None, error)
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+
+
+def device_name(number: int, replica_count: int, partition_count: int) -> str:
+    """`device 3`; `device 3 (replica 1, partition 1)` where there are several of both."""
+    if partition_count == 1 or replica_count == 1:
+        return f"device {number}"
+    return f"device {number} (replica {number // partition_count}, partition {number % partition_count})"
+
+
+def counts(module: Module, num_replicas: int | None, num_partitions: int | None, available: int) -> tuple[int, int]:
+    """Replicas and partitions to run, by default the module's own; `InvalidArgumentError` if devices are too few."""
+    replicas = module.config.replica_count if num_replicas is None else num_replicas
+    partitions = module.config.num_partitions if num_partitions is None else num_partitions
+    return checked_counts(module.name, replicas, partitions, available)
+
+
+def checked_counts(program: str, replicas: int, partitions: int, available: int) -> tuple[int, int]:
+    """The numbers themselves; `InvalidArgumentError` if there are none, or devices are too few."""
+    if replicas < 1 or partitions < 1:
+        raise InvalidArgumentError(
+            f"{program}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
+        )
+    if replicas * partitions > available:
+        raise InvalidArgumentError(
+            f"{program} runs on {replicas * partitions} devices (replica_count={replicas}, "
+            f"num_partitions={partitions}), the client has {available}; make it with "
+            f"Client(..., devices={replicas * partitions})"
+        )
+    return replicas, partitions

@@ -1,0 +1,1 @@
+"""The execution engine: memory, arguments, launches and interruption of programs."""

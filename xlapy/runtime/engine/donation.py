@@ -1,0 +1,101 @@
+"""Donation: arguments whose memory a program takes for its results.
+
+Owns: which leaves of the parameters are donated, and the end of the buffers that a call gives for them.
+Must not know: how memory is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.module import Module
+from xlapy.runtime.buffer import Buffer
+from xlapy.runtime.storage.lazy_module import Unread
+
+
+@dataclass(frozen=True, slots=True)
+class Donated:
+    """A donated array: the leaf at `path` of a parameter. fate: what is told of its buffer afterwards."""
+
+    parameter: int
+    path: tuple[int, ...]
+    where: str
+    fate: str
+
+
+def donated_leaves(module: Module, donate: Iterable[int]) -> list[Donated]:
+    """What `donate` and the module's own input_output_alias and buffer_donor give away, in order.
+
+    `InvalidArgumentError` for numbers of no parameter, of a tuple, or named twice.
+    """
+    leaves: set[tuple[int, tuple[int, ...]]] = {(number, ()) for number in _checked(module, donate)}
+    leaves |= {(alias.parameter_number, alias.parameter_index) for alias in module.config.input_output_alias}
+    leaves |= {(donor.parameter_number, donor.parameter_index) for donor in module.config.buffer_donors}
+    names = module.entry_computation.program_shape.parameter_names
+    return [_donated(module.name, number, path, names[number]) for number, path in sorted(leaves)]
+
+
+def donated_at(source: Unread, parameter: int, path: Iterable[int]) -> Donated:
+    """The donated leaf at a place of a program's parameters; `IndexError` for a parameter that there is not."""
+    return _donated(source.name, parameter, tuple(path), source.program_shape.parameter_names[parameter])
+
+
+def _donated(program: str, number: int, path: tuple[int, ...], name: str) -> Donated:
+    where = f"parameter {number} ({name})" + "".join(f" element {position}" for position in path)
+    return Donated(number, path, where, f"was donated to {program} as {where}")
+
+
+def _checked(module: Module, donate: Iterable[int]) -> list[int]:
+    parameters = module.entry_computation.program_shape.parameters
+    numbers = list(donate)
+    for place, number in enumerate(numbers):
+        what = f"{module.name}: donate={numbers} names"
+        if not 0 <= number < len(parameters):
+            raise InvalidArgumentError(f"{what} parameter {number}, the program has {len(parameters)}")
+        if number in numbers[:place]:
+            raise InvalidArgumentError(f"{what} parameter {number} twice")
+        if not parameters[number].is_array:
+            raise InvalidArgumentError(
+                f"{what} parameter {number} of shape {parameters[number].brief}; only arrays can be donated"
+            )
+    return numbers
+
+
+def donated_buffers(donated: Sequence[Donated], arguments: Sequence[Any]) -> list[tuple[Donated, Buffer]]:
+    """The buffers that a call gives away; other arguments that are donated stay the caller's.
+
+    `InvalidArgumentError` for a buffer that the call gives away and uses for another parameter too.
+    """
+    found = [(leaf, _leaf(arguments[leaf.parameter], leaf.path)) for leaf in donated]
+    given = [(leaf, buffer) for leaf, buffer in found if isinstance(buffer, Buffer)]
+    if given:
+        _check_once(given, arguments)
+    return given
+
+
+def _leaf(argument: Any, path: Sequence[int]) -> Any:
+    for position in path:
+        argument = argument[position]
+    return argument
+
+
+def _check_once(given: Sequence[tuple[Donated, Buffer]], arguments: Sequence[Any]) -> None:
+    uses: dict[int, int] = {}
+    for buffer in _buffers(arguments):
+        uses[id(buffer)] = uses.get(id(buffer), 0) + 1
+    for leaf, buffer in given:
+        if uses[id(buffer)] > 1:
+            raise InvalidArgumentError(
+                f"{leaf.where} is donated, but its buffer {buffer.xla_shape.brief} is given for another parameter too"
+            )
+
+
+def _buffers(values: Iterable[Any]) -> Iterable[Buffer]:
+    for value in values:
+        if isinstance(value, Buffer):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _buffers(value)

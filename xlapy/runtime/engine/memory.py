@@ -1,0 +1,167 @@
+"""How much memory there is, and how much a program needs at least, so that what cannot fit is refused before it runs.
+
+Owns: both estimates. Must not know: how a program is evaluated beyond the interpreter's plans.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlapy import opcodes
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import computation_post_order
+from xlapy.interpreter import Plan
+
+_VIEWS = frozenset({
+    opcodes.ADD_DEPENDENCY, opcodes.BITCAST, opcodes.BROADCAST, opcodes.CONSTANT, opcodes.COPY, opcodes.DOMAIN,
+    opcodes.GET_TUPLE_ELEMENT, opcodes.IOTA, opcodes.OPT_BARRIER, opcodes.PARAMETER, opcodes.RESHAPE, opcodes.REVERSE,
+    opcodes.SLICE, opcodes.TRANSPOSE, opcodes.TUPLE,
+})  # fmt: skip
+"""Ops whose value may share memory with another; the estimate is a lower bound and takes it that they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The bytes that a program needs at least, and the instruction at which it needs that many."""
+
+    size: int = 0
+    at: Instruction | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.at is None else f" at {self.at.name} ({self.at.op.name}) of shape {self.at.shape.brief}"
+        return f"{readable(self.size)}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes that a run of a program takes on one device, under JAX's names.
+
+    Of native programs exact but for rounding; of the interpreter, which allocates as it goes, `temp_size_in_bytes` is
+    what it needs at least. Peak: arguments, results and temporaries together, what they share counted once.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    """Of results that lie in the memory of donated arguments."""
+    temp_size_in_bytes: int
+    generated_code_size_in_bytes: int
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        shared = self.alias_size_in_bytes
+        return self.argument_size_in_bytes + self.output_size_in_bytes - shared + self.temp_size_in_bytes
+
+
+def value_bytes(shape: Shape) -> int:
+    """The bytes that a value of a shape takes as NumPy arrays."""
+    leaves = (leaf for _, leaf in shape.leaves())
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if leaf.is_array)
+
+
+def demand(module: Module, plans: Mapping[Computation, Plan]) -> Demand:
+    """The largest single value anywhere, or the most that is alive at once in the entry, whichever is more."""
+    peaks: dict[Computation, Demand] = {}
+    largest = Demand()
+    for computation in computation_post_order(module):
+        peaks[computation] = _peak(plans[computation], peaks)
+        for instruction in computation:
+            size = value_bytes(instruction.shape)
+            if size > largest.size:
+                largest = Demand(size, instruction)
+    entry = peaks[module.entry_computation]
+    return entry if entry.size > largest.size else largest
+
+
+def _peak(plan: Plan, peaks: Mapping[Computation, Demand]) -> Demand:
+    """The most memory alive at once while a computation runs, in what it calls too, its arguments aside."""
+    alive = [0] * plan.slots
+    total = 0
+    peak = Demand()
+    for step in plan.steps:
+        instruction = step.instruction
+        inside = max((peaks[called] for called in instruction.computations), key=lambda d: d.size, default=Demand())
+        if total + inside.size > peak.size:
+            peak = Demand(total + inside.size, inside.at)
+        size = 0 if instruction.op in _VIEWS else value_bytes(instruction.shape)
+        alive[step.result] = size
+        total += size
+        if total > peak.size:
+            peak = Demand(total, instruction)
+        for dead in step.dead:
+            total -= alive[dead]
+    return peak
+
+
+def readable(size: int) -> str:
+    """`3.7 GB`"""
+    amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"]
+    while amount >= 1000 and len(units) > 1:
+        amount /= 1000
+        units.pop(0)
+    return f"{amount:.1f} {units[0]}" if units[0] != "bytes" else f"{size} bytes"
+
+
+def available_bytes() -> int:
+    """The memory that can still be had: of the machine, of the control group, of the process's own limit.
+
+    What the platform does not tell counts as unlimited.
+    """
+    return min(_free_in_machine(), _free_in_group(), _free_in_process())
+
+
+def limit_memory() -> None:
+    """Bounds this process to the memory that is there, so that too large a demand is a MemoryError and not the end of
+    the process at the hands of the operating system. For processes of our own only."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        available = available_bytes()
+        if available < sys.maxsize:
+            resource.setrlimit(resource.RLIMIT_AS, (_virtual_size() + available, hard))
+
+
+def _free_in_machine() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return sys.maxsize
+
+
+def _free_in_group() -> int:
+    for limit, usage in _GROUP_FILES:
+        with suppress(OSError, ValueError):
+            return max(0, int(Path(limit).read_text()) - int(Path(usage).read_text()))
+    return sys.maxsize
+
+
+_GROUP_FILES: Sequence[tuple[str, str]] = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def _free_in_process() -> int:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            return max(0, soft - _virtual_size())
+    return sys.maxsize
+
+
+def _virtual_size() -> int:
+    """Bytes of address space in use."""
+    import resource
+
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -1,0 +1,1 @@
+"""Compiled programs that outlive a process: the compile cache and serialized executables."""

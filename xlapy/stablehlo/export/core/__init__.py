@@ -1,0 +1,1 @@
+"""The machinery that all export rules share."""

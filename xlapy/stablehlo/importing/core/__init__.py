@@ -1,0 +1,1 @@
+"""The machinery that all import rules share."""

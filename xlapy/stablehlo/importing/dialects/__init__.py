@@ -1,0 +1,1 @@
+"""Import rules for dialects other than StableHLO."""

@@ -1,0 +1,174 @@
+"""`xlapy explain`: one instruction from the user's source line down to the assembly of its kernel.
+
+Owns: the command, the sections of an explanation and their two forms, text and HTML. Must not know: how instructions
+are followed through the passes, what the compiler makes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu.compiler import passes
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.passes import Pipeline
+from xlapy.text.describe import framework_name_of, line_of, source_of
+from xlapy.tools.describe import kind_of
+from xlapy.tools.explain.following import Follower
+from xlapy.tools.files import check_writable, read_program, write_file
+from xlapy.tools.native_forms import KernelForm, NativeForms, native_forms
+
+LINES = 40
+"""Of a listing in the terminal, unless all are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of an explanation: lines under a title; code is shown as it is."""
+
+    title: str
+    lines: list[str]
+    is_code: bool = False
+
+
+@click.command()
+@click.argument("name")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False), help="Write a page, listings in full, instead of text."
+)
+@click.option("--full", is_flag=True, help=f"Listings in full, not their first {LINES} lines.")
+def explain(name: str, file: str, page: str | None, full: bool) -> None:
+    """Explain what became of the instruction NAME of FILE (HLO or StableHLO; - for standard input) on cpu.
+
+    Its source line, the passes that changed it, what fusion decided about it and why, the steps of the program that
+    compute it, and their loop IR, LLVM text and assembly.
+    """
+    if page is not None:
+        check_writable(page)
+    module = read_program(file)
+    instruction = find_instruction(module, name)
+    sections = explanation(module, instruction)
+    if page is not None:
+        text = explanation_page(instruction.name, sections)
+        write_file(page, lambda sink: sink.write(text.encode("ascii")))
+        return
+    for line in explanation_lines(sections, None if full else LINES):
+        click.echo(line)
+
+
+def find_instruction(module: Module, name: str) -> Instruction:
+    """The instruction of a name, with or without `%`; `InvalidArgumentError` names those that are nearly it."""
+    wanted = name.removeprefix("%")
+    names = {instruction.name: instruction for instruction in module.instructions()}
+    if wanted in names:
+        return names[wanted]
+    close = difflib.get_close_matches(wanted[:100], names, n=3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise InvalidArgumentError(f"{module.name} has no instruction {name!r}{hint}")
+
+
+def explanation(module: Module, instruction: Instruction) -> list[Section]:
+    """All sections, from the source to assembly; `UnsupportedError` for a module that does not run on cpu."""
+    native = native_forms(module)
+    copy = edit.clone_module(module)
+    follower = Follower(copy, [find_instruction(copy, instruction.name)])
+    Pipeline(passes(copied=follower.copied), on_pass=follower.note).run(copy)
+    sections = [Section("instruction", _facts(instruction))]
+    sections.append(Section("passes", follower.story or ["no pass changed it"]))
+    decisions = dict.fromkeys(made for one in follower.now for made in native.decisions_on(one))
+    if decisions:
+        sections.append(Section("fusion", [decision.text for decision in decisions]))
+    return [*sections, *_native_sections(follower.now, native)]
+
+
+def _facts(instruction: Instruction) -> list[str]:
+    home = instruction.parent
+    lines = [line_of(instruction)]
+    if source_of(instruction):
+        lines.append(f"source: {source_of(instruction)}")
+    if framework_name_of(instruction):
+        lines.append(f"framework: {framework_name_of(instruction)}")
+    if home is not None:
+        lines.append(f"in: {home.name} ({kind_of(home)})")
+    if instruction.users:
+        lines.append(f"users: {', '.join(user.name for user in instruction.users)}")
+    return lines
+
+
+def _native_sections(now: list[Instruction], native: NativeForms) -> Iterator[Section]:
+    """The steps that compute what stands for the instruction, and their code."""
+    if not now:
+        yield Section("steps", ["none: nothing of it is left"])
+        return
+    origins = list(dict.fromkeys(origin for one in now for origin in _origins(one, native)))
+    steps = [title for origin in origins for title in native.steps.get(origin, [])]
+    yield Section("steps", steps or ["none: it is memory, or part of other memory"])
+    for origin in origins:
+        for kernel in native.kernels.get(origin, []):
+            yield from _kernel_sections(kernel, native)
+
+
+def _origins(instruction: Instruction, native: NativeForms) -> list[str]:
+    """The instructions, this one or those around it, that are steps of the program."""
+    found: dict[str, None] = {}
+    seen: set[Instruction] = set()
+    stack = [instruction]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current.name in native.steps:
+            found[current.name] = None
+        elif current.parent is not None:
+            stack += current.parent.callers
+    return list(found)
+
+
+def _kernel_sections(kernel: KernelForm, native: NativeForms) -> Iterator[Section]:
+    form = native.functions[kernel.function]
+    yield Section(f"loop IR of {kernel.title}", kernel.loops.splitlines(), is_code=True)
+    yield Section(f"LLVM of {kernel.function}", form.llvm.splitlines(), is_code=True)
+    yield Section(f"LLVM of {kernel.function} behind its passes", form.optimised.splitlines(), is_code=True)
+    yield Section(f"assembly of {kernel.function}", form.assembly.splitlines(), is_code=True)
+
+
+# -- the two forms
+
+
+def explanation_lines(sections: list[Section], most: int | None) -> Iterator[str]:
+    """For the terminal; listings are cut after `most` lines."""
+    for section in sections:
+        yield f"== {section.title}"
+        lines = section.lines[:most] if section.is_code else section.lines
+        yield from (f"  {line}" for line in lines)
+        if len(lines) < len(section.lines):
+            yield f"  ... {len(section.lines) - len(lines)} more lines (--full)"
+
+
+_STYLE = (
+    "body{font:14px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
+    "pre{background:#f4f5f7;padding:8px;overflow:auto;max-height:600px;font-size:12px}summary{font-weight:600}"
+)
+
+
+def explanation_page(name: str, sections: list[Section]) -> str:
+    """One HTML file that needs nothing else; listings are folded. ASCII."""
+    title = html.escape(name)
+    parts = [
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>",
+    ]
+    for section in sections:
+        text = html.escape("\n".join(section.lines))
+        opened = "" if section.is_code else " open"
+        parts.append(f"<details{opened}><summary>{html.escape(section.title)}</summary><pre>{text}</pre></details>")
+    return "\n".join([*parts, "</body></html>", ""]).encode("ascii", "xmlcharrefreplace").decode("ascii")

@@ -1,0 +1,1 @@
+"""`xlapy ops`, and the pages of operations and builder functions."""

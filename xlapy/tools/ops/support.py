@@ -1,0 +1,33 @@
+"""Which operations a platform runs, and why it does not run the others.
+
+Owns: the road from a platform to its table of rules. Must not know: any operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlapy.cpu.compiler import runs
+from xlapy.interpreter import RULES
+from xlapy.opcodes.registry import REGISTRY, OpDef
+from xlapy.passes.expand import EXPANSIONS
+from xlapy.passes.resolve_dynamic_dimensions import OF_SIZES
+
+
+def _interpreter(op: OpDef) -> str:
+    return "" if op in RULES else RULES.refusals.get(op, "no rule")
+
+
+def _cpu(op: OpDef) -> str:
+    done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # a chain is expanded with its end
+    expanded = op in EXPANSIONS or op in OF_SIZES or (done is not None and done in EXPANSIONS)
+    return "" if expanded or op in runs() else "no native form yet"
+
+
+TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter}
+"""Of each platform, why it does not run an op; "" if it does."""
+
+
+def refusal_of(platform: str, op: OpDef) -> str:
+    """Why a platform does not run an op; "" if it does."""
+    return TABLES[platform](op)

@@ -1,0 +1,122 @@
+"""What `xlapy run` gives each device and takes from it: files named for all devices or for one, infeeds, outfeeds.
+
+Must not know: how a program runs, how values are printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from xlapy import opcodes
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.module import Module
+from xlapy.runtime import Client, Executable
+from xlapy.runtime.collectives.launch import counts, device_name
+from xlapy.runtime.device import Device
+from xlapy.runtime.storage.serialized import is_serialized, place_of
+from xlapy.tools.files import parse_program, read_bytes, read_infeeds
+
+_FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
+MOST_DEVICES = 1024
+"""More threads than this are a mistake."""
+
+
+def compile_for_devices(
+    platform: str | None,
+    module: Module,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    donate: Sequence[int] = (),
+    *,
+    check_nans: bool | None = None,
+    check_infs: bool | None = None,
+) -> Executable:
+    """A program on as many devices as it asks for, or as are given; without a platform, on the default one."""
+    replicas, partitions = counts(module, num_replicas, num_partitions, MOST_DEVICES)
+    return Client(platform, devices=replicas * partitions).compile(
+        module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
+    )
+
+
+def executable_of(
+    platform: str | None,
+    file: str,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    *,
+    check_nans: bool | None = None,
+    check_infs: bool | None = None,
+) -> Executable:
+    """The program in a file, in any of the formats or made by `xlapy compile`, which knows its platform and devices."""
+    data = read_bytes(file)
+    if not is_serialized(data):
+        module = parse_program(file, data)
+        return compile_for_devices(
+            platform, module, num_replicas, num_partitions, check_nans=check_nans, check_infs=check_infs
+        )
+    if check_nans or check_infs:
+        raise click.UsageError(f"{file} is compiled, and not to look for NaN or infinities: give the program's text")
+    if num_replicas is not None or num_partitions is not None:
+        raise click.UsageError(f"{file} is compiled: it runs on the replicas and partitions that it was compiled for")
+    try:
+        made_for, devices = place_of(data)
+        if devices > MOST_DEVICES:
+            raise InvalidArgumentError(f"it is for {devices} devices, at most {MOST_DEVICES} are run")
+        return Client(platform or made_for, devices=devices).deserialize(data)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error}") from error
+
+
+def files_of_devices(option: str, values: Sequence[str], count: int) -> list[list[str]]:
+    """The files for each device: those named `2=FILE` for device 2, for the others those named without a number."""
+    for_all: list[str] = []
+    for_one: dict[int, list[str]] = {}
+    for value in values:
+        match = _FOR_ONE.fullmatch(value)
+        if match is None:
+            for_all.append(value)
+        else:
+            for_one.setdefault(int(match[1]), []).append(match[2])
+    beyond = [device for device in for_one if device >= count]
+    if beyond:
+        raise click.BadParameter(
+            f"there is no device {beyond[0]}, the program runs on {count} (0 to {count - 1})", param_hint=option
+        )
+    return [for_one.get(device, for_all) for device in range(count)]
+
+
+def name_of(executable: Executable, number: int) -> str:
+    """What messages and values are printed with to tell their device."""
+    return device_name(number, executable.num_replicas, executable.num_partitions)
+
+
+# -- infeed, outfeed
+
+
+def infeed_values(module: Module, files: Sequence[Sequence[str]]) -> list[list[Any]]:
+    """What is fed in to each device, before every run."""
+    shapes = [i.shape.tuple_shapes[0] for i in module.instructions() if i.op is opcodes.INFEED]
+    return [[value for path in paths for value in read_infeeds(path, shapes)] for paths in files]
+
+
+def with_feeds(
+    devices: Sequence[Device], fed: Sequence[Sequence[Any]], execute: Callable[[], Any], outfed: list[list[Any]]
+) -> Any:
+    """Feeds in, runs, and puts what each device feeds out into `outfed`, in the place of what was there."""
+    for device, values in zip(devices, fed, strict=True):
+        for value in values:
+            device.transfer_to_infeed(value)
+    result = execute()
+    outfed[:] = [[device.transfer_from_outfeed() for _ in range(len(device.outfeed))] for device in devices]
+    unused = {device.id: len(device.infeed) for device in devices if len(device.infeed)}
+    if unused:
+        raise InvalidArgumentError(f"the program did not take all that was fed in: {_listed(unused)}")
+    return result
+
+
+def _listed(unused: Mapping[int, int]) -> str:
+    return ", ".join(f"{count} values are left on device {device}" for device, count in unused.items())
