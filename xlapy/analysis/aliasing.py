@@ -1,10 +1,11 @@
-"""Which arrays of a computation are the same memory, and when each is read for the last time.
+"""Alias analysis: which leaves of a computation's instructions are the same array, and which instruction reads it last.
 
-Tuples, get-tuple-element, reshape and the like make no new arrays: what they give is an array of an operand.
-`Flow` resolves every (instruction, leaf) to the instruction that makes it, orders the instructions, and knows who reads
-what last.
+A tuple, get-tuple-element, reshape or copy defines no array: its result is an array of an operand. `AliasAnalysis`
+resolves each leaf of each instruction to the `ArrayValue` that it denotes, orders the instructions, and answers which
+one reads a value last. XLA's counterparts are HloDataflowAnalysis and HloAliasAnalysis.
 
-Owns: aliases by meaning, the order of evaluation. Must not know: slots, kernels.
+Responsible for aliases that follow from the meaning of operations, and for the order of evaluation. Does not depend on
+memory slots or kernels.
 """
 
 from __future__ import annotations
@@ -17,98 +18,105 @@ from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import ShapeIndex
 from xlapy.hlo.traverse import post_order
 
-Path = tuple[int, ...]
+OPERAND_FORWARDING_OPS = frozenset(
+    {opcodes.RESHAPE, opcodes.COPY, opcodes.OPT_BARRIER, opcodes.DOMAIN, opcodes.ADD_DEPENDENCY}
+)
+"""Operations whose result is their first operand's memory: both hold the same elements in the same row-major order."""
 
-SAME = frozenset({opcodes.RESHAPE, opcodes.COPY, opcodes.OPT_BARRIER, opcodes.DOMAIN, opcodes.ADD_DEPENDENCY})
-"""Operations that give their first operand's memory: row-major order is the same in both shapes."""
-
-IN_PLACE = frozenset({opcodes.DYNAMIC_UPDATE_SLICE, opcodes.SCATTER})
-"""Operations that may write into the memory of their first operand."""
+IN_PLACE_OPS = frozenset({opcodes.DYNAMIC_UPDATE_SLICE, opcodes.SCATTER})
+"""Operations that may write their result into the memory of their first operand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """An array: the leaf at `path` of what `maker` gives."""
+class ArrayValue:
+    """An array that an instruction defines: the leaf of its result at `index`."""
 
-    maker: Instruction
-    path: Path
-
-
-def array_leaves(shape: Shape) -> Iterator[tuple[Path, Shape]]:
-    """The arrays in a shape, tokens left out."""
-    return ((path, leaf) for path, leaf in shape.leaves() if leaf.is_array)
+    defining_instruction: Instruction
+    index: ShapeIndex
 
 
-class Flow:
-    """A computation resolved."""
+def array_leaves(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
+    """Yields the index and the shape of each array in a shape; tokens are left out."""
+    return ((index, leaf) for index, leaf in shape.leaves() if leaf.is_array)
+
+
+class AliasAnalysis:
+    """The array values of one computation, as it stood when the analysis was made.
+
+    order: the instructions in evaluation order; operations in `IN_PLACE_OPS` come as late as dependences allow.
+    result_values: the values that the computation returns.
+    """
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
-        self.order = _late_updates(post_order(computation))
-        self._made: dict[tuple[Instruction, Path], Made] = {}
+        self.order = _delay_in_place_operations(post_order(computation))
+        self._values: dict[tuple[Instruction, ShapeIndex], ArrayValue] = {}
         for instruction in self.order:
-            for path, _ in array_leaves(instruction.shape):
-                self._made[instruction, path] = self._resolve(instruction, path)
+            for index, _ in array_leaves(instruction.shape):
+                self._values[instruction, index] = self._resolve(instruction, index)
         root = computation.root_instruction
-        self.results = {self._made[root, path] for path, _ in array_leaves(root.shape)}
-        self._last: dict[Made, Instruction] = {}
+        self.result_values = {self._values[root, index] for index, _ in array_leaves(root.shape)}
+        self._last_user: dict[ArrayValue, Instruction] = {}
         for instruction in self.order:
             if not is_alias(instruction):
                 for operand in instruction.operands:
-                    for made in self.arrays(operand):
-                        self._last[made] = instruction
+                    for value in self.values(operand):
+                        self._last_user[value] = instruction
 
-    def made(self, instruction: Instruction, path: Path = ()) -> Made:
-        """The array behind a leaf of an instruction."""
-        return self._made[instruction, path]
+    def value(self, instruction: Instruction, index: ShapeIndex = ()) -> ArrayValue:
+        """Returns the array value that a leaf of an instruction denotes."""
+        return self._values[instruction, index]
 
-    def arrays(self, instruction: Instruction) -> list[Made]:
-        """All arrays of an instruction, in the order of its leaves."""
-        return [self._made[instruction, path] for path, _ in array_leaves(instruction.shape)]
+    def values(self, instruction: Instruction) -> list[ArrayValue]:
+        """Returns the array values of all leaves of an instruction, in the order of the leaves."""
+        return [self._values[instruction, index] for index, _ in array_leaves(instruction.shape)]
 
-    def dies_at(self, made: Made, reader: Instruction) -> bool:
-        """Whether nothing reads the array after an instruction that does, and it is no result of the computation."""
-        return self._last.get(made) is reader and made not in self.results
+    def is_last_use(self, value: ArrayValue, user: Instruction) -> bool:
+        """Returns whether `user` is the last instruction to read a value, and the computation does not return it."""
+        return self._last_user.get(value) is user and value not in self.result_values
 
-    def _resolve(self, instruction: Instruction, path: Path) -> Made:
+    def _resolve(self, instruction: Instruction, index: ShapeIndex) -> ArrayValue:
         if instruction.op is opcodes.TUPLE:
-            return self._made[instruction.operands[path[0]], path[1:]]
+            return self._values[instruction.operands[index[0]], index[1:]]
         if instruction.op is opcodes.GET_TUPLE_ELEMENT:
-            return self._made[instruction.operands[0], (instruction.index, *path)]
+            return self._values[instruction.operands[0], (instruction.index, *index)]
         if is_alias(instruction):
-            return self._made[instruction.operands[0], path]
-        return Made(instruction, path)
+            return self._values[instruction.operands[0], index]
+        return ArrayValue(instruction, index)
 
 
 def is_alias(instruction: Instruction) -> bool:
-    """Whether the instruction makes no arrays of its own."""
+    """Returns whether all arrays of an instruction are arrays of its operands, so that it defines none."""
     if instruction.op is opcodes.BITCAST:
         source, result = instruction.operands[0].shape, instruction.shape
         return source.element_type is result.element_type and is_row_major(source) and is_row_major(result)
-    return instruction.op in SAME or instruction.op in (opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT)
+    return instruction.op in OPERAND_FORWARDING_OPS or instruction.op in (opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT)
 
 
 def is_row_major(shape: Shape) -> bool:
+    """Returns whether an array has the default layout, row-major, or none."""
     return shape.layout is None or shape.layout.minor_to_major == tuple(reversed(range(shape.rank)))
 
 
-def _late_updates(order: list[Instruction]) -> list[Instruction]:
-    """The same order, but operations that may work in place come behind all others that can go first.
+def _delay_in_place_operations(order: list[Instruction]) -> list[Instruction]:
+    """Reorders so that in-place operations follow all other instructions that do not depend on them.
 
-    The memory that such an operation overwrites so has been read by all that need its old contents, where possible.
+    By then, the instructions that read the old contents of the memory that such an operation overwrites have run,
+    wherever dependences allow that, and no copy is needed.
     """
-    place = {instruction: (instruction.op in IN_PLACE, n) for n, instruction in enumerate(order)}
-    missing = {i: len({*i.operands, *i.control_predecessors}) for i in order}
-    ready = [(*place[i], i) for i in order if not missing[i]]
+    priority = {instruction: (instruction.op in IN_PLACE_OPS, n) for n, instruction in enumerate(order)}
+    pending_count = {i: len({*i.operands, *i.control_predecessors}) for i in order}
+    ready = [(*priority[i], i) for i in order if not pending_count[i]]
     heapify(ready)
     result: list[Instruction] = []
     while ready:
         *_, instruction = heappop(ready)
         result.append(instruction)
         for user in {*instruction.users, *instruction.control_successors}:
-            missing[user] -= 1
-            if not missing[user]:
-                heappush(ready, (*place[user], user))
+            pending_count[user] -= 1
+            if not pending_count[user]:
+                heappush(ready, (*priority[user], user))
     return result

@@ -14,7 +14,7 @@ from heapq import heapify, heappop
 from itertools import islice
 
 from xlapy import opcodes
-from xlapy.analysis.aliasing import IN_PLACE
+from xlapy.analysis.aliasing import IN_PLACE_OPS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain
 from xlapy.codegen.fusion.groups import FREE, Group
 from xlapy.codegen.row_groups import Kind, joined, operand_kind
@@ -188,7 +188,7 @@ class _Merger:
     def is_updated(self, operand: Instruction) -> bool:
         """Whether a kernel that runs late might read what an update in place would have to leave alone for it."""
         if operand not in self.updated:
-            self.updated[operand] = any(user.op in IN_PLACE for user in operand.users)
+            self.updated[operand] = any(user.op in IN_PLACE_OPS for user in operand.users)
         return self.updated[operand]
 
     def decide(self, left: Group, right: Group, kind: DecisionKind, text: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.analysis.aliasing import SAME, Flow, Made, Path, array_leaves, is_alias
+from xlapy.analysis.aliasing import OPERAND_FORWARDING_OPS, AliasAnalysis, ArrayValue, array_leaves, is_alias
 from xlapy.analysis.structure import Structure
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
@@ -47,7 +47,7 @@ from xlapy.cpu.program.thunks import (
 )
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.module import Module
+from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.core import rule_of
 from xlapy.interpreter.random import check_form
@@ -100,7 +100,17 @@ def _size_followed(module: Module) -> int:
 
 def runs() -> frozenset[OpDef]:
     """The operations with a native form."""
-    return frozenset({*STEPS, *LOWERINGS, *_NOTHING, *SAME, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, opcodes.FUSION})
+    return frozenset(
+        {
+            *STEPS,
+            *LOWERINGS,
+            *_NOTHING,
+            *OPERAND_FORWARDING_OPS,
+            opcodes.TUPLE,
+            opcodes.GET_TUPLE_ELEMENT,
+            opcodes.FUSION,
+        }
+    )
 
 
 class _Maker:
@@ -112,7 +122,7 @@ class _Maker:
         self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
         self._structure = Structure(module)
         self._overwritten: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
-        self._flows: dict[Computation, Flow] = {}
+        self._alias_analyses: dict[Computation, AliasAnalysis] = {}
         self._module = module
         self._kept: dict[Any, Any] = {}
         self._random_state: Slot | None = None
@@ -151,10 +161,10 @@ class _Maker:
             self._overwritten[key] = buffer_reuse.may_overwrite(kernel, written, read)
         return self._overwritten[key]
 
-    def flow(self, computation: Computation) -> Flow:
-        found = self._flows.get(computation)
+    def alias_analysis(self, computation: Computation) -> AliasAnalysis:
+        found = self._alias_analyses.get(computation)
         if found is None:
-            found = self._flows[computation] = Flow(computation)
+            found = self._alias_analyses[computation] = AliasAnalysis(computation)
         return found
 
     def computation(
@@ -168,18 +178,18 @@ class _Maker:
 
         owned: the arguments that it may overwrite.
         """
-        flow = self.flow(computation)
-        scope = Scope(self, flow, steps, set(owned))
+        alias_analysis = self.alias_analysis(computation)
+        scope = Scope(self, alias_analysis, steps, set(owned))
         for parameter in computation.parameters:
             for (path, _), slot in zip(
                 array_leaves(parameter.shape), arguments[parameter.attributes.number], strict=True
             ):
-                scope.slots[Made(parameter, path)] = slot
-        for instruction in flow.order:
+                scope.slots[ArrayValue(parameter, path)] = slot
+        for instruction in alias_analysis.order:
             if instruction.op not in _NOTHING and not is_alias(instruction):
                 scope.add(instruction)
         root = computation.root_instruction
-        return [scope.slots[flow.made(root, path)] for path, _ in array_leaves(root.shape)]
+        return [scope.slots[alias_analysis.value(root, path)] for path, _ in array_leaves(root.shape)]
 
     def constant(self, array: np.ndarray[Any, Any], shape: Shape, name: str) -> Slot:
         slot = Slot(shape, SlotKind.CONSTANT, len(self.program.constants), data=np.ascontiguousarray(array), name=name)
@@ -243,21 +253,21 @@ class _Maker:
 class Scope:
     """One evaluation of a computation: the slot of each array in it."""
 
-    def __init__(self, maker: _Maker, flow: Flow, steps: list[Step], owned: set[Slot]) -> None:
+    def __init__(self, maker: _Maker, alias_analysis: AliasAnalysis, steps: list[Step], owned: set[Slot]) -> None:
         self.maker = maker
-        self.flow = flow
+        self.alias_analysis = alias_analysis
         self.steps = steps
-        self.slots: dict[Made, Slot] = {}
+        self.slots: dict[ArrayValue, Slot] = {}
         self.owned = owned
         """The memory that is this evaluation's own, to be overwritten when what it holds is not needed any more."""
         self.entered = frozenset(owned)
         """What of it was there before: a loop's state, which the next state is to be made in."""
 
-    def slot(self, instruction: Instruction, path: Path = ()) -> Slot:
-        return self.slots[self.flow.made(instruction, path)]
+    def slot(self, instruction: Instruction, path: ShapeIndex = ()) -> Slot:
+        return self.slots[self.alias_analysis.value(instruction, path)]
 
     def slots_of(self, instruction: Instruction) -> list[Slot]:
-        return [self.slots[made] for made in self.flow.arrays(instruction)]
+        return [self.slots[value] for value in self.alias_analysis.values(instruction)]
 
     def add(self, instruction: Instruction) -> None:
         """Appends the steps that compute an instruction."""
@@ -296,7 +306,7 @@ class Scope:
         borrowed: the slots in which arrays of before may lie.
         """
         for (path, _), slot in zip(array_leaves(instruction.shape), slots, strict=True):
-            self.slots[Made(instruction, path)] = slot
+            self.slots[ArrayValue(instruction, path)] = slot
             if slot in borrowed or slots.count(slot) > 1:
                 self.owned.discard(slot)
             elif slot.kind is SlotKind.TEMPORARY:
@@ -328,51 +338,51 @@ class Scope:
 
     def results(self, instruction: Instruction, operands: Sequence[Instruction], kernel: Kernel) -> list[Slot]:
         """The memory that a kernel writes: that of an operand which dies with it, if it may be overwritten, or new."""
-        given = [self.flow.made(operand) for operand in operands]
+        given = [self.alias_analysis.value(operand) for operand in operands]
         results: list[Slot] = []
         for (path, leaf), written in zip(array_leaves(instruction.shape), kernel.buffers[len(given) :], strict=False):
             slot = Slot(leaf, name=instruction.name)
-            if Made(instruction, path) not in self.flow.results:
+            if ArrayValue(instruction, path) not in self.alias_analysis.result_values:
                 slot = self.overwritten(instruction, kernel, given, written) or slot
             results.append(slot)
         self.define(instruction, results)
         return results
 
     def overwritten(
-        self, instruction: Instruction, kernel: Kernel, given: Sequence[Made], written: Buffer
+        self, instruction: Instruction, kernel: Kernel, given: Sequence[ArrayValue], written: Buffer
     ) -> Slot | None:
         """The memory of an operand in which a kernel may make a result."""
-        for made in dict.fromkeys(given):
-            slot = self.slots.get(made)
+        for value in dict.fromkeys(given):
+            slot = self.slots.get(value)
             if slot is None or slot in self.entered:
                 continue
-            read = frozenset(buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == made)
+            read = frozenset(buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == value)
             if not self.maker.may_overwrite(kernel, written, read):
                 continue
-            taken = self.taken(made, instruction)
+            taken = self.taken(value, instruction)
             if taken is not None:
                 for buffer in (*read, written):
                     buffer.exclusive = False
                 return taken
         return None
 
-    def taken(self, made: Made, reader: Instruction) -> Slot | None:
+    def taken(self, value: ArrayValue, reader: Instruction) -> Slot | None:
         """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write.
 
         In watched programs none: the host looks at it with the reader's result.
         """
-        slot = self.slots[made]
-        if self.maker.watched or slot not in self.owned or not self.flow.dies_at(made, reader):
+        slot = self.slots[value]
+        if self.maker.watched or slot not in self.owned or not self.alias_analysis.is_last_use(value, reader):
             return None
-        del self.slots[made]
+        del self.slots[value]
         return slot
 
-    def own_copy(self, instruction: Instruction, operand: Instruction, path: Path = ()) -> Slot:
+    def own_copy(self, instruction: Instruction, operand: Instruction, path: ShapeIndex = ()) -> Slot:
         """The memory of an operand's array if the instruction may overwrite it, else a copy."""
-        made = self.flow.made(operand, path)
-        source = self.slots[made]
-        if sum(self.flow.arrays(o).count(made) for o in instruction.operands) == 1:
-            taken = self.taken(made, instruction)
+        value = self.alias_analysis.value(operand, path)
+        source = self.slots[value]
+        if sum(self.alias_analysis.values(o).count(value) for o in instruction.operands) == 1:
+            taken = self.taken(value, instruction)
             if taken is not None:
                 return taken
         copy = Slot(source.shape, name=instruction.name)
@@ -412,7 +422,7 @@ def _constant(scope: Scope, instruction: Instruction) -> None:
     scope.define(instruction, slots)
 
 
-def _literal_leaf(literal: Any, path: Path) -> Any:
+def _literal_leaf(literal: Any, path: ShapeIndex) -> Any:
     for position in path:
         literal = literal.elements[position]
     return literal.array
@@ -421,8 +431,10 @@ def _literal_leaf(literal: Any, path: Path) -> Any:
 @STEPS.rule(opcodes.CALL)
 def _call(scope: Scope, instruction: Instruction) -> None:
     arguments = [scope.slots_of(operand) for operand in instruction.operands]
-    given = [made for operand in instruction.operands for made in scope.flow.arrays(operand)]
-    owned = {slot for made in given if given.count(made) == 1 and (slot := scope.taken(made, instruction)) is not None}
+    given = [value for operand in instruction.operands for value in scope.alias_analysis.values(operand)]
+    owned = {
+        slot for value in given if given.count(value) == 1 and (slot := scope.taken(value, instruction)) is not None
+    }
     results = scope.maker.computation(instruction.to_apply, arguments, scope.steps, owned=owned)
     borrowed = {slot for slots in arguments for slot in slots if slot not in owned}
     scope.define(instruction, results, borrowed)
@@ -445,17 +457,17 @@ def _conditional(scope: Scope, instruction: Instruction) -> None:
 @STEPS.rule(opcodes.WHILE)
 def _while(scope: Scope, instruction: Instruction) -> None:
     (operand,) = instruction.operands
-    initial = scope.flow.arrays(operand)
-    kept = _unchanged(scope.maker.flow(instruction.computation("body")))
+    initial = scope.alias_analysis.values(operand)
+    kept = _unchanged(scope.maker.alias_analysis(instruction.computation("body")))
     state: list[Slot] = []
     borrowed: set[Slot] = set()
-    for number, made in enumerate(initial):
+    for number, value in enumerate(initial):
         source = scope.slots[made]
         if number in kept:
             state.append(source)
             borrowed.add(source)
             continue
-        taken = scope.taken(made, instruction) if initial.count(made) == 1 else None
+        taken = scope.taken(value, instruction) if initial.count(value) == 1 else None
         state.append(taken or Slot(source.shape, name=instruction.name))
         if taken is None:
             scope.steps.append(CopyStep(source, state[-1]))
@@ -468,10 +480,10 @@ def _while(scope: Scope, instruction: Instruction) -> None:
     scope.steps.append(WhileStep(condition, decides, body, instruction.name))
 
 
-def _unchanged(body: Flow) -> set[int]:
+def _unchanged(body: AliasAnalysis) -> set[int]:
     """The leaves of a loop's state that its body hands on as they are; they stay where their initial values lie."""
     (parameter,), root = body.computation.parameters, body.computation.root_instruction
-    pairs = zip(body.arrays(root), body.arrays(parameter), strict=True)
+    pairs = zip(body.values(root), body.values(parameter), strict=True)
     return {number for number, (after, before) in enumerate(pairs) if after == before}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
-from xlapy.analysis.aliasing import Path, array_leaves
+from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.elementwise import region_of
@@ -22,6 +22,7 @@ from xlapy.cpu.program.builder import STEPS, Scope, kernels_of
 from xlapy.cpu.program.thunks import CallbackStep, Convention, KernelStep, Slot
 from xlapy.custom_calls.native import constrained
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import ShapeIndex
 from xlapy.interpreter.core import is_dynamic
 from xlapy.opcodes.custom import CustomCallApiVersion
 from xlapy.opcodes.movement import DimensionsAttributes
@@ -86,10 +87,10 @@ def _custom_call(scope: Scope, instruction: Instruction) -> None:
     scope.define(instruction, made)
 
 
-def _operands(scope: Scope, instruction: Instruction) -> dict[Path, Slot]:
+def _operands(scope: Scope, instruction: Instruction) -> dict[ShapeIndex, Slot]:
     """The memory of each array of the operands as the code takes it; paths begin with the operand's number."""
     whole = constrained(instruction)
-    found: dict[Path, Slot] = {}
+    found: dict[ShapeIndex, Slot] = {}
     for number, operand in enumerate(instruction.operands):
         for path, leaf in array_leaves(operand.shape):
             layout = None if whole is None else whole.subshape((number, *path)).layout
@@ -97,7 +98,7 @@ def _operands(scope: Scope, instruction: Instruction) -> dict[Path, Slot]:
     return found
 
 
-def _shared(instruction: Instruction) -> dict[Path, Path]:
+def _shared(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
     """The arrays of the result that live in the memory of an operand's."""
     return {
         path: (alias.operand, *alias.operand_index, *path[len(alias.output_index) :])
@@ -107,7 +108,7 @@ def _shared(instruction: Instruction) -> dict[Path, Path]:
     }
 
 
-def _own(scope: Scope, instruction: Instruction, place: Path, layout: Layout | None) -> Slot:
+def _own(scope: Scope, instruction: Instruction, place: ShapeIndex, layout: Layout | None) -> Slot:
     """Memory that the call may overwrite, with the elements of an operand's array."""
     number, *path = place
     operand = instruction.operands[number]

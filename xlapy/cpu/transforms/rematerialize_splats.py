@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.analysis.aliasing import IN_PLACE
+from xlapy.analysis.aliasing import IN_PLACE_OPS
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -48,7 +48,7 @@ def _separate(computation: Computation, fill: Instruction) -> bool:
 def _overwrites(user: Instruction, number: int) -> bool:
     if user.op is opcodes.TUPLE:
         return any(reader.op is opcodes.WHILE and _changes(reader.computation("body"), number) for reader in user.users)
-    return user.op in IN_PLACE and number == 0
+    return user.op in IN_PLACE_OPS and number == 0
 
 
 def _changes(body: Computation, number: int) -> bool:
