@@ -462,7 +462,7 @@ def _while(scope: Scope, instruction: Instruction) -> None:
     state: list[Slot] = []
     borrowed: set[Slot] = set()
     for number, value in enumerate(initial):
-        source = scope.slots[made]
+        source = scope.slots[value]
         if number in kept:
             state.append(source)
             borrowed.add(source)
