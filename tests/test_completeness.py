@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xlapy import ops
+from xlapy import opcodes
 from xlapy.interpreter import RULES as INTERPRETER
 from xlapy.interpreter.core import DYNAMIC
 from xlapy.opcodes.registry import REGISTRY, OpDef
@@ -63,18 +63,18 @@ def test_the_families_are_those_of_the_definitions():
 
 @every_op
 def test_a_definition_stands_in_the_file_of_its_family(op: OpDef):
-    module = import_module(f"xlapy.ops.{op.family}")
+    module = import_module(f"xlapy.opcodes.{op.family}")
     assert getattr(module, op.constant_name) is op
-    assert getattr(ops, op.constant_name) is op
+    assert getattr(opcodes, op.constant_name) is op
 
 
 @every_family
 def test_every_consumer_has_a_file_of_each_family(family: str):
     files = [
         f"xlapy/{folder}/{family}.py"
-        for folder in ("ops", "builder", "interpreter", "testing/samples", "testing/examples")
+        for folder in ("opcodes", "builder", "interpreter", "testing/samples", "testing/examples")
     ]
-    files += [f"tests/{folder}/test_{family}.py" for folder in ("ops", "builder", "interpreter")]
+    files += [f"tests/{folder}/test_{family}.py" for folder in ("opcodes", "builder", "interpreter")]
     assert [file for file in files if not (ROOT / file).is_file()] == []
 
 

@@ -1,7 +1,8 @@
 """The functions that build computations, under the names of the specification: `ops.add(x, y)`.
 
 Each function takes and returns `XlaOp` values, or takes the `XlaBuilder` where it has no operand. Some functions carry
-the names of Python built-ins, as in XLA (`abs`, `slice`, `tuple`, ...), so use `from xlapy import ops`, not a star import.
+the names of Python built-ins, as in XLA (`abs`, `slice`, `tuple`, ...): write `from xlapy import ops`, not a
+star import.
 """
 
 from xlapy.builder.collectives import (

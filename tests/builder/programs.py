@@ -13,7 +13,7 @@ from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.interpreter import evaluate_computation
 from xlapy.interpreter.core import Context
 
-for _family in ("contraction", "control", "elementwise", "elementwise_conversion", "movement", "sources", "tuples"):
+for _family in ("contraction", "control", "elementwise", "kernels.conversion", "movement", "sources", "tuples"):
     import_module(f"xlapy.interpreter.{_family}")  # registers the rules
 
 

@@ -14,11 +14,11 @@ BLOCK = re.compile(r'^```python title="([^"]+)"(?: after="((?:[^"\\]|\\.)*)")?\n
 PROGRAM = """
 import numpy as np
 import xlapy as xla
-from xlapy import ops
+from xlapy import opcodes, ops
 from xlapy.testing.samples import samples_of
 from xlapy.testing.examples import examples_of, refusals_of
-from xlapy.tools.ops import support_of
-from xlapy.tools.ops_page import section
+from xlapy.tools.ops.support import support_of
+from xlapy.tools.ops.ops_page import section
 
 b = xla.XlaBuilder("m")
 ops.softsign(ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x"))
@@ -34,11 +34,11 @@ except xla.errors.VerificationError as error:
 else:
     raise AssertionError("an integer softsign was accepted")
 assert any(sample.name == "softsign" for sample in samples_of("elementwise"))
-assert support_of("interpreter", ops.SOFTSIGN) == "yes"
+assert support_of("interpreter", opcodes.SOFTSIGN) == "yes"
 (example,) = [each for each in examples_of("elementwise") if each.op == "softsign"]
 assert xla.Client("interpreter").compile(example.module) is not None
 assert len([each for each in refusals_of("elementwise") if each.op == "softsign"]) == 2
-assert "| `operand` | floating-point |" in section(ops.SOFTSIGN)
+assert "| `operand` | floating-point |" in section(opcodes.SOFTSIGN)
 print("done")
 """
 

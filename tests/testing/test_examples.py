@@ -133,7 +133,7 @@ OUT_OF_REACH = {
 
 
 def family_modules() -> list[ModuleType]:
-    return [import_module(f"xlapy.ops.{family}") for family in FAMILIES]
+    return [import_module(f"xlapy.opcodes.{family}") for family in FAMILIES]
 
 
 def raises_of(module: ModuleType) -> Iterator[tuple[str, str, int]]:

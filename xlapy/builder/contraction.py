@@ -1,6 +1,7 @@
 """Contractions: dot and its general, ragged and scaled forms.
 
-Owns: the builder functions of `opcodes/contraction.py`, and the values that describe a contraction to them. Must not know:
+Owns: the builder functions of `opcodes/contraction.py`, and the values that describe a contraction to them. Must not
+know:
 how products are summed. Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification.
 
 `preferred_element_type` is the element type of the result and the hint to accumulate in it (a PrimitiveType, its text

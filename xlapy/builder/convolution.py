@@ -1,6 +1,7 @@
 """Convolutions, from default dimension numbers and no dilation to every degree of freedom.
 
-Owns: the builder functions of `opcodes/convolution.py`, and the custom calls that stand for convolutions of dynamic size.
+Owns: the builder functions of `opcodes/convolution.py`, and the custom calls that stand for convolutions of dynamic
+size.
 Must not know: how products are summed. Source: Conv, ConvWithGeneralPadding, ConvWithGeneralDimensions, ConvGeneral,
 ConvGeneralDilated of the specification; DynamicConvForward, -InputGrad and -KernelGrad of xla_builder.h.
 

@@ -18,8 +18,14 @@ from xlapy.cpu.compile_trace import Trace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, compile_text, listings
 from xlapy.cpu.llvm.program import write_program
-from xlapy.cpu.program import custom_calls as custom_calls
-from xlapy.cpu.program import feeds as feeds
+from xlapy.cpu.program import (  # noqa: F401 - their rules enter the table when the modules are imported
+    collective_thunks,
+    custom_calls,
+    feeds,
+    fft_thunks,
+    host_callbacks,
+    transfer_queues,
+)
 from xlapy.cpu.program.buffer_assignment import assign_buffers, print_buffers
 from xlapy.cpu.program.builder import make_program
 from xlapy.cpu.program.builder import runs as runs

@@ -1,6 +1,7 @@
 """Shardings over named mesh axes: `{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], replicated={'z'}}`.
 
-Owns: `NamedSharding`, `DimensionSharding` and their text. Must not know: instructions. Meshes are `xlapy.opcodes.attributes.mesh`.
+Owns: `NamedSharding`, `DimensionSharding` and their text. Must not know: instructions. Meshes are
+`xlapy.opcodes.attributes.mesh`.
 Source: the named (mesh based) shardings of HLO text.
 """
 

@@ -41,7 +41,7 @@ __all__ = [
     "elementwise",
     "evaluate_computation",
     "indexing",
-    "lifting",
+    "batching",
     "linalg",
     "make_plan",
     "movement",

@@ -216,7 +216,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Rules(Generic[F]):
     """One consumer's table: op -> function, or the reason why the consumer has none.
 
-    A consumer module writes `@RULES.rule(opcodes.DOT)` above the function; `RULES.refuse("reason", opcodes.INFEED)` states that
+    A consumer module writes `@RULES.rule(opcodes.DOT)` above the function; `RULES.refuse("reason", opcodes.INFEED)`
+    states that
     the consumer does not handle an op, and why.
     """
 

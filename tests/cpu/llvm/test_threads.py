@@ -160,7 +160,7 @@ over:
 
 DRIVE = f"""
 import ctypes
-from xlapy.cpu.llvm.engine import compile_text
+from xlapy.cpu.llvm.jit import compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 code = compile_text({COUNTED!r}, ["drive"], {{}})
 drive = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(code.addresses["drive"])

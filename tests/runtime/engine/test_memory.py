@@ -62,7 +62,7 @@ def test_available_memory_is_that_of_the_machine():
 def test_a_limited_process_raises_memory_error_where_it_would_have_died():
     code = """
 import numpy as np
-from xlapy.runtime.memory import available_bytes, limit_memory
+from xlapy.runtime.engine.memory import available_bytes, limit_memory
 limit_memory()
 size = available_bytes() + (1 << 28)
 try:

@@ -14,7 +14,16 @@ import time
 from xlapy.pjrt.c_api.entries import thunks
 from xlapy.pjrt.native.link import Native
 
-_ENTRIES = ("platform", "layouts", "buffers", "executable", "serialized", "execute", "judgement", "profiler")
+_ENTRIES = (
+    "xlapy.pjrt.objects.platform",
+    "xlapy.pjrt.objects.layouts",
+    "xlapy.pjrt.objects.buffers",
+    "xlapy.pjrt.objects.executable",
+    "xlapy.pjrt.compile.serialized",
+    "xlapy.pjrt.objects.execute",
+    "xlapy.runtime.collectives.watchdog",
+    "xlapy.pjrt.profiler.profiler",
+)
 """The modules of entries in Python."""
 
 _GLANCE = 0.001
@@ -25,7 +34,7 @@ _GLANCE = 0.001
 def native() -> Native:
     """The native functions, with entries in Python behind them."""
     for name in _ENTRIES:
-        importlib.import_module(f"xlapy.pjrt.{name}")
+        importlib.import_module(name)
     linked = Native(thunks(native))
     atexit.register(_end, linked)
     os.register_at_fork(

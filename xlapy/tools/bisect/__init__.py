@@ -1,1 +1,5 @@
 """`xlapy bisect`."""
+
+from xlapy.tools.bisect.command import bisect
+
+__all__ = ["bisect"]

@@ -1,1 +1,5 @@
 """`xlapy demo`."""
+
+from xlapy.tools.demo.command import demo
+
+__all__ = ["demo"]

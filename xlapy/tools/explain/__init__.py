@@ -1,1 +1,5 @@
 """`xlapy explain`."""
+
+from xlapy.tools.explain.command import explain
+
+__all__ = ["explain"]

@@ -1,1 +1,5 @@
 """`xlapy fuzz`."""
+
+from xlapy.tools.fuzz.command import fuzz
+
+__all__ = ["fuzz"]

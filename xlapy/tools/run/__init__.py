@@ -1,1 +1,5 @@
 """`xlapy run`."""
+
+from xlapy.tools.run.command import run
+
+__all__ = ["run"]

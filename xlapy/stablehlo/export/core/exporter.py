@@ -7,6 +7,24 @@ from __future__ import annotations
 
 from xlapy.hlo.module import Module
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.export import (  # noqa: F401 - the rules enter the table when their files are imported
+    collectives,
+    contraction,
+    control,
+    convolution,
+    custom,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    normalization,
+    random,
+    reduction,
+    sorting,
+    sources,
+    transfer,
+    tuples,
+)
 from xlapy.stablehlo.export.core.program import Program
 from xlapy.stablehlo.text.print_forms import FORMS
 from xlapy.stablehlo.text.printer import print_text

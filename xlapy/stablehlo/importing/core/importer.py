@@ -7,8 +7,35 @@ from __future__ import annotations
 
 from xlapy.hlo.module import Module
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing import (  # noqa: F401 - the rules enter the table when their files are imported
+    collectives,
+    contraction,
+    control,
+    convolution,
+    custom,
+    dynamic,
+    dynamic_targets,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    normalization,
+    random,
+    reduction,
+    sorting,
+    sources,
+    transfer,
+    tuples,
+)
 from xlapy.stablehlo.importing.core.failure import ImportFailure
 from xlapy.stablehlo.importing.core.program import ArgumentShapes, Program
+from xlapy.stablehlo.importing.dialects import (  # noqa: F401 - likewise
+    arithmetic,
+    chlo,
+    quantization,
+    shapes,
+    sharding,
+)
 
 
 def import_program(
