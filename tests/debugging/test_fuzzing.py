@@ -257,7 +257,7 @@ def test_every_elementwise_op_is_drawn_with_every_kind_of_element_type_it_takes(
 
 def _takes(op: OpDef, t: PrimitiveType) -> bool:
     try:
-        op.result_shape([Shape.scalar(t)] * op.arity.least)
+        op.result_shape([Shape.scalar(t)] * op.arity.minimum)
     except ShapeError:
         return False
     return True

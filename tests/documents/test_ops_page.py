@@ -34,7 +34,7 @@ def test_a_definition_says_what_it_is(op: OpDef) -> None:
     assert all(constraint.endswith(".") for constraint in op.constraints)
     names = op.operands.split()
     if any(name.endswith("*") for name in names):
-        assert op.arity.most < 0
+        assert op.arity.maximum < 0
     else:
         assert op.arity.accepts(len(names))
 

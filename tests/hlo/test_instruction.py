@@ -38,14 +38,14 @@ def test_edges(module: Module):
     assert b.parent is module.entry_computation
 
 
-def test_called_computations_by_role(module: Module):
+def test_called_computations_by_key(module: Module):
     c = module.entry_computation.root_instruction
-    assert c.roles == ("branch_computations", "branch_computations")
+    assert c.computation_keys == ("branch_computations", "branch_computations")
     assert c.computation("branch_computations") is module.find("first")
     with pytest.raises(KeyError, match=r"c \(conditional\) calls no computation as 'to_apply'"):
         _ = c.to_apply
     call = edit.create(module.entry_computation, opcodes.CALL, [c.operands[1]], computations=[module.find("second")])
-    assert (call.roles, call.to_apply) == (("to_apply",), module.find("second"))
+    assert (call.computation_keys, call.to_apply) == (("to_apply",), module.find("second"))
 
 
 def test_attributes_read_straight_from_the_instruction(module: Module):

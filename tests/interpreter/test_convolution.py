@@ -37,7 +37,7 @@ def inferred_shape(lhs: Shape, rhs: Shape, window: str, labels: str, more: str) 
     return CONVOLUTION.result_shape(
         (lhs, rhs),
         ConvolutionAttributes.make(
-            window=fields["window"].kind.read(TextReader(f"{{{window}}}")),
+            window=fields["window"].codec.read(TextReader(f"{{{window}}}")),
             dim_labels=ConvDimensions.parse(labels),
             **{key: int(value) for key, value in counts.items()},
         ),

@@ -177,7 +177,7 @@ def test_integers_as_python_computes_them(t: PrimitiveType) -> None:
         op = lookup(name)
         if name in ("abs", "sign") and t.is_unsigned:
             continue
-        result = values(evaluate(op, *(lhs, rhs)[: op.arity.least]))
+        result = values(evaluate(op, *(lhs, rhs)[: op.arity.minimum]))
         assert result == [_wrapped(function(a, b, t), t) for a, b in pairs], name
 
 
@@ -294,7 +294,7 @@ def test_functions_against_long_double(name: str, t: str) -> None:
     dtype = PrimitiveType.from_text(t).dtype
     op = lookup(name)
     scales = np.repeat([1e-4, 0.4, 1, 9, 80], 2000)
-    operands = [rng.standard_normal(scales.size) * scales for _ in range(op.arity.least)]
+    operands = [rng.standard_normal(scales.size) * scales for _ in range(op.arity.minimum)]
     if name == "acosh":
         operands = [1 + np.abs(operands[0])]
     arrays = [operand.astype(dtype) for operand in operands]
@@ -421,7 +421,7 @@ def test_select_keeps_bits(t: PrimitiveType) -> None:
 # Contracts
 
 
-@pytest.mark.parametrize("op", [op for op in KERNELS if op.arity.least == 2], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in KERNELS if op.arity.minimum == 2], ids=lambda op: op.name)
 def test_kernels_broadcast(op: OpDef) -> None:
     dtype = np.int32 if KERNELS[op].integral else np.float32
     column, row = np.arange(1, 4).astype(dtype)[:, None], np.arange(1, 5).astype(dtype)
@@ -439,7 +439,7 @@ def test_operands_are_not_written(op: OpDef) -> None:
         real = kernels.exact or kernels.function
         if {np.int32: kernels.integral, np.float32: real, np.complex64: kernels.complex_valued}[dtype] is None:
             continue
-        arrays = [np.array([1, 2, 3], dtype) for _ in range(op.arity.least)]
+        arrays = [np.array([1, 2, 3], dtype) for _ in range(op.arity.minimum)]
         for array in arrays:
             array.flags.writeable = False
         evaluate(op, *arrays)
@@ -453,8 +453,8 @@ def test_an_element_type_without_meaning_is_an_error() -> None:
 def test_zero_sizes_and_scalars() -> None:
     for op in KERNELS:
         if KERNELS[op].exact or KERNELS[op].function:
-            assert evaluate(op, *[np.zeros((0, 3), np.float32)] * op.arity.least).shape == (0, 3)
-            assert evaluate(op, *[np.float32(1)] * op.arity.least).shape == ()
+            assert evaluate(op, *[np.zeros((0, 3), np.float32)] * op.arity.minimum).shape == (0, 3)
+            assert evaluate(op, *[np.float32(1)] * op.arity.minimum).shape == ()
 
 
 def test_large_arrays_take_seconds_at_most() -> None:

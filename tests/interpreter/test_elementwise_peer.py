@@ -98,7 +98,7 @@ def cases_of(t: PrimitiveType, rng: np.random.Generator) -> list[Case]:
     for op in KERNELS:
         if op.name in NOT_EXECUTABLE or (op.name, t.name) in INACCURATE | MISCOUNTED or not takes(op, t):
             continue
-        operands = [draw(t, rng) for _ in range(op.arity.least)]
+        operands = [draw(t, rng) for _ in range(op.arity.minimum)]
         if op.name == "power" and t.is_integral:
             highest = min(63, (1 << (t.bits - 1)) - 1)
             operands[1] = rng.integers(0, highest, SIZE, endpoint=True).astype(t.dtype)
@@ -108,7 +108,7 @@ def cases_of(t: PrimitiveType, rng: np.random.Generator) -> list[Case]:
 
 def takes(op: OpDef, t: PrimitiveType) -> bool:
     try:
-        op.result_shape([Shape.scalar(t)] * op.arity.least)
+        op.result_shape([Shape.scalar(t)] * op.arity.minimum)
     except ShapeError:
         return False
     return True
@@ -146,7 +146,7 @@ def test_complex_types(dtype: Any) -> None:
     for op in KERNELS:
         if not KERNELS[op].complex_valued or op.name in NOT_EXECUTABLE:
             continue
-        arity = op.arity.least
+        arity = op.arity.minimum
         cases = [Case(op.name, tuple(ordinary[:arity]))]
         if op is not opcodes.ATAN2:
             cases.append(Case(op.name, (special,) if arity == 1 else pairs))

@@ -17,7 +17,7 @@ from xlapy.testing.random_values import random_array
 
 MATRIX = np.array([[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]], np.float32)
 LARGEST = np.finfo(np.float32).max
-WINDOW_KIND = REDUCE_WINDOW.attributes.by_key["window"].kind
+WINDOW_CODEC = REDUCE_WINDOW.attributes.by_key["window"].codec
 
 
 def reduce_window(operand: Any, init: Any, shape: str, window: str, computation: str) -> Any:

@@ -266,7 +266,7 @@ COMPLEX_CASES = [(name, dtype) for name in COMPLEX_MATHEMATICS for dtype in (np.
 
 @pytest.mark.parametrize(("name", "dtype"), COMPLEX_CASES)
 def test_complex_functions_are_accurate(name: str, dtype: Any) -> None:
-    operands = tuple(complex_points(dtype, seed) for seed in range(lookup(name).arity.least))
+    operands = tuple(complex_points(dtype, seed) for seed in range(lookup(name).arity.minimum))
     actual, expected = run_complex(name, operands), interpreted(name, operands)
     bound = LOOSE.get(name, 8.0) * np.finfo(dtype).eps
     assert float(np.max(np.abs(actual - expected) / np.abs(expected))) <= bound
@@ -276,7 +276,7 @@ def test_complex_functions_are_accurate(name: str, dtype: Any) -> None:
 def test_complex_corners(name: str, dtype: Any) -> None:
     grid = complex_grid(dtype)
     operands: tuple[Array, ...] = (grid,)
-    if lookup(name).arity.least == 2:
+    if lookup(name).arity.minimum == 2:
         operands = (np.repeat(grid, grid.size), np.tile(grid, grid.size))
     assert_close(run_complex(name, operands), interpreted(name, operands), rule="elementwise")
 

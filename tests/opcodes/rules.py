@@ -54,16 +54,16 @@ def field(op: OpDef, key: str) -> Field:
 def read(op: OpDef, key: str, text: str) -> Any:
     """The value of an attribute written as `text`, which must be read to its end."""
     reader = TextReader(text)
-    value = field(op, key).kind.read(reader)
+    value = field(op, key).codec.read(reader)
     assert reader.at_end(), f"{text!r} is not read to its end: {reader.text[reader.position :]!r} is left"
     return value
 
 
 def rewritten(op: OpDef, key: str, text: str) -> str:
     """How an attribute written as `text` is printed."""
-    return field(op, key).kind.write(read(op, key, text))
+    return field(op, key).codec.write(read(op, key, text))
 
 
 def written(op: OpDef, attributes: Attributes) -> list[str]:
     """The keys of the attributes that are printed, in order."""
-    return [f.key for f in op.attributes.fields if f.written(getattr(attributes, f.name))]
+    return [f.key for f in op.attributes.fields if f.is_printed(getattr(attributes, f.name))]

@@ -184,7 +184,7 @@ def test_all_reduce() -> None:
             == "(f32[2], f32[3])"
         )
     assert inferred(opcodes.ALL_REDUCE_DONE, "(f32[2], f32[3])") == "(f32[2], f32[3])"
-    assert set(opcodes.ALL_REDUCE.obsolete) == {"mode"}
+    assert set(opcodes.ALL_REDUCE.ignored_attributes) == {"mode"}
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_all_to_all_refuses(operands: list[str], attributes: dict[str, Any], mes
 def test_ragged_all_to_all() -> None:
     offsets = ["s32[4]"] * 4
     assert inferred(opcodes.RAGGED_ALL_TO_ALL, "f32[8,2]", "f32[16,2]", *offsets) == "f32[16,2]"
-    assert opcodes.RAGGED_ALL_TO_ALL.aliases == ((1, ()),)
+    assert opcodes.RAGGED_ALL_TO_ALL.in_place_pairs == ((1, ()),)
     assert refusal(opcodes.RAGGED_ALL_TO_ALL, None, "f32[8]", "f32[8]", "s32[4]", "s32[3]", "s32[4]", "s32[4]") == (
         "ragged-all-to-all: send_sizes must have the shape of input_offsets s32[4], it is s32[3]"
     )

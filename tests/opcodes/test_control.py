@@ -40,14 +40,14 @@ def test_call_refuses(operands: list[str], calls: list[str], message: str) -> No
 
 def test_composite_is_written_behind_the_computation() -> None:
     (field,) = opcodes.CALL.attributes.fields
-    assert field.after_roles and not field.written(False) and field.written(True)
+    assert field.after_computations and not field.is_printed(False) and field.is_printed(True)
 
 
 def test_while_has_the_shape_of_its_state() -> None:
     state = "(s32[], f32[4])"
     calls = [f"(s: {state}) -> pred[]", f"(s: {state}) -> {state}"]
     assert inferred(opcodes.WHILE, state, calls=calls) == state
-    assert opcodes.WHILE.aliases == ((0, ()),)
+    assert opcodes.WHILE.in_place_pairs == ((0, ()),)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_conditional_refuses(operands: list[str], calls: list[str], message: str
 
 
 def test_conditional_names_its_branches_by_the_index_type() -> None:
-    assert opcodes.CONDITIONAL.role_keys is not None
-    on_pred = opcodes.CONDITIONAL.role_keys(shapes(["pred[]", "f32[]", "f32[]"]), 2)
-    on_index = opcodes.CONDITIONAL.role_keys(shapes(["s32[]", "f32[]"]), 1)
-    assert [role.key for role in on_pred] == ["true_computation", "false_computation"]
-    assert [(role.key, role.many) for role in on_index] == [("branch_computations", True)]
+    assert opcodes.CONDITIONAL.computation_slots_rule is not None
+    on_pred = opcodes.CONDITIONAL.computation_slots_rule(shapes(["pred[]", "f32[]", "f32[]"]))
+    on_index = opcodes.CONDITIONAL.computation_slots_rule(shapes(["s32[]", "f32[]"]))
+    assert [slot.key for slot in on_pred] == ["true_computation", "false_computation"]
+    assert [(slot.key, slot.variadic) for slot in on_index] == [("branch_computations", True)]
 
 
 def test_fusion_has_the_shape_of_its_root() -> None:
@@ -256,7 +256,7 @@ def test_async_update_and_done() -> None:
         AsyncRole.UPDATE,
         AsyncRole.DONE,
     ]
-    assert set(opcodes.ASYNC_DONE.obsolete) == {"calls", "async_execution_thread"}
+    assert set(opcodes.ASYNC_DONE.ignored_attributes) == {"calls", "async_execution_thread"}
 
 
 @pytest.mark.parametrize(

@@ -114,17 +114,17 @@ def test_attribute_text() -> None:
         ("padding_type", [member.value for member in PaddingType]),
     ):
         assert [rewritten(opcodes.CUSTOM_CALL, key, word) for word in words] == words
-    (role,) = opcodes.CUSTOM_CALL.roles
-    assert (role.key, role.many, role.optional, role.aliases) == ("called_computations", True, True, ("to_apply",))
+    (slot,) = opcodes.CUSTOM_CALL.computation_slots
+    assert (slot.key, slot.variadic, slot.optional, slot.aliases) == ("called_computations", True, True, ("to_apply",))
 
 
 def test_precision_of_default_only_is_dropped() -> None:
-    assert opcodes.CUSTOM_CALL.normalize is not None
+    assert opcodes.CUSTOM_CALL.canonicalize_attributes is not None
     plain = make(custom_call_target="f", operand_precision=(Precision.DEFAULT, Precision.DEFAULT))
     mixed = make(custom_call_target="f", operand_precision=(Precision.DEFAULT, Precision.HIGH))
     result = Shape.parse("f32[2]")
-    assert opcodes.CUSTOM_CALL.normalize(plain, [], result) == make(custom_call_target="f")
-    assert opcodes.CUSTOM_CALL.normalize(mixed, [], result) is mixed
+    assert opcodes.CUSTOM_CALL.canonicalize_attributes(plain, [], result) == make(custom_call_target="f")
+    assert opcodes.CUSTOM_CALL.canonicalize_attributes(mixed, [], result) is mixed
 
 
 def test_effect() -> None:

@@ -232,7 +232,7 @@ def test_comparison_refusals(operand: str, direction: str, order: ComparisonType
 
 
 def test_the_default_order_is_left_out() -> None:
-    normalize = opcodes.COMPARE.normalize
+    normalize = opcodes.COMPARE.canonicalize_attributes
     assert normalize is not None
     written = CompareAttributes.make(direction=ComparisonDirection.LT, type=ComparisonType.SIGNED)
     assert normalize(written, [shape("s32[2]")] * 2, shape("pred[2]")).type is None

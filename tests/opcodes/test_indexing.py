@@ -307,6 +307,6 @@ def test_scatter_text():
         "indices_are_sorted",
         "unique_indices",
     ]
-    assert [role.key for role in opcodes.SCATTER.roles] == ["to_apply"]
+    assert [slot.key for slot in opcodes.SCATTER.computation_slots] == ["to_apply"]
     promised = ops.ScatterAttributes.make(**INTO_ROWS, unique_indices=True)
     assert written(opcodes.SCATTER, promised)[-2:] == ["index_vector_dim", "unique_indices"]

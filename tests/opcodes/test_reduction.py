@@ -257,10 +257,10 @@ class TestMap:
         assert refusal(MAP, None, *operands, calls=calls, dimensions=dimensions).startswith(message)
 
     def test_dimensions_left_out_are_all(self):
-        assert MAP.normalize is not None
+        assert MAP.canonicalize_attributes is not None
         operands = [Shape.parse("f32[]"), Shape.parse("f32[2,3]")]
-        assert MAP.normalize(MapAttributes.make(), operands, operands[1]).dimensions == (0, 1)
-        assert MAP.normalize(MapAttributes.make(), operands[:1], operands[0]).dimensions == ()
+        assert MAP.canonicalize_attributes(MapAttributes.make(), operands, operands[1]).dimensions == (0, 1)
+        assert MAP.canonicalize_attributes(MapAttributes.make(), operands[:1], operands[0]).dimensions == ()
 
 
 BODY = "(a: f32[4], b: f32[]) -> (s32[4], f32[])"

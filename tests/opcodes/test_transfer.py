@@ -44,13 +44,15 @@ def test_outfeed() -> None:
 
 
 def test_outfeed_shape_is_filled_in_and_written() -> None:
-    assert opcodes.OUTFEED.normalize is not None
+    assert opcodes.OUTFEED.canonicalize_attributes is not None
     make = opcodes.OUTFEED.attributes.make
-    filled = opcodes.OUTFEED.normalize(make(outfeed_config="c"), shapes(["f32[2]", "token[]"]), Shape.token())
+    filled = opcodes.OUTFEED.canonicalize_attributes(
+        make(outfeed_config="c"), shapes(["f32[2]", "token[]"]), Shape.token()
+    )
     assert filled == make(outfeed_shape=Shape.parse("f32[2]"), outfeed_config="c")
     assert written(opcodes.OUTFEED, filled) == ["outfeed_shape", "outfeed_config"]
     given = make(outfeed_shape=Shape.parse("f32[2,3]{0,1}"))
-    assert opcodes.OUTFEED.normalize(given, shapes(["f32[2,3]", "token[]"]), Shape.token()) is given
+    assert opcodes.OUTFEED.canonicalize_attributes(given, shapes(["f32[2,3]", "token[]"]), Shape.token()) is given
     assert rewritten(opcodes.OUTFEED, "outfeed_config", r'"a\"b\n"') == r'"a\"b\n"'
     assert read(opcodes.OUTFEED, "outfeed_config", r'"a\"b\n"') == 'a"b\n'
 

@@ -42,9 +42,9 @@ class Correspondence:
             if before != after:
                 found.append(f"{kind} {_short(str(before))} -> {_short(str(after))}")
         found += self._operand_differences(left, right)
-        for role, before, after in zip(left.roles, left.computations, right.computations, strict=False):
+        for key, before, after in zip(left.computation_keys, left.computations, right.computations, strict=False):
             if self.computations.get(before) is not after:
-                found.append(f"{role} {before.name} -> {after.name}")
+                found.append(f"{key} {before.name} -> {after.name}")
         if left.is_root != right.is_root:
             found.append("no longer the root" if left.is_root else "now the root")
         return found
@@ -166,10 +166,10 @@ class _Matcher:
 
 
 def _attribute_differences(left: Instruction, right: Instruction) -> Iterator[str]:
-    for kind in left.op.attributes.fields:
-        before, after = getattr(left.attributes, kind.name), getattr(right.attributes, kind.name)
+    for each in left.op.attributes.fields:
+        before, after = getattr(left.attributes, each.name), getattr(right.attributes, each.name)
         if before != after:
-            yield f"{kind.key} {_short(kind.kind.write(before))} -> {_short(kind.kind.write(after))}"
+            yield f"{each.key} {_short(each.codec.write(before))} -> {_short(each.codec.write(after))}"
 
 
 def _short(text: str) -> str:

@@ -67,8 +67,8 @@ def create(
     programs = [called.program_shape for called in computations]
     if shape is None:
         shape = op.result_shape(shapes, attributes, programs)
-    if op.normalize is not None:
-        attributes = op.normalize(attributes, shapes, shape)
+    if op.canonicalize_attributes is not None:
+        attributes = op.canonicalize_attributes(attributes, shapes, shape)
     instruction = Instruction(op, shape, operands, attributes, computations, name or op.name, metadata)
     append(computation, instruction)
     return instruction

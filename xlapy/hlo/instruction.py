@@ -44,7 +44,7 @@ class Instruction:
     """An operation applied to operands; a vertex of a `Computation`.
 
     `op` is the `OpDef`; `attributes` the op's frozen attribute object; `computations` the called computations in the
-    order of the op's roles. Attributes of the op are readable straight from the instruction
+    order of the op's called-computation slots. Attributes of the op are readable straight from the instruction
     (`i.dimensions` is `i.attributes.dimensions`).
     """
 
@@ -140,21 +140,18 @@ class Instruction:
         raise AttributeError(f"{op.name} has no attribute {name!r}")
 
     def computation(self, key: str) -> Computation:
-        """The called computation in a role by its key (`to_apply`, `condition`, `body`, `calls`, `select` ...)."""
-        for role, computation in zip(self.roles, self.computations, strict=False):
-            if role == key:
+        """The called computation in the slot with this key (`to_apply`, `condition`, `body`, `calls`, `select` ...)."""
+        for slot_key, computation in zip(self.computation_keys, self.computations, strict=False):
+            if slot_key == key:
                 return computation
         raise KeyError(f"{self.name} ({self.op.name}) calls no computation as {key!r}")
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """The role key of each called computation, in order (`many` roles repeat theirs)."""
-        roles = self.op.roles
-        if self.op.role_keys is not None:
-            roles = self.op.role_keys(self.operand_shapes, len(self.computations))
+    def computation_keys(self) -> tuple[str, ...]:
+        """The key of the slot of each called computation, in order; a variadic slot repeats its key."""
         keys: list[str] = []
-        for role in roles:
-            keys.extend([role.key] * (len(self.computations) - len(keys) if role.many else 1))
+        for slot in self.op.computation_slots_for(self.operand_shapes):
+            keys.extend([slot.key] * (len(self.computations) - len(keys) if slot.variadic else 1))
         return tuple(keys[: len(self.computations)])
 
     @property

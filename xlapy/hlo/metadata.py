@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from xlapy.hlo.instruction import OpMetadata
-from xlapy.opcodes.attributes.codecs import INTEGERS, Kind, Reader, escape
+from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, Reader, escape
 
 _STRINGS = frozenset(["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"])
 _INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])
@@ -31,7 +31,7 @@ _SHOWN = ("op_type", "op_name", "source_file", "scheduling_name", "stack_frame_i
 _KEY = re.compile(r"([a-z_]+)=")
 
 
-class MetadataKind(Kind[OpMetadata]):
+class MetadataCodec(AttributeCodec[OpMetadata]):
     """`{op_name="jit(f)/add" source_line=3}`; commas between the entries are accepted, not written."""
 
     def read(self, reader: Reader) -> OpMetadata:
@@ -86,4 +86,4 @@ def is_shown(metadata: OpMetadata) -> bool:
     return any(getattr(metadata, key) for key in _SHOWN)
 
 
-METADATA = MetadataKind()
+METADATA = MetadataCodec()

@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA, metadata_text
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named
 from xlapy.hlo.tiles import TileAssignment, read_tiles
-from xlapy.opcodes.attributes.codecs import Kind, Reader, entries, to_integer
+from xlapy.opcodes.attributes.codecs import AttributeCodec, Reader, entries, to_integer
 
 
 class ShardingKind(Enum):
@@ -218,7 +218,7 @@ _ENTRY = re.compile(
 _TUPLE = re.compile(r"(?=\{|\})")
 
 
-class ShardingAttributeKind(Kind[Sharding]):
+class ShardingCodec(AttributeCodec[Sharding]):
     """`sharding={devices=[2,1]<=[2]}`, `sharding={{replicated}, {maximal device=0}}`"""
 
     def read(self, reader: Reader) -> Sharding:
@@ -315,4 +315,4 @@ def _read_types(reader: Reader) -> tuple[str, ...]:
     return tuple(types)
 
 
-SHARDING = ShardingAttributeKind()
+SHARDING = ShardingCodec()

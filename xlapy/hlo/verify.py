@@ -126,7 +126,7 @@ def _verify_instruction(instruction: Instruction) -> None:
     if instruction.shape.is_dynamic:
         _verify_bounded(instruction)
     programs = [called.program_shape for called in instruction.computations]
-    _verify_roles(instruction)
+    _verify_called_computations(instruction)
     try:
         op.verify(instruction.shape, [operand.shape for operand in operands], instruction.attributes, programs)
     except ShapeError as error:
@@ -170,17 +170,17 @@ def _verify_fused(fusion: Instruction) -> None:
             fail(fusion, f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used")
 
 
-def _verify_roles(instruction: Instruction) -> None:
-    roles = instruction.op.roles
+def _verify_called_computations(instruction: Instruction) -> None:
+    slots = instruction.op.computation_slots
     given = len(instruction.computations)
-    if not roles:
+    if not slots:
         if given:
             fail(instruction, f"calls no computation, given {given}")
         return
-    least = sum(not role.optional for role in roles)
-    most = None if any(role.many for role in roles) else len(roles)
+    least = sum(not slot.optional for slot in slots)
+    most = None if any(slot.variadic for slot in slots) else len(slots)
     if given < least or (most is not None and given > most):
-        keys = ", ".join(role.key for role in roles)
+        keys = ", ".join(slot.key for slot in slots)
         fail(instruction, f"needs {least} called computations ({keys}), given {given}")
 
 

@@ -29,7 +29,7 @@ from xlapy.opcodes.attributes.codecs import (
     attributes,
 )
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, REPLICA_GROUPS, GroupMode, ReplicaGroups, group_mode
-from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
     agrees,
     elements_of,
@@ -43,8 +43,8 @@ from xlapy.opcodes.requirements import (
 
 IntegerLists = tuple[Ints, ...]
 
-_REDUCER = (Role("to_apply"),)
-_OBSOLETE_MODE = {"mode": WORD}
+_REDUCER = (CalledComputationSlot("to_apply"),)
+_IGNORED_MODE = {"mode": WORD}
 
 
 @attributes
@@ -100,7 +100,7 @@ def _check_shards(name: str, shards: int, groups: ReplicaGroups, mode: GroupMode
         raise ShapeError(f"{name}: shapes tell {shards} shards, replica_groups {groups.to_text()} have {size} members")
 
 
-def _check_reducer(name: str, operands: Sequence[Shape], programs: Programs) -> None:
+def _check_reducer(name: str, operands: Sequence[Shape], programs: ProgramShapes) -> None:
     """The reducer takes two scalars and returns one of their shape (or a tuple of them for several operands)."""
     require_programs(name, programs, 1)
     program = programs[0]
@@ -166,7 +166,7 @@ def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) 
     return arrays[0]
 
 
-def _check_all_gather(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: Programs) -> None:
+def _check_all_gather(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: ProgramShapes) -> None:
     _gathered("all-gather", shape, operands, attrs)
 
 
@@ -196,7 +196,9 @@ ALL_GATHER = OpDef(
 )
 
 
-def _check_all_gather_start(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: Programs) -> None:
+def _check_all_gather_start(
+    shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: ProgramShapes
+) -> None:
     """The result is (operands, gathered)."""
     if len(shape.tuple_shapes) != 2:
         raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.brief}")
@@ -235,7 +237,7 @@ def _second_element(name: str, operand: Shape) -> Shape:
     return operand.tuple_shapes[1]
 
 
-def _infer_all_gather_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_all_gather_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     return _second_element("all-gather-done", operands[0])
 
 
@@ -261,14 +263,14 @@ class AllReduceAttributes(GroupedAttributes):
     use_global_device_ids: bool = attribute(BOOL, default=False)
 
 
-def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
     require_arrays(name, operands)
     _mode(name, attrs, uniform=False)
     _check_reducer(name, operands, programs)
     return one_or_tuple(operands)
 
 
-def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
     return _reduced("all-reduce", operands, attrs, programs)
 
 
@@ -285,14 +287,14 @@ ALL_REDUCE = OpDef(
     ),
     arity=at_least(1),
     attributes=AllReduceAttributes,
-    roles=_REDUCER,
+    computation_slots=_REDUCER,
     infer=_infer_all_reduce,
     effect_rule=_effect,
-    obsolete=_OBSOLETE_MODE,
+    ignored_attributes=_IGNORED_MODE,
 )
 
 
-def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: Programs) -> Shape:
+def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
     return _reduced("all-reduce-start", operands, attrs, programs)
 
 
@@ -309,15 +311,15 @@ ALL_REDUCE_START = OpDef(
     ),
     arity=at_least(1),
     attributes=AllReduceAttributes,
-    roles=_REDUCER,
+    computation_slots=_REDUCER,
     infer=_infer_all_reduce_start,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.START,
-    obsolete=_OBSOLETE_MODE,
+    ignored_attributes=_IGNORED_MODE,
 )
 
 
-def _infer_all_reduce_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_all_reduce_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     return operands[0]
 
 
@@ -329,7 +331,7 @@ ALL_REDUCE_DONE = OpDef(
     arity=exactly(1),
     infer=_infer_all_reduce_done,
     effect=Effect.SIDE_EFFECT,
-    aliases=((0, ()),),
+    in_place_pairs=((0, ()),),
     async_role=AsyncRole.DONE,
 )
 
@@ -357,7 +359,7 @@ def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count:
 
 
 def _check_reduce_scatter(
-    shape: Shape, operands: Sequence[Shape], attrs: ReduceScatterAttributes, programs: Programs
+    shape: Shape, operands: Sequence[Shape], attrs: ReduceScatterAttributes, programs: ProgramShapes
 ) -> None:
     name = "reduce-scatter"
     mode = _mode(name, attrs)
@@ -394,10 +396,10 @@ REDUCE_SCATTER = OpDef(
     ),
     arity=at_least(1),
     attributes=ReduceScatterAttributes,
-    roles=_REDUCER,
+    computation_slots=_REDUCER,
     check=_check_reduce_scatter,
     effect_rule=_effect,
-    obsolete=_OBSOLETE_MODE,
+    ignored_attributes=_IGNORED_MODE,
 )
 
 
@@ -424,7 +426,9 @@ class CollectiveReduceAttributes(AllReduceAttributes):
     has_dynamic_root: bool = attribute(BOOL, default=False, always=True)
 
 
-def _infer_collective_reduce(operands: Sequence[Shape], attrs: CollectiveReduceAttributes, programs: Programs) -> Shape:
+def _infer_collective_reduce(
+    operands: Sequence[Shape], attrs: CollectiveReduceAttributes, programs: ProgramShapes
+) -> Shape:
     _mode("collective-reduce", attrs)
     shape = _rooted("collective-reduce", operands, attrs.has_dynamic_root)
     _check_reducer("collective-reduce", operands[:-1] if attrs.has_dynamic_root else operands, programs)
@@ -452,7 +456,7 @@ COLLECTIVE_REDUCE = OpDef(
     ),
     arity=at_least(1),
     attributes=CollectiveReduceAttributes,
-    roles=_REDUCER,
+    computation_slots=_REDUCER,
     infer=_infer_collective_reduce,
     effect=Effect.SIDE_EFFECT,
 )
@@ -469,7 +473,7 @@ class AllToAllAttributes(GroupedAttributes):
     split_dimension: int | None = attribute(ONE_INTEGER, default=None, key="dimensions")
 
 
-def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: Programs) -> Shape:
+def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: ProgramShapes) -> Shape:
     require_arrays("all-to-all", operands)
     _mode("all-to-all", attrs)
     members = attrs.replica_groups.group_size  # 0: as many as the module has
@@ -531,7 +535,7 @@ class RaggedAllToAllAttributes(GroupedAttributes):
 _RAGGED = ("input", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
 
 
-def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAttributes, _: Programs) -> Shape:
+def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAttributes, _: ProgramShapes) -> Shape:
     require_arrays("ragged-all-to-all", operands)
     _mode("ragged-all-to-all", attrs)
     offsets = operands[2]
@@ -563,8 +567,8 @@ RAGGED_ALL_TO_ALL = OpDef(
     arity=exactly(6),
     attributes=RaggedAllToAllAttributes,
     infer=_infer_ragged_all_to_all,
-    aliases=((1, ()),),
-    obsolete={"dimensions": INTEGERS},
+    in_place_pairs=((1, ()),),
+    ignored_attributes={"dimensions": INTEGERS},
 )
 
 
@@ -578,7 +582,9 @@ class CollectiveBroadcastAttributes(GroupedAttributes):
     has_dynamic_root: bool = attribute(BOOL, default=False)
 
 
-def _infer_collective_broadcast(operands: Sequence[Shape], attrs: CollectiveBroadcastAttributes, _: Programs) -> Shape:
+def _infer_collective_broadcast(
+    operands: Sequence[Shape], attrs: CollectiveBroadcastAttributes, _: ProgramShapes
+) -> Shape:
     return _rooted("collective-broadcast", operands, attrs.has_dynamic_root)
 
 
@@ -668,7 +674,7 @@ def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
         )
 
 
-def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: Programs) -> Shape:
+def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: ProgramShapes) -> Shape:
     return _permuted("collective-permute", operands, attrs)[1]
 
 
@@ -696,7 +702,7 @@ COLLECTIVE_PERMUTE = OpDef(
 
 
 def _check_collective_permute_start(
-    shape: Shape, operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: Programs
+    shape: Shape, operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: ProgramShapes
 ) -> None:
     """The result is (operands, results, contexts...)."""
     expected = _permuted("collective-permute-start", operands, attrs)
@@ -730,7 +736,7 @@ COLLECTIVE_PERMUTE_START = OpDef(
 )
 
 
-def _infer_collective_permute_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_collective_permute_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     return _second_element("collective-permute-done", operands[0])
 
 
@@ -750,7 +756,7 @@ COLLECTIVE_PERMUTE_DONE = OpDef(
 # -- who am I
 
 
-def _infer_identifier(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
+def _infer_identifier(_: Sequence[Shape], __: Any, ___: ProgramShapes) -> Shape:
     return Shape.scalar(U32)
 
 

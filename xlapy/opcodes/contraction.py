@@ -32,9 +32,9 @@ from xlapy.base.element_types import (
 )
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import UNBOUNDED, Shape
-from xlapy.opcodes.attributes.codecs import INTEGERS, Attributes, EnumKind, attribute, attributes
+from xlapy.opcodes.attributes.codecs import INTEGERS, Attributes, EnumCodec, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import PRECISIONS, Precision, drop_default_precision
-from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
 from xlapy.opcodes.requirements import require_arrays, require_dimension, require_shape
 
 # -- the element type of mixed operands
@@ -100,7 +100,7 @@ class Algorithm(Enum):
     DOT_F64_F64_F64 = "dot_f64_f64_f64"
 
 
-ALGORITHM = EnumKind(Algorithm)
+ALGORITHM = EnumCodec(Algorithm)
 
 
 @attributes
@@ -233,10 +233,10 @@ def sum_of_products(
 ) -> OpDef:
     """An op that sums products of its first two operands: its element type may be declared, all else is inferred."""
 
-    def infer(operands: Sequence[Shape], attrs: Any, _: Programs) -> Shape:
+    def infer(operands: Sequence[Shape], attrs: Any, _: ProgramShapes) -> Shape:
         return shape_of(operands, attrs, None)
 
-    def check(shape: Shape, operands: Sequence[Shape], attrs: Any, _: Programs) -> None:
+    def check(shape: Shape, operands: Sequence[Shape], attrs: Any, _: ProgramShapes) -> None:
         element_type = _check_element_type(name, shape, operands)
         require_shape(name, shape, shape_of(operands, attrs, element_type))
 
@@ -250,7 +250,7 @@ def sum_of_products(
         attributes=attributes,
         infer=infer,
         check=check,
-        normalize=drop_default_precision,
+        canonicalize_attributes=drop_default_precision,
     )
 
 

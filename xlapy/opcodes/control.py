@@ -22,9 +22,9 @@ from xlapy.opcodes.attributes.aliasing import OUTPUT_ALIASES, OutputAlias, check
 from xlapy.opcodes.attributes.codecs import (
     BOOL,
     STRING,
+    AttributeCodec,
     Attributes,
-    EnumKind,
-    Kind,
+    EnumCodec,
     NoAttributes,
     Reader,
     attribute,
@@ -32,7 +32,7 @@ from xlapy.opcodes.attributes.codecs import (
     entries,
     quote,
 )
-from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import agrees, is_prefix, require_programs, require_token
 
 MAIN_THREAD = "main"
@@ -45,7 +45,7 @@ MAIN_THREAD = "main"
 class CallAttributes(Attributes):
     """`is_composite` marks a call whose frontend attributes name the operation it stands for."""
 
-    is_composite: bool = attribute(BOOL, default=False, after_roles=True)
+    is_composite: bool = attribute(BOOL, default=False, after_computations=True)
 
 
 def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
@@ -63,7 +63,7 @@ def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShap
             )
 
 
-def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: Programs) -> Shape:
+def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: ProgramShapes) -> Shape:
     require_programs("call", programs, 1)
     _match_parameters("call", operands, programs[0])
     return programs[0].result
@@ -80,21 +80,21 @@ CALL = OpDef(
     ),
     arity=at_least(0),
     attributes=CallAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_call,
 )
 
 
-def _infer_while(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape:
+def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> Shape:
     require_programs("while", programs, 2)
     (init,) = operands
     condition, body = programs
-    for role, program in (("condition", condition), ("body", body)):
+    for key, program in (("condition", condition), ("body", body)):
         if len(program.parameters) != 1:
-            raise ShapeError(f"while: the {role} must take one parameter, it is {program.to_text()}")
+            raise ShapeError(f"while: the {key} must take one parameter, it is {program.to_text()}")
         if not agrees(program.parameters[0], init):
             raise ShapeError(
-                f"while: the {role}'s parameter is {program.parameters[0].brief}, the initial value {init.brief}"
+                f"while: the {key}'s parameter is {program.parameters[0].brief}, the initial value {init.brief}"
             )
     if not (condition.result.is_scalar and condition.result.element_type is PRED):
         raise ShapeError(f"while: the condition must return pred[], it returns {condition.result.brief}")
@@ -114,20 +114,20 @@ WHILE = OpDef(
         "`body` returns the shape of the initial value.",
     ),
     arity=exactly(1),
-    roles=(Role("condition"), Role("body")),
+    computation_slots=(CalledComputationSlot("condition"), CalledComputationSlot("body")),
     infer=_infer_while,
-    aliases=((0, ()),),
+    in_place_pairs=((0, ()),),
 )
 
-_BRANCHES = (Role("branch_computations", many=True),)
-_TRUE_FALSE = (Role("true_computation"), Role("false_computation"))
+_BRANCHES = (CalledComputationSlot("branch_computations", variadic=True),)
+_TRUE_FALSE = (CalledComputationSlot("true_computation"), CalledComputationSlot("false_computation"))
 
 
-def _branch_roles(operands: Sequence[Shape], count: int) -> tuple[Role, ...]:
+def _branch_slots(operands: Sequence[Shape]) -> tuple[CalledComputationSlot, ...]:
     return _TRUE_FALSE if operands and operands[0].element_type is PRED else _BRANCHES
 
 
-def _infer_conditional(operands: Sequence[Shape], _: Any, programs: Programs) -> Shape:
+def _infer_conditional(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> Shape:
     index = operands[0]
     if not index.is_scalar or index.element_type not in (PRED, S32):
         raise ShapeError(f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.brief}")
@@ -183,8 +183,8 @@ CONDITIONAL = OpDef(
         "All branches return one shape.",
     ),
     arity=at_least(1),
-    roles=_BRANCHES,
-    role_keys=_branch_roles,
+    computation_slots=_BRANCHES,
+    computation_slots_rule=_branch_slots,
     infer=_infer_conditional,
 )
 
@@ -203,11 +203,11 @@ class FusionKind(Enum):
 
 @attributes
 class FusionAttributes(Attributes):
-    kind: FusionKind = attribute(EnumKind(FusionKind))
+    kind: FusionKind = attribute(EnumCodec(FusionKind))
     output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
 
 
-def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: Programs) -> Shape:
+def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: ProgramShapes) -> Shape:
     require_programs("fusion", programs, 1)
     _match_parameters("fusion", operands, programs[0], spare=True)
     check_aliases("fusion", attrs.output_to_operand_aliasing, programs[0].result, operands)
@@ -225,7 +225,7 @@ FUSION = OpDef(
     ),
     arity=at_least(0),
     attributes=FusionAttributes,
-    roles=(Role("calls"),),
+    computation_slots=(CalledComputationSlot("calls"),),
     infer=_infer_fusion,
 )
 
@@ -233,7 +233,7 @@ FUSION = OpDef(
 # -- order
 
 
-def _infer_same(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_same(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     return operands[0]
 
 
@@ -245,16 +245,16 @@ OPT_BARRIER = OpDef(
     arity=exactly(1),
     infer=_infer_same,
     effect=Effect.ORDERED,
-    aliases=((0, ()),),
+    in_place_pairs=((0, ()),),
 )
 
 
-def _infer_after_all(_: Sequence[Shape], __: Any, ___: Programs) -> Shape:
+def _infer_after_all(_: Sequence[Shape], __: Any, ___: ProgramShapes) -> Shape:
     """Operands are tokens in the specification; XLA's verifier lets anything be waited for."""
     return Shape.token()
 
 
-def _settle_after_all(_: Shape, __: Sequence[Shape]) -> Shape:
+def _canonicalize_after_all_shape(_: Shape, __: Sequence[Shape]) -> Shape:
     return Shape.token()
 
 
@@ -265,17 +265,17 @@ AFTER_ALL = OpDef(
     operands="operands*",
     arity=at_least(0),
     infer=_infer_after_all,
-    settle=_settle_after_all,
+    canonicalize_shape=_canonicalize_after_all_shape,
     effect=Effect.ORDERED,
 )
 
 
-def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_add_dependency(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     require_token("add-dependency", operands, 1)
     return operands[0]
 
 
-def _settle_add_dependency(_: Shape, operands: Sequence[Shape]) -> Shape:
+def _canonicalize_add_dependency_shape(_: Shape, operands: Sequence[Shape]) -> Shape:
     return operands[0]
 
 
@@ -287,9 +287,9 @@ ADD_DEPENDENCY = OpDef(
     constraints=("Operand 1 is a token.",),
     arity=exactly(2),
     infer=_infer_add_dependency,
-    settle=_settle_add_dependency,
+    canonicalize_shape=_canonicalize_add_dependency_shape,
     effect=Effect.ORDERED,
-    aliases=((0, ()),),
+    in_place_pairs=((0, ()),),
 )
 
 
@@ -307,7 +307,7 @@ _PIECE = re.compile(r'[^{}"]+|"(?:[^"\\]|\\.)*"|[{}]')
 _BETWEEN = re.compile(r"\}\s*,\s*\{")
 
 
-class DomainKind(Kind[DomainSides]):
+class DomainCodec(AttributeCodec[DomainSides]):
     """`domain={kind="sharding", entry={replicated}, exit={maximal device=0}}`"""
 
     def read(self, reader: Reader) -> DomainSides:
@@ -343,7 +343,7 @@ def _read_braced(reader: Reader) -> str:
 
 @attributes
 class DomainAttributes(Attributes):
-    domain: DomainSides = attribute(DomainKind())
+    domain: DomainSides = attribute(DomainCodec())
 
 
 DOMAIN = OpDef(
@@ -354,14 +354,14 @@ DOMAIN = OpDef(
     arity=exactly(1),
     attributes=DomainAttributes,
     infer=_infer_same,
-    aliases=((0, ()),),
+    in_place_pairs=((0, ()),),
 )
 
 
 # -- asynchronous execution
 
 
-class ComputationNameKind(Kind[str]):
+class ComputationNameCodec(AttributeCodec[str]):
     """`calls=%f`: the name of a computation, where it only repeats what is known."""
 
     def read(self, reader: Reader) -> str:
@@ -369,7 +369,7 @@ class ComputationNameKind(Kind[str]):
         return reader.word()
 
 
-_INHERITED = {"calls": ComputationNameKind(), "async_execution_thread": STRING}
+_INHERITED = {"calls": ComputationNameCodec(), "async_execution_thread": STRING}
 """What async-update and async-done take over from async-start; older text repeats it."""
 
 
@@ -385,7 +385,7 @@ def _require_async(name: str, what: str, shape: Shape) -> None:
 
 
 def _check_async_start(
-    shape: Shape, operands: Sequence[Shape], attrs: AsyncStartAttributes, programs: Programs
+    shape: Shape, operands: Sequence[Shape], attrs: AsyncStartAttributes, programs: ProgramShapes
 ) -> None:
     require_programs("async-start", programs, 1)
     _require_async("async-start", "the shape", shape)
@@ -417,14 +417,14 @@ ASYNC_START = OpDef(
     ),
     arity=at_least(0),
     attributes=AsyncStartAttributes,
-    roles=(Role("calls"),),
+    computation_slots=(CalledComputationSlot("calls"),),
     check=_check_async_start,
     effect=Effect.ORDERED,
     async_role=AsyncRole.START,
 )
 
 
-def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     """Operands behind the first are bound to further parameters of the computation that async-start calls."""
     before = operands[0]
     _require_async("async-update", "operand 0", before)
@@ -456,18 +456,18 @@ ASYNC_UPDATE = OpDef(
     arity=at_least(1),
     check=_check_async_update,
     effect=Effect.ORDERED,
-    obsolete=_INHERITED,
+    ignored_attributes=_INHERITED,
     async_role=AsyncRole.UPDATE,
-    aliases=((0, ()),),
+    in_place_pairs=((0, ()),),
 )
 
 
-def _infer_async_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_async_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     _require_async("async-done", "operand 0", operands[0])
     return operands[0].tuple_shapes[1]
 
 
-def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttributes, programs: Programs) -> None:
+def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttributes, programs: ProgramShapes) -> None:
     """An async instruction whose operands are not all bound yet may show less of the result."""
     result = _infer_async_done(operands, attrs, programs)
     if not is_prefix(result, shape):
@@ -487,6 +487,6 @@ ASYNC_DONE = OpDef(
     infer=_infer_async_done,
     check=_check_async_done,
     effect=Effect.ORDERED,
-    obsolete=_INHERITED,
+    ignored_attributes=_INHERITED,
     async_role=AsyncRole.DONE,
 )

@@ -16,9 +16,9 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.opcodes.attributes.codecs import (
     INTEGER,
+    AttributeCodec,
     Attributes,
-    EnumKind,
-    Kind,
+    EnumCodec,
     Reader,
     attribute,
     attributes,
@@ -70,7 +70,7 @@ class SparsityConfig:
 _SPARSITY_FIELD = re.compile(r"(sparsity|dimension|stride)\s*=\s*(\d+)(?:\s*x\s*(\d+))?")
 
 
-class SparsityKind(Kind[SparsityConfig]):
+class SparsityConfigCodec(AttributeCodec[SparsityConfig]):
     """`sparsity_config={lhs={sparsity=1x2 dimension=1 stride=1} rhs={...}}`"""
 
     def read(self, reader: Reader) -> SparsityConfig:
@@ -111,10 +111,10 @@ class ConvolutionAttributes(Attributes):
     dim_labels: ConvDimensions = attribute(DIM_LABELS)
     feature_group_count: int = attribute(INTEGER, default=1)
     batch_group_count: int = attribute(INTEGER, default=1)
-    convolution_kind: ConvolutionKind = attribute(EnumKind(ConvolutionKind), default=ConvolutionKind.UNSET)
+    convolution_kind: ConvolutionKind = attribute(EnumCodec(ConvolutionKind), default=ConvolutionKind.UNSET)
     operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
     algorithm: Algorithm = attribute(ALGORITHM, default=Algorithm.UNSET)
-    sparsity_config: SparsityConfig = attribute(SparsityKind(), default=SparsityConfig())
+    sparsity_config: SparsityConfig = attribute(SparsityConfigCodec(), default=SparsityConfig())
 
 
 # -- shape rule

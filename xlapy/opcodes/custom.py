@@ -21,7 +21,7 @@ from xlapy.opcodes.attributes.codecs import (
     SHAPES,
     STRING,
     Attributes,
-    EnumKind,
+    EnumCodec,
     attribute,
     attributes,
 )
@@ -34,7 +34,7 @@ from xlapy.opcodes.attributes.dimensions import (
     Window,
     drop_default_precision,
 )
-from xlapy.opcodes.registry import Effect, OpDef, Programs, Role, at_least
+from xlapy.opcodes.registry import CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least
 from xlapy.opcodes.requirements import agrees
 
 
@@ -76,14 +76,16 @@ class CustomCallAttributes(Attributes):
     feature_group_count: int = attribute(INTEGER, default=1)
     batch_group_count: int = attribute(INTEGER, default=1)
     operand_precision: tuple[Precision, ...] = attribute(PRECISIONS, default=())
-    padding_type: PaddingType = attribute(EnumKind(PaddingType), default=PaddingType.INVALID)
+    padding_type: PaddingType = attribute(EnumCodec(PaddingType), default=PaddingType.INVALID)
     custom_call_target: str = attribute(STRING)
     operand_layout_constraints: tuple[Shape, ...] | None = attribute(SHAPES, default=None)
     custom_call_has_side_effect: bool = attribute(BOOL, default=False)
     literal: Literal | None = attribute(LITERAL, default=None)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = attribute(OUTPUT_ALIASES, default=())
-    schedule: CustomCallSchedule = attribute(EnumKind(CustomCallSchedule), default=CustomCallSchedule.NONE)
-    api_version: CustomCallApiVersion = attribute(EnumKind(CustomCallApiVersion), default=CustomCallApiVersion.ORIGINAL)
+    schedule: CustomCallSchedule = attribute(EnumCodec(CustomCallSchedule), default=CustomCallSchedule.NONE)
+    api_version: CustomCallApiVersion = attribute(
+        EnumCodec(CustomCallApiVersion), default=CustomCallApiVersion.ORIGINAL
+    )
 
 
 _UNCONSTRAINED_TARGETS = ("LayoutConstraint", "control_dep")
@@ -98,7 +100,7 @@ _SEED_TARGET = "GetRngSeed"
 """The target of XLA itself that gives the seed of the run."""
 
 
-def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: Programs) -> None:
+def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: ProgramShapes) -> None:
     if attrs.api_version is CustomCallApiVersion.UNSPECIFIED:
         raise ShapeError("custom-call: api_version must not be API_VERSION_UNSPECIFIED")
     constraints = attrs.operand_layout_constraints
@@ -158,7 +160,9 @@ CUSTOM_CALL = OpDef(
     arity=at_least(0),
     attributes=CustomCallAttributes,
     check=_check_custom_call,
-    roles=(Role("called_computations", many=True, optional=True, aliases=("to_apply",)),),
-    normalize=drop_default_precision,
+    computation_slots=(
+        CalledComputationSlot("called_computations", variadic=True, optional=True, aliases=("to_apply",)),
+    ),
+    canonicalize_attributes=drop_default_precision,
     effect_rule=_effect,
 )

@@ -15,8 +15,8 @@ from typing import Any
 from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumKind, attribute, attributes
-from xlapy.opcodes.registry import InferRule, OpDef, Programs, exactly
+from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
+from xlapy.opcodes.registry import InferRule, OpDef, ProgramShapes, exactly
 from xlapy.opcodes.requirements import agrees, require_array
 
 TypeTest = Callable[[PrimitiveType], bool]
@@ -71,7 +71,7 @@ def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> No
 def _unary(name: str, summary: str, test: TypeTest, allowed: str) -> OpDef:
     """An op whose result has the shape and type of its operand."""
 
-    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         _require_type(name, operands[0], test, allowed)
         return operands[0]
 
@@ -83,7 +83,7 @@ def _unary_to(
 ) -> OpDef:
     """An op whose result has the dimensions of its operand and another element type."""
 
-    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         _require_type(name, operands[0], test, allowed)
         return operands[0].with_element_type(result(operands[0].element_type))
 
@@ -189,7 +189,7 @@ def _merge_dynamic(shape: Shape, other: Shape) -> Shape:
 
 
 def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutative: bool = False) -> OpDef:
-    def infer(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+    def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         shape = merge_operands(name, operands[0], operands[1])
         if not test(shape.element_type):
             raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.brief}")
@@ -268,7 +268,7 @@ SUBTRACT = _binary("subtract", "lhs - rhs; integers wrap.", *_ARITHMETIC)
 XOR = _binary("xor", "The exclusive or: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
 
 
-def _infer_complex(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_complex(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     shape = merge_operands("complex", operands[0], operands[1])
     result = {F32: C64, F64: C128}.get(shape.element_type)
     if result is None:
@@ -322,11 +322,11 @@ def default_comparison_type(t: PrimitiveType) -> ComparisonType:
 class CompareAttributes(Attributes):
     """`type` is None when it is the default of the operands' element type."""
 
-    direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection))
-    type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None)
+    direction: ComparisonDirection = attribute(EnumCodec(ComparisonDirection))
+    type: ComparisonType | None = attribute(EnumCodec(ComparisonType), default=None)
 
 
-def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: Programs) -> Shape:
+def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: ProgramShapes) -> Shape:
     shape = merge_operands("compare", operands[0], operands[1])
     t = shape.element_type
     if t.is_complex and attrs.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
@@ -344,7 +344,9 @@ def _check_order(shape: Shape, order: ComparisonType | None) -> None:
         raise ShapeError(f"compare of {shape.brief} takes the order {names}, not {order.value}")
 
 
-def _normalize_compare(attrs: CompareAttributes, operands: Sequence[Shape], _: Shape) -> CompareAttributes:
+def _canonicalize_compare_attributes(
+    attrs: CompareAttributes, operands: Sequence[Shape], _: Shape
+) -> CompareAttributes:
     if attrs.type is not None and operands and attrs.type is default_comparison_type(operands[0].element_type):
         return CompareAttributes.make(direction=attrs.direction, type=None)
     return attrs
@@ -363,7 +365,7 @@ COMPARE = OpDef(
     arity=exactly(2),
     attributes=CompareAttributes,
     infer=_infer_compare,
-    normalize=_normalize_compare,
+    canonicalize_attributes=_canonicalize_compare_attributes,
     elementwise=True,
 )
 
@@ -371,7 +373,7 @@ COMPARE = OpDef(
 # -- ternary
 
 
-def _infer_clamp(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_clamp(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     """`min` and `max` are scalars or have the operand's dimensions."""
     low, operand, high = operands
     for what, bound in (("min", low), ("max", high)):
@@ -386,7 +388,7 @@ def _infer_clamp(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
     return operand
 
 
-def _infer_select(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_select(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     """The predicate is a scalar or has the dimensions of the values."""
     predicate, on_true, on_false = operands
     require_array("select", predicate, "predicate")
@@ -435,14 +437,14 @@ SELECT = OpDef(
 # -- conversion
 
 
-def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     operand = operands[0]
     require_array("convert", operand)
     if not shape.is_array or shape.dimensions != operand.dimensions:
         raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
 
 
-def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     operand = operands[0]
     require_array("bitcast-convert", operand)
     if not shape.is_array:
@@ -518,7 +520,7 @@ class ReducePrecisionAttributes(Attributes):
     mantissa_bits: int = attribute(INTEGER)
 
 
-def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: Programs) -> Shape:
+def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: ProgramShapes) -> Shape:
     _require_type("reduce-precision", operands[0], *_FLOATING)
     if attrs.exponent_bits < 1:
         raise ShapeError(f"reduce-precision needs exponent_bits >= 1, given {attrs.exponent_bits}")

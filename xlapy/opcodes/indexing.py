@@ -16,7 +16,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Ints, Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
     agrees,
     elements_of,
@@ -105,7 +105,7 @@ class GatherAttributes(Attributes):
     indices_are_sorted: bool = attribute(BOOL, default=False)
 
 
-def _infer_gather(operands: Sequence[Shape], attrs: GatherAttributes, _: Programs) -> Shape:
+def _infer_gather(operands: Sequence[Shape], attrs: GatherAttributes, _: ProgramShapes) -> Shape:
     """Offset dimensions have the sizes of the slices, all others those of the indices, in order.
 
     A slice that takes a dynamic dimension whole, and a dynamic dimension of the indices, give a dynamic dimension.
@@ -228,7 +228,7 @@ def window_dims_to_operand_dims(rank: int, attrs: ScatterAttributes) -> list[int
     return [d for d in range(rank) if d not in dropped]
 
 
-def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs: Programs) -> Shape:
+def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs: ProgramShapes) -> Shape:
     """N operands, the indices, N updates; the result is the operand, or a tuple of the N operands."""
     require_programs("scatter", programs, 1)
     require_arrays("scatter", operands)
@@ -358,6 +358,6 @@ SCATTER = OpDef(
     ),
     arity=at_least(3),
     attributes=ScatterAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_scatter,
 )

@@ -12,8 +12,8 @@ from enum import Enum
 from xlapy.base.element_types import C64, C128, F32, F64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumKind, attribute, attributes
-from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumCodec, attribute, attributes
+from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
 from xlapy.opcodes.requirements import require_arrays, same_size
 
 
@@ -34,7 +34,7 @@ class CholeskyAttributes(Attributes):
     lower: bool = attribute(BOOL, default=False)
 
 
-def _infer_cholesky(operands: Sequence[Shape], _: CholeskyAttributes, __: Programs) -> Shape:
+def _infer_cholesky(operands: Sequence[Shape], _: CholeskyAttributes, __: ProgramShapes) -> Shape:
     require_arrays("cholesky", operands)
     _require_square("cholesky", operands[0])
     return operands[0]
@@ -74,10 +74,10 @@ class TriangularSolveAttributes(Attributes):
     left_side: bool = attribute(BOOL, default=False)
     lower: bool = attribute(BOOL, default=False)
     unit_diagonal: bool = attribute(BOOL, default=False)
-    transpose_a: Transpose = attribute(EnumKind(Transpose), default=Transpose.UNSET)
+    transpose_a: Transpose = attribute(EnumCodec(Transpose), default=Transpose.UNSET)
 
 
-def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAttributes, _: Programs) -> Shape:
+def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAttributes, _: ProgramShapes) -> Shape:
     require_arrays("triangular-solve", operands)
     a, b = operands
     if a.element_type is not b.element_type:
@@ -129,11 +129,11 @@ class FftType(Enum):
 class FftAttributes(Attributes):
     """`fft_length`: lengths of the transforms over the 1 to 3 innermost dimensions, in elements of the real side."""
 
-    fft_type: FftType = attribute(EnumKind(FftType))
+    fft_type: FftType = attribute(EnumCodec(FftType))
     fft_length: tuple[int, ...] = attribute(INTEGERS)
 
 
-def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: Programs) -> Shape:
+def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: ProgramShapes) -> Shape:
     require_arrays("fft", operands)
     (operand,) = operands
     kind, length = attrs.fft_type, attrs.fft_length

@@ -23,12 +23,12 @@ from xlapy.opcodes.attributes.codecs import (
     LITERAL,
     ONE_INTEGER,
     Attributes,
-    EnumKind,
+    EnumCodec,
     attribute,
     attributes,
 )
 from xlapy.opcodes.attributes.dimensions import PADDING, SLICE_RANGES, PaddingConfig, SliceRanges
-from xlapy.opcodes.registry import OpDef, Programs, at_least, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import require_array, require_dimension, require_distinct
 
 _INT32_MAX = 2**31 - 1
@@ -62,7 +62,7 @@ class BroadcastAttributes(Attributes):
     """For each dimension of the operand, the dimension of the result that it becomes (in any order)."""
 
 
-def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAttributes, _: Programs) -> None:
+def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAttributes, _: ProgramShapes) -> None:
     """Each operand dimension becomes a result dimension of the same size; the other result dimensions are new."""
     operand = operands[0]
     require_array("broadcast", operand)
@@ -109,7 +109,7 @@ class ReshapeAttributes(Attributes):
     """The result dimension that stays dynamic where several could, or -1."""
 
 
-def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttributes, _: Programs) -> None:
+def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttributes, _: ProgramShapes) -> None:
     """The result lists the same elements in the same row-major order, so there are as many of them."""
     operand = operands[0]
     require_array("reshape", operand)
@@ -216,7 +216,7 @@ RESHAPE = OpDef(
 )
 
 
-def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     """One scalar s32 operand gives the run-time size of each result dimension."""
     operand, *sizes = operands
     require_array("dynamic-reshape", operand)
@@ -248,7 +248,7 @@ DYNAMIC_RESHAPE = OpDef(
 # -- transpose, reverse, shuffle
 
 
-def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:
+def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: ProgramShapes) -> Shape:
     """Result dimension `i` is operand dimension `dimensions[i]`."""
     operand = operands[0]
     require_array("transpose", operand)
@@ -267,7 +267,7 @@ def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: 
     return Shape.array(operand.element_type, sizes, dynamic, layout)
 
 
-def _infer_reverse(operands: Sequence[Shape], attrs: DimensionsAttributes, _: Programs) -> Shape:
+def _infer_reverse(operands: Sequence[Shape], attrs: DimensionsAttributes, _: ProgramShapes) -> Shape:
     operand = operands[0]
     require_array("reverse", operand)
     require_distinct("reverse", "dimensions", attrs.dimensions)
@@ -316,13 +316,13 @@ class ShuffleMode(Enum):
 @attributes
 class ShuffleAttributes(Attributes):
     dimensions: tuple[int, ...] = attribute(INTEGERS)
-    mode: ShuffleMode = attribute(EnumKind(ShuffleMode))
+    mode: ShuffleMode = attribute(EnumCodec(ShuffleMode))
     shifts: tuple[int, ...] = attribute(INTEGERS, default=())
     indices: Literal | None = attribute(LITERAL, default=None)
     """Coordinates in the shuffled dimensions, in the order of `dimensions`; see `_check_indices` for the shape."""
 
 
-def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Programs) -> Shape:
+def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: ProgramShapes) -> Shape:
     operand = operands[0]
     require_array("shuffle", operand)
     require_distinct("shuffle", "dimensions", attrs.dimensions)
@@ -388,7 +388,7 @@ SHUFFLE = OpDef(
 # -- concatenate, slice, pad
 
 
-def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
+def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _: ProgramShapes) -> Shape:
     """Sizes add up along the dimension and agree elsewhere; a dimension dynamic in any operand is dynamic."""
     first, dimension = operands[0], attrs.dimension
     require_array("concatenate", first)
@@ -435,7 +435,7 @@ class SliceAttributes(Attributes):
     ranges: SliceRanges = attribute(SLICE_RANGES, key="slice")
 
 
-def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: Programs) -> Shape:
+def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: ProgramShapes) -> Shape:
     """`ceil((limit - start) / stride)` elements a dimension; start = limit is legal and gives none."""
     operand, ranges = operands[0], attrs.ranges
     require_array("slice", operand)
@@ -483,7 +483,7 @@ class PadAttributes(Attributes):
     padding: PaddingConfig = attribute(PADDING)
 
 
-def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: Programs) -> Shape:
+def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: ProgramShapes) -> Shape:
     """Interior padding first, then the edges; negative edges remove elements, interior padding included."""
     operand, value = operands
     config = attrs.padding.dimensions
@@ -556,7 +556,7 @@ def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) ->
             )
 
 
-def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttributes, _: Programs) -> Shape:
+def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttributes, _: ProgramShapes) -> Shape:
     """The sizes are fixed, the position is clamped at run time so that the slice lies inside the operand."""
     operand, *indices = operands
     sizes = attrs.dynamic_slice_sizes
@@ -597,7 +597,7 @@ DYNAMIC_SLICE = OpDef(
 )
 
 
-def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     """The operand's shape; a dimension that the update replaces whole is dynamic if the update's is."""
     operand, update, *indices = operands
     require_array("dynamic-update-slice", operand)
@@ -642,7 +642,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
 # -- copies
 
 
-def _infer_copy(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_copy(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     """Anything can be copied; the declared layout may differ from the operand's."""
     return operands[0]
 
@@ -657,7 +657,7 @@ COPY = OpDef(
 )
 
 
-def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     """The same bytes under another shape, element type or layout."""
     operand = operands[0]
     require_array("bitcast", operand)
@@ -696,12 +696,12 @@ def _require_size_dimension(name: str, dimension: int, operand: Shape) -> None:
         )
 
 
-def _infer_get_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
+def _infer_get_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: ProgramShapes) -> Shape:
     _require_size_dimension("get-dimension-size", attrs.dimension, operands[0])
     return Shape.scalar(S32)
 
 
-def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: Programs) -> Shape:
+def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: ProgramShapes) -> Shape:
     """The operand's shape with one dimension made dynamic; its size becomes the bound."""
     operand, size = operands
     _require_size_dimension("set-dimension-size", attrs.dimension, operand)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import FLOAT, INTEGER, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
 from xlapy.opcodes.requirements import require_arrays, require_dimension, same_size
 
 
@@ -51,19 +51,19 @@ def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], featur
     return Shape.array(operand.element_type, (features,), (operand.dynamic_dimensions[feature_index],))
 
 
-def _infer_batch_norm_training(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
+def _infer_batch_norm_training(operands: Sequence[Shape], attrs: BatchNormAttributes, _: ProgramShapes) -> Shape:
     vectors = {"scale": 1, "offset": 2}
     feature = _check("batch-norm-training", operands, vectors, attrs.feature_index)
     return Shape.tuple((operands[0], feature, feature))
 
 
-def _infer_batch_norm_inference(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
+def _infer_batch_norm_inference(operands: Sequence[Shape], attrs: BatchNormAttributes, _: ProgramShapes) -> Shape:
     vectors = {"scale": 1, "offset": 2, "mean": 3, "variance": 4}
     _check("batch-norm-inference", operands, vectors, attrs.feature_index)
     return operands[0]
 
 
-def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes, _: Programs) -> Shape:
+def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes, _: ProgramShapes) -> Shape:
     vectors = {"scale": 1, "mean": 2, "variance": 3}
     feature = _check("batch-norm-grad", operands, vectors, attrs.feature_index)
     operand, gradient = operands[0], operands[4]

@@ -14,8 +14,8 @@ from typing import Any
 from xlapy.base.element_types import PRED, U64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumKind, attribute, attributes
-from xlapy.opcodes.registry import Effect, OpDef, Programs, at_least, exactly
+from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
+from xlapy.opcodes.registry import Effect, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import agrees, require_arrays, require_shape
 
 
@@ -28,10 +28,10 @@ class RandomDistribution(Enum):
 
 @attributes
 class RngAttributes(Attributes):
-    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution, ignore_case=True))
+    distribution: RandomDistribution = attribute(EnumCodec(RandomDistribution, ignore_case=True))
 
 
-def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _: Programs) -> None:
+def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _: ProgramShapes) -> None:
     element = shape.element_type
     if len(operands) != 2:
         raise ShapeError(f"rng takes 2 operands, given {len(operands)}")
@@ -75,11 +75,11 @@ class RandomAlgorithm(Enum):
 
 @attributes
 class RngBitGeneratorAttributes(Attributes):
-    algorithm: RandomAlgorithm = attribute(EnumKind(RandomAlgorithm, ignore_case=True))
+    algorithm: RandomAlgorithm = attribute(EnumCodec(RandomAlgorithm, ignore_case=True))
 
 
 def _check_rng_bit_generator(
-    shape: Shape, operands: Sequence[Shape], _: RngBitGeneratorAttributes, __: Programs
+    shape: Shape, operands: Sequence[Shape], _: RngBitGeneratorAttributes, __: ProgramShapes
 ) -> None:
     """The result is (new state, bits), or only the bits. How large a state an algorithm needs shows when it runs."""
     require_arrays("rng-bit-generator", operands)
@@ -121,7 +121,9 @@ class RngGetAndUpdateStateAttributes(Attributes):
     delta: int = attribute(INTEGER)
 
 
-def _infer_rng_get_and_update_state(_: Sequence[Shape], __: RngGetAndUpdateStateAttributes, ___: Programs) -> Shape:
+def _infer_rng_get_and_update_state(
+    _: Sequence[Shape], __: RngGetAndUpdateStateAttributes, ___: ProgramShapes
+) -> Shape:
     return Shape.array(U64, (2,))
 
 
@@ -138,7 +140,7 @@ RNG_GET_AND_UPDATE_STATE = OpDef(
 )
 
 
-def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: Programs) -> None:
+def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     require_arrays("stochastic-convert", operands)
     operand, random = operands
     if not operand.element_type.is_floating:

@@ -15,7 +15,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import WINDOW, Window
-from xlapy.opcodes.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
     agrees,
     elements_of,
@@ -71,7 +71,7 @@ class ReduceAttributes(Attributes):
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
 
 
-def _infer_reduce(operands: Sequence[Shape], attrs: ReduceAttributes, programs: Programs) -> Shape:
+def _infer_reduce(operands: Sequence[Shape], attrs: ReduceAttributes, programs: ProgramShapes) -> Shape:
     require_programs("reduce", programs, 1)
     values, inits = _split("reduce", operands)
     for dimension in attrs.dimensions:
@@ -103,7 +103,7 @@ REDUCE = OpDef(
     ),
     arity=at_least(2, multiple=2),
     attributes=ReduceAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_reduce,
 )
 
@@ -130,7 +130,7 @@ def window_output(name: str, base: Shape, window: Window) -> Shape:
     return Shape.array(base.element_type, sizes, base.dynamic_dimensions)
 
 
-def _infer_reduce_window(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
+def _infer_reduce_window(operands: Sequence[Shape], attrs: WindowAttributes, programs: ProgramShapes) -> Shape:
     require_programs("reduce-window", programs, 1)
     values, inits = _split("reduce-window", operands)
     check_reducer("reduce-window", values, inits, programs[0])
@@ -159,12 +159,12 @@ REDUCE_WINDOW = OpDef(
     ),
     arity=at_least(2, multiple=2),
     attributes=WindowAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_reduce_window,
 )
 
 
-def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes, programs: Programs) -> Shape:
+def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes, programs: ProgramShapes) -> Shape:
     name = "select-and-scatter"
     require_programs(name, programs, 2)
     require_arrays(name, operands)
@@ -205,7 +205,7 @@ SELECT_AND_SCATTER = OpDef(
     ),
     arity=exactly(3),
     attributes=WindowAttributes,
-    roles=(Role("select"), Role("scatter")),
+    computation_slots=(CalledComputationSlot("select"), CalledComputationSlot("scatter")),
     infer=_infer_select_and_scatter,
 )
 
@@ -220,7 +220,7 @@ class MapAttributes(Attributes):
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
 
 
-def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Programs) -> Shape:
+def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: ProgramShapes) -> Shape:
     require_programs("map", programs, 1)
     require_arrays("map", operands)
     mapped, (program,) = _mapped_operand(operands), programs
@@ -252,7 +252,7 @@ def _mapped_operand(operands: Sequence[Shape]) -> Shape:
     return mapped
 
 
-def _normalize_map(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) -> MapAttributes:
+def _canonicalize_map_attributes(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) -> MapAttributes:
     """Text may leave the dimensions out; then they are all of them."""
     if attrs.dimensions or not operands:
         return attrs
@@ -271,9 +271,9 @@ MAP = OpDef(
     ),
     arity=at_least(1),
     attributes=MapAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_map,
-    normalize=_normalize_map,
+    canonicalize_attributes=_canonicalize_map_attributes,
 )
 
 
@@ -315,7 +315,7 @@ def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
     return Shape.array(shape.element_type, tuple(sizes), tuple(dynamic))
 
 
-def _infer_scan(operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> Shape:
+def _infer_scan(operands: Sequence[Shape], attrs: ScanAttributes, programs: ProgramShapes) -> Shape:
     require_programs("scan", programs, 1)
     require_arrays("scan", operands[: len(operands) - attrs.num_carries])
     shape = scan_shape(operands, attrs, programs[0])
@@ -323,7 +323,7 @@ def _infer_scan(operands: Sequence[Shape], attrs: ScanAttributes, programs: Prog
     return shape
 
 
-def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, programs: Programs) -> None:
+def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, programs: ProgramShapes) -> None:
     """Operands are inputs then carries, results outputs then carries; the body sees slices of inputs and outputs."""
     require_programs("scan", programs, 1)
     require_arrays("scan", operands[: len(operands) - attrs.num_carries])
@@ -399,7 +399,7 @@ SCAN = OpDef(
     ),
     arity=at_least(1),
     attributes=ScanAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_scan,
     check=_check_scan,
 )

@@ -1,13 +1,13 @@
-"""What an operation *is*: `OpDef`, the registry of all of them, and `Rules`, one consumer's table from op to function.
+"""Defines what an operation is: `OpDef`, the registry of all ops, and `Rules`, a consumer's functions for ops.
 
-Owns: names, arities, traits, roles of called computations, the shape rule of every op.
-Must not know: the IR, NumPy, how an op is printed, built, evaluated or compiled.
+Responsible for names, arities, traits, called-computation slots and the shape rule of every op. Does not depend on the
+IR, on NumPy, or on how an op is printed, built, evaluated or compiled.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -15,41 +15,44 @@ from typing import Any, Generic, TypeVar
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes, Kind, NoAttributes
+from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, AttributeCodec, Attributes, NoAttributes
 from xlapy.opcodes.requirements import agrees
 
 VARIADIC = -1
+"""The `maximum` of an `Arity` without an upper limit."""
 
-Programs = Sequence[ProgramShape]
-"""The signatures of the computations that an instruction calls, in the order of the op's roles."""
+ProgramShapes = Sequence[ProgramShape]
+"""The signatures of the computations that an instruction calls, in the order of the op's called-computation slots."""
 
-InferRule = Callable[[Sequence[Shape], Any, Programs], Shape]
+InferRule = Callable[[Sequence[Shape], Any, ProgramShapes], Shape]
 """`(operand shapes, attributes, program shapes of the called computations) -> result shape`; raises `ShapeError`."""
 
-CheckRule = Callable[[Shape, Sequence[Shape], Any, Programs], None]
+CheckRule = Callable[[Shape, Sequence[Shape], Any, ProgramShapes], None]
 """`(declared shape, operand shapes, attributes, program shapes) -> None`; raises `ShapeError`."""
 
-NormalizeRule = Callable[[Any, Sequence[Shape], Shape], Any]
-"""`(attributes, operand shapes, result shape) -> attributes` in canonical form (a default made implicit)."""
+CanonicalizeAttributesRule = Callable[[Any, Sequence[Shape], Shape], Any]
+"""`(attributes, operand shapes, result shape) -> attributes` in canonical form.
 
+Canonical attributes leave out what equals the default: a comparison of floats with `type=FLOAT` has the type None.
+"""
 
-SettleRule = Callable[[Shape, Sequence[Shape]], Shape]
-"""`(declared shape, operand shapes) -> shape` that an instruction read from text gets in place of the declared one."""
+CanonicalizeShapeRule = Callable[[Shape, Sequence[Shape]], Shape]
+"""`(declared shape, operand shapes) -> shape`: replaces the declared shape of an instruction that is read from text."""
 
 
 class Effect(Enum):
     """What an instruction does besides computing its result."""
 
     PURE = "pure"
-    """May be moved, duplicated, merged or removed."""
+    """The instruction may be moved, duplicated, merged with an equal one or removed."""
     ORDERED = "ordered"
-    """Ties other instructions in time (tokens, barriers): keep its place, but it may die with its users."""
+    """The instruction orders others (tokens, barriers): it keeps its position, but is removed if it has no users."""
     SIDE_EFFECT = "side effect"
-    """Never removed, duplicated or reordered against its like."""
+    """The instruction is never removed, duplicated, or reordered against another one with side effects."""
 
 
 class AsyncRole(Enum):
-    """The place of an op in an asynchronous start / update / done chain."""
+    """The position of an op in an asynchronous start / update / done chain."""
 
     NONE = "none"
     START = "start"
@@ -58,33 +61,40 @@ class AsyncRole(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """A slot for called computations: its key in HLO text, and whether it takes a braced list of them.
+class CalledComputationSlot:
+    """A named slot for the computations that an op calls, such as `condition` and `body` of a while.
 
-    `aliases` are keys the parser accepts for the same slot (`to_apply=f` for `called_computations={f}`).
+    `key` is the slot's name in HLO text. A `variadic` slot takes a braced list of computations, others take exactly
+    one. `aliases` are further keys that the parser accepts (`to_apply=f` for `called_computations={f}`).
     """
 
     key: str
-    many: bool = False
+    variadic: bool = False
     optional: bool = False
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Arity:
-    """How many operands an op takes: `least` to `most` (VARIADIC: no limit), in a multiple of `multiple`."""
+    """The number of operands of an op: from `minimum` to `maximum` (VARIADIC: no limit), a multiple of `multiple`."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     multiple: int = 1
 
     def accepts(self, count: int) -> bool:
-        return self.least <= count and (self.most == VARIADIC or count <= self.most) and count % self.multiple == 0
+        return (
+            self.minimum <= count and (self.maximum == VARIADIC or count <= self.maximum) and count % self.multiple == 0
+        )
 
     def __str__(self) -> str:
-        if self.least == self.most:
-            return f"{self.least} operand{'' if self.least == 1 else 's'}"
-        text = f"at least {self.least} operands" if self.most == VARIADIC else f"{self.least} to {self.most} operands"
+        if self.minimum == self.maximum:
+            return f"{self.minimum} operand{'' if self.minimum == 1 else 's'}"
+        text = (
+            f"at least {self.minimum} operands"
+            if self.maximum == VARIADIC
+            else f"{self.minimum} to {self.maximum} operands"
+        )
         return text if self.multiple == 1 else f"{text}, in a multiple of {self.multiple}"
 
 
@@ -104,42 +114,43 @@ REGISTRY: dict[str, OpDef] = {}
 class OpDef:
     """The definition of one operation; the object itself is the opcode (`instruction.op is opcodes.DOT`).
 
-    `infer`: the shape follows from operands and attributes; the verifier re-runs it and compares. `check`: the shape is
-    declared; the rule judges it. Both, when a declared shape has a freedom (the element type of a dot): then `infer`
-    gives the default. Creating an OpDef registers it. OpDefs copy and pickle by name.
+    An op has `infer` if its result shape follows from operands and attributes; the verifier infers the shape again and
+    compares. It has `check` if the result shape is declared; the rule then verifies the declaration. An op has both if
+    part of the shape is free (the element type of a dot), and `infer` gives the default. Creating an OpDef registers
+    it. OpDefs are copied and pickled by name.
     """
 
     name: str
     family: str
-    """The file that defines the op in `opcodes/` and handles it in every consumer's folder."""
+    """The name of the file that defines the op in `opcodes/` and handles it in every consumer's folder."""
     arity: Arity
     summary: str = ""
-    """What the op does, in a sentence."""
+    """A sentence that says what the op computes."""
     operands: str = ""
-    """The names of the operands; one that ends in `*` stands for any number of them: `operand start_indices*`."""
+    """The names of the operands; a name that ends in `*` stands for any number: `operand start_indices*`."""
     constraints: tuple[str, ...] = ()
-    """What the shape rule demands beyond the arity, and that an inferred shape is declared: a sentence each."""
+    """The requirements of the shape rule beyond the arity, one sentence each."""
     attributes: type[Attributes] = NoAttributes
     infer: InferRule | None = None
     check: CheckRule | None = None
-    roles: tuple[Role, ...] = ()
-    role_keys: Callable[[Sequence[Shape], int], tuple[Role, ...]] | None = None
-    """For ops whose roles depend on operand shapes (conditional): (operand shapes, computation count) -> roles."""
-    inline: str | None = None
-    """The attribute written where operands stand: the number of `parameter(0)`, the literal of `constant({1, 2})`."""
-    normalize: NormalizeRule | None = None
-    settle: SettleRule | None = None
-    """For ops of which XLA's parser makes the shape itself (send, outfeed ...), whatever the text declares."""
+    computation_slots: tuple[CalledComputationSlot, ...] = ()
+    computation_slots_rule: Callable[[Sequence[Shape]], tuple[CalledComputationSlot, ...]] | None = None
+    """For ops whose slots depend on operand shapes (conditional): operand shapes -> slots."""
+    parenthesized_attribute: str | None = None
+    """The attribute that HLO text writes in the parentheses, in place of operands: the number of `parameter(0)`."""
+    canonicalize_attributes: CanonicalizeAttributesRule | None = None
+    canonicalize_shape: CanonicalizeShapeRule | None = None
+    """For ops whose shape XLA's parser derives, ignoring parts of the declared shape (send, outfeed ...)."""
     elementwise: bool = False
     commutative: bool = False
     effect: Effect = Effect.PURE
-    """The least effect of any instance; ask `effect_of`, since attributes may add to it."""
+    """The weakest effect of an instruction of this op; `effect_of` also takes its attributes into account."""
     effect_rule: Callable[[Any], Effect] | None = None
-    """For ops whose attributes decide (custom-call): attributes -> effect."""
-    obsolete: Mapping[str, Kind[Any]] = field(default_factory=dict[str, Kind[Any]])
-    """Keys that HLO text may still give and that mean nothing (any more): read by their kind, then dropped."""
-    aliases: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """Pairs (operand number, result index) that must share a buffer."""
+    """For ops whose effect depends on their attributes (custom-call): attributes -> effect."""
+    ignored_attributes: Mapping[str, AttributeCodec[Any]] = field(default_factory=dict[str, AttributeCodec[Any]])
+    """Keys that HLO text may contain but that have no meaning: the codec parses the value, which is then dropped."""
+    in_place_pairs: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Pairs (operand number, result index) whose values share one buffer, because the op updates it in place."""
     async_role: AsyncRole = AsyncRole.NONE
 
     def __post_init__(self) -> None:
@@ -157,20 +168,26 @@ class OpDef:
 
     @property
     def constant_name(self) -> str:
-        """The name of the op's constant in `xlapy.ops`: `reduce-window` is `REDUCE_WINDOW`."""
+        """The name of the op's constant in `xlapy.opcodes`: `reduce-window` is `REDUCE_WINDOW`."""
         return self.name.upper().replace("-", "_")
 
+    def computation_slots_for(self, operands: Iterable[Shape]) -> tuple[CalledComputationSlot, ...]:
+        """The called-computation slots of an instruction with these operand shapes."""
+        if self.computation_slots_rule is None:
+            return self.computation_slots
+        return self.computation_slots_rule(tuple(operands))
+
     def effect_of(self, attributes: Attributes) -> Effect:
-        """What an instruction with these attributes does besides computing its result (called computations aside)."""
+        """The effect of an instruction with these attributes, without the effects of the computations it calls."""
         return self.effect if self.effect_rule is None else self.effect_rule(attributes)
 
     def result_shape(
         self,
         operands: Sequence[Shape],
         attributes: Attributes = NO_ATTRIBUTES,
-        programs: Programs = (),
+        programs: ProgramShapes = (),
     ) -> Shape:
-        """The shape this op infers; `ShapeError` if the operands are illegal or the op's shape must be declared."""
+        """Infers the result shape; raises `ShapeError` if the operands are illegal or the shape must be declared."""
         self.check_arity(len(operands))
         if self.infer is None:
             raise ShapeError(f"{self.name}: the result shape cannot be inferred; declare it")
@@ -185,9 +202,12 @@ class OpDef:
         shape: Shape,
         operands: Sequence[Shape],
         attributes: Attributes = NO_ATTRIBUTES,
-        programs: Programs = (),
+        programs: ProgramShapes = (),
     ) -> None:
-        """Judges a declared result shape, layouts and dynamic flags aside; `ShapeError` gives rule and both values."""
+        """Verifies a declared result shape, ignoring layouts and dynamic dimensions.
+
+        Raises a `ShapeError` that names the rule, the expected and the declared value.
+        """
         self.check_arity(len(operands))
         if self.check is not None:
             self.check(shape, operands, attributes, programs)
@@ -200,7 +220,7 @@ class OpDef:
 
 
 def lookup(name: str) -> OpDef:
-    """The OpDef of a name in HLO text; `UnsupportedError` naming near misses if there is none."""
+    """The OpDef with this name in HLO text; raises an `UnsupportedError` with similar names if there is none."""
     try:
         return REGISTRY[name]
     except KeyError:
@@ -214,11 +234,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Rules(Generic[F]):
-    """One consumer's table: op -> function, or the reason why the consumer has none.
+    """A consumer's table that gives each op a function, or the reason why the consumer does not support the op.
 
-    A consumer module writes `@RULES.rule(opcodes.DOT)` above the function; `RULES.refuse("reason", opcodes.INFEED)`
-    states that
-    the consumer does not handle an op, and why.
+    A consumer such as the interpreter writes `@RULES.rule(opcodes.DOT)` above the function for an op.
+    `RULES.refuse("reason", opcodes.INFEED)` states that the consumer does not support an op, and why.
     """
 
     consumer: str
@@ -226,7 +245,7 @@ class Rules(Generic[F]):
     refusals: dict[OpDef, str] = field(default_factory=dict[OpDef, str])
 
     def rule(self, *ops: OpDef) -> Callable[[F], F]:
-        """Decorator: registers the function as the rule of each op; an op has one rule a consumer."""
+        """Decorator that registers the function as the rule of each op; a consumer has one rule per op."""
 
         def register(function: F) -> F:
             for op in ops:
@@ -238,13 +257,14 @@ class Rules(Generic[F]):
         return register
 
     def refuse(self, reason: str, *ops: OpDef) -> None:
+        """Records why the consumer supports none of these ops."""
         for op in ops:
             if op in self.table or op in self.refusals:
                 raise ValueError(f"{self.consumer} has two rules for {op.name}")
             self.refusals[op] = reason
 
     def find(self, op: OpDef) -> F:
-        """The rule of an op; `UnsupportedError` with the stated reason if the consumer has none."""
+        """The rule of an op; raises an `UnsupportedError` with the recorded reason if the consumer has none."""
         try:
             return self.table[op]
         except KeyError:

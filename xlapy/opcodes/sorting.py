@@ -13,7 +13,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, ONE_INTEGER, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, Programs, Role, at_least, exactly
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import agrees, one_or_tuple, require_arrays, require_dimension, require_programs
 
 
@@ -25,7 +25,7 @@ class SortAttributes(Attributes):
     is_stable: bool = attribute(BOOL, default=False)
 
 
-def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Programs) -> Shape:
+def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: ProgramShapes) -> Shape:
     """The operands, sorted together: the operand itself if there is one, else a tuple of them."""
     require_programs("sort", programs, 1)
     require_arrays("sort", operands)
@@ -69,7 +69,7 @@ SORT = OpDef(
     ),
     arity=at_least(1),
     attributes=SortAttributes,
-    roles=(Role("to_apply"),),
+    computation_slots=(CalledComputationSlot("to_apply"),),
     infer=_infer_sort,
 )
 
@@ -86,7 +86,7 @@ class TopKAttributes(Attributes):
     is_stable: bool = attribute(BOOL, default=True)
 
 
-def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: Programs) -> Shape:
+def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: ProgramShapes) -> Shape:
     """Values and their s32 indices; the last dimension becomes k, and static."""
     (operand,) = operands
     require_arrays("topk", operands)

@@ -13,7 +13,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOLS, INTEGER, LITERAL, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, Programs, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
 from xlapy.opcodes.requirements import require_dimension
 
 
@@ -24,7 +24,7 @@ class ParameterAttributes(Attributes):
     """Per leaf: whether every replica is known to pass the same value; None if nothing is known."""
 
 
-def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttributes, __: Programs) -> None:
+def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttributes, __: ProgramShapes) -> None:
     if attrs.number < 0:
         raise ShapeError(f"parameter numbers start at 0, given {attrs.number}")
     replication = attrs.parameter_replication
@@ -49,7 +49,7 @@ PARAMETER = OpDef(
     arity=exactly(0),
     attributes=ParameterAttributes,
     check=_check_parameter,
-    inline="number",
+    parenthesized_attribute="number",
 )
 
 
@@ -63,12 +63,12 @@ class ConstantAttributes(Attributes):
         return cls(**values)
 
 
-def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes, __: Programs) -> None:
+def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes, __: ProgramShapes) -> None:
     if not attrs.literal.shape.compatible(shape):
         raise ShapeError(f"constant of a literal of shape {attrs.literal.shape.brief} is declared {shape.brief}")
 
 
-def _settle_constant(declared: Shape, _: Sequence[Shape]) -> Shape:
+def _canonicalize_constant_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
     return declared.without_element_size()
 
 
@@ -79,8 +79,8 @@ CONSTANT = OpDef(
     arity=exactly(0),
     attributes=ConstantAttributes,
     check=_check_constant,
-    settle=_settle_constant,
-    inline="literal",
+    canonicalize_shape=_canonicalize_constant_shape,
+    parenthesized_attribute="literal",
 )
 
 
@@ -89,7 +89,7 @@ class IotaAttributes(Attributes):
     iota_dimension: int = attribute(INTEGER)
 
 
-def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: Programs) -> None:
+def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: ProgramShapes) -> None:
     """Counts along one dimension of a numeric array of rank at least one."""
     if not shape.is_array:
         raise ShapeError(f"iota makes an array, declared {shape.brief}")

@@ -16,14 +16,14 @@ from xlapy.base.element_types import U32
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes
-from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, Programs, exactly
+from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, ProgramShapes, exactly
 from xlapy.opcodes.requirements import agrees, elements_of, require_shape, require_token
 
 _CONTEXT = Shape.scalar(U32)
 _TOKEN = Shape.token()
 
 
-def _always_token(_: Shape, __: Sequence[Shape]) -> Shape:
+def _canonicalize_outfeed_shape(_: Shape, __: Sequence[Shape]) -> Shape:
     return _TOKEN
 
 
@@ -35,7 +35,7 @@ class InfeedAttributes(Attributes):
     infeed_config: str = attribute(STRING, default="")
 
 
-def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, __: Programs) -> None:
+def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, __: ProgramShapes) -> None:
     """The result is (data, token); data is an array or a flat tuple of arrays."""
     require_token("infeed", operands, 0)
     if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
@@ -47,7 +47,7 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
         )
 
 
-def _settle_infeed(declared: Shape, _: Sequence[Shape]) -> Shape:
+def _canonicalize_infeed_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
     """Only the data is declared; the token behind it is a fact."""
     return Shape.tuple((declared.tuple_shapes[0], _TOKEN)) if declared.tuple_shapes else declared
 
@@ -65,7 +65,7 @@ INFEED = OpDef(
     arity=exactly(1),
     attributes=InfeedAttributes,
     check=_check_infeed,
-    settle=_settle_infeed,
+    canonicalize_shape=_canonicalize_infeed_shape,
     effect=Effect.SIDE_EFFECT,
 )
 
@@ -78,7 +78,7 @@ class OutfeedAttributes(Attributes):
     outfeed_config: str = attribute(STRING, default="")
 
 
-def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: Programs) -> Shape:
+def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: ProgramShapes) -> Shape:
     require_token("outfeed", operands, 1)
     declared = attrs.outfeed_shape
     if declared is not None and not agrees(declared, operands[0]):
@@ -102,8 +102,8 @@ OUTFEED = OpDef(
     arity=exactly(2),
     attributes=OutfeedAttributes,
     infer=_infer_outfeed,
-    settle=_always_token,
-    normalize=_fill_outfeed_shape,
+    canonicalize_shape=_canonicalize_outfeed_shape,
+    canonicalize_attributes=_fill_outfeed_shape,
     effect=Effect.SIDE_EFFECT,
 )
 
@@ -119,12 +119,12 @@ class ChannelAttributes(Attributes):
     is_host_transfer: bool = attribute(BOOL, default=False)
 
 
-def _infer_send(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
+def _infer_send(operands: Sequence[Shape], _: ChannelAttributes, __: ProgramShapes) -> Shape:
     require_token("send", operands, 1)
     return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
 
 
-def _settle_send(_: Shape, operands: Sequence[Shape]) -> Shape:
+def _canonicalize_send_shape(_: Shape, operands: Sequence[Shape]) -> Shape:
     return Shape.tuple((operands[0], _CONTEXT, _TOKEN))
 
 
@@ -137,9 +137,9 @@ SEND = OpDef(
     arity=exactly(2),
     attributes=ChannelAttributes,
     infer=_infer_send,
-    settle=_settle_send,
+    canonicalize_shape=_canonicalize_send_shape,
     effect=Effect.SIDE_EFFECT,
-    aliases=((0, (0,)),),
+    in_place_pairs=((0, (0,)),),
     async_role=AsyncRole.START,
 )
 
@@ -151,7 +151,7 @@ def _require_transfer(name: str, operand: Shape) -> None:
         raise ShapeError(f"{name}: a transfer under way has shape (buffer, u32[], token[]), given {operand.brief}")
 
 
-def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
+def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: ProgramShapes) -> Shape:
     _require_transfer("send-done", operands[0])
     return _TOKEN
 
@@ -165,18 +165,18 @@ SEND_DONE = OpDef(
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
-    settle=_always_token,
+    canonicalize_shape=_canonicalize_outfeed_shape,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
 )
 
 
-def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> None:
+def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, __: ProgramShapes) -> None:
     require_token("recv", operands, 0)
     _require_transfer("recv", shape)
 
 
-def _settle_recv(declared: Shape, _: Sequence[Shape]) -> Shape:
+def _canonicalize_recv_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
     """Only the buffer is declared."""
     return Shape.tuple((declared.tuple_shapes[0], _CONTEXT, _TOKEN)) if declared.tuple_shapes else declared
 
@@ -193,18 +193,18 @@ RECV = OpDef(
     arity=exactly(1),
     attributes=ChannelAttributes,
     check=_check_recv,
-    settle=_settle_recv,
+    canonicalize_shape=_canonicalize_recv_shape,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.START,
 )
 
 
-def _infer_recv_done(operands: Sequence[Shape], _: ChannelAttributes, __: Programs) -> Shape:
+def _infer_recv_done(operands: Sequence[Shape], _: ChannelAttributes, __: ProgramShapes) -> Shape:
     _require_transfer("recv-done", operands[0])
     return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN))
 
 
-def _settle_recv_done(declared: Shape, operands: Sequence[Shape]) -> Shape:
+def _canonicalize_recv_done_shape(declared: Shape, operands: Sequence[Shape]) -> Shape:
     return Shape.tuple((operands[0].tuple_shapes[0], _TOKEN)) if operands[0].tuple_shapes else declared
 
 
@@ -217,7 +217,7 @@ RECV_DONE = OpDef(
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
-    settle=_settle_recv_done,
+    canonicalize_shape=_canonicalize_recv_done_shape,
     effect=Effect.SIDE_EFFECT,
     async_role=AsyncRole.DONE,
 )
@@ -233,7 +233,7 @@ class CopyStartAttributes(Attributes):
     cross_program_prefetch_index: int | None = attribute(INTEGER, default=None)
 
 
-def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: Programs) -> Shape:
+def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: ProgramShapes) -> Shape:
     """(destination, source, context); layouts of the first two may differ."""
     return Shape.tuple((operands[0], operands[0], _CONTEXT))
 
@@ -247,12 +247,12 @@ COPY_START = OpDef(
     attributes=CopyStartAttributes,
     infer=_infer_copy_start,
     effect=Effect.ORDERED,
-    aliases=((0, (1,)),),
+    in_place_pairs=((0, (1,)),),
     async_role=AsyncRole.START,
 )
 
 
-def _infer_copy_done(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_copy_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     (operand,) = operands
     if len(operand.tuple_shapes) != 3:
         raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.brief}")

@@ -12,10 +12,10 @@ from typing import Any
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, Programs, at_least, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, at_least, exactly
 
 
-def _infer_tuple(operands: Sequence[Shape], _: Any, __: Programs) -> Shape:
+def _infer_tuple(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     return Shape.tuple(operands)
 
 
@@ -34,7 +34,7 @@ class GetTupleElementAttributes(Attributes):
     index: int = attribute(INTEGER)
 
 
-def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAttributes, _: Programs) -> Shape:
+def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAttributes, _: ProgramShapes) -> Shape:
     (operand,) = operands
     if not operand.is_tuple:
         raise ShapeError(f"get-tuple-element takes a tuple, operand is {operand.brief}")

@@ -366,12 +366,14 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
     ),
     "source_target_pairs": part("source_target_pairs", _write_pairs, _read_pairs),
     "GatherAttributes.slice_sizes": at("gather_slice_sizes"),
-    "algorithm": lambda kind: words("precision_config.algorithm", kind.enum, "ALG_"),
-    "CustomCallAttributes.operand_precision": lambda kind: _padded(words(_PRECISION, kind.item.enum), kind.item.enum),
-    "operand_precision": lambda kind: words(_PRECISION, kind.item.enum),
-    "RngBitGeneratorAttributes.algorithm": lambda kind: words("rng_algorithm", kind.enum),
+    "algorithm": lambda codec: words("precision_config.algorithm", codec.enum, "ALG_"),
+    "CustomCallAttributes.operand_precision": lambda codec: _padded(
+        words(_PRECISION, codec.item.enum), codec.item.enum
+    ),
+    "operand_precision": lambda codec: words(_PRECISION, codec.item.enum),
+    "RngBitGeneratorAttributes.algorithm": lambda codec: words("rng_algorithm", codec.enum),
     "is_composite": at("is_composite"),
-    "kind": lambda kind: strings("fusion_kind", kind.enum),
+    "kind": lambda codec: strings("fusion_kind", codec.enum),
     "output_to_operand_aliasing": part("output_operand_aliasing", _write_aliases, _read_aliases),
     "domain": Codec(("domain_entry_sharding", "domain_exit_sharding"), _write_domain, _read_domain),
     "async_execution_thread": at("async_execution_thread", decode=lambda value: value or "main"),
@@ -379,19 +381,19 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
     "dim_labels": part("convolution_dimension_numbers", _write_convolution, _read_convolution),
     "feature_group_count": or_one("feature_group_count"),
     "batch_group_count": or_one("batch_group_count"),
-    "convolution_kind": lambda kind: words("conv_kind", kind.enum, "CONVOLUTION_KIND_"),
+    "convolution_kind": lambda codec: words("conv_kind", codec.enum, "CONVOLUTION_KIND_"),
     "sparsity_config": part("sparsity_config", _write_sparsity, _read_sparsity),
-    "padding_type": lambda kind: words("padding_type", kind.enum),
+    "padding_type": lambda codec: words("padding_type", codec.enum),
     "custom_call_target": at("custom_call_target"),
     "operand_layout_constraints": Codec(
         ("constrain_layout", "operand_shapes_with_layout"), _write_layouts, _read_layouts
     ),
     "custom_call_has_side_effect": at("custom_call_has_side_effect"),
     "literal": part("literal", write_literal, read_literal),
-    "schedule": lambda kind: words("custom_call_schedule", kind.enum),
-    "api_version": lambda kind: words("custom_call_api_version", kind.enum),
-    "direction": lambda kind: strings("comparison_direction", kind.enum),
-    "type": lambda kind: strings("comparison_type", kind.enum),
+    "schedule": lambda codec: words("custom_call_schedule", codec.enum),
+    "api_version": lambda codec: words("custom_call_api_version", codec.enum),
+    "direction": lambda codec: strings("comparison_direction", codec.enum),
+    "type": lambda codec: strings("comparison_type", codec.enum),
     "exponent_bits": at("exponent_bits"),
     "mantissa_bits": at("mantissa_bits"),
     **{
@@ -424,15 +426,15 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
     "unique_indices": at("unique_indices"),
     "CholeskyAttributes.lower": at("cholesky_options.lower"),
     **{f"TriangularSolveAttributes.{n}": at(f"{_SOLVE}.{n}") for n in ("left_side", "lower", "unit_diagonal")},
-    "transpose_a": lambda kind: words(f"{_SOLVE}.transpose_a", kind.enum),
-    "fft_type": lambda kind: words("fft_type", kind.enum),
+    "transpose_a": lambda codec: words(f"{_SOLVE}.transpose_a", codec.enum),
+    "fft_type": lambda codec: words("fft_type", codec.enum),
     "fft_length": at("fft_length"),
     "ranges": part("slice_dimensions", _write_ranges, _read_ranges),
     "padding": part("padding_config", _write_padding, _read_padding, PaddingConfig(())),
     "dynamic_slice_sizes": at("dynamic_slice_sizes"),
     "epsilon": at("epsilon"),
     "feature_index": at("feature_index"),
-    "distribution": lambda kind: words("distribution", kind.enum),
+    "distribution": lambda codec: words("distribution", codec.enum),
     "delta": at("delta"),
     "num_carries": at("num_carries"),
     "is_reverse": at("is_reverse"),
@@ -456,7 +458,7 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
     ),
     "index": at("tuple_index"),
 }
-"""An attribute by its name, behind `Class.` where a name means several things. A function takes the field's kind; None
+"""An attribute by its name, behind `Class.` where a name means several things. A function takes the field's codec; None
 is for what XLA's message has no field for although another class has one of the name."""
 
 
@@ -472,7 +474,7 @@ def codecs(attributes: type[Attributes]) -> tuple[tuple[Field, Codec | None], ..
     for field in attributes.fields:
         entry = FIELDS.get(f"{attributes.__name__}.{field.name}", FIELDS.get(field.name))
         if entry is not None and not isinstance(entry, Codec):
-            entry = entry(field.kind)
+            entry = entry(field.codec)
         found.append((field, entry))
     return _CODECS.setdefault(attributes.__name__, tuple(found))
 
@@ -490,7 +492,7 @@ def write_attributes(target: Message, attributes: Attributes) -> None:
     """Puts attributes into an HloInstructionProto."""
     if not attributes.fields:
         return
-    if any(field.kind is LITERAL for field in attributes.fields):
+    if any(field.codec is LITERAL for field in attributes.fields):
         _write(target, attributes)
         return
     found = _WRITTEN.get(attributes)
@@ -508,10 +510,10 @@ def _write(target: Message, attributes: Attributes) -> None:
         value = getattr(attributes, field.name)
         if codec is not None and value is not None:
             codec.write(target, value)
-            if codec.read(target) == value or field.kind is LITERAL:
+            if codec.read(target) == value or field.codec is LITERAL:
                 continue
         if value is not None and (field.required or value != field.default):
-            target.text_attributes[field.key] = field.kind.write(value)
+            target.text_attributes[field.key] = field.codec.write(value)
 
 
 def read_attributes(source: Message, op: OpDef) -> Attributes:
@@ -536,7 +538,7 @@ def read_attributes(source: Message, op: OpDef) -> Attributes:
 def _from_text(field: Field, text: str) -> Any:
     reader = TextReader(text)
     try:
-        value = field.kind.read(reader)
+        value = field.codec.read(reader)
         if not reader.at_end():
             reader.fail("expected the end of the value")
     except (ParseError, ShapeError) as error:

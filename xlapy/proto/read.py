@@ -196,10 +196,10 @@ class _Reader:
         called = [self._called(number) for number in source.called_computation_ids]
         if op is WHILE:
             called.reverse()
-        _check_roles(op, operands, called)
+        _check_called_computations(op, operands, called)
         attributes = read_attributes(source, op)
-        if op.normalize is not None:
-            attributes = op.normalize(attributes, [operand.shape for operand in operands], shape)
+        if op.canonicalize_attributes is not None:
+            attributes = op.canonicalize_attributes(attributes, [operand.shape for operand in operands], shape)
         instruction = Instruction(op, shape, operands, attributes, called, source.name)
         self._annotate(instruction, source)
         _keep(instruction, source)
@@ -238,11 +238,11 @@ def _named(source: Message) -> str:
     return f"instruction {source.name!r} ({source.opcode or 'without opcode'})"
 
 
-def _check_roles(op: OpDef, operands: Iterable[Instruction], called: list[Computation]) -> None:
-    """Refuses calls that the op has no roles for, and roles without a call."""
-    roles = op.roles if op.role_keys is None else op.role_keys([o.shape for o in operands], len(called))
-    least = sum(not role.optional for role in roles)
-    most = len(called) if any(role.many for role in roles) else len(roles)
+def _check_called_computations(op: OpDef, operands: Iterable[Instruction], called: list[Computation]) -> None:
+    """Refuses calls that the op has no slots for, and required slots without a call."""
+    slots = op.computation_slots_for([operand.shape for operand in operands])
+    least = sum(not slot.optional for slot in slots)
+    most = len(called) if any(slot.variadic for slot in slots) else len(slots)
     if not least <= len(called) <= most:
         raise ProtoError(f"it calls {len(called)} computations, it needs {least if len(called) < least else most}")
 

@@ -53,7 +53,7 @@ def has_short_form(computation: Computation | None) -> bool:
     root = computation.root if computation is not None else None
     if computation is None or root is None or root.op.name in _NATIVE:
         return False
-    if root.op.inline is not None or root.op in ASYNC_OPS:
+    if root.op.parenthesized_attribute is not None or root.op in ASYNC_OPS:
         return False
     if not all(instruction is root or is_parameter(instruction) for instruction in computation):
         return False
@@ -81,7 +81,7 @@ def read_async(
     wrapped, op = ops
     if shape is None:
         parser.reader.fail_at(op_at, f"the shape of a {op.name} cannot be inferred; write it in front")
-    if wrapped.inline is not None or wrapped in ASYNC_OPS:
+    if wrapped.parenthesized_attribute is not None or wrapped in ASYNC_OPS:
         parser.reader.fail_at(op_at, f"{wrapped.name} has no asynchronous form")
     if op.async_role is not AsyncRole.DONE and not _is_state(shape):
         parser.reader.fail_at(
@@ -110,13 +110,13 @@ def _start(
     wrapped, op = ops
     inner = Scope(Computation("async_wrapped"))
     parameters = _parameters(inner.computation, wrapped, shape.tuple_shapes[0].tuple_shapes)
-    roles = parser.roles(wrapped, parameters)
+    slots = wrapped.computation_slots_for([parameter.shape for parameter in parameters])
     parsed = Parsed()
     if not nested:
-        parser.attributes.read(scope, wrapped, roles, parsed, wrapper=op)
+        parser.attributes.read(scope, wrapped, slots, parsed, wrapper=op)
     before, parsed.before = parsed.before, []
     notes, parsed.notes = parsed.notes, {}
-    root = parser.make(inner, wrapped.name, wrapped, shape.tuple_shapes[1], parameters, roles, parsed, op_at)
+    root = parser.make(inner, wrapped.name, wrapped, shape.tuple_shapes[1], parameters, slots, parsed, op_at)
     edit.set_root(inner.computation, root)
     if wrapped in (CALL, FUSION) and root.computations[0].root is not None:
         called = root.computations[0].program_shape
@@ -130,7 +130,7 @@ def _start(
 
 def _parameters(computation: Computation, wrapped: OpDef, shapes: Sequence[Shape]) -> list[Instruction]:
     """One parameter an operand; stand-ins for operands that a later async-update brings."""
-    missing = max(wrapped.arity.least - len(shapes), 0)
+    missing = max(wrapped.arity.minimum - len(shapes), 0)
     found: list[Instruction] = []
     for number, shape in enumerate([*shapes, *[Shape.array(F32, (1,))] * missing]):
         instruction = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name="async_param")

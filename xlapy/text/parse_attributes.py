@@ -14,8 +14,8 @@ from typing import Any
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.attributes.codecs import Attributes, Field, Kind, entries
-from xlapy.opcodes.registry import OpDef, Role
+from xlapy.opcodes.attributes.codecs import AttributeCodec, Attributes, Field, entries
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef
 from xlapy.text.annotations import (
     read_backend_config,
     read_frontend_attributes,
@@ -33,7 +33,7 @@ ReadBody = Callable[[], Computation]
 _ATTRIBUTE = re.compile(rf"{BLANK},{BLANK}([A-Za-z_][\w\-]*+){BLANK}={BLANK}", re.ASCII)
 _VALUE = re.compile(r'(?:\{[^{}"/]*+\}|[\w.\-+>?]++)(?=[,\s}]|\Z)', re.ASCII)
 _CACHE_LIMIT = 1 << 14
-_VALUES: dict[tuple[Kind[Any], str], Any] = {}
+_VALUES: dict[tuple[AttributeCodec[Any], str], Any] = {}
 _MISSING = object()
 
 ANNOTATIONS: dict[str, tuple[str, Callable[[TextReader], Any]]] = {
@@ -53,16 +53,16 @@ _CONTROL = "control-predecessors"
 class Plan:
     """What the attributes of one op can be, tabulated once."""
 
-    __slots__ = ("default", "fields", "inline", "obsolete", "required")
+    __slots__ = ("default", "fields", "ignored", "parenthesized", "required")
 
     def __init__(self, op: OpDef) -> None:
         by_key = op.attributes.by_key
-        inline = next((f for f in op.attributes.fields if f.name == op.inline), None)
-        self.inline: Field | None = inline
-        self.fields: dict[str, Field] = {key: f for key, f in by_key.items() if f is not inline}
+        parenthesized = next((f for f in op.attributes.fields if f.name == op.parenthesized_attribute), None)
+        self.parenthesized: Field | None = parenthesized
+        self.fields: dict[str, Field] = {key: f for key, f in by_key.items() if f is not parenthesized}
         self.required = [f for f in self.fields.values() if f.required and f.key in by_key]
-        self.obsolete = op.obsolete
-        self.default: Attributes | None = None if self.required or inline else op.attributes.make()
+        self.ignored = op.ignored_attributes
+        self.default: Attributes | None = None if self.required or parenthesized else op.attributes.make()
 
 
 _PLANS: dict[OpDef, Plan] = {}
@@ -76,7 +76,7 @@ def plan_of(op: OpDef) -> Plan:
 
 
 class Parsed:
-    """The attributes of one instruction: field values, called computations by role, annotations by slot."""
+    """The attributes of one instruction: field values, called computations by slot number, annotations by field."""
 
     __slots__ = ("before", "called", "notes", "values", "wrapper_values")
 
@@ -89,7 +89,7 @@ class Parsed:
 
     @property
     def computations(self) -> list[Computation]:
-        return [computation for slot in sorted(self.called) for computation in self.called[slot]]
+        return [computation for number in sorted(self.called) for computation in self.called[number]]
 
 
 class AttributeReader:
@@ -101,7 +101,12 @@ class AttributeReader:
         self.read_body = read_body
 
     def read(
-        self, scope: Scope, op: OpDef, roles: Sequence[Role], parsed: Parsed, wrapper: OpDef | None = None
+        self,
+        scope: Scope,
+        op: OpDef,
+        slots: Sequence[CalledComputationSlot],
+        parsed: Parsed,
+        wrapper: OpDef | None = None,
     ) -> None:
         """Reads `(, key=value)*`; fields of `wrapper` (the async-start around the op) are kept apart."""
         reader = self.reader
@@ -118,9 +123,9 @@ class AttributeReader:
             if field is not None:
                 if field.name in parsed.values:
                     reader.fail_at(match.start(1), f"attribute {key!r} repeats {field.key!r} under another name")
-                parsed.values[field.name] = read_value(reader, field.kind)
+                parsed.values[field.name] = read_value(reader, field.codec)
             else:
-                self._other(scope, op, roles, parsed, wrapper, match)
+                self._other(scope, op, slots, parsed, wrapper, match)
             match = _ATTRIBUTE.match(reader.text, reader.position)
         if reader.peek(","):
             reader.position += 1
@@ -130,7 +135,7 @@ class AttributeReader:
         self,
         scope: Scope,
         op: OpDef,
-        roles: Sequence[Role],
+        slots: Sequence[CalledComputationSlot],
         parsed: Parsed,
         wrapper: OpDef | None,
         match: re.Match[str],
@@ -140,31 +145,31 @@ class AttributeReader:
         if note is not None:
             parsed.notes[note[0]] = note[1](self.reader)
             return
-        for slot, role in enumerate(roles):
-            if key == role.key or key in role.aliases:
-                self._called(parsed, slot, role, match)
+        for number, slot in enumerate(slots):
+            if key == slot.key or key in slot.aliases:
+                self._called(parsed, number, slot, match)
                 return
         if key == _CONTROL:
             parsed.before = self._instructions(scope)
-        elif key in op.obsolete:
-            op.obsolete[key].read(self.reader)
+        elif key in op.ignored_attributes:
+            op.ignored_attributes[key].read(self.reader)
         elif wrapper is not None and key in plan_of(wrapper).fields:
             field = plan_of(wrapper).fields[key]
-            parsed.wrapper_values[field.name] = read_value(self.reader, field.kind)
+            parsed.wrapper_values[field.name] = read_value(self.reader, field.codec)
         else:
-            self._unknown(op, roles, match)
+            self._unknown(op, slots, match)
 
-    def _unknown(self, op: OpDef, roles: Sequence[Role], match: re.Match[str]) -> None:
-        known = [*plan_of(op).fields, *(role.key for role in roles), *ANNOTATIONS, _CONTROL]
+    def _unknown(self, op: OpDef, slots: Sequence[CalledComputationSlot], match: re.Match[str]) -> None:
+        known = [*plan_of(op).fields, *(slot.key for slot in slots), *ANNOTATIONS, _CONTROL]
         near = difflib.get_close_matches(match[1][:100], known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
         self.reader.fail_at(match.start(1), f"{op.name} has no attribute {match[1]!r}; {hint}")
 
-    def _called(self, parsed: Parsed, slot: int, role: Role, match: re.Match[str]) -> None:
-        if slot in parsed.called:
-            self.reader.fail_at(match.start(1), f"attribute {match[1]!r} repeats {role.key!r} under another name")
-        braced = role.many and match[1] == role.key
-        parsed.called[slot] = self._computation_list() if braced else [self._computation()]
+    def _called(self, parsed: Parsed, number: int, slot: CalledComputationSlot, match: re.Match[str]) -> None:
+        if number in parsed.called:
+            self.reader.fail_at(match.start(1), f"attribute {match[1]!r} repeats {slot.key!r} under another name")
+        braced = slot.variadic and match[1] == slot.key
+        parsed.called[number] = self._computation_list() if braced else [self._computation()]
 
     def _computation_list(self) -> list[Computation]:
         return [self._computation() for _ in entries(self.reader)]
@@ -198,23 +203,25 @@ class AttributeReader:
         except (ShapeError, ValueError) as error:
             self.reader.fail_at(position, f"{op.name}: {error}")
 
-    def require_roles(self, op: OpDef, roles: Sequence[Role], parsed: Parsed, position: int) -> None:
-        for slot, role in enumerate(roles):
-            if not role.optional and slot not in parsed.called:
-                self.reader.fail_at(position, f"{op.name} needs the attribute {role.key!r}, which is missing")
+    def require_computations(
+        self, op: OpDef, slots: Sequence[CalledComputationSlot], parsed: Parsed, position: int
+    ) -> None:
+        for number, slot in enumerate(slots):
+            if not slot.optional and number not in parsed.called:
+                self.reader.fail_at(position, f"{op.name} needs the attribute {slot.key!r}, which is missing")
 
 
-def read_value(reader: TextReader, kind: Kind[Any]) -> Any:
-    """A value of a kind; short texts are read once and remembered."""
+def read_value(reader: TextReader, codec: AttributeCodec[Any]) -> Any:
+    """A value of a codec; short texts are read once and remembered."""
     match = _VALUE.match(reader.text, reader.position)
     if match is None:
-        return kind.read(reader)
-    key = (kind, match[0])
+        return codec.read(reader)
+    key = (codec, match[0])
     found = _VALUES.get(key, _MISSING)
     if found is not _MISSING:
         reader.position = match.end()
         return found
-    found = kind.read(reader)
+    found = codec.read(reader)
     if reader.position == match.end() and len(match[0]) < 200:
         if len(_VALUES) >= _CACHE_LIMIT:
             _VALUES.clear()

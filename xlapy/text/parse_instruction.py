@@ -20,7 +20,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import TYPE_NAMES, sanitize
 from xlapy.opcodes.attributes.codecs import LITERAL, Attributes
 from xlapy.opcodes.control import ASYNC_START
-from xlapy.opcodes.registry import REGISTRY, OpDef, Role, lookup
+from xlapy.opcodes.registry import REGISTRY, CalledComputationSlot, OpDef, lookup
 from xlapy.opcodes.requirements import agrees
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
@@ -119,14 +119,14 @@ class InstructionReader:
             return self._unknown(scope, name, shape, opcode, op_at, nested)
         parsed = Parsed()
         operands: tuple[Instruction, ...] = ()
-        if op.inline is None:
+        if op.parenthesized_attribute is None:
             operands = self.read_operands(scope)
         else:
-            self._read_inline(op, shape, parsed, op_at)
-        roles = self.roles(op, operands)
+            self._read_parenthesized(op, shape, parsed, op_at)
+        slots = op.computation_slots_for([operand.shape for operand in operands])
         if not nested:
-            self.attributes.read(scope, op, roles, parsed)
-        return self.make(scope, name, op, shape, operands, roles, parsed, op_at)
+            self.attributes.read(scope, op, slots, parsed)
+        return self.make(scope, name, op, shape, operands, slots, parsed, op_at)
 
     def _unknown(
         self, scope: Scope, name: str, shape: Shape | None, opcode: str, op_at: int, nested: bool
@@ -140,21 +140,15 @@ class InstructionReader:
         assert sugar is not None
         return read_async(self, scope, name, shape, sugar, op_at, nested)
 
-    @staticmethod
-    def roles(op: OpDef, operands: Sequence[Instruction]) -> Sequence[Role]:
-        if op.role_keys is None:
-            return op.roles
-        return op.role_keys([operand.shape for operand in operands], 0)
-
-    def _read_inline(self, op: OpDef, shape: Shape | None, parsed: Parsed, op_at: int) -> None:
+    def _read_parenthesized(self, op: OpDef, shape: Shape | None, parsed: Parsed, op_at: int) -> None:
         """`parameter(0)`, `constant({1, 2})`: the attribute that stands where operands would."""
-        field = plan_of(op).inline
+        field = plan_of(op).parenthesized
         assert field is not None
         if shape is None:
             self.reader.fail_at(op_at, f"the shape of a {op.name} cannot be inferred; write it in front")
-        if op.settle is not None:
-            shape = op.settle(shape, ())
-        value: Any = self.reader.literal(shape) if field.kind is LITERAL else field.kind.read(self.reader)
+        if op.canonicalize_shape is not None:
+            shape = op.canonicalize_shape(shape, ())
+        value: Any = self.reader.literal(shape) if field.codec is LITERAL else field.codec.read(self.reader)
         if isinstance(value, Literal) and value.shape != shape and value.shape.compatible(shape):
             value = value.with_shape(shape)
         parsed.values[field.name] = value
@@ -167,22 +161,22 @@ class InstructionReader:
         op: OpDef,
         shape: Shape | None,
         operands: Sequence[Instruction],
-        roles: Sequence[Role],
+        slots: Sequence[CalledComputationSlot],
         parsed: Parsed,
         op_at: int,
     ) -> Instruction:
         """Makes the instruction from its parts and links it to the computation."""
         attributes = self.attributes.make(op, parsed.values, op_at)
-        if roles:
-            self.attributes.require_roles(op, roles, parsed, op_at)
+        if slots:
+            self.attributes.require_computations(op, slots, parsed, op_at)
         if not op.arity.accepts(len(operands)):
             self.reader.fail_at(op_at, f"{op.name} takes {op.arity}, given {len(operands)}")
         called = parsed.computations if parsed.called else ()
         if shape is None:
             shape = self._infer(op, operands, attributes, called, op_at)
-        elif op.settle is not None:
-            shape = op.settle(shape, [operand.shape for operand in operands])
-        if op.normalize is not None:
+        elif op.canonicalize_shape is not None:
+            shape = op.canonicalize_shape(shape, [operand.shape for operand in operands])
+        if op.canonicalize_attributes is not None:
             attributes = self._normalize(op, attributes, operands, shape, op_at)
         instruction = Instruction(op, shape, operands, attributes, called, name)
         edit.link(scope.computation, instruction)
@@ -212,9 +206,9 @@ class InstructionReader:
     def _normalize(
         self, op: OpDef, attributes: Attributes, operands: Sequence[Instruction], shape: Shape, op_at: int
     ) -> Attributes:
-        assert op.normalize is not None
+        assert op.canonicalize_attributes is not None
         try:
-            normal: Attributes = op.normalize(attributes, [operand.shape for operand in operands], shape)
+            normal: Attributes = op.canonicalize_attributes(attributes, [operand.shape for operand in operands], shape)
             return normal
         except ShapeError as error:
             self.reader.fail_at(op_at, f"{op.name}: {error}")

@@ -21,7 +21,7 @@ from xlapy.opcodes.attributes.codecs import LITERAL, Field, NoAttributes
 from xlapy.opcodes.collectives import REDUCE_SCATTER
 from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE
 from xlapy.opcodes.reduction import SCAN
-from xlapy.opcodes.registry import AsyncRole, OpDef, Role
+from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, OpDef
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT
 from xlapy.text.annotations import config_text, frontend_attributes_text
 from xlapy.text.options import PrintOptions, SubcomputationMode
@@ -74,7 +74,7 @@ class InstructionWriter:
         else:
             name = f"{self._canonical(instruction)} = " if self.is_nested else ""
         shape = f"{instruction.shape.to_text(self.layouts)} " if options.print_result_shape else ""
-        inside = self._operands(instruction) if op.inline is None else self._inline(instruction)
+        inside = self._operands(instruction) if op.parenthesized_attribute is None else self._parenthesized(instruction)
         return f"{name}{shape}{opcode}({inside}){self._attributes(instruction)}{self._annotations(instruction)}"
 
     def _async_name(self, instruction: Instruction) -> str:
@@ -130,14 +130,14 @@ class InstructionWriter:
         name = self._canonical(operand) if options.canonicalize_instruction_names else self._name(operand.name)
         return f"{shape}{' ' if shape else ''}{name}{suffix}"
 
-    def _inline(self, instruction: Instruction) -> str:
+    def _parenthesized(self, instruction: Instruction) -> str:
         """What stands in place of operands: a parameter's number, a constant's literal."""
         op = instruction.op
-        field = next(f for f in op.attributes.fields if f.name == op.inline)
+        field = next(f for f in op.attributes.fields if f.name == op.parenthesized_attribute)
         value = getattr(instruction.attributes, field.name)
-        if field.kind is LITERAL:
+        if field.codec is LITERAL:
             return self._literal(value)
-        return field.kind.write(value) if self.options.print_parameter_number else ""
+        return field.codec.write(value) if self.options.print_parameter_number else ""
 
     def _literal(self, literal: Literal) -> str:
         if self.options.print_only_essential_constants:
@@ -181,19 +181,19 @@ class InstructionWriter:
         op = instruction.op
         attributes = instruction.attributes
         for field in op.attributes.fields:
-            if field.name == op.inline or self._is_off(field):
+            if field.name == op.parenthesized_attribute or self._is_off(field):
                 continue
             value = getattr(attributes, field.name)
-            if field.written(value):
-                target = late if field.after_roles else parts
-                target.append(f", {field.key}={field.kind.write(value)}")
+            if field.is_printed(value):
+                target = late if field.after_computations else parts
+                target.append(f", {field.key}={field.codec.write(value)}")
             if field.key == "async_execution_thread":
                 self._wrapped_attributes(instruction, parts)
 
     def _is_off(self, field: Field) -> bool:
         options = self.options
         return (
-            not (options.print_extra_attributes or field.after_roles)
+            not (options.print_extra_attributes or field.after_computations)
             or (field.key == "channel_id" and not options.print_channel_id)
             or (field.key in _CONFIGS and not options.print_infeed_outfeed_config)
             or (field.key == "parameter_replication" and not options.print_ids)
@@ -219,15 +219,15 @@ class InstructionWriter:
             self._called_bodies(instruction, parts)
 
     def _called_names(self, instruction: Instruction, parts: list[str]) -> None:
-        for role, computations in _by_role(instruction):
+        for slot, computations in _by_slot(instruction):
             names = ", ".join(self._name(computation.name) for computation in computations)
-            parts.append(f", {role.key}={f'{{{names}}}' if role.many else names}")
+            parts.append(f", {slot.key}={f'{{{names}}}' if slot.variadic else names}")
 
     def _called_bodies(self, instruction: Instruction, parts: list[str]) -> None:
-        for role, computations in _by_role(instruction):
-            key = "calls" if instruction.op in _NAMED_CALLS_IN_FULL else role.key
+        for slot, computations in _by_slot(instruction):
+            key = "calls" if instruction.op in _NAMED_CALLS_IN_FULL else slot.key
             texts = ",\n".join(self.body_text(computation, self.indent) for computation in computations)
-            parts.append(f", {key}={'{' if role.many else ''}\n{texts}{f'{chr(10)}}}' if role.many else ''}")
+            parts.append(f", {key}={'{' if slot.variadic else ''}\n{texts}{f'{chr(10)}}}' if slot.variadic else ''}")
 
     # -- annotations behind the attributes
 
@@ -249,17 +249,16 @@ class InstructionWriter:
         return metadata_text(metadata, only_op_name=self.options.print_metadata_only_op_name)
 
 
-def _by_role(instruction: Instruction) -> list[tuple[Role, Sequence[Computation]]]:
-    """The called computations of each role that has any."""
+def _by_slot(instruction: Instruction) -> list[tuple[CalledComputationSlot, Sequence[Computation]]]:
+    """The called computations of each slot that has any."""
     op: OpDef = instruction.op
     called = instruction.computations
-    roles = op.roles if op.role_keys is None else op.role_keys(instruction.operand_shapes, len(called))
-    found: list[tuple[Role, Sequence[Computation]]] = []
+    found: list[tuple[CalledComputationSlot, Sequence[Computation]]] = []
     place = 0
-    for role in roles:
-        count = len(called) - place if role.many else 1
+    for slot in op.computation_slots_for(instruction.operand_shapes):
+        count = len(called) - place if slot.variadic else 1
         if called[place : place + count]:
-            found.append((role, called[place : place + count]))
+            found.append((slot, called[place : place + count]))
         place += count
     return found
 

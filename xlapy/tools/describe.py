@@ -8,16 +8,16 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def kind_of(computation: Computation) -> str:
-    """What a computation is for: `entry`, or the roles in which it is called, such as `body of while`."""
+    """What a computation is for: `entry`, or the slots in which it is called, such as `body of while`."""
     if computation.is_entry:
         return "entry"
-    roles = dict.fromkeys(
-        f"{role} of {caller.op.name}"
+    uses = dict.fromkeys(
+        f"{key} of {caller.op.name}"
         for caller in computation.callers
-        for role, called in zip(caller.roles, caller.computations, strict=True)
+        for key, called in zip(caller.computation_keys, caller.computations, strict=True)
         if called is computation
     )
-    return ", ".join(roles) or "not called"
+    return ", ".join(uses) or "not called"
 
 
 def byte_text(count: int) -> str:

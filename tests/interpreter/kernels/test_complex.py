@@ -84,7 +84,7 @@ def test_functions_against_long_double(name: str, dtype: Any) -> None:
     scale = np.repeat([1e-6, 0.3, 1, 6], 1000)
     operands = [
         (scale * (rng.standard_normal(4000) + 1j * rng.standard_normal(4000))).astype(dtype)
-        for _ in range(op.arity.least)
+        for _ in range(op.arity.minimum)
     ]
     expected = FUNCTIONS[name](*[operand.astype(Z) for operand in operands])
     error = np.abs(evaluate(op, *operands).astype(Z) - expected) / np.abs(expected)

@@ -40,7 +40,7 @@ class Case:
     def spelled(self) -> instruction.Case:
         """The same case in text."""
         values = [(f, getattr(self.attributes, f.name)) for f in self.attributes.fields]
-        written = ", ".join(f"{f.key}={f.kind.write(value)}" for f, value in values if f.written(value))
+        written = ", ".join(f"{f.key}={f.codec.write(value)}" for f, value in values if f.is_printed(value))
         return instruction.Case(self.op, self.operands, str(self.result_shape), written)
 
 

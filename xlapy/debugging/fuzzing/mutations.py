@@ -73,7 +73,7 @@ _RAW_STRING = re.compile(r'R"(\w*)\((.*?)\)\1"', re.DOTALL)
 _LONGEST = 12_000
 """Characters of a text that is mutated: changes of longer ones mostly change nothing that matters."""
 
-INFERRED = tuple(name for name, op in REGISTRY.items() if op.infer is not None and op.inline is None)
+INFERRED = tuple(name for name, op in REGISTRY.items() if op.infer is not None and op.parenthesized_attribute is None)
 """Operations whose shape need not be declared."""
 
 Mutation = Callable[[str, random.Random], str]

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import INTEGERS, BracedKind, Kind, Reader, split_integers, to_integer
+from xlapy.opcodes.attributes.codecs import (
+    INTEGERS,
+    AttributeCodec,
+    BracedListCodec,
+    Reader,
+    split_integers,
+    to_integer,
+)
 from xlapy.opcodes.requirements import agrees
 
 
@@ -28,7 +35,7 @@ _INDEX = r"\{\s*((?:\d+(?:\s*,\s*\d+)*)?)\s*\}"
 _ALIAS = re.compile(_INDEX + r"\s*:\s*\(\s*(-?\d+)\s*,\s*" + _INDEX + r"\s*\)")
 
 
-class OutputAliasKind(Kind[OutputAlias]):
+class OutputAliasCodec(AttributeCodec[OutputAlias]):
     """`{1}: (0, {})`"""
 
     def read(self, reader: Reader) -> OutputAlias:
@@ -41,7 +48,7 @@ class OutputAliasKind(Kind[OutputAlias]):
         return f"{INTEGERS.write(value.output_index)}: ({value.operand}, {INTEGERS.write(value.operand_index)})"
 
 
-OUTPUT_ALIASES = BracedKind(OutputAliasKind(), ", ")
+OUTPUT_ALIASES = BracedListCodec(OutputAliasCodec(), ", ")
 
 
 def check_aliases(

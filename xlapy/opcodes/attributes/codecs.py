@@ -1,7 +1,7 @@
-"""The kinds of attribute an op can have (text form, default, check) and the base of attribute dataclasses.
+"""Attribute codecs, which read and write attribute values in HLO text, and the base class of attribute dataclasses.
 
-Owns: how each kind of attribute value is read from and written to HLO text, independent of any op.
-Must not know: the IR, the parser (kinds see only the `Reader` protocol), any particular op.
+Responsible for the text form, the default and the check of every kind of attribute value. Does not depend on the IR,
+on any particular op, or on the parser: codecs read through the `Reader` protocol.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ E = TypeVar("E", bound=Enum)
 
 
 class Reader(Protocol):
-    """The cursor over HLO text that a kind reads its value from. Every method first skips blanks and comments."""
+    """The cursor over HLO text that a codec reads its value from. Every method first skips blanks and comments."""
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Matches at the cursor and moves past the match; None (cursor unmoved) if it does not match."""
+        """Moves past a match at the cursor; returns None, without moving, if the pattern does not match."""
         ...
 
     def accept(self, text: str) -> bool:
-        """Moves past `text` if it stands at the cursor."""
+        """Moves past `text` if it is next; returns whether it was."""
         ...
 
     def expect(self, text: str) -> None:
-        """Moves past `text`, or fails saying that it was expected."""
+        """Moves past `text`; raises a `ParseError` if it is not next."""
         ...
 
     def fail(self, message: str) -> NoReturn:
@@ -47,20 +47,21 @@ class Reader(Protocol):
         ...
 
     def string(self) -> str:
-        """A double-quoted string, its C escapes undone."""
+        """A double-quoted string with its C escapes decoded."""
         ...
 
     def shape(self) -> Shape: ...
 
     def literal(self, shape: Shape | None) -> Literal:
-        """A literal of the given shape; with None the text gives its shape first."""
+        """A literal of the given shape; if `shape` is None, the text starts with the shape."""
         ...
 
 
 def entries(reader: Reader, opening: str = "{", closing: str = "}") -> Iterator[None]:
-    """Walks through a bracketed, comma-separated list: yields with the cursor at each entry, which the caller reads.
+    """Iterates over a bracketed, comma-separated list: yields with the cursor at each entry, which the caller reads.
 
-    `tuple(reader.integer() for _ in entries(reader))` reads `{1, 2}`. An `opening` of "" was read before.
+    `tuple(reader.integer() for _ in entries(reader))` reads `{1, 2}`. An `opening` of "" means that the caller has
+    already read the opening bracket.
     """
     reader.expect(opening)
     first = True
@@ -71,8 +72,8 @@ def entries(reader: Reader, opening: str = "{", closing: str = "}") -> Iterator[
         yield
 
 
-class Kind(Generic[T]):
-    """A kind of attribute value: reads it from text, writes it as XLA prints it."""
+class AttributeCodec(Generic[T]):
+    """Reads one kind of attribute value from HLO text and writes it as XLA prints it."""
 
     def read(self, reader: Reader) -> T:
         raise AssertionError(f"{type(self).__name__} does not read")
@@ -81,14 +82,14 @@ class Kind(Generic[T]):
         return str(value)
 
 
-class IntegerKind(Kind[int]):
+class IntegerCodec(AttributeCodec[int]):
     """`index=3`"""
 
     def read(self, reader: Reader) -> int:
         return reader.integer()
 
 
-class BoolKind(Kind[bool]):
+class BoolCodec(AttributeCodec[bool]):
     """`is_stable=true`"""
 
     def read(self, reader: Reader) -> bool:
@@ -104,7 +105,7 @@ class BoolKind(Kind[bool]):
 _FLOAT = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 
 
-class FloatKind(Kind[float]):
+class FloatCodec(AttributeCodec[float]):
     """`epsilon=0.001`; written with six significant digits, as XLA does."""
 
     def read(self, reader: Reader) -> float:
@@ -124,7 +125,7 @@ _DECODED: dict[str, tuple[int, ...]] = {}
 
 
 def to_integer(text: str) -> int:
-    """The integer that a run of digits spells; `ShapeError` if 64 bits do not hold it."""
+    """Converts decimal digits to an integer; raises `ShapeError` if it does not fit in 64 bits."""
     value = int(text) if len(text) < 40 else _TOO_LARGE
     if not -(2**63) <= value < 2**63:
         raise ShapeError(f"the integer {text.strip()[:40]} does not fit in 64 bits")
@@ -135,7 +136,7 @@ _TOO_LARGE = 2**64
 
 
 def split_integers(text: str) -> tuple[int, ...]:
-    """`"1, 2"` -> (1, 2); interned, since modules repeat a few lists many times."""
+    """Converts `"1, 2"` to (1, 2). Results are cached, because a module repeats a few lists many times."""
     found = _DECODED.get(text)
     if found is None:
         found = tuple([to_integer(part) for part in text.split(",")]) if text.strip() else ()
@@ -144,7 +145,7 @@ def split_integers(text: str) -> tuple[int, ...]:
     return found
 
 
-class IntegersKind(Kind[tuple[int, ...]]):
+class IntegersCodec(AttributeCodec[tuple[int, ...]]):
     """`dimensions={0,1}`"""
 
     def read(self, reader: Reader) -> tuple[int, ...]:
@@ -160,8 +161,8 @@ class IntegersKind(Kind[tuple[int, ...]]):
         return f"{{{','.join(map(str, value))}}}"
 
 
-class OneIntegerKind(Kind[int]):
-    """`dimensions={0}` where exactly one dimension is meant."""
+class OneIntegerCodec(AttributeCodec[int]):
+    """`dimensions={0}` for an attribute that is exactly one integer."""
 
     def read(self, reader: Reader) -> int:
         values = INTEGERS.read(reader)
@@ -173,7 +174,7 @@ class OneIntegerKind(Kind[int]):
         return f"{{{value}}}"
 
 
-class IntegerListsKind(Kind[tuple[tuple[int, ...], ...]]):
+class IntegerListsCodec(AttributeCodec[tuple[tuple[int, ...], ...]]):
     """`source_target_pairs={{0,1},{1,0}}`"""
 
     def read(self, reader: Reader) -> tuple[tuple[int, ...], ...]:
@@ -183,7 +184,7 @@ class IntegerListsKind(Kind[tuple[tuple[int, ...], ...]]):
         return f"{{{','.join(INTEGERS.write(row) for row in value)}}}"
 
 
-class StringKind(Kind[str]):
+class StringCodec(AttributeCodec[str]):
     """`custom_call_target="f"`"""
 
     def read(self, reader: Reader) -> str:
@@ -194,7 +195,7 @@ class StringKind(Kind[str]):
 
 
 def quote(text: str) -> str:
-    """Text in double quotes with C escapes (bytes beyond ASCII as three octal digits), as XLA writes strings."""
+    """Text in double quotes with C escapes, non-ASCII bytes as three octal digits, as XLA writes strings."""
     return f'"{escape(text)}"'
 
 
@@ -203,6 +204,7 @@ _PLAIN = re.compile(r"[ -!#-&(-\[\]-~]*")
 
 
 def escape(text: str) -> str:
+    """Text with C escapes as in `quote`, without the quotes."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_ESCAPES.get(c) or (c if " " <= c <= "~" else _octal(c)) for c in text)
@@ -212,15 +214,15 @@ def _octal(character: str) -> str:
     return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-class WordKind(Kind[str]):
-    """A bare word kept as it is: `algorithm=dot_bf16_bf16_f32`"""
+class WordCodec(AttributeCodec[str]):
+    """A bare word kept as a string: `algorithm=dot_bf16_bf16_f32`"""
 
     def read(self, reader: Reader) -> str:
         return reader.word()
 
 
-class EnumKind(Kind[E], Generic[E]):
-    """A word of a fixed set; the enum members' values are the words of HLO text."""
+class EnumCodec(AttributeCodec[E], Generic[E]):
+    """A member of an enum, whose values are the words of HLO text."""
 
     def __init__(self, enum: type[E], ignore_case: bool = False) -> None:
         self.enum = enum
@@ -238,7 +240,7 @@ class EnumKind(Kind[E], Generic[E]):
         return value.value
 
 
-class ShapeKind(Kind[Shape]):
+class ShapeCodec(AttributeCodec[Shape]):
     """`outfeed_shape=(f32[2]{0}, s32[])`"""
 
     def read(self, reader: Reader) -> Shape:
@@ -248,8 +250,8 @@ class ShapeKind(Kind[Shape]):
         return value.to_text(layout=True)
 
 
-class LiteralKind(Kind[Literal]):
-    """A literal that gives its own shape: `literal=s32[2]{0} {1, 2}`"""
+class LiteralCodec(AttributeCodec[Literal]):
+    """A literal preceded by its shape: `literal=s32[2]{0} {1, 2}`"""
 
     def read(self, reader: Reader) -> Literal:
         return reader.literal(None)
@@ -258,10 +260,10 @@ class LiteralKind(Kind[Literal]):
         return value.to_text(shape=True, layout=True)
 
 
-class BracedKind(Kind[tuple[T, ...]], Generic[T]):
-    """A braced, comma-separated list of another kind: `{highest,default}`."""
+class BracedListCodec(AttributeCodec[tuple[T, ...]], Generic[T]):
+    """A braced, comma-separated list of values of another codec: `{highest,default}`."""
 
-    def __init__(self, item: Kind[T], separator: str = ",") -> None:
+    def __init__(self, item: AttributeCodec[T], separator: str = ",") -> None:
         self.item = item
         self.separator = separator
 
@@ -272,67 +274,74 @@ class BracedKind(Kind[tuple[T, ...]], Generic[T]):
         return f"{{{self.separator.join(map(self.item.write, value))}}}"
 
 
-INTEGER = IntegerKind()
-BOOL = BoolKind()
-FLOAT = FloatKind()
-INTEGERS = IntegersKind()
-ONE_INTEGER = OneIntegerKind()
-INTEGER_LISTS = IntegerListsKind()
-STRING = StringKind()
-WORD = WordKind()
-SHAPE = ShapeKind()
-LITERAL = LiteralKind()
-SHAPES = BracedKind(SHAPE, ", ")
-BOOLS = BracedKind(BOOL)
+INTEGER = IntegerCodec()
+BOOL = BoolCodec()
+FLOAT = FloatCodec()
+INTEGERS = IntegersCodec()
+ONE_INTEGER = OneIntegerCodec()
+INTEGER_LISTS = IntegerListsCodec()
+STRING = StringCodec()
+WORD = WordCodec()
+SHAPE = ShapeCodec()
+LITERAL = LiteralCodec()
+SHAPES = BracedListCodec(SHAPE, ", ")
+BOOLS = BracedListCodec(BOOL)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One attribute of an op: the dataclass field, its key in HLO text, its kind, and when it is written.
+    """One attribute of an op: the dataclass field, its key in HLO text, its codec, and when it is printed.
 
-    Fields are written in their order, before the called computations; one with `after_roles` behind them.
+    HLO text has the fields in their order, before the called computations; a field with `after_computations` follows
+    the called computations.
     """
 
     name: str
     key: str
-    kind: Kind[Any]
+    codec: AttributeCodec[Any]
     default: Any
     always: bool
     aliases: tuple[str, ...]
-    after_roles: bool = False
+    after_computations: bool = False
 
     @property
     def required(self) -> bool:
         return self.default is dataclasses.MISSING
 
-    def written(self, value: Any) -> bool:
-        """Whether XLA prints the attribute: always if it is required, else when it differs from the default."""
+    def is_printed(self, value: Any) -> bool:
+        """Whether XLA prints the attribute with this value: always if it is required, else if it is not the default."""
         return self.always or self.required or value != self.default
 
 
 def attribute(
-    kind: Kind[Any],
+    codec: AttributeCodec[Any],
     *,
     default: Any = dataclasses.MISSING,
     key: str | None = None,
     always: bool = False,
     aliases: tuple[str, ...] = (),
-    after_roles: bool = False,
+    after_computations: bool = False,
 ) -> Any:
     """Declares a field of an attribute dataclass.
 
-    `key` is the name in HLO text (default: the field's name), `aliases` are further keys the parser accepts. Without
-    `default` the attribute is required; with one it is printed only when it differs, or `always`. `after_roles` puts it
-    behind the called computations in text.
+    `key` is the name in HLO text (default: the field's name), `aliases` are further keys that the parser accepts.
+    An attribute without `default` is required. One with a default is printed only if its value differs from the
+    default, or if `always` is true. `after_computations` prints it after the called computations.
     """
-    metadata = {"kind": kind, "key": key, "always": always, "aliases": aliases, "after_roles": after_roles}
+    metadata = {
+        "codec": codec,
+        "key": key,
+        "always": always,
+        "aliases": aliases,
+        "after_computations": after_computations,
+    }
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
 class Attributes:
-    """Base of attribute dataclasses: frozen, hashable, interned by `make`, and free of IR.
+    """Base class of attribute dataclasses, which are frozen, hashable, interned by `make`, and independent of the IR.
 
     >>> @attributes
     ... class IotaAttributes(Attributes):
@@ -346,7 +355,7 @@ class Attributes:
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """The one instance with these values (up to a bound on how many are kept)."""
+        """Returns an instance with these values; reuses an existing one if it is in the bounded cache."""
         key = tuple(values.items())
         found = cls._interned.get(key)
         if found is None:
@@ -356,6 +365,7 @@ class Attributes:
         return found
 
     def replace(self, **values: Any) -> Self:
+        """Returns attributes with some values replaced."""
         current = {f.name: getattr(self, f.name) for f in self.fields}
         return type(self).make(**{**current, **values})
 
@@ -365,7 +375,7 @@ A = TypeVar("A", bound=type[Attributes])
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(attribute,))
 def attributes(cls: A) -> A:
-    """Class decorator: makes a frozen dataclass of an `Attributes` subclass and tabulates its fields."""
+    """Class decorator that makes an `Attributes` subclass a frozen dataclass and fills in `fields` and `by_key`."""
     made: Any = dataclass(frozen=True, eq=True, kw_only=True)(cls)
     made.fields = tuple(_field(f) for f in dataclasses.fields(made))
     made.by_key = {key: f for f in made.fields for key in (f.key, *f.aliases)}
@@ -393,7 +403,7 @@ def _cached_hash(compute: Callable[[Any], int]) -> Callable[[Any], int]:
 
 @attributes
 class NoAttributes(Attributes):
-    """Of ops that have none."""
+    """The attributes of an op without attributes."""
 
 
 NO_ATTRIBUTES = NoAttributes.make()

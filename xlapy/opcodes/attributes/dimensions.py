@@ -1,6 +1,6 @@
 """Structured attribute values: windows, paddings, slices, convolution dimension numbers, and their text forms.
 
-Owns: these values, their checks that need no operand shapes, and their `Kind`s.
+Owns: these values, their checks that need no operand shapes, and their `AttributeCodec`s.
 Must not know: the IR, any particular op, NumPy.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import BracedKind, EnumKind, Kind, Reader, entries, to_integer
+from xlapy.opcodes.attributes.codecs import AttributeCodec, BracedListCodec, EnumCodec, Reader, entries, to_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Window:
 _WINDOW_FIELD = re.compile(r"([a-z_]+)\s*=\s*(-?\d+(?:_-?\d+)?(?:\s*x\s*-?\d+(?:_-?\d+)?)*)")
 
 
-class WindowKind(Kind[Window]):
+class WindowCodec(AttributeCodec[Window]):
     """`window={size=2x3 stride=2x1 pad=0_1x1_1 lhs_dilate=1x2 rhs_dilate=2x1 rhs_reversal=0x1}`"""
 
     def read(self, reader: Reader) -> Window:
@@ -215,7 +215,7 @@ class PaddingConfig:
 _PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(-?\d+))?((?:\s*x\s*)?)")
 
 
-class PaddingConfigKind(Kind[PaddingConfig]):
+class PaddingConfigCodec(AttributeCodec[PaddingConfig]):
     """`padding=1_2x0_-1_1`: low, high and (when any dimension has one) interior, a dimension each."""
 
     def read(self, reader: Reader) -> PaddingConfig:
@@ -251,7 +251,7 @@ class SliceRanges:
 _RANGE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
 
 
-class SliceRangesKind(Kind[SliceRanges]):
+class SliceRangesCodec(AttributeCodec[SliceRanges]):
     """`slice={[0:2], [1:5:2]}`; strides are written when any of them is not 1."""
 
     def read(self, reader: Reader) -> SliceRanges:
@@ -338,7 +338,7 @@ def _write_labels(named: dict[int, str], spatial: Sequence[int]) -> str:
 _LABEL_WORD = re.compile(r"[0-9a-z?]+_[0-9a-z?]+->[0-9a-z?]+")
 
 
-class ConvDimensionsKind(Kind[ConvDimensions]):
+class ConvDimensionsCodec(AttributeCodec[ConvDimensions]):
     """`dim_labels=b01f_01io->b01f`"""
 
     def read(self, reader: Reader) -> ConvDimensions:
@@ -369,8 +369,8 @@ def drop_default_precision(attrs: Any, _: Sequence[Shape], __: Shape) -> Any:
     return attrs.replace(operand_precision=()) if plain else attrs
 
 
-WINDOW = WindowKind()
-PADDING = PaddingConfigKind()
-SLICE_RANGES = SliceRangesKind()
-DIM_LABELS = ConvDimensionsKind()
-PRECISIONS = BracedKind(EnumKind(Precision, ignore_case=True))
+WINDOW = WindowCodec()
+PADDING = PaddingConfigCodec()
+SLICE_RANGES = SliceRangesCodec()
+DIM_LABELS = ConvDimensionsCodec()
+PRECISIONS = BracedListCodec(EnumCodec(Precision, ignore_case=True))

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.errors import ShapeError
-from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, Kind, Reader, split_integers
+from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, AttributeCodec, Reader, split_integers
 from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh, check_axes, read_axes, read_iota, read_mesh
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
@@ -201,7 +201,7 @@ _BRACE = re.compile(r"(?=\{)")
 _SIZES = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*<=")
 
 
-class ReplicaGroupsKind(Kind[ReplicaGroups]):
+class ReplicaGroupsCodec(AttributeCodec[ReplicaGroups]):
     """`replica_groups={{0,1},{2,3}}`, `[2,4]<=[8]`, `[2,4]<=[4,2]T(1,0)` or `mesh['a'=2,'b'=4] {'b'}`"""
 
     def read(self, reader: Reader) -> ReplicaGroups:
@@ -229,4 +229,4 @@ def _read_iota_groups(reader: Reader, sizes: tuple[int, ...]) -> IotaGroups:
     return IotaGroups.make(sizes[0], sizes[1], iota.reshape_dims, iota.transpose_perm)
 
 
-REPLICA_GROUPS = ReplicaGroupsKind()
+REPLICA_GROUPS = ReplicaGroupsCodec()

@@ -93,7 +93,7 @@ _EXACT_FOR_FLOATS = frozenset(
 def _result(op: OpDef, t: PrimitiveType) -> PrimitiveType | None:
     """The element type that an op makes of operands of type `t`; None if it refuses them."""
     try:
-        return op.result_shape([Shape.scalar(t)] * op.arity.least).element_type
+        return op.result_shape([Shape.scalar(t)] * op.arity.minimum).element_type
     except ShapeError:
         return None
 
@@ -112,7 +112,7 @@ def uniform(op: OpDef) -> Maker:
 
     def make(draft: Draft) -> None:
         first = draft.array(lambda _: True, lambda t: _takes(draft, op, t))
-        others = [draft.value(first.shape) for _ in range(op.arity.least - 1)]
+        others = [draft.value(first.shape) for _ in range(op.arity.minimum - 1)]
         draft.add(op, (first, *others))
 
     return make

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from xlapy import ops
-from xlapy.opcodes.attributes.codecs import Attributes, EnumKind, Field
+from xlapy.opcodes.attributes.codecs import Attributes, EnumCodec, Field
 from xlapy.opcodes.registry import REGISTRY, Effect, OpDef
 from xlapy.testing.accepted_types import accepted_types, describe
 from xlapy.testing.examples import Example, examples_of
@@ -93,17 +93,17 @@ def _attributes(attributes: type[Attributes]) -> str:
 
 def _form(field: Field) -> str:
     """How the attribute is written: `is_stable=true`, `direction=EQ|NE`."""
-    if isinstance(field.kind, EnumKind):
-        return f"{field.key}={'|'.join(field.kind.members)}"
-    written = re.search(r"`(?:\w+=)?([^`]+)`", inspect.getdoc(type(field.kind)) or "")
-    assert written is not None, f"{type(field.kind).__name__} does not show its form"
+    if isinstance(field.codec, EnumCodec):
+        return f"{field.key}={'|'.join(field.codec.members)}"
+    written = re.search(r"`(?:\w+=)?([^`]+)`", inspect.getdoc(type(field.codec)) or "")
+    assert written is not None, f"{type(field.codec).__name__} does not show its form"
     return f"{field.key}={written[1]}"
 
 
 def _default(field: Field) -> str:
     if field.required:
         return "required"
-    return "none" if field.default is None else f"`{field.kind.write(field.default)}`"
+    return "none" if field.default is None else f"`{field.codec.write(field.default)}`"
 
 
 def _notes(op: OpDef) -> str:
@@ -112,8 +112,8 @@ def _notes(op: OpDef) -> str:
     text = inspect.cleandoc(op.attributes.__doc__ or "")
     if op.attributes.fields and not text.startswith(f"{op.attributes.__name__}("):
         notes.append(" ".join(text.split()))
-    if op.roles:
-        keys = " and ".join(f"`{role.key}{'={...}' if role.many else ''}`" for role in op.roles)
+    if op.computation_slots:
+        keys = " and ".join(f"`{slot.key}{'={...}' if slot.variadic else ''}`" for slot in op.computation_slots)
         notes.append(f"Calls {keys}.")
     if op.effect is not Effect.PURE:
         notes.append(_EFFECTS[op.effect])
