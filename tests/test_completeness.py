@@ -12,7 +12,7 @@ import pytest
 
 from xlapy import opcodes
 from xlapy.interpreter import RULES as INTERPRETER
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.testing.samples import FAMILIES, samples_of
 from xlapy.text import parse_hlo
@@ -90,8 +90,8 @@ def test_the_interpreter_has_a_rule_or_says_why_not(op: OpDef):
 
 @every_op
 def test_the_interpreter_meets_dynamic_dimensions_or_says_why_not(op: OpDef):
-    reason = DYNAMIC.refusals.get(op, "")
-    assert (op in DYNAMIC) != (len(reason) > 5)
+    reason = DYNAMIC_RULES.refusals.get(op, "")
+    assert (op in DYNAMIC_RULES) != (len(reason) > 5)
 
 
 def mentioned_constants(file: Path) -> set[str]:

@@ -37,19 +37,21 @@ def test_copy_start_gives_the_copy_the_operand_and_a_context() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instruction", "who"),
+    ("instruction", "peer"),
     [
-        ("(f32[2], token[]) infeed(t)", "host"),
-        ("token[] outfeed(x, t)", "host"),
-        ("(f32[2], u32[], token[]) recv(t), channel_id=1", "device"),
-        ("(f32[2], u32[], token[]) send(x, t), channel_id=1", "device"),
-        ("(f32[2], u32[], token[]) recv(t), channel_id=1, is_host_transfer=true", "host"),
-        ("(f32[2], u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true", "host"),
+        ("(f32[2], token[]) infeed(t)", "a host"),
+        ("token[] outfeed(x, t)", "a host"),
+        ("(f32[2], u32[], token[]) recv(t), channel_id=1", "other devices"),
+        ("(f32[2], u32[], token[]) send(x, t), channel_id=1", "other devices"),
+        ("(f32[2], u32[], token[]) recv(t), channel_id=1, is_host_transfer=true", "a host"),
+        ("(f32[2], u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true", "a host"),
     ],
 )
-def test_an_evaluation_by_itself_has_neither_host_nor_other_devices(instruction: str, who: str) -> None:
+def test_an_evaluation_without_a_client_has_neither_host_nor_other_devices(instruction: str, peer: str) -> None:
     text = module(f"t = token[] after-all() x = f32[2] constant({{1, 2}}) ROOT i = {instruction}")
-    with pytest.raises(ExecutionError, match=rf"i \(.*\): the program runs where no {who} is joined to it; run it by"):
+    with pytest.raises(
+        ExecutionError, match=rf"i \(.*\): the program runs without a connection to {peer}; run it with"
+    ):
         evaluate_computation(Context(), parse_hlo(text, verify=False).entry_computation, [])
 
 

@@ -18,7 +18,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import RULES, TOKEN, DynamicArray
-from xlapy.interpreter.core import DYNAMIC, is_dynamic
+from xlapy.interpreter.core import DYNAMIC_RULES, is_dynamic
 from xlapy.runtime.backends.interpreter import InterpreterBackend
 from xlapy.runtime.engine.arguments import check_arguments
 from xlapy.testing.random_arguments import random_arguments
@@ -84,7 +84,7 @@ def reasons_not_to_run(module: Module) -> list[str]:
     instructions = list(module.instructions())
     refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
     refused += [i.custom_call_target for i in instructions if i.op is opcodes.CUSTOM_CALL]
-    refused += [DYNAMIC.refusals[i.op] for i in instructions if i.op in DYNAMIC.refusals and is_dynamic(i)]
+    refused += [DYNAMIC_RULES.refusals[i.op] for i in instructions if i.op in DYNAMIC_RULES.refusals and is_dynamic(i)]
     return refused + [i.shape.brief for i in instructions if "?" in i.shape.brief]
 
 

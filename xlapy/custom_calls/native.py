@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.element_types import Array
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
+from xlapy.base.value import TOKEN, Value
 from xlapy.custom_calls.registry import NativeTarget
-from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import TOKEN, Array, Value
-from xlapy.interpreter.exchange import describe
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.custom import CustomCallApiVersion
 
 _ALIGNMENT = 64
@@ -96,7 +96,8 @@ def check_layouts(instruction: Instruction) -> None:
             layout = leaf.layout if leaf.is_array else None
             if layout is not None and (layout.tiles or layout.element_size_in_bits):
                 raise UnsupportedError(
-                    f"{describe(instruction)}: native code cannot be given the layout of {leaf}: tiles and packed "
+                    f"{describe_instruction(instruction)}: native code cannot be given the layout of {leaf}: tiles "
+                    f"and packed "
                     f"elements are not executable"
                 )
 
@@ -219,5 +220,5 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
 def target_error(instruction: Instruction, message: str, where: str = "") -> ExecutionError:
     """What a run ends with in which a target has failed."""
     return ExecutionError(
-        f"{describe(instruction)}: target {instruction.custom_call_target!r} failed{where}: {message}"
+        f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} failed{where}: {message}"
     )

@@ -17,16 +17,15 @@ from typing import Any
 
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
+from xlapy.base.value import Value
+from xlapy.custom_calls.context import CallContext
 from xlapy.custom_calls.ffi.attributes import Attribute, read_attributes
 from xlapy.custom_calls.ffi.calls import Frame, call_handler
 from xlapy.custom_calls.ffi.objects import Invocation, State
 from xlapy.custom_calls.ffi.structures import Stage
 from xlapy.custom_calls.native import operand_buffers, result_buffers, result_value, target_error
 from xlapy.custom_calls.registry import TypedTarget
-from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.collectives import device_number
-from xlapy.interpreter.core import Context, Value
-from xlapy.interpreter.exchange import describe
+from xlapy.hlo.instruction import Instruction, describe_instruction
 
 _instantiating = threading.Lock()
 
@@ -63,7 +62,8 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
         return read_attributes(instruction.backend_config)
     except ParseError as error:
         raise InvalidArgumentError(
-            f"{describe(instruction)}: the backend_config of a call of API_VERSION_TYPED_FFI is a dictionary of "
+            f"{describe_instruction(instruction)}: the backend_config of a call of API_VERSION_TYPED_FFI is a "
+            f"dictionary of "
             f"attributes: {error}"
         ) from error
 
@@ -80,21 +80,21 @@ def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, A
         return made
 
 
-def call_typed(context: Context, instruction: Instruction, target: TypedTarget, values: Sequence[Value]) -> Value:
+def call_typed(context: CallContext, instruction: Instruction, target: TypedTarget, values: Sequence[Value]) -> Value:
     """What the code wrote; `ExecutionError` with its error."""
-    instance = instantiate(instruction, target, context.kept)
+    instance = instantiate(instruction, target, context.program_state)
     operands = operand_buffers(instruction, values)
     results = result_buffers(instruction, operands)
     frame = Frame(instance.attributes, tuple(operands.arrays.values()), tuple(results.arrays.values()))
-    run = context.kept_in_run.get(instruction)
+    run = context.run_state.get(instruction)
     if run is None or run.instance is not instance:
-        run = context.kept_in_run[instruction] = begin_run(context, instruction, InstanceRun(instance), frame)
+        run = context.run_state[instruction] = begin_run(context, instruction, InstanceRun(instance), frame)
     invocation = _invocation(context, run)
     _stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
     return result_value(instruction.shape, results)
 
 
-def begin_run(context: Context, instruction: Instruction, run: InstanceRun, frame: Frame) -> InstanceRun:
+def begin_run(context: CallContext, instruction: Instruction, run: InstanceRun, frame: Frame) -> InstanceRun:
     """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` with their error."""
     for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
         invocation = _invocation(context, run)
@@ -102,8 +102,8 @@ def begin_run(context: Context, instruction: Instruction, run: InstanceRun, fram
     return run
 
 
-def _invocation(context: Context, run: InstanceRun) -> Invocation:
-    return Invocation(context.run_id, device_number(context), run.states())
+def _invocation(context: CallContext, run: InstanceRun) -> Invocation:
+    return Invocation(context.run_id, context.device_ordinal, run.states())
 
 
 def _stage(

@@ -162,3 +162,8 @@ class Instruction:
     def __repr__(self) -> str:
         operands = ", ".join(operand.name for operand in self.operands)
         return f"<{self.name} = {self.shape} {self.op.name}({operands})>"
+
+
+def describe_instruction(instruction: Instruction) -> str:
+    """Names an instruction and its op for error messages: `all-reduce.1 (all-reduce)`."""
+    return f"{instruction.name} ({instruction.op.name})"

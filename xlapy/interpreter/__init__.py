@@ -27,6 +27,7 @@ from xlapy.interpreter.core import RULES, TOKEN, Context, Plan, evaluate_computa
 from xlapy.interpreter.dynamic_array import DynamicArray
 
 __all__ = [
+    "batching",
     "Context",
     "DynamicArray",
     "Plan",
@@ -41,7 +42,6 @@ __all__ = [
     "elementwise",
     "evaluate_computation",
     "indexing",
-    "batching",
     "linalg",
     "make_plan",
     "movement",

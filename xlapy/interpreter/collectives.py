@@ -17,10 +17,9 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ExecutionError
-from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.scalar_computations import apply_scalars
+from xlapy.hlo.instruction import Instruction, describe_instruction
+from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.kernels.collective_slices import permuted_slices
 from xlapy.interpreter.kernels.conversion import convert_array
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, group_mode, participants
@@ -34,7 +33,7 @@ Brought = Sequence[Value]
 
 def device_number(context: Context) -> int:
     """replica * partitions + partition"""
-    return context.replica_id * context.exchange.partition_count + context.partition_id
+    return context.replica_id * context.communicator.partition_count + context.partition_id
 
 
 def mode_of(instruction: Instruction) -> GroupMode:
@@ -45,22 +44,24 @@ def mode_of(instruction: Instruction) -> GroupMode:
 
 def members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[int, ...]:
     """The devices in this device's group, in the group's order; none if it is in no group."""
-    exchange = context.exchange
-    return participants(groups, mode, exchange.replica_count, exchange.partition_count, device_number(context))
+    communicator = context.communicator
+    return participants(groups, mode, communicator.replica_count, communicator.partition_count, device_number(context))
 
 
 def _meet(context: Context, instruction: Instruction, values: Brought) -> tuple[list[Brought], int]:
     """What all members of the group bring, in their order, and this device's place among them."""
     group = members(context, instruction.replica_groups, mode_of(instruction))
     place = _place(context, instruction, group)
-    return context.exchange.meet(instruction, group, tuple(values)), place
+    return context.communicator.gather_operands(instruction, group, tuple(values)), place
 
 
 def _place(context: Context, instruction: Instruction, group: Sequence[int]) -> int:
     device = device_number(context)
     if device not in group:
         groups = instruction.replica_groups.to_text()
-        raise ExecutionError(f"{describe(instruction)}: device {device} is in no group of replica_groups {groups}")
+        raise ExecutionError(
+            f"{describe_instruction(instruction)}: device {device} is in no group of replica_groups {groups}"
+        )
     return group.index(device)
 
 
@@ -122,7 +123,8 @@ def _reduced(context: Context, instruction: Instruction, brought: Sequence[Broug
         if len({array.shape for array in arrays}) > 1:
             shapes = ", ".join(str(list(array.shape)) for array in arrays)
             raise ExecutionError(
-                f"{describe(instruction)}: a reducer of all operands at once takes equal sizes, given {shapes}"
+                f"{describe_instruction(instruction)}: a reducer of all operands at once takes equal sizes, given "
+                f"{shapes}"
             )
     return _folded(context, instruction, brought)
 
@@ -133,7 +135,7 @@ def _folded(context: Context, instruction: Instruction, rows: Sequence[Sequence[
     total = list(rows[0])
     for row in rows[1:]:
         operands = [_converted(instruction, a, t) for a, t in zip((*total, *row), types, strict=True)]
-        result = apply_scalars(context, reducer, operands)
+        result = apply_scalar_computation(context, reducer, operands)
         total = list(result) if isinstance(result, tuple) else [result]
     wanted = [PrimitiveType.from_dtype(array.dtype) for array in rows[0]]
     return [_converted(instruction, array, t) for array, t in zip(total, wanted, strict=True)]
@@ -143,7 +145,9 @@ def _converted(instruction: Instruction, array: Array, target: PrimitiveType) ->
     """For reducers of another type than the operands', such as f32 for bf16."""
     source = PrimitiveType.from_dtype(array.dtype)
     if source.is_complex and not target.is_complex:
-        raise ExecutionError(f"{describe(instruction)}: {source} is reduced with {target}, which loses imaginary parts")
+        raise ExecutionError(
+            f"{describe_instruction(instruction)}: {source} is reduced with {target}, which loses imaginary parts"
+        )
     return convert_array(array, target)
 
 
@@ -181,10 +185,13 @@ def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
         return [0] * len(brought[0])
     given = [tuple(arrays[-1].tolist()) for arrays in brought]
     if len(set(given)) > 1:
-        raise ExecutionError(f"{describe(instruction)}: the members of a group give different roots: {given}")
+        raise ExecutionError(
+            f"{describe_instruction(instruction)}: the members of a group give different roots: {given}"
+        )
     if not all(0 <= root < len(brought) for root in given[0]):
         raise ExecutionError(
-            f"{describe(instruction)}: roots are places in a group of {len(brought)} members, given {list(given[0])}"
+            f"{describe_instruction(instruction)}: roots are places in a group of {len(brought)} members, given "
+            f"{list(given[0])}"
         )
     return list(given[0])
 
@@ -208,13 +215,16 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
     _, output, starts, *_, expected = values
     numbers = PrimitiveType.from_dtype(starts.dtype)
     if not numbers.is_integral:
-        raise ExecutionError(f"{describe(instruction)}: offsets and sizes must be integers, they are {numbers}")
+        raise ExecutionError(
+            f"{describe_instruction(instruction)}: offsets and sizes must be integers, they are {numbers}"
+        )
     brought, place = _meet(context, instruction, values)
     result: Array = output.copy()
     for member, (source, _, starts, sizes, targets, _) in enumerate(brought):
         if not np.array_equal(sizes[place], expected[member]):
             raise ExecutionError(
-                f"{describe(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member {member} of "
+                f"{describe_instruction(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member "
+                f"{member} of "
                 f"the group, it sends {sizes[place].tolist()} (send_sizes)"
             )
         updates = (np.atleast_1d(array[place]).astype(np.int64).tolist() for array in (starts, sizes, targets))
@@ -228,7 +238,8 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
 def _require_rows(instruction: Instruction, what: str, array: Array, start: int, size: int) -> None:
     if start < 0 or size < 0 or start + size > len(array):
         raise ExecutionError(
-            f"{describe(instruction)}: {size} rows from row {start} on are not within the {len(array)} rows of {what}"
+            f"{describe_instruction(instruction)}: {size} rows from row {start} on are not within the {len(array)} "
+            f"rows of {what}"
         )
 
 
@@ -240,7 +251,7 @@ def collective_permute(context: Context, instruction: Instruction, values: Seque
     """The operands of the source whose target this device is; zeros if it is none."""
     group = members(context, ALL_REPLICAS, mode_of(instruction))
     place = group.index(device_number(context))
-    brought = context.exchange.meet(instruction, group, tuple(values))
+    brought = context.communicator.gather_operands(instruction, group, tuple(values))
     _check_places(instruction, len(brought))
     if instruction.slice_sizes:
         return permuted_slices(instruction, brought, place)
@@ -253,7 +264,9 @@ def collective_permute(context: Context, instruction: Instruction, values: Seque
 def _check_places(instruction: Instruction, count: int) -> None:
     for pair in instruction.source_target_pairs:
         if max(pair) >= count:
-            raise ExecutionError(f"{describe(instruction)}: pair {pair} names an id beyond the {count} members")
+            raise ExecutionError(
+                f"{describe_instruction(instruction)}: pair {pair} names an id beyond the {count} members"
+            )
 
 
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE_START)

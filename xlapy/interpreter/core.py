@@ -5,7 +5,7 @@ Must not know: what any op means (that is `interpreter/<family>.py`), devices, h
 
 A rule is `rule(context, instruction, values) -> value`. A value is a NumPy array of the instruction's element type in
 logical (row-major) order whatever the layout, a tuple of values, or `TOKEN`; where the shape has dynamic dimensions, a
-`DynamicArray`, which only the rules of `DYNAMIC` meet. Rules never write into their operands.
+`DynamicArray`, which only the rules of `DYNAMIC_RULES` meet. Rules never write into their operands.
 Rules of elementwise ops read only element types from the instruction, never dimensions: they are also evaluated on
 whole arrays of scalars when a reducer, comparator or map body is applied (`interpreter/batched.py`). Other rules take
 the dimensions of operands from the values, not from the operands' shapes (bitcast and get-dimension-size, which ask for
@@ -17,42 +17,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from xlapy.base.element_types import Array as Array
 from xlapy.base.errors import ExecutionError, ShapeError
 from xlapy.base.shape import Shape
+from xlapy.base.value import TOKEN as TOKEN
+from xlapy.base.value import Value as Value
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
+from xlapy.interpreter.communicator import SINGLE_DEVICE, Communicator
 from xlapy.interpreter.dynamic_array import conformed
-from xlapy.interpreter.exchange import ALONE, Exchange
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.opcodes.registry import AsyncRole, Rules
-
-
-class Token:
-    """The value of a token: it orders effects and holds nothing."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "TOKEN"
-
-
-TOKEN: Final = Token()
-
-Value = Any
-"""`Array`, `DynamicArray`, a tuple of values, or `TOKEN`."""
 
 InterpreterRule = Callable[["Context", Instruction, Sequence[Value]], Value]
 Observer = Callable[[Instruction, Sequence[Value], Value], None]
 
 RULES: Rules[InterpreterRule] = Rules("interpreter")
 
-DYNAMIC: Rules[InterpreterRule] = Rules("interpreter on dynamic dimensions")
+DYNAMIC_RULES: Rules[InterpreterRule] = Rules("interpreter on dynamic dimensions")
 """Rules for instructions that meet dynamic dimensions. A value has a `DynamicArray` where the shape of its instruction
 has dynamic dimensions, and nowhere else: what a rule returns is made so."""
 
@@ -89,22 +76,22 @@ class Context:
     partition_id: int = 0
     seed: int = 0
     """What the random numbers of the run follow from, together with the two ids."""
-    exchange: Exchange = ALONE
-    """The door to the other devices and to the host."""
+    communicator: Communicator = SINGLE_DEVICE
+    """Connects the device with the other devices and the host."""
     observer: Observer | None = None
     """Called after every instruction of every computation evaluated on its own (not of batched scalar ones)."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
-    instances_at_once: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
+    max_batch_sizes: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
     """On how many instances a scalar computation can be evaluated at once (kept by `interpreter/batched.py`)."""
     platform: str = "interpreter"
     """On which platform's behalf rules run: its custom-call targets count."""
     run_id: int = 0
     """The same on all devices of a run, another one in every run."""
-    kept: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
-    """What an instruction's rule keeps from run to run of a program, for all devices."""
-    kept_in_run: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
-    """What it keeps during this run on this device."""
+    program_state: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
+    """State that an instruction's rule keeps for all runs of a program, shared by all devices."""
+    run_state: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
+    """State that an instruction's rule keeps during this run on this device."""
     _random_state: RandomState | None = None
 
     def random_state(self) -> RandomState:
@@ -159,7 +146,7 @@ def is_dynamic(instruction: Instruction) -> bool:
 
 
 def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
-    rule = DYNAMIC.find(instruction.op)
+    rule = DYNAMIC_RULES.find(instruction.op)
 
     def evaluate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
         try:

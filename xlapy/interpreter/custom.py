@@ -16,16 +16,19 @@ from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.custom_calls.lapack import check_lapack, lapack, lapack_targets
+from xlapy.custom_calls.context import CallContext
+from xlapy.custom_calls.lapack import lapack_targets
 from xlapy.custom_calls.native import call_native, check_layouts, constrained, laid_out
 from xlapy.custom_calls.registry import NativeTarget, PythonTarget, Target, TypedTarget, find_target, unknown_target
 from xlapy.custom_calls.typed import call_attributes, call_typed, instantiate
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.builtin_targets.decompositions import DECOMPOSITIONS
 from xlapy.interpreter.builtin_targets.dynamic import DYNAMIC_TARGETS
+from xlapy.interpreter.builtin_targets.lapack import check_lapack, lapack
 from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET, check_program, interpret
 from xlapy.interpreter.builtin_targets.sparse import CSR_TARGET, check_csr_product, csr_product
+from xlapy.interpreter.collectives import device_number
 from xlapy.interpreter.core import (
     RULES,
     TOKEN,
@@ -37,7 +40,6 @@ from xlapy.interpreter.core import (
     is_dynamic,
 )
 from xlapy.interpreter.dynamic_array import actual, padded_to
-from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.sorting import first_of_rows
 from xlapy.opcodes.custom import CustomCallApiVersion
 from xlapy.opcodes.requirements import agrees
@@ -55,14 +57,16 @@ def resolve(instruction: Instruction, platform: str = "interpreter") -> Interpre
     target = find_target(name, platform)
     if target is None:
         if name not in _BUILT_IN:
-            raise UnsupportedError(f"{describe(instruction)}: {unknown_target(name, tuple(_BUILT_IN), platform)}")
+            raise UnsupportedError(
+                f"{describe_instruction(instruction)}: {unknown_target(name, tuple(_BUILT_IN), platform)}"
+            )
         check, rule = _BUILT_IN[name]
         check(instruction)
         return rule
     _check_version(instruction, target)
     if is_dynamic(instruction):
         raise UnsupportedError(
-            f"{describe(instruction)}: target {name!r} takes no dynamic dimensions; read their sizes with "
+            f"{describe_instruction(instruction)}: target {name!r} takes no dynamic dimensions; read their sizes with "
             f"get-dimension-size and pass static arrays"
         )
     if isinstance(target, PythonTarget):
@@ -92,7 +96,8 @@ def _check_version(instruction: Instruction, target: Target) -> None:
     if target.api_version not in (None, called):
         assert target.api_version is not None
         raise UnsupportedError(
-            f"{describe(instruction)}: the call has {called.value}, its target {instruction.custom_call_target!r} is "
+            f"{describe_instruction(instruction)}: the call has {called.value}, its target "
+            f"{instruction.custom_call_target!r} is "
             f"registered for {target.api_version.value}"
         )
 
@@ -102,14 +107,25 @@ def _native(target: NativeTarget, _: Context, instruction: Instruction, values: 
 
 
 def _typed(target: TypedTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return call_typed(context, instruction, target, values)
+    return call_typed(call_context(context), instruction, target, values)
+
+
+def call_context(context: Context) -> CallContext:
+    """Returns what a custom-call target may know of an interpreter context."""
+    return CallContext(
+        context.run_id,
+        device_number(context),
+        context.cancelled,
+        context.program_state,
+        context.run_state,
+    )
 
 
 # -- Python targets
 
 
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    where = f"{describe(instruction)}: target {instruction.custom_call_target!r}"
+    where = f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r}"
     operands = _shown(tuple(values), constrained(instruction))
     info = _info(context, instruction)
     if _reads_attributes(target, instruction):
@@ -199,7 +215,8 @@ def _check_identity(instruction: Instruction) -> None:
     if len(shapes) != 1 or not agrees(shapes[0], instruction.shape):
         given = ", ".join(shape.brief for shape in shapes)
         raise UnsupportedError(
-            f"{describe(instruction)}: {instruction.custom_call_target} of ({given}) to {instruction.shape.brief} "
+            f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
+            f"{instruction.shape.brief} "
             f"needs a program that is partitioned already; on one partition both shapes are equal"
         )
 
@@ -215,7 +232,8 @@ def _check_top_k(instruction: Instruction) -> None:
         return
     given = ", ".join(operand.brief for operand in operands)
     raise UnsupportedError(
-        f"{describe(instruction)}: TopK takes t[..., n] and gives (t[..., k], s32[..., k]) with k at most n, "
+        f"{describe_instruction(instruction)}: TopK takes t[..., n] and gives (t[..., k], s32[..., k]) with k at most "
+        f"n, "
         f"given ({given}) and {shape.brief}"
     )
 

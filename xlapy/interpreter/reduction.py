@@ -22,7 +22,7 @@ from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
 from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_scalars, monoid
+from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_scalar_computation, monoid
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
 from xlapy.interpreter.kernels.accumulate import accumulate
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, strided
@@ -324,7 +324,7 @@ def _selected(context: Context, select: Computation, operand: Array, window: Win
     for offsets in np.ndindex(*window.sizes):
         position = positions[_window_places(window, offsets, shape)]
         candidate = elements[position]
-        keep = apply_scalars(context, select, [best, candidate]) & (chosen >= 0)
+        keep = apply_scalar_computation(context, select, [best, candidate]) & (chosen >= 0)
         replace = ~keep & (position >= 0)
         best = np.where(replace, candidate, best)
         chosen = np.where(replace, position, chosen)
@@ -353,7 +353,7 @@ def _padded_operand(sizes: Sequence[int], window: Window) -> Array:
 @RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The computation of each tuple of elements at the same index; a scalar beside arrays is the same everywhere."""
-    return apply_scalars(context, instruction.to_apply, values)
+    return apply_scalar_computation(context, instruction.to_apply, values)
 
 
 @RULES.rule(opcodes.SCAN)

@@ -19,7 +19,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.scalar_computations import apply_scalars
+from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.sort_keys import comparator_keys, integer_key
 
@@ -102,7 +102,7 @@ def _comparison(
         for array, row in zip(current, rows, strict=True):
             unread = np.zeros((), row.dtype)
             arguments += [unread, unread] if array is None else [array[left], array[right]]
-        return np.broadcast_to(apply_scalars(context, comparator, arguments), left.shape)
+        return np.broadcast_to(apply_scalar_computation(context, comparator, arguments), left.shape)
 
     return precedes
 

@@ -1,6 +1,6 @@
 """Transfers between devices, the host and memories.
 
-Owns: who sends to whom on a channel. Must not know: how values travel, which is behind `exchange.py`.
+Owns: who sends to whom on a channel. Must not know: how values travel, which is behind `communicator.py`.
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
 The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take
@@ -19,10 +19,9 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.collectives import device_number, members
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value
-from xlapy.interpreter.exchange import describe
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode
 
 PAIRS = "_xla_send_recv_source_target_pairs"
@@ -42,13 +41,13 @@ def infeed(context: Context, instruction: Instruction, values: Sequence[Value]) 
     data = instruction.shape.tuple_shapes[0]
     if data.is_tuple and not data.tuple_shapes:
         return (), TOKEN
-    return context.exchange.infeed(instruction, data), TOKEN
+    return context.communicator.infeed(instruction, data), TOKEN
 
 
 @RULES.rule(opcodes.OUTFEED)
 def outfeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A token, once the host has the operand."""
-    context.exchange.outfeed(instruction, values[0])
+    context.communicator.outfeed(instruction, values[0])
     return TOKEN
 
 
@@ -58,15 +57,15 @@ def outfeed(context: Context, instruction: Instruction, values: Sequence[Value])
 @RULES.rule(opcodes.SEND)
 def send(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand is under way at once, to the host or to another device."""
-    exchange, value = context.exchange, values[0]
+    communicator, value = context.communicator, values[0]
     pairs = pairs_of(instruction)
     if instruction.is_host_transfer:
-        exchange.send_to_host(instruction, value)
+        communicator.send_to_host(instruction, value)
     elif pairs is None:
-        exchange.send(instruction, None, value)
+        communicator.send(instruction, None, value)
     else:
         for target in _partners(context, instruction, pairs):
-            exchange.send(instruction, target, value)
+            communicator.send(instruction, target, value)
     return value, np.zeros((), np.uint32), TOKEN
 
 
@@ -79,15 +78,15 @@ def send_done(context: Context, instruction: Instruction, values: Sequence[Value
 @RULES.rule(opcodes.RECV)
 def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Zeros for the buffer, and the number under which recv-done takes the value: 0 if none comes."""
-    exchange = context.exchange
+    communicator = context.communicator
     pairs = pairs_of(instruction)
     if instruction.is_host_transfer:
-        number = exchange.start_receive_from_host(instruction)
+        number = communicator.start_receive_from_host(instruction)
     elif pairs is None:
-        number = exchange.start_receive(instruction, None)
+        number = communicator.start_receive(instruction, None)
     else:
         sources = _partners(context, instruction, tuple((target, source) for source, target in pairs))
-        number = exchange.start_receive(instruction, sources[0]) if sources else 0
+        number = communicator.start_receive(instruction, sources[0]) if sources else 0
     return _zeros(instruction.shape.tuple_shapes[0]), np.array(number, np.uint32), TOKEN
 
 
@@ -97,7 +96,7 @@ def recv_done(context: Context, instruction: Instruction, values: Sequence[Value
     buffer, number, _ = values[0]
     if not int(number):
         return buffer, TOKEN
-    return context.exchange.finish_receive(instruction, int(number), instruction.shape.tuple_shapes[0]), TOKEN
+    return context.communicator.finish_receive(instruction, int(number), instruction.shape.tuple_shapes[0]), TOKEN
 
 
 def pairs_of(instruction: Instruction) -> Pairs | None:
@@ -108,7 +107,7 @@ def pairs_of(instruction: Instruction) -> Pairs | None:
     pairs = read_pairs(text)
     if pairs is None:
         raise ExecutionError(
-            f"{describe(instruction)}: {PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, it is {text}"
+            f"{describe_instruction(instruction)}: {PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, it is {text}"
         )
     return pairs
 
@@ -139,7 +138,7 @@ def partners_in(instruction: Instruction, pairs: Pairs, everybody: Sequence[int]
     others = [other for own, other in pairs if own == place]
     if any(other >= len(everybody) for other in others):
         raise ExecutionError(
-            f"{describe(instruction)}: {PAIRS} name id {max(others)}, there are {len(everybody)} "
+            f"{describe_instruction(instruction)}: {PAIRS} name id {max(others)}, there are {len(everybody)} "
             f"{mode_of(instruction).value.removeprefix('cross_')}s"
         )
     return [everybody[other] for other in others]

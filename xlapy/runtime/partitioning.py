@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
 from xlapy.base.shape import Ints, Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind
-from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.kernels.collective_slices import check_slices
 from xlapy.interpreter.transfer import PAIRS, pairs_of
 from xlapy.interpreter.transfer import mode_of as transfer_mode
@@ -60,17 +59,17 @@ def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> N
         mode = group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
         rows = [participants(groups, mode, replicas, partitions, d) for d in range(replicas * partitions)]
     except ShapeError as error:
-        raise VerificationError(f"{describe(instruction)}: {error}") from error
+        raise VerificationError(f"{describe_instruction(instruction)}: {error}") from error
     for device, row in enumerate(rows):
         if not row and instruction.op not in _MAY_LEAVE_OUT:
             raise VerificationError(
-                f"{describe(instruction)}: replica_groups {groups.to_text()} leave out device {device} of "
+                f"{describe_instruction(instruction)}: replica_groups {groups.to_text()} leave out device {device} of "
                 f"{replicas} replicas and {partitions} partitions"
             )
     for members in sorted({len(row) for row in rows if row}):
         what = _misfit(instruction, members)
         if what:
-            raise VerificationError(f"{describe(instruction)}: {what}, the groups have {members} members")
+            raise VerificationError(f"{describe_instruction(instruction)}: {what}, the groups have {members} members")
 
 
 def _misfit(instruction: Instruction, members: int) -> str:
@@ -119,7 +118,9 @@ def _check_ids(
     limit, kind = (replicas, "replicas") if across is GroupMode.CROSS_REPLICA else (partitions, "partitions")
     largest = max((max(pair) for pair in pairs), default=0)
     if largest >= limit:
-        raise VerificationError(f"{describe(instruction)}: {what} name id {largest}, there are {limit} {kind}")
+        raise VerificationError(
+            f"{describe_instruction(instruction)}: {what} name id {largest}, there are {limit} {kind}"
+        )
 
 
 # -- shardings
@@ -129,7 +130,7 @@ def _refuse_sharding(instruction: Instruction, partitions: int) -> None:
     sharding = instruction.sharding
     if sharding is None:
         return
-    where = f"{describe(instruction)} has sharding={sharding.to_text(metadata=False)}"
+    where = f"{describe_instruction(instruction)} has sharding={sharding.to_text(metadata=False)}"
     way_out = f"; a program for {partitions} partitions must be partitioned already"
     if not is_whole(sharding):
         raise UnsupportedError(f"{where}, which splits its value over partitions{way_out}")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.interpreter.batching.batch_elements import assert_batched_equals_one_by_one, assert_close
 from tests.interpreter.batching.batching_bodies import BODIES, X, Y, applied_by_map, named, run
-from tests.interpreter.batching.instances import assert_close, assert_lifted_equals_one_by_one
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation
-from xlapy.interpreter.batching import evaluate_instances, scalar_computations
-from xlapy.interpreter.batching.core import merge, split
+from xlapy.interpreter.batching import evaluate_batch, scalar_computations
+from xlapy.interpreter.batching.core import merge_batch, split_batch
 from xlapy.text import parse_hlo
 
 
@@ -34,13 +34,13 @@ def test_a_map_body_with(lines: str):
 def test_pieces_of_all_instances_give_the_same(lines: str, monkeypatch: pytest.MonkeyPatch):
     module = applied_by_map(lines)
     counts: list[set[int]] = []
-    evaluate = scalar_computations.evaluate_instances
+    evaluate = scalar_computations.evaluate_batch
 
     def counting(context: Context, computation: Computation, arguments: Any) -> Any:
         counts.append({len(argument) for argument in arguments})
         return evaluate(context, computation, arguments)
 
-    monkeypatch.setattr(scalar_computations, "evaluate_instances", counting)
+    monkeypatch.setattr(scalar_computations, "evaluate_batch", counting)
     whole = run(module, X, Y)
     assert counts[0] == {6}
     counts.clear()
@@ -93,7 +93,9 @@ ENTRY main { x = s32[3] parameter(0) i = s32[3] parameter(1) u = s32[3] paramete
     def test_arguments_of_one_element_are_the_same_for_all(self):
         module = applied_by_map(BODIES["gather"])
         body = named(module, "body")
-        result = scalar_computations.apply_scalars(Context(), body, [X.reshape(2, 3), np.array([[2]], np.int32)])
+        result = scalar_computations.apply_scalar_computation(
+            Context(), body, [X.reshape(2, 3), np.array([[2]], np.int32)]
+        )
         assert_close(result, one_by_one(body, X, np.full(6, 2)).reshape(2, 3))
 
     def test_a_tuple_of_results(self):
@@ -102,14 +104,14 @@ pair { a = s32[] parameter(0) b = s32[2] broadcast(a), dimensions={} c = s32[1] 
   d = s32[] reshape(c) n = s32[] constant(4) ROOT t = (s32[], s32[]) tuple(d, n) }
 ENTRY main { ROOT x = s32[] parameter(0) }
 """)
-        first, second = scalar_computations.apply_scalars(
+        first, second = scalar_computations.apply_scalar_computation(
             Context(), named(module, "pair"), [np.array([[5, 6]], np.int32)]
         )
         assert (first.tolist(), second.tolist(), second.dtype) == ([[5, 6]], [[4, 4]], np.int32)
 
     def test_no_instances(self):
         body = named(applied_by_map(BODIES["while"]), "body")
-        result = scalar_computations.apply_scalars(Context(), body, [X[:0], Y[:0]])
+        result = scalar_computations.apply_scalar_computation(Context(), body, [X[:0], Y[:0]])
         assert (result.shape, result.dtype) == ((0,), np.float32)
 
     def test_a_map_inside_a_map_over_nothing(self):
@@ -169,14 +171,14 @@ ENTRY main { x = s32[40] parameter(0) ROOT r = s32[40] map(x), dimensions={0}, t
 
     def test_values_that_depend_on_no_argument_stay_one(self):
         body = named(applied_by_map("v = f32[4] reverse(c), dimensions={0}"), "body")
-        assert evaluate_instances(Context(), body, [X, Y]).shape == ()
+        assert evaluate_batch(Context(), body, [X, Y]).shape == ()
 
     def test_cancellation(self):
         context = Context()
         context.cancelled.set()
         body = named(applied_by_map(BODIES["while"]), "body")
         with pytest.raises(ExecutionError, match="execution cancelled in body"):
-            scalar_computations.apply_scalars(context, body, [X, Y])
+            scalar_computations.apply_scalar_computation(context, body, [X, Y])
 
 
 class TestArraysAsArguments:
@@ -188,7 +190,7 @@ class TestArraysAsArguments:
         arrays = [[np.asarray(v, p.shape.dtype) for v, p in zip(row, parameters, strict=True)] for row in rows]
         for pattern in np.ndindex(*[2] * len(parameters)):
             if any(pattern):
-                assert_lifted_equals_one_by_one(module.entry_computation, arrays, [bool(p) for p in pattern])
+                assert_batched_equals_one_by_one(module.entry_computation, arrays, [bool(p) for p in pattern])
 
     @pytest.mark.parametrize("index_type", ["s8", "u8", "s64", "u64", "s4"])
     def test_start_indices_of_any_type_are_clamped(self, index_type: str):
@@ -300,12 +302,12 @@ ENTRY main { x = f32[10000] parameter(0) ROOT r = f32[10000] map(x), dimensions=
 class TestMergedInstances:
     def test_merge_puts_instances_outside_within_each_group(self):
         array = np.array([["ax", "ay"], ["bx", "by"]])
-        assert merge(array, 0).tolist() == ["ax", "ay", "bx", "by"]
-        assert merge(array, 0, 2).tolist() == ["ax", "bx", "ay", "by"]
+        assert merge_batch(array, 0).tolist() == ["ax", "ay", "bx", "by"]
+        assert merge_batch(array, 0, 2).tolist() == ["ax", "bx", "ay", "by"]
 
     @pytest.mark.parametrize("dimension", [0, 1, 2])
     def test_split_undoes_merge(self, dimension: int):
         array = np.arange(5 * 2 * 3 * 4).reshape(5, 2, 3, 4)
-        merged = merge(array, dimension)
+        merged = merge_batch(array, dimension)
         assert merged.shape[dimension] == 5 * array.shape[dimension + 1]
-        assert split(merged, dimension, 5).tolist() == array.tolist()
+        assert split_batch(merged, dimension, 5).tolist() == array.tolist()

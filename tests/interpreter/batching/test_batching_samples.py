@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.interpreter.batching.instances import assert_lifted_equals_one_by_one
+from tests.interpreter.batching.batch_elements import assert_batched_equals_one_by_one
 from xlapy import opcodes
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import RULES
-from xlapy.interpreter.batching import LIFTED
+from xlapy.interpreter.batching import BATCHING_RULES
 from xlapy.opcodes.registry import REGISTRY
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import REFUSED_AT_RUN, all_samples
@@ -25,7 +25,7 @@ def is_lifted(computation: Computation) -> bool:
     reached, pending = {computation}, [computation]
     while pending:
         for instruction in pending.pop():
-            if instruction.op not in LIFTED or instruction.op not in RULES or instruction.shape.is_dynamic:
+            if instruction.op not in BATCHING_RULES or instruction.op not in RULES or instruction.shape.is_dynamic:
                 return False
             pending += [called for called in instruction.computations if called not in reached]
             reached |= set(instruction.computations)
@@ -59,16 +59,16 @@ COMPUTATIONS = list(computations())
 def test_a_sample(computation: Computation):
     rows = instances(computation)
     for pattern in patterns(len(computation.parameters)):
-        assert_lifted_equals_one_by_one(computation, rows, pattern)
+        assert_batched_equals_one_by_one(computation, rows, pattern)
 
 
 def test_every_op_is_lifted_or_says_why_not():
-    assert [name for name, op in REGISTRY.items() if (op in LIFTED) == (op in LIFTED.refusals)] == []
+    assert [name for name, op in REGISTRY.items() if (op in BATCHING_RULES) == (op in BATCHING_RULES.refusals)] == []
 
 
 def test_every_lifted_op_has_a_sample_here():
     seen = {i.op for param in COMPUTATIONS for i in param.values[0]}
-    assert set(LIFTED) - seen == {
+    assert set(BATCHING_RULES) - seen == {
         opcodes.PARTITION_ID,
         opcodes.REPLICA_ID,
     }  # of the device, whose samples read nothing else

@@ -11,7 +11,7 @@ from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation
-from xlapy.interpreter.batching.scalar_computations import apply_scalars, monoid
+from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation, monoid
 from xlapy.text import parse_hlo
 
 HELPERS = """
@@ -92,7 +92,7 @@ def one_by_one(called: Computation, *arguments: Any) -> Any:
 
 
 def assert_batched_equals_one_by_one(called: Computation, *arguments: Any) -> Any:
-    whole = apply_scalars(Context(), called, arguments)
+    whole = apply_scalar_computation(Context(), called, arguments)
     expected = one_by_one(called, *arguments)
     pairs = zip(whole, expected, strict=True) if isinstance(whole, tuple) else [(whole, expected)]
     for ours, theirs in pairs:
@@ -105,18 +105,18 @@ class TestApplication:
     def test_arguments_broadcast_together(self):
         called = computation("a = s32[] parameter(0)\nb = s32[] parameter(1)\nROOT r = s32[] subtract(a, b)")
         column, row = np.array([[10], [20]], np.int32), np.array([1, 2, 3], np.int32)
-        assert apply_scalars(Context(), called, [column, row]).tolist() == [[9, 8, 7], [19, 18, 17]]
+        assert apply_scalar_computation(Context(), called, [column, row]).tolist() == [[9, 8, 7], [19, 18, 17]]
 
     def test_a_result_that_depends_on_nothing_has_every_instance(self):
         called = computation("a = f32[] parameter(0)\nROOT r = s32[] constant(7)")
-        result = apply_scalars(Context(), called, [np.zeros((2, 2), np.float32)])
+        result = apply_scalar_computation(Context(), called, [np.zeros((2, 2), np.float32)])
         assert (result.dtype, result.tolist()) == (np.int32, [[7, 7], [7, 7]])
 
     def test_tuples(self):
         called = computation(
             "a = s32[] parameter(0)\nb = s32[] add(a, a)\nc = s32[] constant(1)\nROOT t = (s32[], s32[]) tuple(b, c)"
         )
-        doubled, one = apply_scalars(Context(), called, [np.array([1, 2, 3], np.int32)])
+        doubled, one = apply_scalar_computation(Context(), called, [np.array([1, 2, 3], np.int32)])
         assert (doubled.tolist(), one.tolist()) == ([2, 4, 6], [1, 1, 1])
 
     def test_ops_that_do_nothing_to_a_scalar(self):
@@ -132,7 +132,7 @@ class TestApplication:
             """
         )
         values = np.array([1.0, -2.0, np.inf], np.float32)
-        assert apply_scalars(Context(), called, [values]).tolist() == values.view(np.int32).tolist()
+        assert apply_scalar_computation(Context(), called, [values]).tolist() == values.view(np.int32).tolist()
 
     def test_calls_maps_and_fusions(self):
         called = computation(
@@ -148,7 +148,7 @@ class TestApplication:
 
     def test_no_instances(self):
         called = computation("s = s32[] parameter(0)\nROOT r = s32[] call(s), to_apply=triple")
-        assert apply_scalars(Context(), called, [np.zeros((0, 3), np.int32)]).shape == (0, 3)
+        assert apply_scalar_computation(Context(), called, [np.zeros((0, 3), np.int32)]).shape == (0, 3)
 
 
 class TestBranches:
@@ -194,7 +194,7 @@ class TestBranches:
             ROOT r = s32[] conditional(p, a, a), true_computation=half, false_computation=triple
             """
         )
-        result = apply_scalars(Context(), called, [np.zeros(0, np.bool_), np.zeros(0, np.int32)])
+        result = apply_scalar_computation(Context(), called, [np.zeros(0, np.bool_), np.zeros(0, np.int32)])
         assert (result.shape, result.dtype) == ((0,), np.int32)
 
 
@@ -213,18 +213,18 @@ class TestLoops:
         assert result[0] == 0
 
     def test_no_instances(self):
-        assert apply_scalars(Context(), computation(self.COLLATZ), [np.zeros(0, np.int32)]).shape == (0,)
+        assert apply_scalar_computation(Context(), computation(self.COLLATZ), [np.zeros(0, np.int32)]).shape == (0,)
 
     def test_the_arguments_stay_as_they_are(self):
         values = np.array([6, 7], np.int32)
-        apply_scalars(Context(), computation(self.COLLATZ), [values])
+        apply_scalar_computation(Context(), computation(self.COLLATZ), [values])
         assert values.tolist() == [6, 7]
 
     def test_a_cancelled_run_stops(self):
         context = Context()
         context.cancelled.set()
         with pytest.raises(ExecutionError, match="cancelled in main"):
-            apply_scalars(context, computation(self.COLLATZ), [np.array([27], np.int32)])
+            apply_scalar_computation(context, computation(self.COLLATZ), [np.array([27], np.int32)])
 
 
 def test_arrays_inside_run_one_instance_at_a_time():
@@ -240,7 +240,9 @@ def test_arrays_inside_run_one_instance_at_a_time():
         ROOT r = (s32[], s32[]) tuple(d, y)
         """
     )
-    first, second = apply_scalars(Context(), called, [np.array([[1], [2]], np.int32), np.array([10, 20], np.int32)])
+    first, second = apply_scalar_computation(
+        Context(), called, [np.array([[1], [2]], np.int32), np.array([10, 20], np.int32)]
+    )
     assert first.tolist() == [[2, 2], [3, 3]]
     assert second.tolist() == [[10, 20], [10, 20]]
 

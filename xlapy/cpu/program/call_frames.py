@@ -30,7 +30,7 @@ from xlapy.custom_calls.registry import NativeTarget, TypedTarget, find_target, 
 from xlapy.custom_calls.typed import Instance, InstanceRun, begin_run, instantiate
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import Context
-from xlapy.interpreter.custom import make_ready, resolve
+from xlapy.interpreter.custom import call_context, make_ready, resolve
 
 _PLATFORM = "cpu"
 _ALIGNMENT = 64
@@ -251,7 +251,7 @@ class _TypedCall(_Block):
         self._invocation.memory.clear()
 
     def prepare(self, context: Context) -> None:
-        run = begin_run(context, self._instruction, InstanceRun(self._instance), self.frame)
+        run = begin_run(call_context(context), self._instruction, InstanceRun(self._instance), self.frame)
         self._invocation.states = run.states()
         self._execute()
         self.set(BlockField.READY, 1)

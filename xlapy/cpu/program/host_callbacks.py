@@ -25,11 +25,10 @@ from xlapy.cpu.program.call_frames import PlaceTargets
 from xlapy.cpu.program.nan_checks import LookStep, TurnStep
 from xlapy.cpu.program.thunks import WAITS_FOR_HOST, CallbackStep, MeetStep, NativeProgram, Slot, TransferStep
 from xlapy.cpu.program.wait_state import Memory, Wait, times_waited, waiting
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import TOKEN, Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
 from xlapy.interpreter.core import Value, rule_of
-from xlapy.interpreter.exchange import describe
 
 Array = np.ndarray[Any, Any]
 Table: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
@@ -143,7 +142,7 @@ class Host:
     def _call(self, number: int) -> None:
         """Carries out a callback."""
         if number < 0:
-            what = describe(self._program.callbacks[~number].instruction)
+            what = describe_instruction(self._program.callbacks[~number].instruction)
             raise ExecutionError(f"{what}: out of memory for a message")
         step = self._program.callbacks[number % WAITS_FOR_HOST]
         if number >= WAITS_FOR_HOST:

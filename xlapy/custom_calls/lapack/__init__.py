@@ -8,15 +8,11 @@ from xlapy.custom_calls.lapack.calls import (
     lapack_targets,
     target_of,
 )
-from xlapy.custom_calls.lapack.rules import check_lapack, computed_by_lapack, lapack
 
 __all__ = [
     "FINITE_ONLY",
     "LapackCall",
-    "check_lapack",
-    "computed_by_lapack",
     "is_lapack_target",
-    "lapack",
     "lapack_call",
     "lapack_targets",
     "target_of",

@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ParseError, UnsupportedError
 from xlapy.custom_calls.ffi.attributes import read_attributes
-from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.exchange import describe
+from xlapy.hlo.instruction import Instruction, describe_instruction
 
 _PREFIXES = {"s": F32, "d": F64, "c": C64, "z": C128}
 
@@ -147,7 +146,7 @@ def lapack_call(instruction: Instruction) -> LapackCall:
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(f"{describe(instruction)}: target {instruction.custom_call_target!r} {what}")
+    raise UnsupportedError(f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} {what}")
 
 
 def _named(values: Mapping[str, Any]) -> str:
@@ -161,7 +160,9 @@ def _attributes(instruction: Instruction, routine: str) -> tuple[dict[str, str],
     try:
         given = read_attributes(instruction.backend_config or "{}")
     except ParseError as error:
-        raise InvalidArgumentError(f"{describe(instruction)}: its backend_config is no dictionary: {error}") from error
+        raise InvalidArgumentError(
+            f"{describe_instruction(instruction)}: its backend_config is no dictionary: {error}"
+        ) from error
     letters = _LETTERS.get(routine, {})
     wanted = {*letters, *_OTHERS.get(routine, ())}
     if set(given) != wanted:

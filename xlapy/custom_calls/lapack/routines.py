@@ -13,8 +13,8 @@ import numpy as np
 from scipy.linalg import blas
 from scipy.linalg import lapack as scipy_lapack
 
+from xlapy.base.element_types import Array
 from xlapy.custom_calls.lapack.calls import LapackCall
-from xlapy.interpreter.core import Array
 
 _BLOCK: Final = 64
 """Columns at a time, of workspace for the routines whose wrappers do not ask LAPACK."""

@@ -21,17 +21,17 @@ from xlapy.interpreter.batching import (
     transfer,
     tuples,
 )
-from xlapy.interpreter.batching.core import LIFTED, evaluate_instances
+from xlapy.interpreter.batching.core import BATCHING_RULES, evaluate_batch
 
 __all__ = [
-    "LIFTED",
+    "BATCHING_RULES",
     "collectives",
     "contraction",
     "control",
     "convolution",
     "custom",
     "elementwise",
-    "evaluate_instances",
+    "evaluate_batch",
     "indexing",
     "linalg",
     "movement",

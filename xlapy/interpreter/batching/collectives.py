@@ -6,10 +6,10 @@ Must not know: what is exchanged.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.batching.core import LIFTED, ordinary
+from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
-LIFTED.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)(ordinary)
-LIFTED.refuse(
+BATCHING_RULES.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)(apply_ordinary_rule)
+BATCHING_RULES.refuse(
     "each instance meets the other devices, in its turn",
     opcodes.ALL_GATHER,
     opcodes.ALL_GATHER_DONE,

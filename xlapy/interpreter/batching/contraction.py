@@ -13,12 +13,20 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import BF16
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, carries, instance_count, lift, shifted, spread, spread_all
+from xlapy.interpreter.batching.core import (
+    BATCHING_RULES,
+    batch_size,
+    broadcast_operands_to_batch,
+    broadcast_to_batch,
+    evaluate_batched,
+    is_batched,
+    shift_dimensions,
+)
 from xlapy.interpreter.core import Array, Context, Value
 from xlapy.opcodes.contraction import ContractionAttributes, RaggedDotAttributes, RaggedMode, group_prefix, ragged_mode
 
 
-@LIFTED.rule(opcodes.DOT)
+@BATCHING_RULES.rule(opcodes.DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Instances of both operands are a batch dimension, those of one operand a free one: the first of that operand.
 
@@ -26,22 +34,22 @@ def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     """
     attrs: ContractionAttributes = instruction.attributes
     lhs, rhs = instruction.operands
-    count = instance_count(instruction, values)
-    left, right = (carries(value, operand.shape) for value, operand in zip(values, (lhs, rhs), strict=True))
+    count = batch_size(instruction, values)
+    left, right = (is_batched(value, operand.shape) for value, operand in zip(values, (lhs, rhs), strict=True))
     if left and right:
-        return lift(context, instruction, values, count, **_batched(attrs))
+        return evaluate_batched(context, instruction, values, count, **_batched(attrs))
     batch = len(attrs.lhs_batch_dims)
     if left:
-        return lift(context, instruction, values, count, batch, **_shifted_side(attrs, "lhs"))
+        return evaluate_batched(context, instruction, values, count, batch, **_shifted_side(attrs, "lhs"))
     at = batch + len(attrs.lhs_free_dims(lhs.shape.rank))
-    return lift(context, instruction, values, count, at, **_shifted_side(attrs, "rhs"))
+    return evaluate_batched(context, instruction, values, count, at, **_shifted_side(attrs, "rhs"))
 
 
 def _shifted_side(attrs: ContractionAttributes, side: str, batch: tuple[int, ...] = ()) -> dict[str, tuple[int, ...]]:
     """The dimension numbers of an operand that carries instances, which are a batch dimension if `batch` is (0,)."""
     return {
-        f"{side}_batch_dims": (*batch, *shifted(getattr(attrs, f"{side}_batch_dims"))),
-        f"{side}_contracting_dims": shifted(getattr(attrs, f"{side}_contracting_dims")),
+        f"{side}_batch_dims": (*batch, *shift_dimensions(getattr(attrs, f"{side}_batch_dims"))),
+        f"{side}_contracting_dims": shift_dimensions(getattr(attrs, f"{side}_contracting_dims")),
     }
 
 
@@ -49,38 +57,38 @@ def _batched(attrs: ContractionAttributes) -> dict[str, Any]:
     return _shifted_side(attrs, "lhs", (0,)) | _shifted_side(attrs, "rhs", (0,))
 
 
-@LIFTED.rule(opcodes.SCALED_DOT)
+@BATCHING_RULES.rule(opcodes.SCALED_DOT)
 def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A scale that means "none" stays one: as a scalar, which never scales."""
-    count = instance_count(instruction, values)
-    arguments = spread_all(instruction, values, count)
+    count = batch_size(instruction, values)
+    arguments = broadcast_operands_to_batch(instruction, values, count)
     for side in (0, 1):
         operand, scale = instruction.operands[side].shape, instruction.operands[side + 2].shape
         if scale.size == 1 and operand.size != 1 and scale.element_type is operand.element_type is BF16:
             arguments[side + 2] = np.ones((), scale.dtype)
-    return lift(context, instruction, arguments, count, **_batched(instruction.attributes))
+    return evaluate_batched(context, instruction, arguments, count, **_batched(instruction.attributes))
 
 
-@LIFTED.rule(opcodes.RAGGED_DOT)
+@BATCHING_RULES.rule(opcodes.RAGGED_DOT)
 def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The groups of a contracting dimension come before the batch dimensions in the result."""
     attrs: RaggedDotAttributes = instruction.attributes
     lhs, rhs, group_sizes = (operand.shape for operand in instruction.operands)
-    count = instance_count(instruction, values)
+    count = batch_size(instruction, values)
     groups: Array = values[2]
-    if carries(groups, group_sizes):
+    if is_batched(groups, group_sizes):
         prefix = [lhs.dimensions[d] for d in group_prefix(attrs, lhs.rank)] if group_sizes.rank == 1 else []
         unlisted = groups.reshape(count, *[1] * len(prefix), *group_sizes.dimensions)
         groups = np.broadcast_to(unlisted, (count, *prefix, *group_sizes.dimensions))
     elif group_sizes.rank > 1:
-        groups = spread(groups, group_sizes, count)
-    return lift(
+        groups = broadcast_to_batch(groups, group_sizes, count)
+    return evaluate_batched(
         context,
         instruction,
-        [spread(values[0], lhs, count), spread(values[1], rhs, count), groups],
+        [broadcast_to_batch(values[0], lhs, count), broadcast_to_batch(values[1], rhs, count), groups],
         count,
         1 if ragged_mode(attrs) is RaggedMode.CONTRACTING else 0,
-        lhs_ragged_dims=shifted(attrs.lhs_ragged_dims),
-        rhs_group_dims=shifted(attrs.rhs_group_dims),
+        lhs_ragged_dims=shift_dimensions(attrs.lhs_ragged_dims),
+        rhs_group_dims=shift_dimensions(attrs.rhs_group_dims),
         **_batched(attrs),
     )

@@ -12,47 +12,55 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, carries, evaluate_instances, instance_count, ordinary, put, take
+from xlapy.interpreter.batching.core import (
+    BATCHING_RULES,
+    apply_ordinary_rule,
+    batch_size,
+    evaluate_batch,
+    is_batched,
+    put_batch_elements,
+    take_batch_elements,
+)
 from xlapy.interpreter.control import bind, called_computation
 from xlapy.interpreter.core import Array, Context, Value
 
-LIFTED.rule(opcodes.ADD_DEPENDENCY, opcodes.AFTER_ALL, opcodes.ASYNC_DONE, opcodes.DOMAIN, opcodes.OPT_BARRIER)(
-    ordinary
+BATCHING_RULES.rule(opcodes.ADD_DEPENDENCY, opcodes.AFTER_ALL, opcodes.ASYNC_DONE, opcodes.DOMAIN, opcodes.OPT_BARRIER)(
+    apply_ordinary_rule
 )
 
 
-@LIFTED.rule(opcodes.CALL, opcodes.FUSION)
+@BATCHING_RULES.rule(opcodes.CALL, opcodes.FUSION)
 def call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return evaluate_instances(context, instruction.computations[0], values)
+    return evaluate_batch(context, instruction.computations[0], values)
 
 
-@LIFTED.rule(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE)
+@BATCHING_RULES.rule(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE)
 def bind_operands(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Binds operands to the parameters of the called computation, which runs when all of them are there."""
     bound, added = ((), values) if instruction.op is opcodes.ASYNC_START else (values[0][0], values[1:])
     if not added:
         return values[0]
     computation = called_computation(instruction)
-    return bind(context, computation, (*bound, *added), instruction.shape, evaluate_instances)
+    return bind(context, computation, (*bound, *added), instruction.shape, evaluate_batch)
 
 
-@LIFTED.rule(opcodes.CONDITIONAL)
+@BATCHING_RULES.rule(opcodes.CONDITIONAL)
 def conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Each branch runs on the instances that take it."""
     branches = instruction.computations
     selector = _branch_numbers(values[0], len(branches))
-    if not carries(selector, instruction.operands[0].shape):
+    if not is_batched(selector, instruction.operands[0].shape):
         number = int(selector)
-        return evaluate_instances(context, branches[number], [values[1 + number]])
+        return evaluate_batch(context, branches[number], [values[1 + number]])
     result: Value = None
     for number, branch in enumerate(branches):
         chosen = np.flatnonzero(selector == number)
         argument, shape = values[1 + number], instruction.operands[1 + number].shape
         if chosen.size == selector.size:
-            return evaluate_instances(context, branch, [argument])
+            return evaluate_batch(context, branch, [argument])
         if chosen.size:
-            value = evaluate_instances(context, branch, [take(argument, shape, chosen)])
-            result = put(result, chosen, value, instruction.shape, selector.size)
+            value = evaluate_batch(context, branch, [take_batch_elements(argument, shape, chosen)])
+            result = put_batch_elements(result, chosen, value, instruction.shape, selector.size)
     return result
 
 
@@ -63,17 +71,19 @@ def _branch_numbers(selector: Array, count: int) -> Array:
     return np.where((selector < 0) | (selector >= count), count - 1, selector)
 
 
-@LIFTED.rule(opcodes.WHILE)
+@BATCHING_RULES.rule(opcodes.WHILE)
 def while_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Runs the body on the instances whose condition still holds; those that are done are set aside."""
     condition, body = instruction.computations
-    shape, count = instruction.shape, instance_count(instruction, values)
+    shape, count = instruction.shape, batch_size(instruction, values)
     state, running, finished = values[0], np.arange(count), None
     while True:
-        holds = np.asarray(evaluate_instances(context, condition, [state]))
+        holds = np.asarray(evaluate_batch(context, condition, [state]))
         if not holds.any():
-            return state if finished is None else put(finished, running, state, shape, count)
+            return state if finished is None else put_batch_elements(finished, running, state, shape, count)
         if not holds.all():
-            finished = put(finished, running[~holds], take(state, shape, ~holds), shape, count)
-            running, state = running[holds], take(state, shape, holds)
-        state = evaluate_instances(context, body, [state])
+            finished = put_batch_elements(
+                finished, running[~holds], take_batch_elements(state, shape, ~holds), shape, count
+            )
+            running, state = running[holds], take_batch_elements(state, shape, holds)
+        state = evaluate_batch(context, body, [state])

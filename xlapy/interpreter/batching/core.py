@@ -1,14 +1,15 @@
-"""Evaluates a computation for many independent instances at once, whatever arrays it makes inside.
+"""Evaluates a computation for a batch of independent argument sets at once, as `jax.vmap` does.
 
-Owns: how a value stands for many instances, the evaluation of such values, the table of rules for them. Must not know:
-which op applies the computation, what any op means (the rules hand lifted instructions to the ordinary ones).
+Responsible for the representation of batched values, for their evaluation, and for the table of batching rules. Does
+not depend on which op applies the computation or on what any op means: batching rules pass a batched instruction to the
+op's ordinary rule.
 
-A value *carries* instances if its array has one dimension more than its shape declares: the first, an instance each.
-An array of the declared rank is the same for all instances, as constants are. An instruction none of whose operands
-carries anything is evaluated once, by its ordinary rule. For the others `LIFTED` has a rule of the same form: most of
-them give the ordinary rule an instruction with one dimension more.
+A value is *batched* if its array has one dimension more than its shape declares: dimension 0, with one batch element
+per index. An array of the declared rank has the same value for all batch elements, as constants do. An instruction
+without a batched operand is evaluated once, by its ordinary rule. Other instructions are evaluated by `BATCHING_RULES`,
+whose rules have the same signature; most of them call the ordinary rule with an instruction of one dimension more.
 
-Example: 5 instances of `f32[2,3] transpose(f32[3,2])` are an array [5,3,2], transposed by {0,2,1} to [5,2,3].
+Example: `f32[2,3] transpose(f32[3,2])` on a batch of 5 takes an array [5,3,2] and transposes it by {0,2,1} to [5,2,3].
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
 from xlapy.opcodes.registry import Rules
 
-LIFTED: Rules[InterpreterRule] = Rules("lifting")
-"""Rules for operands of which at least one carries instances. An op that has none, but a reason in `refusals`, makes
-the scalar computation that it stands in run instance by instance."""
+BATCHING_RULES: Rules[InterpreterRule] = Rules("interpreter on batches")
+"""Rules for instructions with at least one batched operand. A computation that contains an op without such a rule (its
+reason is in `refusals`) is evaluated for one batch element after the other."""
 
 
-def evaluate_instances(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
-    """The value of the root for arguments that carry instances, the same positive number of them, or none.
+def evaluate_batch(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
+    """Returns the value of the root for arguments that are unbatched or have the same positive batch size.
 
-    The result carries instances if it depends on an argument that does. `ExecutionError` if the run was cancelled.
+    The result is batched if it depends on a batched argument. Raises `ExecutionError` if the run was cancelled.
     """
     if context.cancelled.is_set():
         raise ExecutionError(f"execution cancelled in {computation.name}")
@@ -43,72 +44,72 @@ def evaluate_instances(context: Context, computation: Computation, arguments: Se
         values[slot] = arguments[number]
     for step in plan.steps:
         instruction, operands = step.instruction, [values[i] for i in step.operands]
-        rule = LIFTED.find(instruction.op) if any_carries(instruction, operands) else step.rule
+        rule = BATCHING_RULES.find(instruction.op) if any_operand_batched(instruction, operands) else step.rule
         values[step.result] = rule(context, instruction, operands)
         for dead in step.dead:
             values[dead] = None
     return values[plan.root]
 
 
-# -- values of many instances
+# -- batched values
 
 
-def carries(value: Value, shape: Shape) -> bool:
-    """Whether a value of the declared shape, or any part of a tuple, carries instances."""
+def is_batched(value: Value, shape: Shape) -> bool:
+    """Returns whether a value of the declared shape, or any element of a tuple, is batched."""
     if isinstance(value, tuple):
-        return any(map(carries, value, shape.tuple_shapes))
+        return any(map(is_batched, value, shape.tuple_shapes))
     return getattr(value, "ndim", 0) > shape.rank
 
 
-def any_carries(instruction: Instruction, values: Sequence[Value]) -> bool:
-    """Whether any of an instruction's operands carries instances."""
-    return any(carries(value, operand.shape) for value, operand in zip(values, instruction.operands, strict=True))
+def any_operand_batched(instruction: Instruction, values: Sequence[Value]) -> bool:
+    """Returns whether any of an instruction's operands is batched."""
+    return any(is_batched(value, operand.shape) for value, operand in zip(values, instruction.operands, strict=True))
 
 
-def instance_count(instruction: Instruction, values: Sequence[Value]) -> int:
-    """How many instances the operands carry, one of which does."""
+def batch_size(instruction: Instruction, values: Sequence[Value]) -> int:
+    """Returns the batch size of the operands, of which at least one is batched."""
     operands = zip(values, instruction.operands, strict=True)
-    return next(count for value, operand in operands for count in _counts(value, operand.shape))
+    return next(count for value, operand in operands for count in _batch_sizes(value, operand.shape))
 
 
-def _counts(value: Value, shape: Shape) -> Iterable[int]:
+def _batch_sizes(value: Value, shape: Shape) -> Iterable[int]:
     if isinstance(value, tuple):
-        return [count for part in map(_counts, value, shape.tuple_shapes) for count in part]
-    return [len(value)] if carries(value, shape) else []
+        return [count for part in map(_batch_sizes, value, shape.tuple_shapes) for count in part]
+    return [len(value)] if is_batched(value, shape) else []
 
 
-def spread(value: Array, shape: Shape, count: int) -> Array:
-    """An array that carries instances, whether or not the given one does."""
-    return value if carries(value, shape) else np.broadcast_to(value, (count, *shape.dimensions))
+def broadcast_to_batch(value: Array, shape: Shape, count: int) -> Array:
+    """Returns a batched array: the given one if it is batched, else the same array for each batch element."""
+    return value if is_batched(value, shape) else np.broadcast_to(value, (count, *shape.dimensions))
 
 
-def spread_all(instruction: Instruction, values: Sequence[Array], count: int) -> list[Array]:
-    """All operands, arrays, as arrays that carry instances."""
+def broadcast_operands_to_batch(instruction: Instruction, values: Sequence[Array], count: int) -> list[Array]:
+    """Returns all operands, which must be arrays, as batched arrays."""
     pairs = zip(values, instruction.operands, strict=True)
-    return [spread(value, operand.shape, count) for value, operand in pairs]
+    return [broadcast_to_batch(value, operand.shape, count) for value, operand in pairs]
 
 
-def aligned(value: Array, shape: Shape, rank: int) -> Array:
-    """A scalar of each instance made to broadcast against arrays of the rank; anything else as it is."""
-    if shape.rank >= rank or not carries(value, shape):
+def align_scalar(value: Array, shape: Shape, rank: int) -> Array:
+    """Reshapes a batched scalar so that it broadcasts with batched arrays of `rank`; returns other values unchanged."""
+    if shape.rank >= rank or not is_batched(value, shape):
         return value
     return value.reshape(len(value), *[1] * (rank - shape.rank), *shape.dimensions)
 
 
-def take(value: Value, shape: Shape, chosen: Array) -> Value:
-    """The instances chosen by a mask or by their numbers."""
+def take_batch_elements(value: Value, shape: Shape, chosen: Array) -> Value:
+    """Returns the batch elements that `chosen` selects, by a mask or by indices."""
     if isinstance(value, tuple):
         parts = zip(value, shape.tuple_shapes, strict=False)
-        return tuple(take(part, part_shape, chosen) for part, part_shape in parts)
-    return value[chosen] if carries(value, shape) else value
+        return tuple(take_batch_elements(part, part_shape, chosen) for part, part_shape in parts)
+    return value[chosen] if is_batched(value, shape) else value
 
 
-def put(target: Value, chosen: Array, value: Value, shape: Shape, count: int) -> Value:
-    """Writes the values of the chosen instances into those of all; a target of None is made first."""
+def put_batch_elements(target: Value, chosen: Array, value: Value, shape: Shape, count: int) -> Value:
+    """Writes `value` to the chosen batch elements of `target` and returns it; a target of None starts as zeros."""
     if isinstance(value, tuple):
         targets = (None,) * len(value) if target is None else target
         parts = zip(targets, value, shape.tuple_shapes, strict=False)
-        return tuple(put(into, chosen, part, part_shape, count) for into, part, part_shape in parts)
+        return tuple(put_batch_elements(into, chosen, part, part_shape, count) for into, part, part_shape in parts)
     if not shape.is_array or value is None:
         return value
     if target is None:
@@ -117,10 +118,10 @@ def put(target: Value, chosen: Array, value: Value, shape: Shape, count: int) ->
     return target
 
 
-def merge(array: Array, dimension: int, groups: int = 1) -> Array:
-    """`[count, *dimensions]` with the instances made part of a dimension: of each of its groups, the outer part.
+def merge_batch(array: Array, dimension: int, groups: int = 1) -> Array:
+    """Merges the batch dimension of `[count, *dimensions]` into a dimension, as the outer part of each of its groups.
 
-    Example: instances a, b of a dimension [x, y] in one group give [ax, ay, bx, by], in two [ax, bx, ay, by].
+    Example: batch elements a and b with a dimension [x, y] give [ax, ay, bx, by] in one group, [ax, bx, ay, by] in two.
     """
     moved = np.moveaxis(array, 0, dimension)
     (*before, count, size), after = moved.shape[: dimension + 2], moved.shape[dimension + 2 :]
@@ -128,47 +129,47 @@ def merge(array: Array, dimension: int, groups: int = 1) -> Array:
     return grouped.reshape(*before, count * size, *after)
 
 
-def split(array: Array, dimension: int, count: int) -> Array:
-    """`[count, *dimensions]` of an array with the instances as the outer part of a dimension: undoes `merge`."""
+def split_batch(array: Array, dimension: int, count: int) -> Array:
+    """Splits the batch off the outer part of a dimension and returns `[count, *dimensions]`: undoes `merge_batch`."""
     before, size, after = array.shape[:dimension], array.shape[dimension], array.shape[dimension + 1 :]
     return np.moveaxis(array.reshape(*before, count, size // count, *after), dimension, 0)
 
 
-# -- instructions for many instances
+# -- batched instructions
 
 
-def shifted(dimensions: Iterable[int]) -> tuple[int, ...]:
-    """Dimension numbers of an array that carries instances."""
+def shift_dimensions(dimensions: Iterable[int]) -> tuple[int, ...]:
+    """Returns dimension numbers for a batched array: each is one higher than in the unbatched array."""
     return tuple(dimension + 1 for dimension in dimensions)
 
 
-def lifted_shape(shape: Shape, count: int, at: int = 0) -> Shape:
-    """The shape, of each element of a tuple, with a dimension for instances inserted."""
+def batched_shape(shape: Shape, count: int, at: int = 0) -> Shape:
+    """Returns the shape with a batch dimension inserted at `at`, in every element of a tuple."""
     if shape.is_tuple:
-        return Shape.tuple(lifted_shape(element, count, at) for element in shape.tuple_shapes)
+        return Shape.tuple(batched_shape(element, count, at) for element in shape.tuple_shapes)
     sizes = shape.dimensions
     return Shape.array(shape.element_type, (*sizes[:at], count, *sizes[at:]))
 
 
-def lift(
+def evaluate_batched(
     context: Context, instruction: Instruction, values: Sequence[Value], count: int, at: int = 0, **changes: Any
 ) -> Value:
-    """What the ordinary rule gives for an instruction whose result has the instances as its dimension `at`.
+    """Applies the ordinary rule to an instruction whose result has the batch as its dimension `at`.
 
-    `changes` are to its attributes. Its operands stay: ordinary rules read no more of them than their element types.
+    `changes` replace attributes. The operands stay: ordinary rules read only their element types.
     """
-    lifted = Instruction(
+    batched = Instruction(
         instruction.op,
-        lifted_shape(instruction.shape, count, at),
+        batched_shape(instruction.shape, count, at),
         instruction.operands,
         instruction.attributes.replace(**changes),
         instruction.computations,
         instruction.name,
     )
-    result = RULES.find(instruction.op)(context, lifted, values)
+    result = RULES.find(instruction.op)(context, batched, values)
     return np.moveaxis(result, at, 0) if at else result
 
 
-def ordinary(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The ordinary rule, for ops that only hand values on, or whose rule keeps to the last dimensions."""
+def apply_ordinary_rule(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Applies the ordinary rule: for ops that only pass values on, or whose rule works on the last dimensions."""
     return RULES.find(instruction.op)(context, instruction, values)

@@ -6,6 +6,6 @@ Must not know: the targets.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.batching.core import LIFTED
+from xlapy.interpreter.batching.core import BATCHING_RULES
 
-LIFTED.refuse("each instance is a call of the target", opcodes.CUSTOM_CALL)
+BATCHING_RULES.refuse("each instance is a call of the target", opcodes.CUSTOM_CALL)

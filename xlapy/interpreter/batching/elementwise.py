@@ -1,4 +1,4 @@
-"""Elementwise ops on many instances: their ordinary rules broadcast, so that only ranks must be aligned.
+"""Elementwise ops on many instances: their ordinary rules broadcast, so that only ranks must be align_scalar.
 
 Must not know: what the ops compute.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, aligned, ordinary
+from xlapy.interpreter.batching.core import BATCHING_RULES, align_scalar, apply_ordinary_rule
 from xlapy.interpreter.core import Context, Value
 from xlapy.opcodes.registry import REGISTRY
 
@@ -18,8 +18,10 @@ def elementwise(context: Context, instruction: Instruction, values: Sequence[Val
     """A scalar beside arrays (the predicate of select, the limits of clamp) is one scalar an instance."""
     rank = instruction.shape.rank
     pairs = zip(values, instruction.operands, strict=True)
-    return ordinary(context, instruction, [aligned(value, operand.shape, rank) for value, operand in pairs])
+    return apply_ordinary_rule(
+        context, instruction, [align_scalar(value, operand.shape, rank) for value, operand in pairs]
+    )
 
 
-LIFTED.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
-LIFTED.rule(opcodes.BITCAST_CONVERT)(ordinary)
+BATCHING_RULES.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
+BATCHING_RULES.rule(opcodes.BITCAST_CONVERT)(apply_ordinary_rule)

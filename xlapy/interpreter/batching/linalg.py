@@ -9,18 +9,24 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, instance_count, lift, ordinary, spread_all
+from xlapy.interpreter.batching.core import (
+    BATCHING_RULES,
+    apply_ordinary_rule,
+    batch_size,
+    broadcast_operands_to_batch,
+    evaluate_batched,
+)
 from xlapy.interpreter.core import Context, Value
 
-LIFTED.rule(opcodes.CHOLESKY)(ordinary)
+BATCHING_RULES.rule(opcodes.CHOLESKY)(apply_ordinary_rule)
 
 
-@LIFTED.rule(opcodes.TRIANGULAR_SOLVE)
+@BATCHING_RULES.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    count = instance_count(instruction, values)
-    return ordinary(context, instruction, spread_all(instruction, values, count))
+    count = batch_size(instruction, values)
+    return apply_ordinary_rule(context, instruction, broadcast_operands_to_batch(instruction, values, count))
 
 
-@LIFTED.rule(opcodes.FFT)
+@BATCHING_RULES.rule(opcodes.FFT)
 def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return lift(context, instruction, values, len(values[0]))
+    return evaluate_batched(context, instruction, values, len(values[0]))

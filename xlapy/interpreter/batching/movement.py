@@ -14,103 +14,111 @@ from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.batching.core import (
-    LIFTED,
-    aligned,
-    carries,
-    instance_count,
-    lift,
-    ordinary,
-    shifted,
-    spread,
-    spread_all,
+    BATCHING_RULES,
+    align_scalar,
+    apply_ordinary_rule,
+    batch_size,
+    broadcast_operands_to_batch,
+    broadcast_to_batch,
+    evaluate_batched,
+    is_batched,
+    shift_dimensions,
 )
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
 
-LIFTED.rule(opcodes.COPY, opcodes.GET_DIMENSION_SIZE)(ordinary)
-LIFTED.refuse("dynamic dimensions", opcodes.DYNAMIC_RESHAPE, opcodes.SET_DIMENSION_SIZE)
+BATCHING_RULES.rule(opcodes.COPY, opcodes.GET_DIMENSION_SIZE)(apply_ordinary_rule)
+BATCHING_RULES.refuse("dynamic dimensions", opcodes.DYNAMIC_RESHAPE, opcodes.SET_DIMENSION_SIZE)
 
 
-@LIFTED.rule(opcodes.RESHAPE)
+@BATCHING_RULES.rule(opcodes.RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return lift(context, instruction, values, len(values[0]))
+    return evaluate_batched(context, instruction, values, len(values[0]))
 
 
-@LIFTED.rule(opcodes.BROADCAST, opcodes.TRANSPOSE)
+@BATCHING_RULES.rule(opcodes.BROADCAST, opcodes.TRANSPOSE)
 def map_dimensions(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Dimension 0 of operand and result is that of the instances."""
-    dimensions = (0, *shifted(instruction.attributes.dimensions))
-    return lift(context, instruction, values, len(values[0]), dimensions=dimensions)
+    dimensions = (0, *shift_dimensions(instruction.attributes.dimensions))
+    return evaluate_batched(context, instruction, values, len(values[0]), dimensions=dimensions)
 
 
-@LIFTED.rule(opcodes.REVERSE, opcodes.SHUFFLE)
+@BATCHING_RULES.rule(opcodes.REVERSE, opcodes.SHUFFLE)
 def permute_elements(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The coordinates of a shuffle are the same for all instances: they broadcast."""
-    dimensions = shifted(instruction.attributes.dimensions)
-    return lift(context, instruction, values, len(values[0]), dimensions=dimensions)
+    dimensions = shift_dimensions(instruction.attributes.dimensions)
+    return evaluate_batched(context, instruction, values, len(values[0]), dimensions=dimensions)
 
 
-@LIFTED.rule(opcodes.CONCATENATE)
+@BATCHING_RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    count = instance_count(instruction, values)
-    operands = spread_all(instruction, values, count)
-    return lift(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)
+    count = batch_size(instruction, values)
+    operands = broadcast_operands_to_batch(instruction, values, count)
+    return evaluate_batched(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)
 
 
-@LIFTED.rule(opcodes.SLICE)
+@BATCHING_RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     count, ranges = len(values[0]), instruction.attributes.ranges
     lifted = SliceRanges((0, *ranges.starts), (count, *ranges.limits), (1, *ranges.strides))
-    return lift(context, instruction, values, count, ranges=lifted)
+    return evaluate_batched(context, instruction, values, count, ranges=lifted)
 
 
-@LIFTED.rule(opcodes.PAD)
+@BATCHING_RULES.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    count = instance_count(instruction, values)
+    count = batch_size(instruction, values)
     operand, padding = instruction.operands
-    arguments = [spread(values[0], operand.shape, count), aligned(values[1], padding.shape, operand.shape.rank)]
+    arguments = [
+        broadcast_to_batch(values[0], operand.shape, count),
+        align_scalar(values[1], padding.shape, operand.shape.rank),
+    ]
     config = PaddingConfig((PaddingDimension(0, 0), *instruction.attributes.padding.dimensions))
-    return lift(context, instruction, arguments, count, padding=config)
+    return evaluate_batched(context, instruction, arguments, count, padding=config)
 
 
 # -- dynamic slices
 
 
-@LIFTED.rule(opcodes.DYNAMIC_SLICE)
+@BATCHING_RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """With start indices of each instance, element `i` of a slice is that at `start + i` by NumPy's indexing."""
     operand, *indices = values
     shape, starts = instruction.operands[0].shape, instruction.operands[1:]
     sizes = instruction.attributes.dynamic_slice_sizes
-    count = instance_count(instruction, values)
+    count = batch_size(instruction, values)
     if not _any(indices, starts):
         arguments = [operand, np.zeros((), np.int64), *indices]
-        return lift(context, instruction, arguments, count, dynamic_slice_sizes=(count, *sizes))
+        return evaluate_batched(context, instruction, arguments, count, dynamic_slice_sizes=(count, *sizes))
     places = _places(indices, starts, shape, sizes, count)
-    return operand[places if carries(operand, shape) else places[1:]]
+    return operand[places if is_batched(operand, shape) else places[1:]]
 
 
-@LIFTED.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+@BATCHING_RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    count = instance_count(instruction, values)
+    count = batch_size(instruction, values)
     (whole, part), starts, indices = instruction.operands[:2], instruction.operands[2:], values[2:]
-    operand, update = spread(values[0], whole.shape, count), spread(values[1], part.shape, count)
+    operand, update = (
+        broadcast_to_batch(values[0], whole.shape, count),
+        broadcast_to_batch(values[1], part.shape, count),
+    )
     if not _any(indices, starts):
-        return lift(context, instruction, [operand, update, np.zeros((), np.int64), *indices], count)
+        return evaluate_batched(context, instruction, [operand, update, np.zeros((), np.int64), *indices], count)
     result = np.array(operand)
     result[_places(indices, starts, whole.shape, part.shape.dimensions, count)] = update
     return result
 
 
 def _any(indices: Sequence[Value], operands: Sequence[Instruction]) -> bool:
-    return any(carries(index, operand.shape) for index, operand in zip(indices, operands, strict=True))
+    return any(is_batched(index, operand.shape) for index, operand in zip(indices, operands, strict=True))
 
 
 def _places(
     indices: Sequence[Array], operands: Sequence[Instruction], shape: Shape, sizes: Sequence[int], count: int
 ) -> tuple[Array, ...]:
     """The instance and the position in each dimension of every element of the slices, which broadcast together."""
-    every = [spread(index, o.shape, count).reshape(count, -1) for index, o in zip(indices, operands, strict=True)]
+    every = [
+        broadcast_to_batch(index, o.shape, count).reshape(count, -1) for index, o in zip(indices, operands, strict=True)
+    ]
     starts = [column for index in every for column in index.T]
     places = [np.arange(count)]
     for start, whole, size in zip(starts, shape.dimensions, sizes, strict=True):
@@ -132,7 +140,7 @@ def _clamped(start: Array, limit: int) -> Array:
 # -- bitcast
 
 
-@LIFTED.rule(opcodes.BITCAST)
+@BATCHING_RULES.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Instances stand one after the other in memory; those that end within a byte are first padded to whole ones.
 
@@ -161,7 +169,7 @@ def _outermost(shape: Shape, count: int) -> Shape:
     """The shape of all instances: their dimension is the outermost in memory too."""
     layout = shape.layout
     if layout is not None:
-        order = (*shifted(layout.minor_to_major), 0)
+        order = (*shift_dimensions(layout.minor_to_major), 0)
         layout = Layout(order, element_size_in_bits=layout.element_size_in_bits)
     return Shape.array(shape.element_type, (count, *shape.dimensions), layout=layout)
 

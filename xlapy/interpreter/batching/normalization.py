@@ -9,22 +9,31 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, instance_count, merge, ordinary, split, spread_all
+from xlapy.interpreter.batching.core import (
+    BATCHING_RULES,
+    apply_ordinary_rule,
+    batch_size,
+    broadcast_operands_to_batch,
+    merge_batch,
+    split_batch,
+)
 from xlapy.interpreter.core import Array, Context, Value
 
 
-@LIFTED.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
+@BATCHING_RULES.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
 def batch_norm(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Vectors of one number a feature are merged in their only dimension."""
     rank, feature = instruction.operands[0].shape.rank, instruction.attributes.feature_index
-    count = instance_count(instruction, values)
+    count = batch_size(instruction, values)
 
     def dimension(array_rank: int) -> int:
         return feature if array_rank == rank else 0
 
     def separated(array: Array) -> Array:
-        return split(array, dimension(array.ndim), count)
+        return split_batch(array, dimension(array.ndim), count)
 
-    arrays = spread_all(instruction, values, count)
-    result = ordinary(context, instruction, [merge(array, dimension(array.ndim - 1)) for array in arrays])
+    arrays = broadcast_operands_to_batch(instruction, values, count)
+    result = apply_ordinary_rule(
+        context, instruction, [merge_batch(array, dimension(array.ndim - 1)) for array in arrays]
+    )
     return tuple(map(separated, result)) if isinstance(result, tuple) else separated(result)

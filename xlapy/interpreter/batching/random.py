@@ -6,7 +6,7 @@ Must not know: the generators.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.batching.core import LIFTED, ordinary
+from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
-LIFTED.rule(opcodes.RNG_BIT_GENERATOR)(ordinary)
-LIFTED.refuse("each instance draws its own numbers, in its turn", opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE)
+BATCHING_RULES.rule(opcodes.RNG_BIT_GENERATOR)(apply_ordinary_rule)
+BATCHING_RULES.refuse("each instance draws its own numbers, in its turn", opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE)

@@ -13,14 +13,14 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.batching.core import (
-    LIFTED,
-    aligned,
-    carries,
-    evaluate_instances,
-    instance_count,
-    lift,
-    shifted,
-    spread,
+    BATCHING_RULES,
+    align_scalar,
+    batch_size,
+    broadcast_to_batch,
+    evaluate_batch,
+    evaluate_batched,
+    is_batched,
+    shift_dimensions,
 )
 from xlapy.interpreter.core import Array, Context, Value
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
@@ -32,19 +32,23 @@ def _with_inits(instruction: Instruction, values: Sequence[Array], arrays: int, 
 
     `rank` is that of the arrays which the initial values are combined with, in the instruction as it stands.
     """
-    shapes, count = instruction.operand_shapes, instance_count(instruction, values)
-    operands = [spread(value, shape, count) for value, shape in zip(values[:arrays], shapes[:arrays], strict=True)]
-    return operands + [aligned(value, shapes[-1], rank) for value in values[arrays:]]
+    shapes, count = instruction.operand_shapes, batch_size(instruction, values)
+    operands = [
+        broadcast_to_batch(value, shape, count) for value, shape in zip(values[:arrays], shapes[:arrays], strict=True)
+    ]
+    return operands + [align_scalar(value, shapes[-1], rank) for value in values[arrays:]]
 
 
-@LIFTED.rule(opcodes.REDUCE)
+@BATCHING_RULES.rule(opcodes.REDUCE)
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     rank = elements_of(instruction.shape)[0].rank
     arguments = _with_inits(instruction, values, len(values) // 2, rank)
-    return lift(context, instruction, arguments, len(arguments[0]), dimensions=shifted(instruction.dimensions))
+    return evaluate_batched(
+        context, instruction, arguments, len(arguments[0]), dimensions=shift_dimensions(instruction.dimensions)
+    )
 
 
-@LIFTED.rule(opcodes.REDUCE_WINDOW)
+@BATCHING_RULES.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Without a dimension there is no window to fold, nor would there be with one for the instances."""
     rank = instruction.operands[0].shape.rank
@@ -52,32 +56,36 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
     if not rank:
         operands = tuple(arguments[: len(values) // 2])
         return operands if instruction.shape.is_tuple else operands[0]
-    return lift(context, instruction, arguments, len(arguments[0]), window=_lifted_window(instruction.window))
+    return evaluate_batched(
+        context, instruction, arguments, len(arguments[0]), window=_lifted_window(instruction.window)
+    )
 
 
-@LIFTED.rule(opcodes.SELECT_AND_SCATTER)
+@BATCHING_RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     arguments = _with_inits(instruction, values, 2, instruction.shape.rank)
-    return lift(context, instruction, arguments, len(arguments[0]), window=_lifted_window(instruction.window))
+    return evaluate_batched(
+        context, instruction, arguments, len(arguments[0]), window=_lifted_window(instruction.window)
+    )
 
 
 def _lifted_window(window: Window) -> Window:
     return Window((WindowDimension(1), *window.dimensions))
 
 
-@LIFTED.rule(opcodes.MAP)
+@BATCHING_RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A scalar beside arrays is one scalar an instance."""
     rank = elements_of(instruction.shape)[0].rank
     pairs = zip(values, instruction.operands, strict=True)
-    arguments = [aligned(value, operand.shape, rank) for value, operand in pairs]
-    return lift(context, instruction, arguments, instance_count(instruction, values))
+    arguments = [align_scalar(value, operand.shape, rank) for value, operand in pairs]
+    return evaluate_batched(context, instruction, arguments, batch_size(instruction, values))
 
 
-@LIFTED.rule(opcodes.SCAN)
+@BATCHING_RULES.rule(opcodes.SCAN)
 def scan(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The body runs once a slice, on all instances."""
-    count, axis = instance_count(instruction, values), instruction.dimensions[0]
+    count, axis = batch_size(instruction, values), instruction.dimensions[0]
     sources = len(values) - instruction.num_carries
     inputs = list(zip(values[:sources], instruction.operands[:sources], strict=True))
     results = elements_of(instruction.shape)[: len(elements_of(instruction.shape)) - instruction.num_carries]
@@ -85,8 +93,8 @@ def scan(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     state = list(values[sources:])
     size = [*(operand.shape for _, operand in inputs), *results][0].dimensions[axis]
     for i in reversed(range(size)) if instruction.is_reverse else range(size):
-        slices = [value[_place(axis + carries(value, operand.shape), i)] for value, operand in inputs]
-        returned = evaluate_instances(context, instruction.to_apply, [*slices, *state])
+        slices = [value[_place(axis + is_batched(value, operand.shape), i)] for value, operand in inputs]
+        returned = evaluate_batch(context, instruction.to_apply, [*slices, *state])
         parts = returned if isinstance(returned, tuple) else (returned,)
         for output, part in zip(outputs, parts, strict=False):
             output[_place(axis + 1, i)] = part

@@ -19,7 +19,7 @@ from xlapy.base.literal import MAX_RANK
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, evaluate_instances
+from xlapy.interpreter.batching.core import BATCHING_RULES, evaluate_batch
 from xlapy.interpreter.core import Array, Context, Value, evaluate_computation
 from xlapy.interpreter.kernels.conversion import bitcast_array
 from xlapy.opcodes.registry import OpDef
@@ -30,16 +30,16 @@ _ELEMENTS_AT_ONCE = 1 << 22
 """How many elements the largest array that a computation makes may have, over the instances evaluated at once."""
 
 
-def apply_scalars(context: Context, computation: Computation, arguments: Sequence[Array]) -> Value:
+def apply_scalar_computation(context: Context, computation: Computation, arguments: Sequence[Array]) -> Value:
     """The computation's result for each instance.
 
     Arguments are arrays that broadcast together, one a scalar parameter; the result is an array of their common shape
     (a tuple of such arrays if the root is a tuple), of the root's element type.
     """
     shape = np.broadcast_shapes(*(argument.shape for argument in arguments))
-    if computation not in context.instances_at_once:
-        context.instances_at_once[computation] = _instances_at_once(computation)
-    at_once = context.instances_at_once[computation]
+    if computation not in context.max_batch_sizes:
+        context.max_batch_sizes[computation] = _instances_at_once(computation)
+    at_once = context.max_batch_sizes[computation]
     with np.errstate(all="ignore"):
         if at_once is None:
             return _spread(_evaluate(context, computation, arguments), shape)
@@ -50,7 +50,7 @@ def apply_reducer(
     context: Context, computation: Computation, left: Sequence[Array], right: Sequence[Array]
 ) -> list[Array]:
     """A reducer of N accumulators and N values: the N new accumulators, be they a tuple or one bare value."""
-    result = apply_scalars(context, computation, [*left, *right])
+    result = apply_scalar_computation(context, computation, [*left, *right])
     return list(result) if isinstance(result, tuple) else [result]
 
 
@@ -84,7 +84,7 @@ def _instances_at_once(computation: Computation) -> int | None:
     """None for any number in arrays of any shapes; 1 if something inside is to happen instance by instance."""
     instructions = list(_reached(computation))
     shapes = [leaf for i in instructions for _, leaf in i.shape.leaves() if leaf.is_array]
-    if any(i.op not in LIFTED for i in instructions) or any(s.is_dynamic or s.rank == MAX_RANK for s in shapes):
+    if any(i.op not in BATCHING_RULES for i in instructions) or any(s.is_dynamic or s.rank == MAX_RANK for s in shapes):
         return 1
     if all(_broadcasts(i.op) for i in instructions) and not any(shape.rank for shape in shapes):
         return None
@@ -112,7 +112,7 @@ def _apply_in_pieces(
     """Arguments of one element are the same for all instances."""
     total = math.prod(shape)
     columns = [a.reshape(()) if a.size == 1 else np.broadcast_to(a, shape).reshape(-1) for a in arguments]
-    evaluate = evaluate_computation if at_once == 1 else evaluate_instances
+    evaluate = evaluate_computation if at_once == 1 else evaluate_batch
     pieces: list[Value] = []
     for begin in range(0, total, at_once):
         count = min(at_once, total - begin)

@@ -9,14 +9,20 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.core import LIFTED, instance_count, lift, ordinary, spread_all
+from xlapy.interpreter.batching.core import (
+    BATCHING_RULES,
+    apply_ordinary_rule,
+    batch_size,
+    broadcast_operands_to_batch,
+    evaluate_batched,
+)
 from xlapy.interpreter.core import Context, Value
 
-LIFTED.rule(opcodes.TOPK)(ordinary)
+BATCHING_RULES.rule(opcodes.TOPK)(apply_ordinary_rule)
 
 
-@LIFTED.rule(opcodes.SORT)
+@BATCHING_RULES.rule(opcodes.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    count = instance_count(instruction, values)
-    operands = spread_all(instruction, values, count)
-    return lift(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)
+    count = batch_size(instruction, values)
+    operands = broadcast_operands_to_batch(instruction, values, count)
+    return evaluate_batched(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)

@@ -6,6 +6,6 @@ Must not know: the values.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.batching.core import LIFTED, ordinary
+from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
-LIFTED.rule(opcodes.CONSTANT, opcodes.IOTA, opcodes.PARAMETER)(ordinary)
+BATCHING_RULES.rule(opcodes.CONSTANT, opcodes.IOTA, opcodes.PARAMETER)(apply_ordinary_rule)

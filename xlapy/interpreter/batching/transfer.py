@@ -6,10 +6,10 @@ Must not know: what is transferred.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.batching.core import LIFTED, ordinary
+from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
-LIFTED.rule(opcodes.COPY_DONE, opcodes.COPY_START)(ordinary)
-LIFTED.refuse(
+BATCHING_RULES.rule(opcodes.COPY_DONE, opcodes.COPY_START)(apply_ordinary_rule)
+BATCHING_RULES.refuse(
     "each instance has its turn with the host or another device",
     opcodes.INFEED,
     opcodes.OUTFEED,

@@ -6,6 +6,6 @@ Must not know: what the elements are.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.batching.core import LIFTED, ordinary
+from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
-LIFTED.rule(opcodes.GET_TUPLE_ELEMENT, opcodes.TUPLE)(ordinary)
+BATCHING_RULES.rule(opcodes.GET_TUPLE_ELEMENT, opcodes.TUPLE)(apply_ordinary_rule)

@@ -16,10 +16,10 @@ from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
 from xlapy.base.errors import ParseError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.custom_calls.ffi.attributes import read_attributes
-from xlapy.custom_calls.lapack import LapackCall, computed_by_lapack
-from xlapy.hlo.instruction import Instruction
+from xlapy.custom_calls.lapack import LapackCall
+from xlapy.hlo.instruction import Instruction, describe_instruction
+from xlapy.interpreter.builtin_targets.lapack import computed_by_lapack
 from xlapy.interpreter.core import Array, Context, InterpreterRule, Value
-from xlapy.interpreter.exchange import describe
 from xlapy.interpreter.sorting import sorted_along
 from xlapy.opcodes.requirements import agrees
 
@@ -32,7 +32,8 @@ def _require(instruction: Instruction, fits: bool, signature: str) -> None:
     given = ", ".join(shape.brief for shape in instruction.operand_shapes)
     target = instruction.custom_call_target
     raise UnsupportedError(
-        f"{describe(instruction)}: {target} takes {signature}, given ({given}) and {instruction.shape.brief}"
+        f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
+        f"{instruction.shape.brief}"
     )
 
 
@@ -99,7 +100,8 @@ def reads_lower(instruction: Instruction) -> bool:
     first = instruction.backend_config.split(",")[0].strip()
     if first not in ("0", "1"):
         raise UnsupportedError(
-            f"{describe(instruction)}: the backend_config of Eigh begins with 1 (lower triangle) or 0, given {first!r}"
+            f"{describe_instruction(instruction)}: the backend_config of Eigh begins with 1 (lower triangle) or 0, "
+            f"given {first!r}"
         )
     return first == "1"
 
@@ -127,7 +129,8 @@ def approx_top_k_of(instruction: Instruction) -> tuple[int, int]:
         dimension = int(attributes["reduction_dim"])
     except (ParseError, KeyError, TypeError, ValueError) as error:
         raise UnsupportedError(
-            f"{describe(instruction)}: the backend_config of ApproxTopK must have a number reduction_dim: {error}"
+            f"{describe_instruction(instruction)}: the backend_config of ApproxTopK must have a number reduction_dim: "
+            f"{error}"
         ) from error
     first = instruction.shape.tuple_shapes[0] if instruction.shape.is_tuple else instruction.shape
     in_range = first.is_array and 0 <= dimension < first.rank

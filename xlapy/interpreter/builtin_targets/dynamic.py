@@ -16,13 +16,12 @@ from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
 from xlapy.interpreter.dynamic.convolution import features_paired
 from xlapy.interpreter.dynamic.core import checked_size
 from xlapy.interpreter.dynamic.reduction import fitted_source
 from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded_to, physical, sizes_of
-from xlapy.interpreter.exchange import describe
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, same_padding
 from xlapy.opcodes.convolution import ConvolutionAttributes
@@ -38,7 +37,8 @@ def _require(instruction: Instruction, fits: bool, signature: str) -> None:
     given = ", ".join(shape.brief for shape in instruction.operand_shapes)
     target = instruction.custom_call_target
     raise UnsupportedError(
-        f"{describe(instruction)}: {target} takes {signature}, given ({given}) and {instruction.shape.brief}"
+        f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
+        f"{instruction.shape.brief}"
     )
 
 

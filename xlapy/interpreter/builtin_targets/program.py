@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from xlapy.base.errors import UnsupportedError, XlaError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter.core import Context, Value, evaluate_computation
-from xlapy.interpreter.exchange import describe
 from xlapy.text.parser import parse_hlo
 
 INTERPRET_TARGET = "xlapy.interpret"
@@ -31,7 +30,7 @@ def _parsed(text: str) -> Module:
 
 def program_of(instruction: Instruction) -> Module:
     """The module that a call evaluates; `UnsupportedError` if it is none, or does not fit the call."""
-    where = f"{describe(instruction)}: {INTERPRET_TARGET}"
+    where = f"{describe_instruction(instruction)}: {INTERPRET_TARGET}"
     try:
         module = _parsed(instruction.backend_config or "")
     except XlaError as error:

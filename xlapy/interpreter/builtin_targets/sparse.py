@@ -15,9 +15,8 @@ import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, S64
 from xlapy.base.errors import ExecutionError, UnsupportedError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Context, Value
-from xlapy.interpreter.exchange import describe
 
 CSR_TARGET = "cpu_csr_sparse_dense_ffi"
 
@@ -30,7 +29,8 @@ def check_csr_product(instruction: Instruction) -> None:
         return
     given = ", ".join(shape.brief for shape in instruction.operand_shapes)
     raise UnsupportedError(
-        f"{describe(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 or s64, and "
+        f"{describe_instruction(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 "
+        f"or s64, and "
         f"gives a[m] or a[m,n]; given ({given}) and {instruction.shape.brief}"
     )
 
@@ -57,13 +57,15 @@ def csr_product(_: Context, instruction: Instruction, values: Sequence[Value]) -
     counts = np.diff(starts)
     if (counts < 0).any() or starts[0] < 0 or starts[-1] > len(elements):
         raise ExecutionError(
-            f"{describe(instruction)}: rows that begin at {starts} do not divide {len(elements)} elements"
+            f"{describe_instruction(instruction)}: rows that begin at {starts} do not divide {len(elements)} elements"
         )
     used = slice(int(starts[0]), int(starts[-1]))
     outside = (columns[used] < 0) | (columns[used] >= len(dense))
     if outside.any():
         column = columns[used][outside][0]
-        raise ExecutionError(f"{describe(instruction)}: an element is in column {column}, there are {len(dense)}")
+        raise ExecutionError(
+            f"{describe_instruction(instruction)}: an element is in column {column}, there are {len(dense)}"
+        )
     terms = elements[used].reshape(-1, *[1] * (dense.ndim - 1)) * dense[columns[used]]
     result = np.zeros(instruction.shape.dimensions, elements.dtype)
     np.add.at(result, np.repeat(np.arange(len(counts)), counts), terms)

@@ -6,13 +6,13 @@ Must not know: groups and channels.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.opcodes.registry import REGISTRY
 
 _SCALARS = (opcodes.PARTITION_ID, opcodes.REPLICA_ID)
 
-DYNAMIC.refuse("a scalar has no dimensions", *_SCALARS)
-DYNAMIC.refuse(
+DYNAMIC_RULES.refuse("a scalar has no dimensions", *_SCALARS)
+DYNAMIC_RULES.refuse(
     "devices may have different sizes, and XLA does not carry sizes through collectives either",
     *(op for op in REGISTRY.values() if op.family == "collectives" and op not in _SCALARS),
 )

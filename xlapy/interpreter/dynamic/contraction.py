@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
 from xlapy.opcodes.contraction import DotAttributes
 
-DYNAMIC.rule(opcodes.RAGGED_DOT, opcodes.SCALED_DOT)(at_actual_sizes)
+DYNAMIC_RULES.rule(opcodes.RAGGED_DOT, opcodes.SCALED_DOT)(at_actual_sizes)
 
 
-@DYNAMIC.rule(opcodes.DOT)
+@DYNAMIC_RULES.rule(opcodes.DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     attrs: DotAttributes = instruction.attributes
     left = (*attrs.lhs_batch_dims, *attrs.lhs_contracting_dims)

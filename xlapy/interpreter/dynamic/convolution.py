@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
 from xlapy.opcodes.attributes.dimensions import ConvDimensions
 from xlapy.opcodes.convolution import ConvolutionAttributes
 
 
-@DYNAMIC.rule(opcodes.CONVOLUTION)
+@DYNAMIC_RULES.rule(opcodes.CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Padding surrounds the elements that are there."""
     attrs: ConvolutionAttributes = instruction.attributes

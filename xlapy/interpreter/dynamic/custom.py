@@ -6,7 +6,7 @@ Must not know: the targets, which decide what they take when the program is comp
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(opcodes.CUSTOM_CALL)(ordinary)
+DYNAMIC_RULES.rule(opcodes.CUSTOM_CALL)(ordinary)

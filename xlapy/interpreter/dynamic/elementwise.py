@@ -12,7 +12,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import broadcast_sizes, ordinary, repeats
 from xlapy.interpreter.dynamic_array import DynamicArray, physical, sizes_of
 from xlapy.opcodes.registry import REGISTRY
@@ -35,10 +35,10 @@ def _repeated(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
     return np.broadcast_to(array[kept], array.shape)
 
 
-DYNAMIC.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
+DYNAMIC_RULES.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementwise)
 
 
-@DYNAMIC.rule(opcodes.BITCAST_CONVERT)
+@DYNAMIC_RULES.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A last dimension may come or go, which counts parts of an element and is there in full."""
     result = ordinary(context, instruction, [physical(values[0])])

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import agreed, cropped, evaluate_as, ordinary, paired
 from xlapy.interpreter.dynamic_array import DynamicArray, padded, physical, sizes_of
 from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
 
 
-@DYNAMIC.rule(opcodes.GATHER)
+@DYNAMIC_RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Slices are moved to lie inside the bounds. A dimension that slices take whole has the operand's size."""
     operand, indices = instruction.operand_shapes
@@ -30,7 +30,7 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
     return DynamicArray(ordinary(context, instruction, list(map(physical, values))), result.dimensions)
 
 
-@DYNAMIC.rule(opcodes.SCATTER)
+@DYNAMIC_RULES.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The updates that are there, at the indices that are there; what lies beyond the operand's sizes stays.
 

@@ -17,26 +17,26 @@ from xlapy import opcodes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, checked_size, cropped, evaluate_as, ordinary, smallest
 from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded, physical, sizes_of
 from xlapy.opcodes.attributes.dimensions import strided
 from xlapy.opcodes.movement import DynamicSliceAttributes, ShuffleMode, factor_groups
 
-DYNAMIC.rule(opcodes.COPY)(ordinary)
-DYNAMIC.rule(opcodes.REVERSE)(at_actual_sizes)
+DYNAMIC_RULES.rule(opcodes.COPY)(ordinary)
+DYNAMIC_RULES.rule(opcodes.REVERSE)(at_actual_sizes)
 
 
 # -- sizes
 
 
-@DYNAMIC.rule(opcodes.GET_DIMENSION_SIZE)
+@DYNAMIC_RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The size at run time, in s32."""
     return np.array(sizes_of(values[0])[instruction.attributes.dimension], np.int32)
 
 
-@DYNAMIC.rule(opcodes.SET_DIMENSION_SIZE)
+@DYNAMIC_RULES.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The same array of the bounds, of another size. Elements beyond a size are there again when it grows."""
     operand, size = values
@@ -49,7 +49,7 @@ def set_dimension_size(context: Context, instruction: Instruction, values: Seque
 # -- whole dimensions
 
 
-@DYNAMIC.rule(opcodes.BROADCAST)
+@DYNAMIC_RULES.rule(opcodes.BROADCAST)
 def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = list(instruction.shape.dimensions)
     for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
@@ -57,14 +57,14 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
     return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
 
 
-@DYNAMIC.rule(opcodes.TRANSPOSE)
+@DYNAMIC_RULES.rule(opcodes.TRANSPOSE)
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = sizes_of(values[0])
     moved = ordinary(context, instruction, [physical(values[0])])
     return DynamicArray(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
 
 
-@DYNAMIC.rule(opcodes.SHUFFLE)
+@DYNAMIC_RULES.rule(opcodes.SHUFFLE)
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A rotation is one of the elements that are there; coordinates are those of the bounds, the last not there."""
     attributes = instruction.attributes
@@ -74,7 +74,7 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
     return at_actual_sizes(context, instruction, values, indices=Literal.array_of(kept))
 
 
-@DYNAMIC.rule(opcodes.CONCATENATE)
+@DYNAMIC_RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there, without gaps; the other dimensions take the smallest sizes."""
     dimension, least = instruction.attributes.dimension, smallest(values)
@@ -85,7 +85,7 @@ def concatenate(context: Context, instruction: Instruction, values: Sequence[Val
 # -- slices and padding
 
 
-@DYNAMIC.rule(opcodes.SLICE)
+@DYNAMIC_RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the range holds of the elements that are there."""
     ranges = instruction.attributes.ranges
@@ -94,7 +94,7 @@ def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) 
     return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
 
 
-@DYNAMIC.rule(opcodes.PAD)
+@DYNAMIC_RULES.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The padding begins behind the last element that is there; less than nothing is nothing."""
     config = instruction.attributes.padding.dimensions
@@ -103,7 +103,7 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     return evaluate_as(context, instruction, [actual(values[0]), values[1]], shape, instruction.attributes)
 
 
-@DYNAMIC.rule(opcodes.DYNAMIC_SLICE)
+@DYNAMIC_RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
     operand, *indices = values
@@ -113,7 +113,7 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
     return DynamicArray(ordinary(context, instruction, [array, *map(physical, indices)]), sizes)
 
 
-@DYNAMIC.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+@DYNAMIC_RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds; the padding of the update is not written.
 
@@ -139,7 +139,7 @@ def _slice_of(update: Instruction) -> Instruction:
 # -- reshapes
 
 
-@DYNAMIC.rule(opcodes.RESHAPE)
+@DYNAMIC_RULES.rule(opcodes.RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there in row-major order; a division of the size that does not come out rounds down."""
     sizes = _reshaped_sizes(instruction, values[0])
@@ -197,7 +197,7 @@ def _share(elements: int, sizes: Sequence[int], group: range, dimension: int) ->
     return elements // others if others else 0
 
 
-@DYNAMIC.rule(opcodes.DYNAMIC_RESHAPE)
+@DYNAMIC_RULES.rule(opcodes.DYNAMIC_RESHAPE)
 def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there in row-major order, under the given sizes; `ExecutionError` if these hold others."""
     operand, *given = values
@@ -215,7 +215,7 @@ def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence
     return padded(elements.reshape(sizes), shape.dimensions)
 
 
-@DYNAMIC.rule(opcodes.BITCAST)
+@DYNAMIC_RULES.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Memory as it is, padding included: sizes stay where the dimensions do, or the result is static."""
     source, shape = instruction.operands[0].shape, instruction.shape

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Context, Value
 from xlapy.interpreter.dynamic.core import at_actual_sizes, cropped, smallest
 from xlapy.interpreter.dynamic_array import sizes_of
 
 
-@DYNAMIC.rule(opcodes.BATCH_NORM_GRAD, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_TRAINING)
+@DYNAMIC_RULES.rule(opcodes.BATCH_NORM_GRAD, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_TRAINING)
 def batch_norm(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Arrays take the smallest sizes, and so do the vectors, which have an element a feature."""
     wide = (0, 4) if instruction.op is opcodes.BATCH_NORM_GRAD else (0,)

@@ -6,7 +6,7 @@ Must not know: generators.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(opcodes.RNG, opcodes.RNG_BIT_GENERATOR, opcodes.RNG_GET_AND_UPDATE_STATE)(ordinary)
+DYNAMIC_RULES.rule(opcodes.RNG, opcodes.RNG_BIT_GENERATOR, opcodes.RNG_GET_AND_UPDATE_STATE)(ordinary)

@@ -12,22 +12,22 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.core import DYNAMIC, Array, Context, Value
+from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import agreed, at_actual_sizes, broadcast_sizes, cropped
 from xlapy.interpreter.dynamic_array import actual
 from xlapy.opcodes.attributes.dimensions import Window
 
-DYNAMIC.refuse("its body is written for slices of the bounds", opcodes.SCAN)
+DYNAMIC_RULES.refuse("its body is written for slices of the bounds", opcodes.SCAN)
 
 
-@DYNAMIC.rule(opcodes.REDUCE, opcodes.REDUCE_WINDOW)
+@DYNAMIC_RULES.rule(opcodes.REDUCE, opcodes.REDUCE_WINDOW)
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operands take the smallest sizes; the padding of a window surrounds the elements that are there."""
     count = len(values) // 2
     return at_actual_sizes(context, instruction, [*agreed(values[:count]), *values[count:]])
 
 
-@DYNAMIC.rule(opcodes.MAP)
+@DYNAMIC_RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Of the elements that are there alone: the computation may not end on others."""
     sizes = broadcast_sizes(instruction, values)
@@ -39,7 +39,7 @@ def _mapped(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
     return np.broadcast_to(cropped(value, sizes), sizes) if shape.rank else actual(value)
 
 
-@DYNAMIC.rule(opcodes.SELECT_AND_SCATTER)
+@DYNAMIC_RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     operand, source, init = values
     fitting = fitted_source(actual(operand), source, init, instruction.attributes.window)

@@ -6,7 +6,7 @@ Must not know: how arguments reach a computation.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(opcodes.CONSTANT, opcodes.IOTA, opcodes.PARAMETER)(ordinary)
+DYNAMIC_RULES.rule(opcodes.CONSTANT, opcodes.IOTA, opcodes.PARAMETER)(ordinary)

@@ -6,10 +6,10 @@ Must not know: queues and channels.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(
+DYNAMIC_RULES.rule(
     opcodes.COPY_DONE,
     opcodes.COPY_START,
     opcodes.INFEED,

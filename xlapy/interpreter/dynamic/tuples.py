@@ -6,7 +6,7 @@ Must not know: what the elements are.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.interpreter.core import DYNAMIC
+from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.interpreter.dynamic.core import ordinary
 
-DYNAMIC.rule(opcodes.GET_TUPLE_ELEMENT, opcodes.TUPLE)(ordinary)
+DYNAMIC_RULES.rule(opcodes.GET_TUPLE_ELEMENT, opcodes.TUPLE)(ordinary)

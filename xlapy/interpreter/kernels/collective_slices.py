@@ -17,9 +17,8 @@ from collections.abc import Sequence
 
 from xlapy.base.errors import ExecutionError, VerificationError
 from xlapy.base.shape import Ints, Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Array, Value
-from xlapy.interpreter.exchange import describe
 from xlapy.opcodes.requirements import elements_of
 
 Offsets = Sequence[Sequence[Array]]
@@ -35,7 +34,8 @@ def check_slices(instruction: Instruction) -> None:
     sizes = instruction.slice_sizes
     if len(counts) > 1 or len(sizes) != sum(counts) * len(buffers):
         raise VerificationError(
-            f"{describe(instruction)}: {len(sizes)} slice_sizes are not one for each slice; the offsets into each of "
+            f"{describe_instruction(instruction)}: {len(sizes)} slice_sizes are not one for each slice; the offsets "
+            f"into each of "
             f"{len(buffers)} buffers describe {' or '.join(map(str, counts))}"
         )
     for number, size in enumerate(sizes):
@@ -43,7 +43,9 @@ def check_slices(instruction: Instruction) -> None:
     for offset in offsets:
         for _, leaf in offset.leaves():
             if not leaf.is_scalar or not leaf.element_type.is_integral:
-                raise VerificationError(f"{describe(instruction)}: an offset must be an integer, it is {leaf.brief}")
+                raise VerificationError(
+                    f"{describe_instruction(instruction)}: an offset must be an integer, it is {leaf.brief}"
+                )
 
 
 def _check_slice(instruction: Instruction, sizes: Ints, source: Shape, target: Shape) -> None:
@@ -53,7 +55,8 @@ def _check_slice(instruction: Instruction, sizes: Ints, source: Shape, target: S
     )
     if source.element_type is not target.element_type or not fits:
         raise VerificationError(
-            f"{describe(instruction)}: a slice of sizes {list(sizes)} of {source.brief} cannot go into {target.brief}"
+            f"{describe_instruction(instruction)}: a slice of sizes {list(sizes)} of {source.brief} cannot go into "
+            f"{target.brief}"
         )
 
 
@@ -119,7 +122,8 @@ def _region(
     bounds = zip(begins, sizes, array.shape, strict=True)
     if any(begin < 0 or begin + size > whole for begin, size, whole in bounds):
         raise ExecutionError(
-            f"{describe(instruction)}: a slice of sizes {list(sizes)} at {begins} is not within the {what} of sizes "
+            f"{describe_instruction(instruction)}: a slice of sizes {list(sizes)} at {begins} is not within the "
+            f"{what} of sizes "
             f"{list(array.shape)}"
         )
     return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))

@@ -15,9 +15,8 @@ import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ExecutionError, UnsupportedError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Array, Value
-from xlapy.interpreter.exchange import describe
 from xlapy.opcodes.convolution import ConvolutionAttributes, TensorSparsity
 
 
@@ -41,7 +40,8 @@ def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
     outside = offsets[(offsets < 0) | (offsets >= size)]
     if outside.size:
         raise ExecutionError(
-            f"{describe(instruction)}: an element of the kernel has the place {outside[0]} in a block of {size}"
+            f"{describe_instruction(instruction)}: an element of the kernel has the place {outside[0]} in a block of "
+            f"{size}"
         )
     rounds, within = np.divmod(np.arange(len(moved)), sparsity.stride)
     starts = (rounds * size * sparsity.stride + within).reshape(-1, *[1] * (moved.ndim - 1))
@@ -62,4 +62,4 @@ def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, 
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(f"{describe(instruction)}: a kernel {what}")
+    raise UnsupportedError(f"{describe_instruction(instruction)}: a kernel {what}")

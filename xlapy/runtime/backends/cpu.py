@@ -27,12 +27,11 @@ from xlapy.cpu.program.thunks import FeedStep, TransferStep
 from xlapy.cpu.program.wait_state import Wait, cancel, shared_memory
 from xlapy.cpu.serialization.executable import LoadedProgram, image_of, load_image
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import resolve
-from xlapy.interpreter.exchange import describe
 from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
 from xlapy.runtime.collectives.communicator import DeviceExchange
@@ -130,7 +129,7 @@ class CpuProgram:
     def _context(self, context: Context) -> Context:
         """What callbacks know of their run."""
         context.platform, context.seed = "cpu", int(flags.get("rng_seed"))
-        context.plans, context.kept = self._plans, self._kept
+        context.plans, context.program_state = self._plans, self._kept
         context.run_id = context.run_id or next(run_ids)
         return context
 
@@ -158,14 +157,17 @@ class CpuProgram:
         def body(exchange: DeviceExchange) -> Value:
             replica, partition = divmod(exchange.number, self._partition_count)
             cancelled = exchange.rendezvous.cancelled
-            context = Context(replica, partition, exchange=exchange, cancelled=cancelled, run_id=run_id)
+            context = Context(replica, partition, communicator=exchange, cancelled=cancelled, run_id=run_id)
             host = Host(program, self._context(context), exchange.number, shared, _Overseer(exchange), self._checks)
             hosts.append(host)
             with joined_feeds(exchange.device, program, shared, exchange.number):
                 return self._execute(arguments[exchange.number], (replica, partition), host)
 
         def end() -> list[tuple[int, str]]:
-            return [(number, describe(step.instruction)) for number, step in host_queues.take_all(program, shared)]
+            return [
+                (number, describe_instruction(step.instruction))
+                for number, step in host_queues.take_all(program, shared)
+            ]
 
         replicas = len(devices) // self._partition_count
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared), end)
@@ -237,7 +239,7 @@ class _Overseer:
 
 def outside(wait: Wait) -> Outside:
     """What the rendezvous is told of a device that waits in native code."""
-    what = describe(wait.step.instruction)
+    what = describe_instruction(wait.step.instruction)
     if isinstance(wait.step, FeedStep):
         what = f"{what} for the host"
     return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.step, TransferStep))

@@ -87,7 +87,7 @@ class InterpreterProgram:
             cancelled = exchange.rendezvous.cancelled
             watched = self._observed(observer)
             context = Context(
-                replica_id, partition_id, exchange=exchange, observer=watched, cancelled=cancelled, run_id=run_id
+                replica_id, partition_id, communicator=exchange, observer=watched, cancelled=cancelled, run_id=run_id
             )
             return self._evaluate(context, arguments[exchange.number])
 
@@ -103,7 +103,7 @@ class InterpreterProgram:
     def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
         context.seed = int(flags.get("rng_seed"))
         context.plans = self._plans
-        context.kept = self._kept
+        context.program_state = self._kept
         return evaluate_computation(context, self.module.entry_computation, arguments)
 
     @property

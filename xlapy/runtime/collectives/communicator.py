@@ -17,9 +17,8 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import DynamicArray
-from xlapy.interpreter.exchange import describe
 from xlapy.runtime.backend import Value
 from xlapy.runtime.collectives.host_queues import HostQueue
 from xlapy.runtime.collectives.rendezvous import Place, Rendezvous
@@ -51,25 +50,29 @@ class DeviceExchange:
     _since: tuple[int, float] = (0, 0)
     """Which wait for the host it is in which native code waits, and since when."""
 
-    def meet(self, instruction: Instruction, members: Sequence[int], brought: Value) -> list[Value]:
+    def gather_operands(self, instruction: Instruction, members: Sequence[int], operands: Value) -> list[Value]:
         if len(members) == 1:
-            return [brought]
+            return [operands]
         channel = instruction.channel_id
         key: Hashable = instruction if channel is None else ("channel", channel)
-        what, signature = describe(instruction), _signature(instruction)
-        return self.rendezvous.meet(self.number, key, members, brought, what, signature)
+        what, signature = describe_instruction(instruction), _signature(instruction)
+        return self.rendezvous.meet(self.number, key, members, operands, what, signature)
 
     def send(self, instruction: Instruction, target: int | None, value: Value) -> None:
-        self.rendezvous.post(self.number, self._key(instruction, self.number, target), value, describe(instruction))
+        self.rendezvous.post(
+            self.number, self._key(instruction, self.number, target), value, describe_instruction(instruction)
+        )
 
     def claim(self, instruction: Instruction) -> None:
         """Says that this device is the one to send, or to receive, on the channel; `ExecutionError` if another is."""
         end = "send" if instruction.op is opcodes.SEND else "receive"
-        self.rendezvous.claim(end, self._key(instruction, None, None), self.number, describe(instruction))
+        self.rendezvous.claim(end, self._key(instruction, None, None), self.number, describe_instruction(instruction))
 
     def start_receive(self, instruction: Instruction, source: int | None) -> int:
         me = None if source is None else self.number
-        place = self.rendezvous.announce(self.number, self._key(instruction, source, me), describe(instruction))
+        place = self.rendezvous.announce(
+            self.number, self._key(instruction, source, me), describe_instruction(instruction)
+        )
         everybody = range(self.replica_count * self.partition_count)
         senders = [d for d in everybody if d != self.number] if source is None else [source]
         return self._awaiting(_Awaited(place, senders, instruction.channel_id or 0))
@@ -78,7 +81,7 @@ class DeviceExchange:
         return self._awaiting(_Awaited(None, (), instruction.channel_id or 0))
 
     def finish_receive(self, instruction: Instruction, number: int, shape: Shape) -> Value:
-        what = describe(instruction)
+        what = describe_instruction(instruction)
         awaited = self._awaited.pop(number, None)
         if awaited is None:
             raise ExecutionError(f"{what}: no transfer {number} is under way; its recv is done already")
@@ -94,7 +97,7 @@ class DeviceExchange:
         self.device.from_device(instruction.channel_id or 0).put(_copied(value))
 
     def infeed(self, instruction: Instruction, shape: Shape) -> Value:
-        what = describe(instruction)
+        what = describe_instruction(instruction)
         return check_value(shape, self._take(self.device.infeed, what), what)
 
     def wait_for_host(self, instruction: Instruction, times: int) -> None:
@@ -102,7 +105,7 @@ class DeviceExchange:
         if self._since[0] != times:
             self._since = times, time.monotonic()
         elif time.monotonic() - self._since[1] > self.timeout:
-            what = f"{describe(instruction)} waits for the host"
+            what = f"{describe_instruction(instruction)} waits for the host"
             raise ExecutionError(f"{what}: nothing came within {self.timeout:g} seconds")
 
     def outfeed(self, instruction: Instruction, value: Value) -> None:

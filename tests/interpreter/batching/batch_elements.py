@@ -1,4 +1,4 @@
-"""Evaluates a computation for many instances at once, and for each of them on its own: the two must agree."""
+"""Evaluates a computation on a whole batch and on each batch element alone, and asserts that both agree."""
 
 from __future__ import annotations
 
@@ -10,35 +10,41 @@ import numpy as np
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import TOKEN, Context, evaluate_computation
-from xlapy.interpreter.batching import evaluate_instances
+from xlapy.interpreter.batching import evaluate_batch
 
 
 def stacked(values: Sequence[Any], shape: Shape) -> Any:
-    """Values of one shape as one that carries them as instances."""
+    """Stacks values of one shape into one batched value."""
     if shape.is_tuple:
         return tuple(stacked([value[i] for value in values], part) for i, part in enumerate(shape.tuple_shapes))
     return np.stack(values) if shape.is_array else values[0]
 
 
-def instance_of(value: Any, shape: Shape, number: int) -> Any:
-    """One instance of a value that carries them, or is the same for all."""
+def batch_element_of(value: Any, shape: Shape, number: int) -> Any:
+    """Returns one batch element of a value, which may be batched or the same for all elements."""
     if isinstance(value, tuple):
-        return tuple(instance_of(part, s, number) for part, s in zip(value, shape.tuple_shapes, strict=True))
+        return tuple(batch_element_of(part, s, number) for part, s in zip(value, shape.tuple_shapes, strict=True))
     return value[number] if np.ndim(value) > shape.rank else value
 
 
-def assert_lifted_equals_one_by_one(
+def assert_batched_equals_one_by_one(
     computation: Computation, rows: Sequence[Sequence[Any]], pattern: Sequence[bool]
 ) -> None:
-    """`rows`: arguments for each instance. `pattern`: which carry instances; for the others the first row's serve."""
+    """Asserts that batched evaluation equals evaluation one by one.
+
+    `rows` has the arguments of each batch element. `pattern` says which arguments are batched; the others have the
+    first row's value in all elements.
+    """
     rows = [[own if p else first for own, first, p in zip(row, rows[0], pattern, strict=True)] for row in rows]
     columns = zip(zip(*rows, strict=True), computation.parameters, pattern, strict=True)
-    arguments = [stacked(column, p.shape) if carries else column[0] for column, p, carries in columns]
+    arguments = [stacked(column, p.shape) if batched else column[0] for column, p, batched in columns]
     shape = computation.root_instruction.shape
     with np.errstate(all="ignore"):
-        whole = evaluate_instances(Context(), computation, arguments)
+        whole = evaluate_batch(Context(), computation, arguments)
     for number, row in enumerate(rows):
-        assert_alike(instance_of(whole, shape, number), evaluate_computation(Context(), computation, list(row)), shape)
+        assert_alike(
+            batch_element_of(whole, shape, number), evaluate_computation(Context(), computation, list(row)), shape
+        )
 
 
 def assert_alike(ours: Any, theirs: Any, shape: Shape) -> None:
