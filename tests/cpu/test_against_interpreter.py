@@ -16,8 +16,8 @@ from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, VerificationError, XlaError
 from xlapy.cpu.compiler import passes
-from xlapy.cpu.program.builder import make_program
-from xlapy.cpu.program.thunks import CallbackStep
+from xlapy.cpu.program.builder import build_program
+from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.debugging.fuzzing.peers import without_denormals
 from xlapy.interpreter import TOKEN
 from xlapy.passes.pipeline import Pipeline
@@ -84,11 +84,11 @@ def test_only_what_is_known_to_be_left_to_the_host_is():
         module = xla.parse_hlo(sample.text)
         try:
             Pipeline(passes()).run(module)
-            program = make_program(module, (), module.config.replica_count, module.config.num_partitions)
+            program = build_program(module, (), module.config.replica_count, module.config.num_partitions)
         except UnsupportedError:
             continue
-        steps = (step for step in program.callbacks if type(step) is CallbackStep)
-        if any(step.convention is None and step.instruction.op is not opcodes.CUSTOM_CALL for step in steps):
+        thunks = (thunk for thunk in program.callbacks if type(thunk) is CallbackThunk)
+        if any(thunk.convention is None and thunk.instruction.op is not opcodes.CUSTOM_CALL for thunk in thunks):
             left.add(sample.name)
     assert left == LEFT_TO_THE_HOST
 

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module, passes
-from xlapy.cpu.program.thunks import KernelStep, WhileStep, all_steps
+from xlapy.cpu.program.thunks import KernelThunk, WhileThunk, walk_thunks
 from xlapy.passes import Pipeline
 from xlapy.testing.comparison import assert_close
 from xlapy.text import parse_hlo
@@ -25,7 +25,7 @@ def checked(text: str) -> int:
     arguments = [random.standard_normal(shape.dimensions).astype(shape.dtype) for shape in shapes]
     expected, actual = (np.asarray(xla.Client(name).compile(module)(*arguments)) for name in ("interpreter", "cpu"))
     assert_close(actual, expected, rule="bits", where=module.name)
-    return sum(isinstance(step, KernelStep) for step in all_steps(compile_module(module).program.steps))
+    return sum(isinstance(thunk, KernelThunk) for thunk in walk_thunks(compile_module(module).program.thunks))
 
 
 LAYOUTS = {
@@ -64,9 +64,9 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
         t = (s32[], f32[64], f32[64]) tuple(zero, x, w)  l = (s32[], f32[64], f32[64]) while(t), condition=c, body=b
         ROOT r = f32[64] get-tuple-element(l), index=1 }"""
     program = compile_module(parse_hlo(text)).program
-    (loop,) = (step for step in all_steps(program.steps) if isinstance(step, WhileStep))
-    kernels = [step for step in all_steps(program.steps) if isinstance(step, KernelStep)]
-    outside = [step.origin for step in kernels if step not in list(all_steps(loop.body))]
+    (loop,) = (thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, WhileThunk))
+    kernels = [thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)]
+    outside = [thunk.origin for thunk in kernels if thunk not in list(walk_thunks(loop.body))]
     assert any(origin.startswith("f") for origin in outside), outside
 
 
@@ -84,7 +84,7 @@ def test_kernels_that_do_the_same_to_other_memory_are_one_function():
       a = f32[4096] sine(x)  b = f32[4096] sine(y)  c = f32[2048] slice(y), slice={[0:2048]}  d = f32[2048] sine(c)
       ROOT r = (f32[4096], f32[4096], f32[2048]) tuple(a, b, d) }"""
     compiled = compile_module(parse_hlo(text))
-    assert sum(isinstance(step, KernelStep) for step in all_steps(compiled.program.steps)) == 3
+    assert sum(isinstance(thunk, KernelThunk) for thunk in walk_thunks(compiled.program.thunks)) == 3
     assert compiled.llvm.count("define internal void @kernel") == 2
     x, y = (np.random.default_rng(seed).standard_normal(4096).astype(np.float32) for seed in range(2))
     a, b, d = xla.Client("cpu").compile(text)(x, y)
@@ -146,10 +146,12 @@ def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
   sorted{m} = f32[4096] sort(layer{m}), dimensions={{0}}, to_apply=less"""
     layers = "".join(layer.format(n=n, m=n + 1) for n in range(3))
     text = f"{LAYERS}{layers}\n  ROOT r = f32[4096] add(sorted3, sorted0) }}"
-    steps = [step for step in all_steps(compile_module(parse_hlo(text)).program.steps) if isinstance(step, KernelStep)]
-    made = [step for step in steps if step.origin.startswith("layer")]
+    thunks = [
+        thunk for thunk in walk_thunks(compile_module(parse_hlo(text)).program.thunks) if isinstance(thunk, KernelThunk)
+    ]
+    made = [thunk for thunk in thunks if thunk.origin.startswith("layer")]
     assert len(made) == 3
-    assert len({step.kernel for step in made}) == 1
+    assert len({thunk.kernel for thunk in made}) == 1
     x, y = (np.random.default_rng(seed).standard_normal(4096).astype(np.float32) for seed in range(2))
     expected, actual = (np.asarray(xla.Client(name).compile(text)(x, y)) for name in ("interpreter", "cpu"))
     assert_close(actual, expected, rule="program", where="three layers")

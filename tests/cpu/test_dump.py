@@ -57,7 +57,7 @@ def test_the_map_of_buffers_has_the_largest_first_and_a_total(files: dict[str, s
 def test_the_trace_has_every_pass_and_phase_inside_the_whole(files: dict[str, str]):
     events = json.loads(files["trace.json"])["traceEvents"]
     names = [event["name"] for event in events]
-    for name in ("unfuse", "simplify", "fuse", "steps and kernels", "buffers", "parse", "generate code", "link"):
+    for name in ("unfuse", "simplify", "fuse", "thunks and kernels", "buffers", "parse", "generate code", "link"):
         assert name in names
     whole = events[names.index("compile shown")]
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)

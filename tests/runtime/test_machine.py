@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlapy.base import flags
-from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, CHAINS, SUM, limit_kernels
+from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, CHAINS, SUM, roofline_kernels
 from xlapy.runtime import machine
 from xlapy.runtime.machine import Bandwidth, Limits, machine_limits
 
@@ -52,7 +52,7 @@ def test_kernels_of_arithmetic_do_every_round_of_every_piece(name, type):
     block = (ctypes.c_int64 * BLOCK)(7)
     memory = np.frombuffer(block, np.int64)
     memory[1:SUM] = np.ones(8, type.dtype).view(np.int64)[0]
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(limit_kernels().addresses[name])
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(roofline_kernels().addresses[name])
     run(ctypes.addressof(block), 2, 5)
     each = 1
     for _ in range(3 * 7):

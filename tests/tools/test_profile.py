@@ -100,7 +100,7 @@ def measured(text: str, seconds: float, runs: dict[str, float], stamp: float = 0
     clocks = compiled.program.clocks
     assert clocks is not None
     figures = np.array([
-        [seconds, max(runs.get(getattr(step, "origin", ""), 1) for step in clock.steps), 0.0] for clock in clocks.all
+        [seconds, max(runs.get(getattr(thunk, "origin", ""), 1) for thunk in clock.thunks), 0.0] for clock in clocks.all
     ])  # fmt: skip
     return Measured(compiled, figures, 1.0, 1.0, stamp, 1)
 

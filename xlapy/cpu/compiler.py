@@ -27,18 +27,18 @@ from xlapy.cpu.program import (  # noqa: F401 - their rules enter the table when
     transfer_queues,
 )
 from xlapy.cpu.program.buffer_assignment import assign_buffers, print_buffers
-from xlapy.cpu.program.builder import make_program
+from xlapy.cpu.program.builder import build_program
 from xlapy.cpu.program.builder import runs as runs
 from xlapy.cpu.program.outlining import cut
-from xlapy.cpu.program.profiling_counters import place_clocks
-from xlapy.cpu.program.thunks import KernelStep, NativeProgram, all_steps, print_program
+from xlapy.cpu.program.profiling_counters import place_counters
+from xlapy.cpu.program.thunks import KernelThunk, NativeProgram, print_program, walk_thunks
 from xlapy.cpu.serialization.runtime_symbols import import_address
-from xlapy.cpu.transforms.canonicalize_argmax import OrderSelections
-from xlapy.cpu.transforms.fold_transpose_into_dot import TurnDots
-from xlapy.cpu.transforms.rematerialize_splats import SeparateFills
-from xlapy.cpu.transforms.side_effect_order import OrderEffects
+from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
+from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
+from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
+from xlapy.cpu.transforms.side_effect_order import OrderSideEffects
 from xlapy.cpu.transforms.split_reductions import SplitReductions
-from xlapy.cpu.transforms.split_transforms import SplitTransforms
+from xlapy.cpu.transforms.split_transforms import DecomposeFft
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -69,31 +69,31 @@ MOST_SHARED = 64
 def passes(
     explain: Explain | None = None, copied: Callable[[Instruction, Instruction], None] | None = None
 ) -> list[Pass]:
-    """What happens to a module before it becomes steps.
+    """What happens to a module before it becomes thunks.
 
     explain: told the decisions of fusion. copied: told each instruction that a fusion computes, and its copy inside.
     """
     return [
         RemoveDeadCode(),
         UseLapack(),
-        OrderEffects(),
+        OrderSideEffects(),
         Unfuse(),
         RemoveDeadCode(),
         SortTopK(),
         Expand(runs=runs() | frozenset(DYNAMIC_EXPANSIONS)),
         ResolveDynamicDimensions(interpret=True),
-        SplitTransforms(),
+        DecomposeFft(),
         Expand(runs=runs()),
         NormalizeLayouts(),
         InlineCalls(composites=True, shared=MOST_SHARED),
         FlattenTuples(),
         Fixpoint(limit=MOST_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=runs()),
-        TurnDots(),
-        OrderSelections(),
+        FoldTransposeIntoDot(),
+        CanonicalizeArgmax(),
         SplitReductions(),
         Fuse(explain=explain, copied=copied),
-        SeparateFills(),
+        RematerializeSplats(),
         RemoveDeadCode(),
     ]
 
@@ -149,7 +149,7 @@ class Compiled:
     code: Code
     llvm: str
     """LLVM's text, before its passes."""
-    functions: Mapping[KernelStep, str]
+    functions: Mapping[KernelThunk, str]
     """The function of that text that holds the code of each kernel."""
     record: Record
 
@@ -165,7 +165,7 @@ class Compiled:
             **self.record.modules,
             "after_optimizations.txt": self.module.to_text(print_large_constants=True),
             "fusion.txt": decisions_text(self.record.decisions),
-            "steps.txt": print_program(self.program),
+            "thunks.txt": print_program(self.program),
             "buffers.txt": print_buffers(self.program),
             "loops.txt": self.loops(),
             "ll": self.llvm,
@@ -176,7 +176,9 @@ class Compiled:
 
     def loops(self) -> str:
         """The loop IR of every kernel."""
-        kernels = dict.fromkeys(step.kernel for step in all_steps(self.program.steps) if isinstance(step, KernelStep))
+        kernels = dict.fromkeys(
+            thunk.kernel for thunk in walk_thunks(self.program.thunks) if isinstance(thunk, KernelThunk)
+        )
         return "\n".join(print_kernel(kernel) for kernel in kernels)
 
 
@@ -184,7 +186,7 @@ class Instrument(Enum):
     """What an instrumented program notes of each run."""
 
     COUNTS = "counts"
-    """How long each step takes, and how often it runs."""
+    """How long each thunk takes, and how often it runs."""
     EVENTS = "events"
     """When, and on which thread, too."""
 
@@ -202,7 +204,7 @@ def compile_module(
     """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
 
     donated: the leaves of the parameters, by number, whose memory the program may overwrite. optimised: the module has
-    the passes behind it, and becomes steps as it is. watched: the host looks at the value of every instruction.
+    the passes behind it, and becomes thunks as it is. watched: the host looks at the value of every instruction.
     """
     record = Record(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
@@ -212,11 +214,11 @@ def compile_module(
             copy = edit.clone_module(module)
         with trace.span("passes", "stage"):
             Pipeline(chosen, on_pass=record.note).run(copy)
-        with trace.span("steps and kernels", "stage"):
-            program = make_program(copy, donated, replica_count, partition_count, watched=watched)
+        with trace.span("thunks and kernels", "stage"):
+            program = build_program(copy, donated, replica_count, partition_count, watched=watched)
             cut(program)
             if instrument is not None:
-                program.clocks = place_clocks(program, has_events=instrument is Instrument.EVENTS)
+                program.clocks = place_counters(program, has_events=instrument is Instrument.EVENTS)
         with trace.span("buffers", "stage"):
             assign_buffers(program)
         with trace.span("LLVM text", "stage"):

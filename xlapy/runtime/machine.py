@@ -24,7 +24,7 @@ from xlapy.base import flags
 from xlapy.base.logging import logger
 from xlapy.cpu.llvm.jit import host_features, host_name
 from xlapy.cpu.llvm.pool import parallel_function, thread_count
-from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, limit_kernels
+from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, roofline_kernels
 from xlapy.runtime.engine import allocator
 
 CACHES = (1 << 14, 1 << 18, 1 << 21)
@@ -93,7 +93,7 @@ def machine_limits(*, anew: bool = False) -> Machine:
 
 def ticks() -> int:
     """The processor's clock, which instrumented programs read."""
-    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(limit_kernels().addresses["ticks"])())
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(roofline_kernels().addresses["ticks"])())
 
 
 # -- measuring
@@ -139,7 +139,7 @@ def _bandwidth(size: int, threads: int) -> Bandwidth:
 
 
 def _run(name: str, block: ctypes.Array[ctypes.c_int64], pieces: int, threads: int) -> None:
-    address = limit_kernels().addresses[name]
+    address = roofline_kernels().addresses[name]
     if threads == 1:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)(
             ctypes.addressof(block), 0, pieces

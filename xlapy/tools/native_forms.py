@@ -13,7 +13,7 @@ from xlapy import opcodes
 from xlapy.codegen.fusion.decisions import Decision
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.jit import listings
-from xlapy.cpu.program.thunks import KernelStep, all_steps, step_title
+from xlapy.cpu.program.thunks import KernelThunk, thunk_title, walk_thunks
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
@@ -26,7 +26,7 @@ _LABEL = re.compile(r"^([A-Za-z_][\w.]*):")
 
 @dataclass(frozen=True, slots=True)
 class KernelForm:
-    """A step of the native program that runs a kernel."""
+    """A thunk of the native program that runs a kernel."""
 
     title: str
     """The kernel, the memory it works on, its work."""
@@ -82,12 +82,12 @@ def forms_of(compiled: Compiled) -> NativeForms:
     """What each instruction of a compiled module became."""
     steps: dict[str, list[str]] = {}
     kernels: dict[str, list[KernelForm]] = {}
-    for step in all_steps(compiled.program.steps):
-        origin = getattr(step, "origin", "")
+    for thunk in walk_thunks(compiled.program.thunks):
+        origin = getattr(thunk, "origin", "")
         if origin:
-            steps.setdefault(origin, []).append(step_title(step))
-        if isinstance(step, KernelStep):
-            form = KernelForm(step_title(step), print_kernel(step.kernel), compiled.functions[step])
+            steps.setdefault(origin, []).append(thunk_title(thunk))
+        if isinstance(thunk, KernelThunk):
+            form = KernelForm(thunk_title(thunk), print_kernel(thunk.kernel), compiled.functions[thunk])
             kernels.setdefault(origin, []).append(form)
     record = compiled.record
     return NativeForms(

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import KernelStep, all_steps
+from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 from xlapy.testing.random_arguments import random_arguments
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
@@ -18,8 +18,8 @@ CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 def check(text: str, kernels: int) -> None:
     """The same bits as the interpreter's, by so many kernels."""
     module = xla.parse_hlo(text)
-    steps = all_steps(compile_module(module).program.steps)
-    assert sum(isinstance(step, KernelStep) for step in steps) == kernels
+    steps = walk_thunks(compile_module(module).program.thunks)
+    assert sum(isinstance(thunk, KernelThunk) for thunk in steps) == kernels
     executable = CPU.compile(module)
     arguments = random_arguments(executable.program_shape.parameters, 3)
     ours, theirs = executable(*arguments), INTERPRETER.compile(module)(*arguments)

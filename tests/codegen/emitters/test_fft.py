@@ -123,7 +123,7 @@ def test_a_transform_of_many_rows_is_one_kernel_and_little_code():
     x = np.zeros((64, 1024), np.complex64)
     compiled = compile_module(xla.parse_hlo(transform_text("FFT", x, x.shape, (1024,))))
     assert [
-        line.split("(")[0].strip() for line in compiled.stages()["steps.txt"].splitlines() if "kernel " in line
+        line.split("(")[0].strip() for line in compiled.stages()["thunks.txt"].splitlines() if "kernel " in line
     ] == ["kernel r"]
     assert compiled.code.size < 50_000
     assert "gather" not in compiled.llvm and "scatter" not in compiled.llvm

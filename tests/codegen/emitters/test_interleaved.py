@@ -12,11 +12,11 @@ from xlapy.testing.random_arguments import random_arguments
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
 
-def check(*lines: str, written_out: bool = True) -> None:
+def check(*lines: str, unrolled: bool = True) -> None:
     """The same bits as the interpreter's; whether the elements of the short dimension are written out."""
     module = xla.parse_hlo("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]))
     loops = compile_module(module).loops()
-    assert (loops.count("store ") > 1) == written_out, loops
+    assert (loops.count("store ") > 1) == unrolled, loops
     executable = CPU.compile(module)
     arguments = random_arguments(executable.program_shape.parameters, 3)
     ours, theirs = executable(*arguments), INTERPRETER.compile(module)(*arguments)
@@ -58,7 +58,7 @@ def test_few_places_are_written_out_if_they_fill_vectors(size: int):
     check(
         f"x = f32[9,{size},3] parameter(0)",
         f"ROOT r = f32[9,{size},3] reverse(x), dimensions={{1}}",
-        written_out=size == 64,
+        unrolled=size == 64,
     )
 
 
@@ -67,5 +67,5 @@ def test_what_lies_as_its_operands_do_is_gone_through_in_one_go():
         "x = f32[999,3] parameter(0)",
         "y = f32[999,3] parameter(1)",
         "ROOT r = f32[999,3] multiply(x, y)",
-        written_out=False,
+        unrolled=False,
     )

@@ -7,7 +7,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import KernelStep, all_steps
+from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 from xlapy.loops import Kernel
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
@@ -80,8 +80,8 @@ def program(body: str, t: str, rows: tuple[int, ...], row: tuple[int, ...]) -> s
 
 
 def kernels(text: str) -> list[Kernel]:
-    steps = all_steps(compile_module(xla.parse_hlo(text)).program.steps)
-    return [step.kernel for step in steps if isinstance(step, KernelStep)]
+    steps = walk_thunks(compile_module(xla.parse_hlo(text)).program.thunks)
+    return [thunk.kernel for thunk in steps if isinstance(thunk, KernelThunk)]
 
 
 def assert_same(text: str) -> None:

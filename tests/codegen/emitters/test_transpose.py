@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import KernelStep, all_steps
+from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 from xlapy.testing.random_arguments import random_arguments
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
@@ -181,7 +181,7 @@ def test_a_few_elements_are_moved_without_tiles():
     """Nor is each of them written out: that is more code than a loop."""
     compiled = compile_module(xla.parse_hlo(transposed("f32[16,8]", (1, 0))))
     assert "transpose " not in compiled.loops()
-    assert not any(step.written_out for step in all_steps(compiled.program.steps) if isinstance(step, KernelStep))
+    assert not any(thunk.unrolled for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, KernelThunk))
     check(transposed("f32[16,8]", (1, 0)))
 
 
@@ -204,6 +204,6 @@ ENTRY e {{ x = f32[{rows},3] parameter(0)  zero = s32[] constant(0)
   ROOT r = f32[{rows},3] get-tuple-element(w), index=1 }}
 """
     compiled = compile_module(xla.parse_hlo(text))
-    kernels = [step for step in all_steps(compiled.program.steps) if isinstance(step, KernelStep)]
-    assert any(not step.written_out for step in kernels) is (rows == 256)
+    kernels = [thunk for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, KernelThunk)]
+    assert any(not thunk.unrolled for thunk in kernels) is (rows == 256)
     check(text)

@@ -15,7 +15,7 @@ from tests.interpreter.runners.replica import module
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program import rendezvous
-from xlapy.cpu.program.thunks import CallbackStep, MeetStep, all_steps
+from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, walk_thunks
 from xlapy.runtime import Client
 
 REDUCERS = """
@@ -88,9 +88,9 @@ def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
 
 def check_native(text: str, devices: int) -> None:
     """All in meetings, with the interpreter's bits."""
-    steps = list(all_steps(compile_module(xla.parse_hlo(text), (), devices).program.steps))
-    assert any(isinstance(step, MeetStep) for step in steps)
-    assert not any(isinstance(step, CallbackStep) for step in steps)
+    thunks = list(walk_thunks(compile_module(xla.parse_hlo(text), (), devices).program.thunks))
+    assert any(isinstance(thunk, CollectiveThunk) for thunk in thunks)
+    assert not any(isinstance(thunk, CallbackThunk) for thunk in thunks)
     random = np.random.default_rng(1)
     arguments = [[np.float32(3) * random.standard_normal((3, 37), np.float32)] for _ in range(devices)]
     expected, actual = (
@@ -138,8 +138,8 @@ def test_members_that_see_each_others_operands_have_the_bits_of_the_interpreter(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendezvous, "MOST_BYTES", 0)
-    steps = list(all_steps(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.steps))
-    assert {step.direct for step in steps if isinstance(step, MeetStep)} == {True}
+    thunks = list(walk_thunks(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.thunks))
+    assert {thunk.direct for thunk in thunks if isinstance(thunk, CollectiveThunk)} == {True}
     check_native(text_of(name), 4)
 
 

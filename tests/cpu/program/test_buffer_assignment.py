@@ -7,7 +7,7 @@ import numpy as np
 import xlapy as xla
 from tests.cpu.test_against_interpreter import leaves
 from xlapy.cpu.compiler import Compiled, compile_module
-from xlapy.cpu.program.thunks import CopyStep, KernelStep, Slot, SlotKind, Step, all_steps
+from xlapy.cpu.program.thunks import BufferSlice, CopyThunk, KernelThunk, StorageClass, Thunk, walk_thunks
 from xlapy.testing.random_arguments import random_arguments
 
 PRODUCTS = """HloModule products
@@ -42,8 +42,8 @@ def compiled(text: str) -> Compiled:
 
 def test_a_temporary_lies_where_a_result_will_be_if_it_is_gone_by_then():
     program = compiled(PRODUCTS).program
-    steps = [step for step in all_steps(program.steps) if isinstance(step, KernelStep)]
-    first, second = (step.slots[-1] for step in steps[:2])
+    thunks = [thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)]
+    first, second = (thunk.slices[-1] for thunk in thunks[:2])
     assert (first.number, first.offset, second.number) == (0, 0, -1)
     assert program.arena_size == second.size
     assert str(first) == "temporary@result0+0:f32[64,64]"
@@ -75,30 +75,30 @@ ENTRY main { x = f32[40,20] parameter(0)  y = f32[20,20] parameter(1)
 
 def test_a_result_overwrites_what_dies_with_it():
     program = compiled(UPDATE).program
-    product = next(step for step in all_steps(program.steps) if isinstance(step, KernelStep)).slots[-1]
+    product = next(thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)).slices[-1]
     assert (program.arena_size, str(product)) == (0, "temporary@result0+0:f32[64,64]")
 
 
 def test_rows_are_overwritten_when_they_have_been_gone_through():
     program = compiled(SOFTMAX).program
-    scores, softmax, _ = (step for step in all_steps(program.steps) if isinstance(step, KernelStep))
-    assert scores.slots[-1] is softmax.slots[-1]
+    scores, softmax, _ = (thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk))
+    assert scores.slices[-1] is softmax.slices[-1]
     assert program.arena_size == 64 * 96 * 4
 
 
 def test_rows_that_are_read_for_every_element_are_not_overwritten():
     program = compiled(ROWS_READ_AGAIN).program
-    first, second, _ = (step for step in all_steps(program.steps) if isinstance(step, KernelStep))
-    assert first.slots[-1] is not second.slots[-1]
+    first, second, _ = (thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk))
+    assert first.slices[-1] is not second.slices[-1]
 
 
 def test_states_that_begin_alike_are_filled_where_they_lie():
     program = compiled(FILLED).program
-    steps = list(all_steps(program.steps))
+    thunks = list(walk_thunks(program.thunks))
     assert program.arena_size == 0
-    assert not any(isinstance(step, CopyStep) and step.source.shape.rank for step in steps)
-    assert not any(slot.kind is SlotKind.TEMPORARY and slot.shape.rank > 1 for slot in _slots(steps))
+    assert not any(isinstance(thunk, CopyThunk) and thunk.source.shape.rank for thunk in thunks)
+    assert not any(slice_.kind is StorageClass.TEMPORARY and slice_.shape.rank > 1 for slice_ in _slots(thunks))
 
 
-def _slots(steps: list[Step]) -> list[Slot]:
-    return [slot for step in steps if isinstance(step, KernelStep) for slot in step.slots]
+def _slots(thunks: list[Thunk]) -> list[BufferSlice]:
+    return [slice_ for thunk in thunks if isinstance(thunk, KernelThunk) for slice_ in thunk.slices]

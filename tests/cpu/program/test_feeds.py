@@ -17,7 +17,7 @@ from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.flags import Flags
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import CallbackStep, FeedStep, all_steps
+from xlapy.cpu.program.thunks import CallbackThunk, FeedThunk, walk_thunks
 from xlapy.runtime import Client
 from xlapy.runtime.collectives.communicator import DeviceExchange
 
@@ -54,9 +54,9 @@ VALUES = {
 @pytest.mark.parametrize("shape", VALUES)
 def test_values_go_through(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, value = echo(shape), VALUES[shape]
-    steps = list(all_steps(compile_module(xla.parse_hlo(text), ()).program.steps))
-    assert any(isinstance(step, FeedStep) for step in steps)
-    assert not any(isinstance(step, CallbackStep) and not isinstance(step, FeedStep) for step in steps)
+    thunks = list(walk_thunks(compile_module(xla.parse_hlo(text), ()).program.thunks))
+    assert any(isinstance(thunk, FeedThunk) for thunk in thunks)
+    assert not any(isinstance(thunk, CallbackThunk) and not isinstance(thunk, FeedThunk) for thunk in thunks)
     no_callbacks(monkeypatch)
     executable = Client("cpu").compile(text)
     device = executable.devices[0]

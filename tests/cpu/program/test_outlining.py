@@ -1,4 +1,4 @@
-"""Which kernels are written out in the functions of the steps around them."""
+"""Which kernels are written out in the functions of the thunks around them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import KernelStep, all_steps
+from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 
 
 def rotations(rows: int, columns: int) -> str:
@@ -43,12 +43,12 @@ ENTRY e {{
 }}"""
 
 
-@pytest.mark.parametrize(("rows", "columns", "written_out"), [(64, 64, False), (67, 63, False), (8, 16, True)])
-def test_long_kernels_are_written_out_only_on_arrays_that_a_part_may_hold(rows, columns, written_out):
+@pytest.mark.parametrize(("rows", "columns", "unrolled"), [(64, 64, False), (67, 63, False), (8, 16, True)])
+def test_long_kernels_are_written_out_only_on_arrays_that_a_part_may_hold(rows, columns, unrolled):
     text = rotations(rows, columns)
     compiled = compile_module(xla.parse_hlo(text, verify=True))
-    kernels = [step for step in all_steps(compiled.program.steps) if isinstance(step, KernelStep)]
-    assert all(step.written_out for step in kernels) == written_out
+    kernels = [thunk for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, KernelThunk)]
+    assert all(thunk.unrolled for thunk in kernels) == unrolled
     assert len(compiled.stages()["ll"].splitlines()) < 1000
     x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
     found = np.asarray(xla.Client("cpu").compile(text)(x))

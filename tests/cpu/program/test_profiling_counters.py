@@ -12,7 +12,7 @@ import pytest
 import xlapy as xla
 from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.cpu.program.profiling_counters import TOGETHER, Clock, weight
-from xlapy.cpu.program.thunks import BranchStep, KernelStep, WhileStep
+from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, WhileThunk
 from xlapy.runtime.backends.cpu import CpuBackend, CpuProgram
 from xlapy.runtime.engine.counts import Counts
 
@@ -81,12 +81,12 @@ def test_it_computes_the_same_bits(instrument):
 
 def test_loops_branches_and_kernels_are_counted():
     counts, clocks = counted(instrumented(Instrument.COUNTS), runs=3)
-    (loop,) = [clock for clock in clocks if isinstance(clock.steps[0], WhileStep)]
+    (loop,) = [clock for clock in clocks if isinstance(clock.thunks[0], WhileThunk)]
     condition, body = loop.inner
     assert condition == []  # a short one: its time is the loop's own
     assert counts.figures[loop.number, 1] == 3
     assert {int(counts.figures[clock.number, 1]) for clock in body} == {21}
-    (branch,) = [clock for clock in body if isinstance(clock.steps[0], BranchStep)]
+    (branch,) = [clock for clock in body if isinstance(clock.thunks[0], ConditionalThunk)]
     assert [[int(counts.figures[clock.number, 1]) for clock in inner] for inner in branch.inner] == [[12], [9]]
     assert all(clock.in_loop for clock in body) and not loop.in_loop
 
@@ -94,7 +94,7 @@ def test_loops_branches_and_kernels_are_counted():
 def test_what_is_inside_takes_no_longer_than_what_it_is_in():
     counts, clocks = counted(instrumented(Instrument.COUNTS))
     ticks = counts.figures[:, 0]
-    loop = next(clock for clock in clocks if isinstance(clock.steps[0], WhileStep))
+    loop = next(clock for clock in clocks if isinstance(clock.thunks[0], WhileThunk))
     inner = sum(int(ticks[clock.number]) for clock in loop.inner[1])
     assert 0 < inner <= ticks[loop.number]
 
@@ -107,8 +107,8 @@ def test_short_kernels_share_a_clock_until_they_are_long():
     text = "HloModule m\nENTRY e {\n" + "\n".join(lines[:-1]) + "\nROOT " + lines[-1] + "\n}"
     program = compile_module(xla.parse_hlo(text), instrument=Instrument.COUNTS).program
     assert program.clocks is not None
-    lengths = [sum(map(weight, clock.steps)) for clock in program.clocks.all]
-    longest = max(weight(step) for clock in program.clocks.all for step in clock.steps)
+    lengths = [sum(map(weight, clock.thunks)) for clock in program.clocks.all]
+    longest = max(weight(thunk) for clock in program.clocks.all for thunk in clock.thunks)
     assert len(lengths) > 1 and all(length >= TOGETHER for length in lengths[:-1])
     assert max(lengths) < TOGETHER + longest
 
@@ -116,7 +116,7 @@ def test_short_kernels_share_a_clock_until_they_are_long():
 def test_steps_of_short_turns_are_counted_and_not_timed():
     counts, clocks = counted(instrumented(Instrument.COUNTS, SHORT), values=[V])
     _, loop, body = clocks  # the first copies the initial state
-    assert loop.inner == [[], [body]] and not body.is_timed and len(body.steps) == 2
+    assert loop.inner == [[], [body]] and not body.is_timed and len(body.thunks) == 2
     assert counts.figures[body.number].tolist() == [0, 50, 0]
     assert counts.figures[loop.number, 0] > 0
 
@@ -124,7 +124,7 @@ def test_steps_of_short_turns_are_counted_and_not_timed():
 def test_threads_count_their_pieces():
     program = instrumented(Instrument.COUNTS)
     counts, clocks = counted(program)
-    spread = [clock for clock in clocks if isinstance(clock.steps[0], KernelStep) and clock.steps[0].origin == "y"]
+    spread = [clock for clock in clocks if isinstance(clock.thunks[0], KernelThunk) and clock.thunks[0].origin == "y"]
     assert spread and all(counts.figures[clock.number, 2] > 0 for clock in spread)
     counts.clear()
     assert not counts.figures.any()
@@ -134,7 +134,7 @@ def test_events_have_threads_and_times():
     counts, clocks = counted(instrumented(Instrument.EVENTS))
     events = counts.events
     whole = events[events[:, 1] == 0]
-    assert len(set(whole[:, 2])) == 1  # steps begin and end on the caller's thread
+    assert len(set(whole[:, 2])) == 1  # thunks begin and end on the caller's thread
     assert [int((whole[:, 0] == clock.number).sum()) for clock in clocks] == counts.figures[:, 1].tolist()
     pieces = events[events[:, 1] == 1]
     for clock, _, _, begin, end in pieces.tolist():
@@ -149,7 +149,7 @@ def test_steps_of_loops_leave_room_for_what_is_around_them():
     (counts,) = program.call.counts()
     clocks = program.compiled.program.clocks
     assert clocks is not None
-    loop = next(clock for clock in clocks.outer if isinstance(clock.steps[0], WhileStep))
+    loop = next(clock for clock in clocks.outer if isinstance(clock.thunks[0], WhileThunk))
     assert len(counts.events) < 60000 * 4
     assert (counts.events[:, 0] == loop.number).sum() == 1
 

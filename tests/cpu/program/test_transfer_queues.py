@@ -13,7 +13,7 @@ from tests.interpreter.runners.replica import module
 from tests.interpreter.test_transfer import BRANCHES, CHOICE, PLAIN, exchange
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import CallbackStep, TransferStep, all_steps
+from xlapy.cpu.program.thunks import CallbackThunk, TransferThunk, walk_thunks
 from xlapy.runtime import Client
 
 
@@ -58,9 +58,9 @@ def test_native_transfers_have_the_bits_of_the_interpreter(name: str) -> None:
     text = FORMS[name]
     parsed = xla.parse_hlo(text)
     counts = parsed.config.replica_count, parsed.config.num_partitions
-    steps = list(all_steps(compile_module(parsed, (), *counts).program.steps))
-    assert any(isinstance(step, TransferStep) for step in steps)
-    assert not any(isinstance(step, CallbackStep) and not isinstance(step, TransferStep) for step in steps)
+    thunks = list(walk_thunks(compile_module(parsed, (), *counts).program.thunks))
+    assert any(isinstance(thunk, TransferThunk) for thunk in thunks)
+    assert not any(isinstance(thunk, CallbackThunk) and not isinstance(thunk, TransferThunk) for thunk in thunks)
     devices, random = counts[0] * counts[1], np.random.default_rng(1)
     arguments = [[np.float32(3) * random.standard_normal((3, 5), np.float32)] for _ in range(devices)]
     expected, actual = (
@@ -170,8 +170,8 @@ def test_two_devices_wait_for_each_other() -> None:
 def test_a_third_device_on_a_channel_of_two() -> None:
     sends = PLAIN[: PLAIN.index("v =")] + "ROOT r = f32[2] negate(p)"
     text = module(sends, 2)
-    steps = list(all_steps(compile_module(xla.parse_hlo(text), (), 2).program.steps))
-    assert any(isinstance(step, TransferStep) for step in steps)
+    thunks = list(walk_thunks(compile_module(xla.parse_hlo(text), (), 2).program.thunks))
+    assert any(isinstance(thunk, TransferThunk) for thunk in thunks)
     with pytest.raises(
         ExecutionError, match=r"device . and device . both send on the channel, which joins two devices"
     ):

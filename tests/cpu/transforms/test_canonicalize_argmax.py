@@ -7,7 +7,7 @@ import pytest
 
 import xlapy as xla
 from tests.lower.test_selections import NAN_ARGMAX
-from xlapy.cpu.transforms.canonicalize_argmax import OrderSelections
+from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.hlo.verify import verify
 
 NAN = float("nan")
@@ -35,9 +35,9 @@ def module(t: str, sizes: str, result: str, dimension: int, start: int = 0, coun
 
 def test_the_computation_looks_at_the_indices_first():
     given = module("f32", "64,100", "64", 1)
-    assert OrderSelections().run(given)
+    assert CanonicalizeArgmax().run(given)
     verify(given)
-    assert not OrderSelections().run(given)
+    assert not CanonicalizeArgmax().run(given)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_computation_looks_at_the_indices_first():
 )
 def test_what_is_left_alone(given: xla.Module):
     before = given.to_text()
-    assert not OrderSelections().run(given)
+    assert not CanonicalizeArgmax().run(given)
     assert given.to_text() == before
 
 

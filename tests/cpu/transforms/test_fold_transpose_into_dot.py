@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.cpu.transforms.fold_transpose_into_dot import TurnDots
+from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.hlo.verify import verify
 
 INTERPRETER = xla.Client("interpreter")
@@ -27,7 +27,7 @@ def test_rows_and_columns_change_places():
     random = np.random.default_rng(0)
     arguments = [random.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 4, 5), (3, 5, 6))]
     before = np.asarray(INTERPRETER.compile(module)(*arguments))
-    assert TurnDots().run(module)
+    assert FoldTransposeIntoDot().run(module)
     verify(module)
     assert [i.op.name for i in module.entry_computation] == ["parameter", "parameter", "dot"]
     assert "operand_precision={default,highest}" in module.to_text()
@@ -43,4 +43,4 @@ def test_rows_and_columns_change_places():
     ],
 )
 def test_others_stay(text: str):
-    assert not TurnDots().run(xla.parse_hlo(text))
+    assert not FoldTransposeIntoDot().run(xla.parse_hlo(text))

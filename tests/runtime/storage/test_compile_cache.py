@@ -205,7 +205,7 @@ def test_files_that_were_touched_are_read_again(folder, compiled, another_proces
     read = another_process()
     run()
     another_process()
-    monkeypatch.setattr(compile_cache, "sources_state", lambda: "another state")
+    monkeypatch.setattr(compile_cache, "source_files_state", lambda: "another state")
     run()
     assert (compiled, read) == (["cached"], ["read", "read"])
 
@@ -216,13 +216,13 @@ def test_the_state_of_files_changes_with_every_write(tmp_path, monkeypatch):
     (package / "tools").mkdir()
     monkeypatch.setattr(source_digest.xlapy, "__file__", str(package / "__init__.py"))
     (package / "cpu" / "fuse.py").write_text("one")
-    first, digest = source_digest.sources_state(), source_digest._digest()
+    first, digest = source_digest.source_files_state(), source_digest._digest()
     times = (package / "cpu" / "fuse.py").stat().st_mtime_ns
     (package / "tools" / "show.py").write_text("no part of programs")
-    assert (source_digest.sources_state(), source_digest._digest()) == (first, digest)
+    assert (source_digest.source_files_state(), source_digest._digest()) == (first, digest)
     (package / "cpu" / "fuse.py").write_text("two")
     os.utime(package / "cpu" / "fuse.py", ns=(times, times))
-    assert source_digest.sources_state() != first and source_digest._digest() != digest
+    assert source_digest.source_files_state() != first and source_digest._digest() != digest
 
 
 def test_keys_are_those_of_every_byte_of_constants():

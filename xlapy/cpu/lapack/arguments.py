@@ -1,6 +1,6 @@
 """The arguments with which each function of LAPACK is called, in its own order.
 
-Owns: the table, sizes of workspace. Must not know: instructions, slots, machine code.
+Owns: the table, sizes of workspace. Must not know: instructions, slices, machine code.
 Source: LAPACK Users' Guide; reference LAPACK's documentation of each routine for workspace that it is not asked for.
 """
 

@@ -1,4 +1,4 @@
-"""Custom calls to LAPACK as steps of a program.
+"""Custom calls to LAPACK as thunks of a program.
 
 Every array is row-major here; a matrix of LAPACK's is a transposed one (`use_lapack` writes what transposes).
 
@@ -16,7 +16,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
 from xlapy.cpu.lapack.eigenvectors import eigenvector_kernel
 from xlapy.cpu.program.builder import Scope
-from xlapy.cpu.program.thunks import KernelStep, LibraryArray, LibraryStep, Slot
+from xlapy.cpu.program.thunks import BufferSlice, KernelThunk, LibraryArray, LibraryCallThunk
 from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
 
@@ -31,65 +31,67 @@ TASK_WORK = 1 << 16
 
 
 def add_lapack_call(scope: Scope, instruction: Instruction) -> None:
-    """Appends the steps of a call."""
+    """Appends the thunks of a call."""
     call = lapack_call(instruction)
-    operands = [scope.slot(operand) for operand in instruction.operands]
+    operands = [scope.slice_of(operand) for operand in instruction.operands]
     in_place = IN_PLACE.get(call.routine, {0: 0})
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
     made = {r: scope.own_copy(instruction, instruction.operands[o]) for o, r in in_place.items()}
-    results = [made.get(number) or Slot(leaf, name=instruction.name) for number, leaf in enumerate(leaves)]
+    results = [made.get(number) or BufferSlice(leaf, name=instruction.name) for number, leaf in enumerate(leaves)]
     own = _own_memory(scope, instruction, call)
     scope.define(instruction, results)
     if not math.prod(call.batch):
         return
-    step = _step(call, operands, results, own)
-    step.origin = instruction.name
-    scope.steps.append(step)
+    thunk = _thunk(call, operands, results, own)
+    thunk.origin = instruction.name
+    scope.thunks.append(thunk)
     if own[1:]:
         kernel, work = eigenvector_kernel(instruction.name, call)
         for columns, vectors in zip(own[1:], results[2:4], strict=True):
-            scope.steps.append(KernelStep(kernel, [columns, results[1], vectors], work, instruction.name))
+            scope.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], work, instruction.name))
 
 
-def _own_memory(scope: Scope, instruction: Instruction, call: LapackCall) -> list[Slot]:
+def _own_memory(scope: Scope, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:
     """What geev works in: its matrices, and of real ones the columns that their eigenvectors are made of."""
     if call.routine != "geev":
         return []
     copy = scope.own_copy(instruction, instruction.operands[0])
     shape = instruction.operands[0].shape
-    columns = [] if call.element_type.is_complex else [Slot(shape, name=instruction.name) for _ in range(2)]
+    columns = [] if call.element_type.is_complex else [BufferSlice(shape, name=instruction.name) for _ in range(2)]
     return [copy, *columns]
 
 
-def _step(call: LapackCall, operands: Sequence[Slot], results: Sequence[Slot], own: Sequence[Slot]) -> LibraryStep:
-    """The call of the function for all matrices of a batch, the workspace behind its other slots."""
+def _thunk(
+    call: LapackCall, operands: Sequence[BufferSlice], results: Sequence[BufferSlice], own: Sequence[BufferSlice]
+) -> LibraryCallThunk:
+    """The call of the function for all matrices of a batch, the workspace behind its other slices."""
     found = arguments_of(call)
     kinds = {"o": list(operands), "r": list(results), "c": list(own)}
-    slots = list(dict.fromkeys(slot for group in kinds.values() for slot in group))
-    written = {slot for group in (results, own) for slot in group}
+    slices = list(dict.fromkeys(slice_ for group in kinds.values() for slice_ in group))
+    written = {slice_ for group in (results, own) for slice_ in group}
     count = math.prod(call.batch)
     cleared = _cleared(call, results, own)
 
     def array(argument: ArrayArgument) -> LibraryArray:
-        slot = kinds[argument.kind][argument.number]
-        size = slot.size // count
-        return LibraryArray(slots.index(slot), size, argument.offset * slot.shape.element_type.byte_size)
+        slice_ = kinds[argument.kind][argument.number]
+        size = slice_.size // count
+        return LibraryArray(slices.index(slice_), size, argument.offset * slice_.shape.element_type.byte_size)
 
     arguments = [array(a) if isinstance(a, ArrayArgument) else a for a in found.arguments]
-    info = slots.index(results[-1]) if _gives_info(call) else None
+    info = slices.index(results[-1]) if _gives_info(call) else None
     if info is not None:
         arguments[-1] = LibraryArray(info, 4)
     matrix = own[0] if own else results[0]
     grain = _grain(call, count, found.scratch_size)
-    scratch = Slot(Shape.array(U8, (found.scratch_size * -(-count // grain),)), name="workspace")
-    return LibraryStep(
+    scratch = BufferSlice(Shape.array(U8, (found.scratch_size * -(-count // grain),)), name="workspace")
+    return LibraryCallThunk(
         symbol=found.symbol,
         arguments=tuple(arguments),
         letters=found.letters,
-        slots=[*slots, scratch],
-        written=frozenset(n for n, slot in enumerate(slots) if slot in written),
-        cleared=tuple(LibraryArray(slots.index(slot), slot.size // count) for slot in cleared),
-        finite=LibraryArray(slots.index(matrix), matrix.size // count) if call.routine in FINITE_ONLY else None,
+        slices=[*slices, scratch],
+        written=frozenset(n for n, slice_ in enumerate(slices) if slice_ in written),
+        cleared=tuple(LibraryArray(slices.index(slice_), slice_.size // count) for slice_ in cleared),
+        finite=LibraryArray(slices.index(matrix), matrix.size // count) if call.routine in FINITE_ONLY else None,
         element_bytes=call.element_type.byte_size // (2 if call.element_type.is_complex else 1),
         batch=count,
         grain=grain,
@@ -102,14 +104,14 @@ def _gives_info(call: LapackCall) -> bool:
     return call.routine not in ("trsm", "geqrf", "geqp3", "orgqr", "ormqr")
 
 
-def _cleared(call: LapackCall, results: Sequence[Slot], own: Sequence[Slot]) -> list[Slot]:
+def _cleared(call: LapackCall, results: Sequence[BufferSlice], own: Sequence[BufferSlice]) -> list[BufferSlice]:
     """What begins as zeros: results that the function may leave as they were."""
     if call.routine in FINITE_ONLY:  # of what is not finite, nothing is computed
         begun = [] if own else results[:1]
-        return [slot for slot in (*results[:-1], *own[1:]) if slot not in begun]
+        return [slice_ for slice_ in (*results[:-1], *own[1:]) if slice_ not in begun]
     if not all(call.sizes[letter] for letter in ("m", "n") if letter in call.sizes):
         return [
-            slot for number, slot in enumerate(results) if number not in IN_PLACE.get(call.routine, {0: 0}).values()
+            slice_ for number, slice_ in enumerate(results) if number not in IN_PLACE.get(call.routine, {0: 0}).values()
         ]
     unwritten = UNWRITTEN.get(call.routine, {})
     return [results[number] for number, letter in unwritten.items() if call.letters[letter] == "N"]

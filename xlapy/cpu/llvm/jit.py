@@ -126,7 +126,7 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trac
         return link_object(image, exports, imports)
 
 
-def compile_plainly(text: str, exports: list[str], imports: Mapping[str, int]) -> Code:
+def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, int]) -> Code:
     """The same in a ninth of the time, for functions that only move words about: no pass makes them faster."""
     return link_object(_machine(0).emit_object(llvm.parse_assembly(text)), exports, imports)
 

@@ -1,8 +1,8 @@
-"""Calls of a library's functions from a program, as LLVM text: a function for each `LibraryStep`.
+"""Calls of a library's functions from a program, as LLVM text: a function for each `LibraryCallThunk`.
 
     void @library(ptr %block, i64 %begin, i64 %end)
 
-makes the calls from `begin` to `end` of a batch. The block holds the addresses of the step's slots. `begin` is the
+makes the calls from `begin` to `end` of a batch. The block holds the addresses of the thunk's slices. `begin` is the
 first call of a task, by whose number the workspace is found.
 
 Must not know: what the functions do, HLO.
@@ -11,7 +11,7 @@ Must not know: what the functions do, HLO.
 from __future__ import annotations
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import LibraryArray, LibraryScratch, LibraryStep
+from xlapy.cpu.program.thunks import LibraryArray, LibraryCallThunk, LibraryScratch
 
 LIBRARY_DECLARATIONS = frozenset({"declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"})
 
@@ -22,30 +22,30 @@ _EXPONENT = {4: ("i32", 0x7F800000), 8: ("i64", 0x7FF0000000000000)}
 """The integer of a float's width, and the bits that are all 1 in infinities and NaN."""
 
 
-def library_declaration(step: LibraryStep) -> str:
-    types = ["ptr"] * len(step.arguments) + ["i64"] * step.letters
-    return f"declare void @{step.symbol}({', '.join(types)})"
+def library_declaration(thunk: LibraryCallThunk) -> str:
+    types = ["ptr"] * len(thunk.arguments) + ["i64"] * thunk.letters
+    return f"declare void @{thunk.symbol}({', '.join(types)})"
 
 
-def library_call_text(step: LibraryStep) -> str:
-    """The function of a step, under the name `library`."""
+def library_call_text(thunk: LibraryCallThunk) -> str:
+    """The function of a thunk, under the name `library`."""
     writer = Writer()
-    slots = [_loaded(writer, number) for number in range(len(step.slots))]
-    task = writer.let(f"udiv i64 %begin, {step.grain}")
-    offset = writer.let(f"mul i64 {task}, {step.scratch_size}")
-    scratch = writer.let(f"getelementptr inbounds i8, ptr {slots[-1]}, i64 {offset}")
-    known = [_constant(writer, a) if isinstance(a, bytes) else a for a in step.arguments]
+    slices = [_loaded(writer, number) for number in range(len(thunk.slices))]
+    task = writer.let(f"udiv i64 %begin, {thunk.grain}")
+    offset = writer.let(f"mul i64 {task}, {thunk.scratch_size}")
+    scratch = writer.let(f"getelementptr inbounds i8, ptr {slices[-1]}, i64 {offset}")
+    known = [_constant(writer, a) if isinstance(a, bytes) else a for a in thunk.arguments]
     writer.jump("call")
     writer.begin("call")
     writer.do("%number = phi i64 [ %begin, %entry ], [ %following, %called ]")
-    for array in step.cleared:
-        place = _place(writer, slots, array)
+    for array in thunk.cleared:
+        place = _place(writer, slices, array)
         writer.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 0, i64 {array.size}, i1 false)")
-    pointers = [a if isinstance(a, str) else _pointer(writer, slots, scratch, a) for a in known]
-    if step.finite is not None:
-        _unless_finite(writer, step, _place(writer, slots, step.finite), pointers[-1])
-    given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * step.letters
-    writer.do(f"call void @{step.symbol}({', '.join(given)})")
+    pointers = [a if isinstance(a, str) else _pointer(writer, slices, scratch, a) for a in known]
+    if thunk.finite is not None:
+        _unless_finite(writer, thunk, _place(writer, slices, thunk.finite), pointers[-1])
+    given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * thunk.letters
+    writer.do(f"call void @{thunk.symbol}({', '.join(given)})")
     writer.jump("called")
     writer.begin("called")
     writer.do("%following = add i64 %number, 1")
@@ -69,29 +69,29 @@ def _constant(writer: Writer, value: bytes) -> str:
     return place
 
 
-def _place(writer: Writer, slots: list[str], array: LibraryArray) -> str:
+def _place(writer: Writer, slices: list[str], array: LibraryArray) -> str:
     offset = writer.let(f"mul i64 %number, {array.size}")
     if array.offset:
         offset = writer.let(f"add i64 {offset}, {array.offset}")
-    return writer.let(f"getelementptr inbounds i8, ptr {slots[array.slot]}, i64 {offset}")
+    return writer.let(f"getelementptr inbounds i8, ptr {slices[array.slice_]}, i64 {offset}")
 
 
-def _pointer(writer: Writer, slots: list[str], scratch: str, argument: LibraryArray | LibraryScratch | None) -> str:
+def _pointer(writer: Writer, slices: list[str], scratch: str, argument: LibraryArray | LibraryScratch | None) -> str:
     if argument is None:
         return "null"
     if isinstance(argument, LibraryArray):
-        return _place(writer, slots, argument)
+        return _place(writer, slices, argument)
     return writer.let(f"getelementptr inbounds i8, ptr {scratch}, i64 {argument.offset}")
 
 
-def _unless_finite(writer: Writer, step: LibraryStep, array: str, last: str) -> None:
+def _unless_finite(writer: Writer, thunk: LibraryCallThunk, array: str, last: str) -> None:
     """Goes on with the next call if a float of the array has an exponent of ones."""
-    assert step.finite is not None
-    type, exponent = _EXPONENT[step.element_bytes]
+    assert thunk.finite is not None
+    type, exponent = _EXPONENT[thunk.element_bytes]
     writer.jump("look")
     writer.begin("look")
     writer.do("%place = phi i64 [ 0, %call ], [ %next, %finite ]")
-    writer.branch(writer.let(f"icmp slt i64 %place, {step.finite.size // step.element_bytes}"), "read", "compute")
+    writer.branch(writer.let(f"icmp slt i64 %place, {thunk.finite.size // thunk.element_bytes}"), "read", "compute")
     writer.begin("read")
     address = writer.let(f"getelementptr inbounds {type}, ptr {array}, i64 %place")
     bits = writer.let(f"and {type} {writer.let(f'load {type}, ptr {address}')}, {exponent}")

@@ -23,7 +23,7 @@ import platform
 
 from xlapy.base import flags
 from xlapy.cpu.llvm.jit import Code
-from xlapy.cpu.llvm.shared_code import LOOK, compile_shared, function_address
+from xlapy.cpu.llvm.shared_code import LOOK, compile_shared_object, function_address
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _SPINS = 4000
@@ -51,7 +51,7 @@ def thread_count() -> int:
 @functools.cache
 def _code() -> Code:
     imports = {LOOK: function_address(LOOK)}
-    return compile_shared(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], imports)
+    return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], imports)
 
 
 def pool_text(machine: str) -> str:

@@ -1,14 +1,14 @@
-"""The steps of a native program as LLVM text.
+"""The thunks of a native program as LLVM text.
 
     i32 @xlapy_run(ptr %table)
 
-runs the whole program; it returns 0, or 1 if a step failed, after which no other ran. The table holds the addresses of
-the arena, the arguments, the results and the constants, in this order; every slot is one of them and an offset, or held
+runs the whole program; it returns 0, or 1 if a thunk failed, after which no other ran. The table holds the addresses of
+the arena, the arguments, the results and the constants, in this order; every slice_ is one of them and an offset, or held
 on the stack of its part's function. Behind them it has `i32 callback(i64 number)`, the host's function for callbacks,
 which returns 0 or fails, and the address of what the devices of a run share: an i32 that is not 0 once the run is
 cancelled.
 
-Long lists of steps are cut into functions, so that the time to compile them stays linear.
+Long lists of thunks are cut into functions, so that the time to compile them stays linear.
 
 Owns: control flow between kernels, the way out of failures, calls of kernels on one thread or many. Must not know:
 HLO, the insides of kernels.
@@ -35,7 +35,7 @@ from xlapy.cpu.llvm.shared_code import (
     FLUSH_DENORMALS,
     LOOK,
     MODE,
-    PLAIN_MODE,
+    RESET_MXCSR_FUNCTION,
     task_call,
     task_head,
     task_name,
@@ -47,20 +47,20 @@ from xlapy.cpu.program.buffer_assignment import ALIGNMENT
 from xlapy.cpu.program.outlining import HELD
 from xlapy.cpu.program.profiling_counters import Clock
 from xlapy.cpu.program.thunks import (
-    BranchStep,
-    CallbackStep,
-    CopyStep,
-    FeedStep,
-    KernelStep,
-    LibraryStep,
-    MeetStep,
+    BufferSlice,
+    CallbackThunk,
+    CollectiveThunk,
+    ConditionalThunk,
+    CopyThunk,
+    FeedThunk,
+    KernelThunk,
+    LibraryCallThunk,
     NativeProgram,
-    PartStep,
-    Slot,
-    SlotKind,
-    Step,
-    TransferStep,
-    WhileStep,
+    OutlinedThunk,
+    StorageClass,
+    Thunk,
+    TransferThunk,
+    WhileThunk,
 )
 from xlapy.loops import Kernel
 
@@ -85,12 +85,12 @@ class ProgramText:
     text: str
     imports: frozenset[str]
     """The functions of other modules and libraries that it calls."""
-    functions: dict[KernelStep, str]
+    functions: dict[KernelThunk, str]
     """The function of each kernel: its own, or that of the part in which it is written out."""
 
 
 def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramText:
-    """The text of a program whose slots have their places."""
+    """The text of a program whose slices have their places."""
     writer = _ProgramWriter(program)
     if program.clocks is not None:
         writer.declarations |= CLOCK_DECLARATIONS
@@ -108,12 +108,12 @@ class _Function:
 
     writer: Writer = field(default_factory=Writer)
     bases: dict[int, str] = field(default_factory=dict[int, str])
-    pointers: dict[Slot, str] = field(default_factory=dict[Slot, str])
+    pointers: dict[BufferSlice, str] = field(default_factory=dict[BufferSlice, str])
     head: list[str] = field(default_factory=list[str])
     """What comes before all else."""
     fails: bool = False
     """Whether it may return 1."""
-    written_out: list[KernelStep] = field(default_factory=list[KernelStep])
+    unrolled: list[KernelThunk] = field(default_factory=list[KernelThunk])
     now: str = ""
     """The ticks when the last clock ended, if that was a moment ago."""
     turns: dict[Clock, str] = field(default_factory=dict[Clock, str])
@@ -127,19 +127,19 @@ class _Function:
 class _ProgramWriter:
     def __init__(self, program: NativeProgram) -> None:
         self.program = program
-        self.places: dict[KernelStep, str] = {}
+        self.places: dict[KernelThunk, str] = {}
         self.functions: list[str] = []
         self.declarations: set[str] = set()
         self.imports: set[str] = set()
-        self._places_of_looks = Places(program.shared_index, program.asking_index)
-        self._arguments_of_looks = f"i64 {program.shared_index}, i64 {program.asking_index}"
+        self._places_of_looks = Places(program.shared_index, program.poll_index)
+        self._arguments_of_looks = f"i64 {program.shared_index}, i64 {program.poll_index}"
         self._kernels: dict[Kernel, str] = {}
         self._texts: dict[str, str] = {}
         """The name of each kernel by its text: kernels that do the same to other memory are one function."""
         self._looking: set[str] = set()
         """The kernels that look whether to go on."""
         self._tasks: set[str] = set()
-        self._constants: dict[Slot, str] = {}
+        self._constants: dict[BufferSlice, str] = {}
         self._parts = 0
         self._failing: set[str] = set()
         self._calls_back = False
@@ -152,9 +152,9 @@ class _ProgramWriter:
         self._target_calls: set[str] = set()
 
     def run_function(self, flush_denormals: bool) -> None:
-        steps = self.program.steps
-        lone = steps[0] if len(steps) == 1 and self.program.clocks is None else None
-        function = self.function_of(lone if isinstance(lone, PartStep) else PartStep(steps))
+        thunks = self.program.thunks
+        lone = thunks[0] if len(thunks) == 1 and self.program.clocks is None else None
+        function = self.function_of(lone if isinstance(lone, OutlinedThunk) else OutlinedThunk(thunks))
         before: list[str] = []
         after: list[str] = []
         if flush_denormals:
@@ -174,8 +174,8 @@ class _ProgramWriter:
             self.declarations |= safepoints.DECLARATIONS
         self.define(function, "xlapy_run", before, after)
 
-    def part(self, part: PartStep) -> str:
-        """A function that runs the steps of a part; returns its name."""
+    def part(self, part: OutlinedThunk) -> str:
+        """A function that runs the thunks of a part; returns its name."""
         function = self.function_of(part)
         name = f"part{self._parts}"
         self._parts += 1
@@ -184,56 +184,58 @@ class _ProgramWriter:
         self.define(function, name, [], [], "internal ")
         return name
 
-    def function_of(self, part: PartStep) -> _Function:
-        """A function that runs the steps of a part."""
+    def function_of(self, part: OutlinedThunk) -> _Function:
+        """A function that runs the thunks of a part."""
         function = _Function()
-        for slot in dict.fromkeys([*part.loaded, *part.stored]):
-            self.hold(function, slot)
-        for slot in part.loaded:
-            if slot.kind is SlotKind.CONSTANT:
+        for slice_ in dict.fromkeys([*part.loaded, *part.stored]):
+            self.hold(function, slice_)
+        for slice_ in part.loaded:
+            if slice_.kind is StorageClass.CONSTANT:
                 continue
-            function.head.append("  " + self.copy_of(function.pointers[slot], self.memory(function, slot), slot.size))
-        self.steps(function, part.steps)
-        for slot in part.stored:
-            function.writer.do(self.copy_of(self.memory(function, slot), function.pointers[slot], slot.size))
+            function.head.append(
+                "  " + self.copy_of(function.pointers[slice_], self.memory(function, slice_), slice_.size)
+            )
+        self.thunks(function, part.thunks)
+        for slice_ in part.stored:
+            function.writer.do(self.copy_of(self.memory(function, slice_), function.pointers[slice_], slice_.size))
         return function
 
     def define(
         self, function: _Function, name: str, before: Sequence[str], after: Sequence[str], linkage: str = ""
     ) -> None:
         """Adds a function to the module; before, after: what else it does when it begins, and when it ends."""
-        self.places.update(dict.fromkeys(function.written_out, name))
+        self.places.update(dict.fromkeys(function.unrolled, name))
         failed = ["failed:", *after, "  ret i32 1"] if function.fails else []
         lines = [*before, *function.head, *function.writer.lines, *after, "  ret i32 0", *failed]
         self.functions.append("\n".join([f"define {linkage}i32 @{name}(ptr %table) #0 {{", "entry:", *lines, "}"]))
         self.declarations |= function.writer.declarations
 
-    def steps(self, function: _Function, steps: list[Step]) -> None:
+    def thunks(self, function: _Function, thunks: list[Thunk]) -> None:
         clocks = self.program.clocks
         if clocks is None:
-            for step in steps:
-                self.step(function, step)
+            for thunk in thunks:
+                self.thunk(function, thunk)
             return
         begin = ""
-        for step in steps:
-            if step in clocks.begins and clocks.begins[step].is_timed:
+        for thunk in thunks:
+            if thunk in clocks.begins and clocks.begins[thunk].is_timed:
                 begin = function.now or function.writer.let(READ_CLOCK)
-            self.step(function, step)
-            if step in clocks.ends:
-                self.end_clock(function, clocks.ends[step], begin)
+            self.thunk(function, thunk)
+            if thunk in clocks.ends:
+                self.end_clock(function, clocks.ends[thunk], begin)
 
     def end_clock(self, function: _Function, clock: Clock, begin: str) -> None:
         """Counts what a clock has measured; the next one begins where it ends."""
         if not clock.is_timed:
             increase(function.writer, function.turns[clock], "1")
             return
-        table = self.base(function, self.program.clock_index)
+        table = self.base(function, self.program.counters_index)
         function.now = stamp(function.writer, clock, table, begin, notes=self.notes_events)
 
-    def begin_turns(self, function: _Function, step: WhileStep) -> Clock | None:
+    def begin_turns(self, function: _Function, thunk: WhileThunk) -> Clock | None:
         """A count of a loop's turns on the stack, and so in a register, if that is all that is counted of its body."""
         clocks = self.program.clocks
-        clock = clocks.begins.get(step.body[0]) if clocks is not None and step.body else None
+        clock = clocks.begins.get(thunk.body[0]) if clocks is not None and thunk.body else None
         if clock is None or clock.is_timed:
             return None
         place = function.turns[clock] = function.writer.name("n")
@@ -242,7 +244,7 @@ class _ProgramWriter:
         return clock
 
     def end_turns(self, function: _Function, clock: Clock) -> None:
-        writer, table = function.writer, self.base(function, self.program.clock_index)
+        writer, table = function.writer, self.base(function, self.program.counters_index)
         figure = writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset + 8}")
         increase(writer, figure, writer.let(f"load i64, ptr {function.turns[clock]}"))
 
@@ -250,7 +252,7 @@ class _ProgramWriter:
     def notes_events(self) -> bool:
         return self.program.clocks is not None and self.program.clocks.has_events
 
-    def call_part(self, function: _Function, part: PartStep) -> None:
+    def call_part(self, function: _Function, part: OutlinedThunk) -> None:
         function.now = ""
         name = self.part(part)
         status = function.writer.let(f"call i32 @{name}(ptr %table)")
@@ -264,77 +266,77 @@ class _ProgramWriter:
         writer.branch(writer.let(f"icmp eq i32 {status}, 0"), good, "failed")
         writer.begin(good)
 
-    def step(self, function: _Function, step: Step) -> None:
-        if isinstance(step, KernelStep):
-            self.kernel(function, step)
-        elif isinstance(step, CopyStep):
-            self.copy(function, step)
-        elif isinstance(step, WhileStep):
-            self.loop(function, step)
-        elif isinstance(step, PartStep):
-            self.call_part(function, step)
-        elif isinstance(step, LibraryStep):
-            self.library_call(function, step)
-        elif isinstance(step, MeetStep):
-            self.require(function, self.meeting(function, step))
-        elif isinstance(step, TransferStep):
-            self.require(function, self.transfer(function, step))
-        elif isinstance(step, FeedStep):
-            self.require(function, self.feed(function, step))
-        elif isinstance(step, CallbackStep):
-            call = self.call_back(function, step.number) if step.convention is None else self.target(function, step)
+    def thunk(self, function: _Function, thunk: Thunk) -> None:
+        if isinstance(thunk, KernelThunk):
+            self.kernel(function, thunk)
+        elif isinstance(thunk, CopyThunk):
+            self.copy(function, thunk)
+        elif isinstance(thunk, WhileThunk):
+            self.loop(function, thunk)
+        elif isinstance(thunk, OutlinedThunk):
+            self.call_part(function, thunk)
+        elif isinstance(thunk, LibraryCallThunk):
+            self.library_call(function, thunk)
+        elif isinstance(thunk, CollectiveThunk):
+            self.require(function, self.meeting(function, thunk))
+        elif isinstance(thunk, TransferThunk):
+            self.require(function, self.transfer(function, thunk))
+        elif isinstance(thunk, FeedThunk):
+            self.require(function, self.feed(function, thunk))
+        elif isinstance(thunk, CallbackThunk):
+            call = self.call_back(function, thunk.number) if thunk.convention is None else self.target(function, thunk)
             self.require(function, call)
         else:
-            self.branches(function, step)
-        self.look_behind(function, step)
+            self.branches(function, thunk)
+        self.look_behind(function, thunk)
 
     # -- memory
 
-    def pointer(self, function: _Function, slot: Slot) -> str:
-        """A register with the slot's address, for a step: read at the moment, so that few are held at a time.
+    def pointer(self, function: _Function, slice_: BufferSlice) -> str:
+        """A register with the slice_'s address, for a thunk: read at the moment, so that few are held at a time.
 
         What is read again and again in loops is read once, at the head of the function.
         """
-        if slot in function.pointers:
-            return function.pointers[slot]
-        if slot.kind is SlotKind.HELD:
-            self.hold(function, slot)
-            return function.pointers[slot]
-        if function.loops and slot.kind is not SlotKind.SHARED:
-            function.pointers[slot] = self.memory(function, slot)
-            return function.pointers[slot]
-        if slot.kind is SlotKind.TEMPORARY:
-            base = self.base(function, self.program.table_index(slot))
-            return function.writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {slot.offset}")
-        place = function.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.program.table_index(slot)}")
+        if slice_ in function.pointers:
+            return function.pointers[slice_]
+        if slice_.kind is StorageClass.HELD:
+            self.hold(function, slice_)
+            return function.pointers[slice_]
+        if function.loops and slice_.kind is not StorageClass.SHARED:
+            function.pointers[slice_] = self.memory(function, slice_)
+            return function.pointers[slice_]
+        if slice_.kind is StorageClass.TEMPORARY:
+            base = self.base(function, self.program.table_index(slice_))
+            return function.writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {slice_.offset}")
+        place = function.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.program.table_index(slice_)}")
         return function.writer.let(f"load ptr, ptr {place}")
 
-    def hold(self, function: _Function, slot: Slot) -> None:
-        """Memory for a slot on the function's stack; a constant is its own text."""
-        if slot.kind is SlotKind.CONSTANT:
-            function.pointers[slot] = self.constant(slot)
+    def hold(self, function: _Function, slice_: BufferSlice) -> None:
+        """Memory for a slice_ on the function's stack; a constant is its own text."""
+        if slice_.kind is StorageClass.CONSTANT:
+            function.pointers[slice_] = self.constant(slice_)
             return
-        name = function.pointers[slot] = function.writer.name("h")
-        function.head.append(f"  {name} = alloca [{slot.size} x i8], align {ALIGNMENT}")
+        name = function.pointers[slice_] = function.writer.name("h")
+        function.head.append(f"  {name} = alloca [{slice_.size} x i8], align {ALIGNMENT}")
 
-    def constant(self, slot: Slot) -> str:
-        """A constant of the module with the slot's elements: LLVM computes with them."""
-        found = self._constants.get(slot)
+    def constant(self, slice_: BufferSlice) -> str:
+        """A constant of the module with the slice_'s elements: LLVM computes with them."""
+        found = self._constants.get(slice_)
         if found is None:
-            assert slot.data is not None
-            found = self._constants[slot] = f"@constant{slot.number}"
-            data = "".join(f"\\{byte:02X}" for byte in slot.data.tobytes())
-            text = f'private unnamed_addr constant [{slot.size} x i8] c"{data}", align {ALIGNMENT}'
+            assert slice_.data is not None
+            found = self._constants[slice_] = f"@constant{slice_.number}"
+            data = "".join(f"\\{byte:02X}" for byte in slice_.data.tobytes())
+            text = f'private unnamed_addr constant [{slice_.size} x i8] c"{data}", align {ALIGNMENT}'
             self.functions.append(f"{found} = {text}")
         return found
 
-    def memory(self, function: _Function, slot: Slot) -> str:
-        """A register with the address that a slot has by the table, made at the head of the function."""
-        base = self.base(function, self.program.table_index(slot))
-        if slot.kind is not SlotKind.TEMPORARY or not slot.offset:
+    def memory(self, function: _Function, slice_: BufferSlice) -> str:
+        """A register with the address that a slice_ has by the table, made at the head of the function."""
+        base = self.base(function, self.program.table_index(slice_))
+        if slice_.kind is not StorageClass.TEMPORARY or not slice_.offset:
             return base
         name = function.writer.name("s")
-        function.head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {slot.offset}")
+        function.head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {slice_.offset}")
         return name
 
     def base(self, function: _Function, index: int) -> str:
@@ -346,17 +348,17 @@ class _ProgramWriter:
             function.bases[index] = found
         return found
 
-    def copy(self, function: _Function, step: CopyStep) -> None:
-        if not step.source.size:
+    def copy(self, function: _Function, thunk: CopyThunk) -> None:
+        if not thunk.source.size:
             return
-        target, source = self.pointer(function, step.target), self.pointer(function, step.source)
-        if step.source.kind is SlotKind.SHARED:
-            self.copy_or_clear(function, target, source, step.source.size)
+        target, source = self.pointer(function, thunk.target), self.pointer(function, thunk.source)
+        if thunk.source.kind is StorageClass.SHARED:
+            self.copy_or_clear(function, target, source, thunk.source.size)
             return
-        if step.source.size > HELD:
-            function.writer.do(self.copy_of(target, source, step.source.size))
+        if thunk.source.size > HELD:
+            function.writer.do(self.copy_of(target, source, thunk.source.size))
             return
-        for offset, type in _pieces(step.source):
+        for offset, type in _pieces(thunk.source):
             begin = function.writer.let(f"getelementptr inbounds i8, ptr {source}, i64 {offset}")
             piece = function.writer.let(f"load {type}, ptr {begin}, align 1")
             end = function.writer.let(f"getelementptr inbounds i8, ptr {target}, i64 {offset}")
@@ -401,49 +403,49 @@ class _ProgramWriter:
     def need_plain_mode(self) -> None:
         if not self._changes_mode:
             self._changes_mode = True
-            self.functions.append(PLAIN_MODE)
+            self.functions.append(RESET_MXCSR_FUNCTION)
             self.declarations |= MODE
 
-    def target(self, function: _Function, step: CallbackStep) -> str:
+    def target(self, function: _Function, thunk: CallbackThunk) -> str:
         """The status of the call of a target."""
         self.need_callbacks()
         self.need_plain_mode()
-        name = target_calls.function_name(step)
+        name = target_calls.function_name(thunk)
         if name not in self._target_calls:
             self._target_calls.add(name)
-            self.functions.append(target_calls.function_text(step))
+            self.functions.append(target_calls.function_text(thunk))
             self.declarations |= target_calls.DECLARATIONS
-        operands, results = ([self.pointer(function, s) for s in slots] for slots in (step.operands, step.results))
+        operands, results = ([self.pointer(function, s) for s in slices] for slices in (thunk.operands, thunk.results))
         return target_calls.write_call(
-            function.writer, step, self.program.blocks_index + step.number, operands, results
+            function.writer, thunk, self.program.call_blocks_index + thunk.number, operands, results
         )
 
-    def meeting(self, function: _Function, step: MeetStep) -> str:
+    def meeting(self, function: _Function, thunk: CollectiveThunk) -> str:
         """The status of a meeting."""
         self.need_waits()
         if not self._meets:
             self._meets = True
             self.functions.append(MEET)
-        self.functions.append(rows_text(step))
-        operands = [(slot, self.pointer(function, slot)) for slot in step.operands]
-        return write_meeting(function.writer, step, self.program, self.copy_of, operands)
+        self.functions.append(rows_text(thunk))
+        operands = [(slice_, self.pointer(function, slice_)) for slice_ in thunk.operands]
+        return write_meeting(function.writer, thunk, self.program, self.copy_of, operands)
 
-    def transfer(self, function: _Function, step: TransferStep) -> str:
+    def transfer(self, function: _Function, thunk: TransferThunk) -> str:
         """The status of a transfer between devices."""
         self.need_transfers()
-        self.functions += [rows_of_queues(step), transfer_text(step, self.program, self.copy_of)]
-        pointers = [self.pointer(function, slot) for slot in (*step.operands, *step.results)]
-        return write_transfer(function.writer, step, pointers)
+        self.functions += [rows_of_queues(thunk), transfer_text(thunk, self.program, self.copy_of)]
+        pointers = [self.pointer(function, slice_) for slice_ in (*thunk.operands, *thunk.results)]
+        return write_transfer(function.writer, thunk, pointers)
 
-    def feed(self, function: _Function, step: FeedStep) -> str:
+    def feed(self, function: _Function, thunk: FeedThunk) -> str:
         """The status of an infeed or outfeed."""
         self.need_transfers()
         if not self._feeds:
             self._feeds = True
             self.functions.append(NEXT_FED)
-        self.functions.append(feed_text(step, self.program, self.copy_of))
-        arrays = "".join(f", ptr {self.pointer(function, slot)}" for slot in (*step.operands, *step.results))
-        return function.writer.let(f"call i32 @feed{step.number}(ptr %table{arrays})")
+        self.functions.append(feed_text(thunk, self.program, self.copy_of))
+        arrays = "".join(f", ptr {self.pointer(function, slice_)}" for slice_ in (*thunk.operands, *thunk.results))
+        return function.writer.let(f"call i32 @feed{thunk.number}(ptr %table{arrays})")
 
     def need_transfers(self) -> None:
         if not self._transfers:
@@ -468,9 +470,9 @@ class _ProgramWriter:
         self.require(function, function.writer.let(f"call i32 @{LOOK}(ptr %table, {self._arguments_of_looks})"))
         function.unwatched = 0
 
-    def look_in_loop(self, function: _Function, step: WhileStep) -> None:
+    def look_in_loop(self, function: _Function, thunk: WhileThunk) -> None:
         """Looks every so many iterations."""
-        every = safepoints.period(step)
+        every = safepoints.period(thunk)
         if every == 1:
             self.look(function)
             return
@@ -483,47 +485,47 @@ class _ProgramWriter:
         writer.jump(after)
         writer.begin(after)
 
-    def look_behind(self, function: _Function, step: Step) -> None:
+    def look_behind(self, function: _Function, thunk: Thunk) -> None:
         """Looks if it is long since the function did."""
-        function.unwatched += 0 if isinstance(step, WhileStep | PartStep) else safepoints.duration(step)
+        function.unwatched += 0 if isinstance(thunk, WhileThunk | OutlinedThunk) else safepoints.duration(thunk)
         if function.unwatched >= safepoints.LOOK:
             self.look(function)
 
     # -- kernels
 
-    def kernel(self, function: _Function, step: KernelStep) -> None:
-        loop = step.kernel.parallel_loop
-        pointers = [self.pointer(function, slot) for slot in step.slots]
-        if step.written_out:
-            write_straight(step.kernel, function.writer, function.head, pointers)
-            function.written_out.append(step)
+    def kernel(self, function: _Function, thunk: KernelThunk) -> None:
+        loop = thunk.kernel.parallel_loop
+        pointers = [self.pointer(function, slice_) for slice_ in thunk.slices]
+        if thunk.unrolled:
+            write_straight(thunk.kernel, function.writer, function.head, pointers)
+            function.unrolled.append(thunk)
             return
-        name = self.places[step] = self.kernel_name(step.kernel)
+        name = self.places[thunk] = self.kernel_name(thunk.kernel)
         if name in self._looking:
             pointers.append("%table")
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
-        if loop is None or extent < 2 or extent * step.work < PARALLEL_WORK:
+        if loop is None or extent < 2 or extent * thunk.work < PARALLEL_WORK:
             arguments = [f"ptr {pointer}" for pointer in pointers]
             if loop is not None:
                 arguments += ["i64 0", f"i64 {extent}"]
             function.writer.do(f"call void @{name}({', '.join(arguments)})")
         else:
-            self.parallel(function, step, [f"@{name}", *pointers], extent)
+            self.parallel(function, thunk, [f"@{name}", *pointers], extent)
         if name in self._looking:
             self.look(function)
 
-    def parallel(self, function: _Function, step: KernelStep, pointers: list[str], extent: int) -> None:
+    def parallel(self, function: _Function, thunk: KernelThunk, pointers: list[str], extent: int) -> None:
         """Pieces of about the least work that is worth a thread, never by the number of threads.
 
         pointers: the kernel and its buffers.
         """
-        grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // step.work))
-        self.run_parallel(function, step, self.kernel_task(len(pointers) - 1), pointers, (extent, grain))
+        grain = max(1, min(extent // 16 or 1, PARALLEL_WORK // thunk.work))
+        self.run_parallel(function, thunk, self.kernel_task(len(pointers) - 1), pointers, (extent, grain))
 
     def run_parallel(
         self,
         function: _Function,
-        step: KernelStep | LibraryStep,
+        thunk: KernelThunk | LibraryCallThunk,
         task: str,
         pointers: list[str],
         pieces: tuple[int, int],
@@ -532,13 +534,13 @@ class _ProgramWriter:
         self.imports.add("xlapy_parallel")
         self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64, ptr, i64, i64)")
         if self.program.clocks is not None:
-            table = self.base(function, self.program.clock_index)
-            clock = self.program.clocks.begins[step]
+            table = self.base(function, self.program.counters_index)
+            clock = self.program.clocks.begins[thunk]
             figures = function.writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset}")
             pointers = [*pointers, figures, table]
         block = self.block_of(function, pointers)
         extent, grain = pieces
-        looks_between = extent * step.work > safepoints.LONG
+        looks_between = extent * thunk.work > safepoints.LONG
         table = "ptr %table" if looks_between else "ptr null"
         numbers = f"i64 {extent}, i64 {grain}, {table}, {self._arguments_of_looks}"
         function.writer.do(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, {numbers})")
@@ -554,21 +556,21 @@ class _ProgramWriter:
             function.writer.do(f"store ptr {pointer}, ptr {place}")
         return block
 
-    def library_call(self, function: _Function, step: LibraryStep) -> None:
+    def library_call(self, function: _Function, thunk: LibraryCallThunk) -> None:
         """Calls of a library's function, on one thread or many."""
-        text = library_call_text(step)
+        text = library_call_text(thunk)
         name = self._texts.get(text)
         if name is None:
             name = self._texts[text] = f"library{len(self._texts)}"
             self.functions.append(text.replace("@library(", f"@{name}(", 1))
-            self.declarations |= LIBRARY_DECLARATIONS | {library_declaration(step)}
-            self.imports.add(step.symbol)
-        pointers = [self.pointer(function, slot) for slot in step.slots]
-        if step.grain >= step.batch:
+            self.declarations |= LIBRARY_DECLARATIONS | {library_declaration(thunk)}
+            self.imports.add(thunk.symbol)
+        pointers = [self.pointer(function, slice_) for slice_ in thunk.slices]
+        if thunk.grain >= thunk.batch:
             block = self.block_of(function, pointers)
-            function.writer.do(f"call void @{name}(ptr {block}, i64 0, i64 {step.batch})")
+            function.writer.do(f"call void @{name}(ptr {block}, i64 0, i64 {thunk.batch})")
             return
-        self.run_parallel(function, step, self.library_task(name, len(pointers)), pointers, (step.batch, step.grain))
+        self.run_parallel(function, thunk, self.library_task(name, len(pointers)), pointers, (thunk.batch, thunk.grain))
 
     def kernel_name(self, kernel: Kernel) -> str:
         """The function of a kernel."""
@@ -601,7 +603,7 @@ class _ProgramWriter:
         self.functions.append("\n".join([head, "entry:", *task_head(buffers), *body, "  ret void", "}"]))
         return name
 
-    def library_task(self, name: str, slots: int) -> str:
+    def library_task(self, name: str, slices: int) -> str:
         """A function for pieces of a batch: the calls themselves, timed if the program is instrumented."""
         if self.program.clocks is None:
             return name
@@ -610,60 +612,60 @@ class _ProgramWriter:
             self._tasks.add(found)
             call = f"call void @{name}(ptr %block, i64 %begin, i64 %end)"
             head = f"define internal void @{found}(ptr %block, i64 %begin, i64 %end) #0 {{"
-            lines = task_lines(call, slots, notes=self.notes_events)
+            lines = task_lines(call, slices, notes=self.notes_events)
             self.functions.append("\n".join([head, "entry:", *lines, "  ret void", "}"]))
         return found
 
     # -- control flow
 
-    def loop(self, function: _Function, step: WhileStep) -> None:
+    def loop(self, function: _Function, thunk: WhileThunk) -> None:
         writer = function.writer
         head, body, after = [writer.new_label(p) for p in ("while", "do", "done")]
         function.loops += 1
-        decides = self.pointer(function, step.decides)
-        counted = self.begin_turns(function, step)
+        decides = self.pointer(function, thunk.decides)
+        counted = self.begin_turns(function, thunk)
         writer.jump(head)
         writer.begin(head)
         function.now = ""
-        self.look_in_loop(function, step)
-        self.steps(function, step.condition)
+        self.look_in_loop(function, thunk)
+        self.thunks(function, thunk.condition)
         value = writer.let(f"load i8, ptr {decides}")
         writer.branch(writer.let(f"icmp ne i8 {value}, 0"), body, after)
         writer.begin(body)
-        self.steps(function, step.body)
+        self.thunks(function, thunk.body)
         writer.jump(head)
         writer.begin(after)
         function.loops -= 1
         if counted is not None:
             self.end_turns(function, counted)
 
-    def branches(self, function: _Function, step: BranchStep) -> None:
+    def branches(self, function: _Function, thunk: ConditionalThunk) -> None:
         writer = function.writer
-        labels = [writer.new_label("branch") for _ in step.branches]
+        labels = [writer.new_label("branch") for _ in thunk.branches]
         after = writer.new_label("joined")
-        address = self.pointer(function, step.index)
-        if step.index.shape.element_type.byte_size == 1:  # PRED: true takes branch 0
+        address = self.pointer(function, thunk.index)
+        if thunk.index.shape.element_type.byte_size == 1:  # PRED: true takes branch 0
             value = writer.let(f"load i8, ptr {address}")
             writer.branch(writer.let(f"icmp ne i8 {value}, 0"), labels[0], labels[-1])
         else:
             value = writer.let(f"load i32, ptr {address}")
             cases = " ".join(f"i32 {n}, label %{label}" for n, label in enumerate(labels[:-1]))
             writer.do(f"switch i32 {value}, label %{labels[-1]} [ {cases} ]")
-        for label, steps in zip(labels, step.branches, strict=True):
+        for label, thunks in zip(labels, thunk.branches, strict=True):
             writer.begin(label)
             function.now = ""
-            self.steps(function, steps)
+            self.thunks(function, thunks)
             writer.jump(after)
         writer.begin(after)
 
 
-def _pieces(slot: Slot) -> Iterator[tuple[int, str]]:
+def _pieces(slice_: BufferSlice) -> Iterator[tuple[int, str]]:
     """The vectors in which a small array is copied: their offsets and types.
 
     LLVM holds in registers what it sees loaded or stored as values; what is only moved by its bytes stays on the stack.
     """
-    t = slot.shape.element_type
+    t = slice_.shape.element_type
     width = t.byte_size // (2 if t.is_complex else 1)
-    for offset in range(0, slot.size, PIECE):
-        count = min(PIECE, slot.size - offset) // width
+    for offset in range(0, slice_.size, PIECE):
+        count = min(PIECE, slice_.size - offset) // width
         yield offset, f"i{8 * width}" if count == 1 else f"<{count} x i{8 * width}>"

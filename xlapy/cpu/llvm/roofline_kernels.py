@@ -42,7 +42,7 @@ def lanes_of(type: ScalarType) -> int:
 
 
 @functools.cache
-def limit_kernels() -> Code:
+def roofline_kernels() -> Code:
     """The kernels by name, and `ticks`, which reads the clock."""
     functions = [_arithmetic(name, type) for name, type in ARITHMETIC.items()]
     clock = f"define i64 @ticks() {{\n  %now = {READ_CLOCK}\n  ret i64 %now\n}}\ndeclare i64 @llvm.readcyclecounter()"

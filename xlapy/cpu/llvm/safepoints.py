@@ -2,7 +2,7 @@
 
     i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
 
-is 0 to go on; the numbers are places in the table. It is called between steps that together take about as long as
+is 0 to go on; the numbers are places in the table. It is called between thunks that together take about as long as
 `LOOK`, from loops at their heads, every so many iterations, between the pieces of long parallel loops (`pool`), and
 inside of long kernels (`pauses`), there on any thread. The run may be cancelled by what its devices share; and about
 twenty times a second the thread whose identity the table has (Python's main thread, the only one that handles signals)
@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.program.thunks import (
-    BranchStep,
-    CallbackStep,
-    CopyStep,
-    KernelStep,
-    LibraryStep,
-    MeetStep,
+    CallbackThunk,
+    CollectiveThunk,
+    ConditionalThunk,
+    CopyThunk,
+    KernelThunk,
+    LibraryCallThunk,
     NativeProgram,
-    PartStep,
-    Step,
-    WhileStep,
-    inner_steps,
+    OutlinedThunk,
+    Thunk,
+    WhileThunk,
+    nested_thunks,
 )
 
 LOOK = 1 << 16
@@ -44,27 +44,27 @@ _TICKS = 1 << 27
 """Of the processor's clock between questions to the host: a twentieth of a second, more or less."""
 
 
-def duration(step: Step) -> int:
-    """About how many operations a step takes; of loops inside, which look themselves, one iteration."""
-    if isinstance(step, KernelStep):
-        loop = step.kernel.parallel_loop
+def duration(thunk: Thunk) -> int:
+    """About how many operations a thunk takes; of loops inside, which look themselves, one iteration."""
+    if isinstance(thunk, KernelThunk):
+        loop = thunk.kernel.parallel_loop
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
-        return extent * step.work
-    if isinstance(step, CopyStep):
-        return step.source.size >> 4
-    if isinstance(step, BranchStep):
-        return max((sum(map(duration, branch)) for branch in step.branches), default=0)
-    if isinstance(step, LibraryStep):
-        return step.batch * step.work
-    if isinstance(step, CallbackStep | MeetStep):
+        return extent * thunk.work
+    if isinstance(thunk, CopyThunk):
+        return thunk.source.size >> 4
+    if isinstance(thunk, ConditionalThunk):
+        return max((sum(map(duration, branch)) for branch in thunk.branches), default=0)
+    if isinstance(thunk, LibraryCallThunk):
+        return thunk.batch * thunk.work
+    if isinstance(thunk, CallbackThunk | CollectiveThunk):
         return _CALLED
-    assert isinstance(step, WhileStep | PartStep)
-    return sum(duration(inner) for steps in inner_steps(step) for inner in steps)
+    assert isinstance(thunk, WhileThunk | OutlinedThunk)
+    return sum(duration(inner) for thunks in nested_thunks(thunk) for inner in thunks)
 
 
-def period(step: WhileStep) -> int:
+def period(thunk: WhileThunk) -> int:
     """How many iterations of a loop go between looks: a power of two."""
-    fitting = max(1, LOOK // max(1, duration(step)))
+    fitting = max(1, LOOK // max(1, duration(thunk)))
     return min(_MOST, 1 << (fitting.bit_length() - 1))
 
 
@@ -108,7 +108,7 @@ who:
   br i1 %asks, label %ask, label %go.on
 ask:
   store i64 %now, ptr %last.at
-  call void @plain_mode(ptr %old)
+  call void @reset_mxcsr(ptr %old)
   %host = load ptr, ptr %host.at
   %answer = call i32 %host()
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
@@ -118,7 +118,7 @@ ask:
 go.on:
   ret i32 0
 }}"""
-"""The function. It needs `plain_mode`."""
+"""The function. It needs `reset_mxcsr`."""
 
 DECLARATIONS = frozenset({"declare i64 @llvm.readcyclecounter()"})
 
@@ -126,7 +126,7 @@ DECLARATIONS = frozenset({"declare i64 @llvm.readcyclecounter()"})
 def begin_looking(program: NativeProgram) -> list[str]:
     """Notes the beginning of a run."""
     return [
-        f"  %looking.at = getelementptr inbounds i64, ptr %table, i64 {program.asking_index + 2}",
+        f"  %looking.at = getelementptr inbounds i64, ptr %table, i64 {program.poll_index + 2}",
         "  %looking.now = call i64 @llvm.readcyclecounter()",
         "  store i64 %looking.now, ptr %looking.at",
         "  %ended.at = getelementptr inbounds i64, ptr %looking.at, i64 1",

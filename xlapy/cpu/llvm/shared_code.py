@@ -57,13 +57,17 @@ def function_address(function: str) -> int:
 @functools.cache
 def _code(name: str) -> Code:
     if name == _HOST:
-        return compile_shared(name, f"{PLAIN_MODE}\n{_CALL_BACK}\n{safepoints.LOOK_TEXT}\n{_REST}", list(DECLARATIONS))
+        return compile_shared_object(
+            name, f"{RESET_MXCSR_FUNCTION}\n{_CALL_BACK}\n{safepoints.LOOK_TEXT}\n{_REST}", list(DECLARATIONS)
+        )
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared code {name}"
-    return compile_shared(name, _task_text(int(task[1])), [name])
+    return compile_shared_object(name, _task_text(int(task[1])), [name])
 
 
-def compile_shared(name: str, text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None) -> Code:
+def compile_shared_object(
+    name: str, text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Code:
     """Code of the whole process, from its object file if that is known."""
     image, imports = _objects.get(name), imports or {}
     code = compile_text(text, list(exports), imports) if image is None else link_object(image, exports, imports)
@@ -71,12 +75,12 @@ def compile_shared(name: str, text: str, exports: Sequence[str], imports: Mappin
     return code
 
 
-def known_objects(names: Sequence[str]) -> dict[str, bytes]:
+def compiled_objects(names: Sequence[str]) -> dict[str, bytes]:
     """The object files of these names that were compiled or learned."""
     return {name: _objects[name] for name in names if name in _objects}
 
 
-def learn_objects(objects: Mapping[str, bytes]) -> None:
+def register_objects(objects: Mapping[str, bytes]) -> None:
     """Spares compiling what this compiler has compiled before for such a processor."""
     for name, image in objects.items():
         _objects.setdefault(name, image)
@@ -108,7 +112,7 @@ FLUSH_DENORMALS = 0x8040
 
 MODE = frozenset({"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"})
 
-PLAIN_MODE = f"""define internal void @plain_mode(ptr %old) #0 {{
+RESET_MXCSR_FUNCTION = f"""define internal void @reset_mxcsr(ptr %old) #0 {{
 entry:
   %new = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %old)
@@ -123,7 +127,7 @@ entry:
 _CALL_BACK = f"""define i32 @{CALL_BACK}(ptr %table, i64 %index, i64 %number) #0 {{
 entry:
   %old = alloca i32
-  call void @plain_mode(ptr %old)
+  call void @reset_mxcsr(ptr %old)
   %place = getelementptr inbounds ptr, ptr %table, i64 %index
   %host = load ptr, ptr %place
   %status = call i32 %host(i64 %number)

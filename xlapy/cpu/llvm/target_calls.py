@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ctypes import sizeof
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import BlockField, CallbackStep
+from xlapy.cpu.program.thunks import CallbackThunk, CallBlockField
 from xlapy.custom_calls.ffi.structures import Buffer, CallFrame
 
 _FRAMES = 4
@@ -21,43 +21,43 @@ DECLARATIONS = {"declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)"}
 
 
 def write_call(
-    writer: Writer, step: CallbackStep, block_index: int, operands: Sequence[str], results: Sequence[str]
+    writer: Writer, thunk: CallbackThunk, block_index: int, operands: Sequence[str], results: Sequence[str]
 ) -> str:
     """Tells the code where its arrays lie, and calls it; returns the status."""
-    assert step.convention is not None
+    assert thunk.convention is not None
     place = writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
     block = writer.let(f"load ptr, ptr {place}")
     given = [
-        (BlockField.OPERANDS, step.convention.operands, operands),
-        (BlockField.RESULTS, step.convention.results, results),
+        (CallBlockField.OPERANDS, thunk.convention.operands, operands),
+        (CallBlockField.RESULTS, thunk.convention.results, results),
     ]
-    stride, first = (sizeof(Buffer), Buffer.data.offset) if step.convention.version == _FRAMES else (8, 0)
+    stride, first = (sizeof(Buffer), Buffer.data.offset) if thunk.convention.version == _FRAMES else (8, 0)
     for where, places, pointers in given:
         if not places:
             continue
         base = writer.let(f"load ptr, ptr {_at(writer, block, where)}")
         for number, pointer in zip(places, pointers, strict=True):
             writer.do(f"store ptr {pointer}, ptr {_at(writer, base, number * stride + first)}")
-    return writer.let(f"call i32 @{function_name(step)}(ptr %table, ptr {block}, i64 {step.number})")
+    return writer.let(f"call i32 @{function_name(thunk)}(ptr %table, ptr {block}, i64 {thunk.number})")
 
 
 def _at(writer: Writer, base: str, offset: int) -> str:
     return writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
 
 
-def function_name(step: CallbackStep) -> str:
-    """The function that calls targets of a step's convention."""
-    assert step.convention is not None
-    return f"call_target{step.convention.version}{'s' if step.convention.single else ''}"
+def function_name(thunk: CallbackThunk) -> str:
+    """The function that calls targets of a thunk's convention."""
+    assert thunk.convention is not None
+    return f"call_target{thunk.convention.version}{'s' if thunk.convention.single else ''}"
 
 
-def function_text(step: CallbackStep) -> str:
-    """That function; it needs `call_back` and `plain_mode`."""
-    assert step.convention is not None
-    version = step.convention.version
-    call = _FRAME_CALL if version == _FRAMES else _conventional_call(version, single=step.convention.single)
+def function_text(thunk: CallbackThunk) -> str:
+    """That function; it needs `call_back` and `reset_mxcsr`."""
+    assert thunk.convention is not None
+    version = thunk.convention.version
+    call = _FRAME_CALL if version == _FRAMES else _conventional_call(version, single=thunk.convention.single)
     return _TEXT.format(
-        name=function_name(step), call=call, ready=int(BlockField.READY), failure=int(BlockField.FAILURE)
+        name=function_name(thunk), call=call, ready=int(CallBlockField.READY), failure=int(CallBlockField.FAILURE)
     )
 
 
@@ -70,7 +70,7 @@ def _conventional_call(version: int, *, single: bool) -> str:
     return _CONVENTIONAL_CALL.format(
         arguments=", ".join(arguments),
         out="load ptr, ptr %results" if single else "getelementptr i8, ptr %results, i64 0",
-        **{field.name.lower(): int(field) for field in BlockField},
+        **{field.name.lower(): int(field) for field in CallBlockField},
     )
 
 
@@ -92,7 +92,7 @@ end:
   ret i32 %asked
 go:
   %code = load ptr, ptr %block
-  call void @plain_mode(ptr %old)
+  call void @reset_mxcsr(ptr %old)
 {call}
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
   br i1 %failed, label %fail, label %good
@@ -120,7 +120,7 @@ _CONVENTIONAL_CALL = """  %in.at = getelementptr inbounds i8, ptr %block, i64 {o
   %failure = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> %written)
   %failed = icmp ne i64 %failure, 0"""
 
-_FRAME_CALL = f"""  %frame.at = getelementptr inbounds i8, ptr %block, i64 {int(BlockField.ARGUMENT)}
+_FRAME_CALL = f"""  %frame.at = getelementptr inbounds i8, ptr %block, i64 {int(CallBlockField.ARGUMENT)}
   %frame = load ptr, ptr %frame.at
   %future.at = getelementptr inbounds i8, ptr %frame, i64 {CallFrame.future.offset}
   store ptr null, ptr %future.at
@@ -133,7 +133,7 @@ _FRAME_CALL = f"""  %frame.at = getelementptr inbounds i8, ptr %block, i64 {int(
   %to.await = and i1 %none, %goes.on
   br i1 %to.await, label %await, label %returned
 await:
-  %await.at = getelementptr inbounds i8, ptr %block, i64 {int(BlockField.AWAIT)}
+  %await.at = getelementptr inbounds i8, ptr %block, i64 {int(CallBlockField.AWAIT)}
   %awaiting = load ptr, ptr %await.at
   %awaited = call i64 %awaiting(i64 %number)
   br label %returned

@@ -22,18 +22,18 @@ from xlapy.codegen.emitters.elementwise import (
     source,
 )
 from xlapy.cpu.program.thunks import (
-    BranchStep,
-    CallbackStep,
-    CopyStep,
-    KernelStep,
-    LibraryStep,
-    MeetStep,
-    Slot,
-    SlotKind,
-    Step,
-    WhileStep,
-    all_steps,
-    slots_of,
+    BufferSlice,
+    CallbackThunk,
+    CollectiveThunk,
+    ConditionalThunk,
+    CopyThunk,
+    KernelThunk,
+    LibraryCallThunk,
+    StorageClass,
+    Thunk,
+    WhileThunk,
+    used_slices,
+    walk_thunks,
 )
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
@@ -79,47 +79,47 @@ def _window_loops(builder: Builder, axes: Axes, update: Shape, whole: Shape) -> 
 # -- writing where one reads
 
 
-def make_in(steps: list[Step], source_slot: Slot, target: Slot) -> bool:
+def make_in(thunks: list[Thunk], source_slot: BufferSlice, target: BufferSlice) -> bool:
     """Makes the kernel that makes the source write to the target instead, where nothing notices; whether it does.
 
     Nothing may read or write the target from that kernel on; the kernel itself may read it where it writes it. What a
     callback makes, it makes in memory that it does not read.
     """
-    if source_slot.kind is not SlotKind.TEMPORARY:
+    if source_slot.kind is not StorageClass.TEMPORARY:
         return False
-    naming = [n for n, step in enumerate(steps) if source_slot in _all_slots(step)]
-    maker = steps[naming[0]] if naming else None
-    if isinstance(maker, CallbackStep):
-        if source_slot in maker.operands or target in slots_of(maker):
+    naming = [n for n, thunk in enumerate(thunks) if source_slot in _all_slots(thunk)]
+    maker = thunks[naming[0]] if naming else None
+    if isinstance(maker, CallbackThunk):
+        if source_slot in maker.operands or target in used_slices(maker):
             return False
-    elif not isinstance(maker, KernelStep) or not may_share(maker, source_slot, target):
+    elif not isinstance(maker, KernelThunk) or not may_share(maker, source_slot, target):
         return False
-    if any(target in _all_slots(step) for step in steps[naming[0] + 1 :]):
+    if any(target in _all_slots(thunk) for thunk in thunks[naming[0] + 1 :]):
         return False
-    if isinstance(maker, KernelStep):
+    if isinstance(maker, KernelThunk):
         note_shared(maker, source_slot, target)
-    for step in all_steps(steps[naming[0] :]):
-        _replace(step, source_slot, target)
+    for thunk in walk_thunks(thunks[naming[0] :]):
+        _replace(thunk, source_slot, target)
     return True
 
 
-def note_shared(step: KernelStep, *slots: Slot) -> None:
-    """Notes that some slots of a kernel may lie in the same memory."""
-    for buffer, slot in zip(step.kernel.buffers, step.slots, strict=True):
-        if slot in slots:
+def note_shared(thunk: KernelThunk, *slices: BufferSlice) -> None:
+    """Notes that some slices of a kernel may lie in the same memory."""
+    for buffer, slice_ in zip(thunk.kernel.buffers, thunk.slices, strict=True):
+        if slice_ in slices:
             buffer.exclusive = False
 
 
-def _all_slots(step: Step) -> set[Slot]:
-    return {slot for inner in all_steps([step]) for slot in slots_of(inner)}
+def _all_slots(thunk: Thunk) -> set[BufferSlice]:
+    return {slice_ for inner in walk_thunks([thunk]) for slice_ in used_slices(inner)}
 
 
-def may_share(step: KernelStep, made: Slot, target: Slot) -> bool:
-    """Whether the kernel writes the whole of the slot, and reads the target only where it writes at that moment."""
-    pairs = list(zip(step.kernel.buffers, step.slots, strict=True))
-    written = [buffer for buffer, slot in pairs if slot is made]
-    read = {buffer for buffer, slot in pairs if slot is target}
-    return len(written) == 1 and written[0].written and may_overwrite(step.kernel, written[0], read)
+def may_share(thunk: KernelThunk, made: BufferSlice, target: BufferSlice) -> bool:
+    """Whether the kernel writes the whole of the slice_, and reads the target only where it writes at that moment."""
+    pairs = list(zip(thunk.kernel.buffers, thunk.slices, strict=True))
+    written = [buffer for buffer, slice_ in pairs if slice_ is made]
+    read = {buffer for buffer, slice_ in pairs if slice_ is target}
+    return len(written) == 1 and written[0].written and may_overwrite(thunk.kernel, written[0], read)
 
 
 def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
@@ -181,7 +181,7 @@ def _in_rows(places: set[Affine]) -> bool:
     if len(rows) > 1 or any(_is_inside(a.block, b.block) for a in known for b in known if a is not b):
         return False
     (row,) = rows
-    return len(row.terms) < 2 and all(axis.op == "axis" and step >= length for axis, step in row.terms)
+    return len(row.terms) < 2 and all(axis.op == "axis" and stride >= length for axis, stride in row.terms)
 
 
 def _innermost(place: Affine) -> Value | None:
@@ -198,17 +198,17 @@ def _is_inside(block: Block, outer: Block) -> bool:
     return at is outer
 
 
-def _replace(step: Step, old: Slot, new: Slot) -> None:
-    if isinstance(step, KernelStep | LibraryStep):
-        step.slots = [new if slot is old else slot for slot in step.slots]
-    elif isinstance(step, CopyStep):
-        step.source, step.target = (new if slot is old else slot for slot in (step.source, step.target))
-    elif isinstance(step, CallbackStep):
-        step.operands = [new if slot is old else slot for slot in step.operands]
-        step.results = [new if slot is old else slot for slot in step.results]
-    elif isinstance(step, MeetStep):
-        step.operands = [new if slot is old else slot for slot in step.operands]
-    elif isinstance(step, WhileStep):
-        step.decides = new if step.decides is old else step.decides
-    elif isinstance(step, BranchStep):
-        step.index = new if step.index is old else step.index
+def _replace(thunk: Thunk, old: BufferSlice, new: BufferSlice) -> None:
+    if isinstance(thunk, KernelThunk | LibraryCallThunk):
+        thunk.slices = [new if slice_ is old else slice_ for slice_ in thunk.slices]
+    elif isinstance(thunk, CopyThunk):
+        thunk.source, thunk.target = (new if slice_ is old else slice_ for slice_ in (thunk.source, thunk.target))
+    elif isinstance(thunk, CallbackThunk):
+        thunk.operands = [new if slice_ is old else slice_ for slice_ in thunk.operands]
+        thunk.results = [new if slice_ is old else slice_ for slice_ in thunk.results]
+    elif isinstance(thunk, CollectiveThunk):
+        thunk.operands = [new if slice_ is old else slice_ for slice_ in thunk.operands]
+    elif isinstance(thunk, WhileThunk):
+        thunk.decides = new if thunk.decides is old else thunk.decides
+    elif isinstance(thunk, ConditionalThunk):
+        thunk.index = new if thunk.index is old else thunk.index

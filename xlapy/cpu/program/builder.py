@@ -1,4 +1,4 @@
-"""HLO to the steps of a native program: one step for each instruction that computes, loops and branches as they are.
+"""HLO to the thunks of a native program: one thunk for each instruction that computes, loops and branches as they are.
 
 Every call is followed where it stands, so that each array has its own place in memory; the kernel of an instruction is
 made once. The state of a loop lives in the memory of its initial values where those are not needed any more, and is
@@ -35,15 +35,15 @@ from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.host_fallback import applies_steps, draws
 from xlapy.cpu.program.nan_checks import add_checks
 from xlapy.cpu.program.thunks import (
-    BranchStep,
-    CallbackStep,
-    CopyStep,
-    KernelStep,
+    BufferSlice,
+    CallbackThunk,
+    ConditionalThunk,
+    CopyThunk,
+    KernelThunk,
     NativeProgram,
-    Slot,
-    SlotKind,
-    Step,
-    WhileStep,
+    StorageClass,
+    Thunk,
+    WhileThunk,
 )
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -59,17 +59,17 @@ _NOTHING = frozenset({opcodes.AFTER_ALL, opcodes.PARAMETER})
 
 _Kept = TypeVar("_Kept")
 
-StepRule = Callable[["Scope", Instruction], None]
+ThunkRule = Callable[["Scope", Instruction], None]
 
-STEPS: Rules[StepRule] = Rules("cpu")
-"""Operations with steps of their own; those in `LOWERINGS` are one kernel each."""
+THUNK_RULES: Rules[ThunkRule] = Rules("cpu")
+"""Operations with thunks of their own; those in `LOWERINGS` are one kernel each."""
 
 
-MOST_INSTRUCTIONS = 200_000
+MAX_INSTRUCTIONS = 200_000
 """In a program whose calls are followed where they stand: calls of calls of calls may make a small text a huge one."""
 
 
-def make_program(
+def build_program(
     module: Module,
     donated: Collection[int] = (),
     replica_count: int = 1,
@@ -77,15 +77,15 @@ def make_program(
     *,
     watched: bool = False,
 ) -> NativeProgram:
-    """The steps of a module; `UnsupportedError` names what has no native form.
+    """The thunks of a module; `UnsupportedError` names what has no native form.
 
     donated: the numbers of the arguments, the leaves of the parameters, whose memory the program may overwrite.
     watched: whether the host looks at the value of every instruction.
     """
     size = _size_followed(module)
-    if size > MOST_INSTRUCTIONS:
+    if size > MAX_INSTRUCTIONS:
         raise UnsupportedError(
-            f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MOST_INSTRUCTIONS}"
+            f"{module.name} has {size} instructions when its calls are followed, cpu takes at most {MAX_INSTRUCTIONS}"
         )
     return _Maker(module, donated, replica_count, partition_count, watched).program
 
@@ -102,7 +102,7 @@ def runs() -> frozenset[OpDef]:
     """The operations with a native form."""
     return frozenset(
         {
-            *STEPS,
+            *THUNK_RULES,
             *LOWERINGS,
             *_NOTHING,
             *OPERAND_FORWARDING_OPS,
@@ -125,14 +125,14 @@ class _Maker:
         self._alias_analyses: dict[Computation, AliasAnalysis] = {}
         self._module = module
         self._kept: dict[Any, Any] = {}
-        self._random_state: Slot | None = None
+        self._random_state: BufferSlice | None = None
         entry = module.entry_computation
-        arguments: list[list[Slot]] = []
+        arguments: list[list[BufferSlice]] = []
         for parameter in entry.parameters:
-            slots = [self._argument(leaf) for _, leaf in array_leaves(parameter.shape)]
-            arguments.append(slots)
+            slices = [self._argument(leaf) for _, leaf in array_leaves(parameter.shape)]
+            arguments.append(slices)
         given = [self.program.arguments[number] for number in sorted(donated)]
-        results = self.computation(entry, arguments, self.program.steps, owned=given)
+        results = self.computation(entry, arguments, self.program.thunks, owned=given)
         self._finish(results, entry.root_instruction.shape, given)
 
     def kept(self, make: Callable[[Module, NativeProgram], _Kept]) -> _Kept:
@@ -170,33 +170,35 @@ class _Maker:
     def computation(
         self,
         computation: Computation,
-        arguments: Sequence[Sequence[Slot]],
-        steps: list[Step],
-        owned: Collection[Slot] = (),
-    ) -> list[Slot]:
-        """Appends the steps of a computation on the slots of its arguments; returns those of its result's leaves.
+        arguments: Sequence[Sequence[BufferSlice]],
+        thunks: list[Thunk],
+        owned: Collection[BufferSlice] = (),
+    ) -> list[BufferSlice]:
+        """Appends the thunks of a computation on the slices of its arguments; returns those of its result's leaves.
 
         owned: the arguments that it may overwrite.
         """
         alias_analysis = self.alias_analysis(computation)
-        scope = Scope(self, alias_analysis, steps, set(owned))
+        scope = Scope(self, alias_analysis, thunks, set(owned))
         for parameter in computation.parameters:
-            for (path, _), slot in zip(
+            for (path, _), slice_ in zip(
                 array_leaves(parameter.shape), arguments[parameter.attributes.number], strict=True
             ):
-                scope.slots[ArrayValue(parameter, path)] = slot
+                scope.slices[ArrayValue(parameter, path)] = slice_
         for instruction in alias_analysis.order:
             if instruction.op not in _NOTHING and not is_alias(instruction):
                 scope.add(instruction)
         root = computation.root_instruction
-        return [scope.slots[alias_analysis.value(root, path)] for path, _ in array_leaves(root.shape)]
+        return [scope.slices[alias_analysis.value(root, path)] for path, _ in array_leaves(root.shape)]
 
-    def constant(self, array: np.ndarray[Any, Any], shape: Shape, name: str) -> Slot:
-        slot = Slot(shape, SlotKind.CONSTANT, len(self.program.constants), data=np.ascontiguousarray(array), name=name)
-        self.program.constants.append(slot)
-        return slot
+    def constant(self, array: np.ndarray[Any, Any], shape: Shape, name: str) -> BufferSlice:
+        slice_ = BufferSlice(
+            shape, StorageClass.CONSTANT, len(self.program.constants), data=np.ascontiguousarray(array), name=name
+        )
+        self.program.constants.append(slice_)
+        return slice_
 
-    def device_id(self, op: OpDef, shape: Shape) -> Slot:
+    def device_id(self, op: OpDef, shape: Shape) -> BufferSlice:
         """What the device or the run gives: an argument that no parameter stands for."""
         name = op.name
         if name not in self.program.ids:
@@ -204,77 +206,81 @@ class _Maker:
             self._argument(shape)
         return self.program.arguments[self.program.ids.index(name) - len(self.program.ids)]
 
-    def random_state(self) -> Slot:
+    def random_state(self) -> BufferSlice:
         """The counter that draws move on, from the beginning to the end of a run; the run gives the first one."""
         if self._random_state is None:
             first = self.device_id(opcodes.RNG_GET_AND_UPDATE_STATE, random_state.SHAPE)
-            self._random_state = Slot(first.shape, name="random-state")
-            self.program.steps.insert(0, CopyStep(first, self._random_state))
+            self._random_state = BufferSlice(first.shape, name="random-state")
+            self.program.thunks.insert(0, CopyThunk(first, self._random_state))
         return self._random_state
 
-    def _argument(self, shape: Shape) -> Slot:
-        slot = Slot(shape, SlotKind.ARGUMENT, len(self.program.arguments))
-        self.program.arguments.append(slot)
-        return slot
+    def _argument(self, shape: Shape) -> BufferSlice:
+        slice_ = BufferSlice(shape, StorageClass.ARGUMENT, len(self.program.arguments))
+        self.program.arguments.append(slice_)
+        return slice_
 
-    def _finish(self, results: list[Slot], shape: Shape, given: list[Slot]) -> None:
+    def _finish(self, results: list[BufferSlice], shape: Shape, given: list[BufferSlice]) -> None:
         """Temporaries that hold results become the results' own memory; what is no temporary is copied.
 
         Memory of the arguments in `given` is that of a result where it holds one, or where one can be made in it.
         """
         leaves = [leaf for _, leaf in array_leaves(shape)]
-        for slot in dict.fromkeys(results):
-            if slot in given:
-                self.program.aliases[results.index(slot)] = slot.number
-                given.remove(slot)
-        moved: dict[Slot, Slot] = {}
-        for number, (slot, leaf) in enumerate(zip(results, leaves, strict=True)):
-            place = moved.get(slot, slot)
-            argument = self._argument_for(place, given) if place.kind is SlotKind.TEMPORARY else None
+        for slice_ in dict.fromkeys(results):
+            if slice_ in given:
+                self.program.aliases[results.index(slice_)] = slice_.number
+                given.remove(slice_)
+        moved: dict[BufferSlice, BufferSlice] = {}
+        for number, (slice_, leaf) in enumerate(zip(results, leaves, strict=True)):
+            place = moved.get(slice_, slice_)
+            argument = self._argument_for(place, given) if place.kind is StorageClass.TEMPORARY else None
             if argument is not None:
                 given.remove(argument)
-                moved[slot] = argument
+                moved[slice_] = argument
                 self.program.aliases[number] = argument.number
-            if place.kind is SlotKind.TEMPORARY and argument is None:
-                place.kind, place.number, place.shape = SlotKind.RESULT, number, leaf
+            if place.kind is StorageClass.TEMPORARY and argument is None:
+                place.kind, place.number, place.shape = StorageClass.RESULT, number, leaf
                 self.program.results.append(place)
                 continue
-            result = Slot(leaf, SlotKind.RESULT, number)
+            result = BufferSlice(leaf, StorageClass.RESULT, number)
             self.program.results.append(result)
             if number not in self.program.aliases:
-                self.program.steps.append(CopyStep(place, result))
+                self.program.thunks.append(CopyThunk(place, result))
 
-    def _argument_for(self, slot: Slot, given: list[Slot]) -> Slot | None:
+    def _argument_for(self, slice_: BufferSlice, given: list[BufferSlice]) -> BufferSlice | None:
         """The argument in whose memory a result is made from now on, if that can be."""
-        alike = (a for a in given if a.size == slot.size and a.shape.size == slot.shape.size)
-        return next((argument for argument in alike if buffer_reuse.make_in(self.program.steps, slot, argument)), None)
+        alike = (a for a in given if a.size == slice_.size and a.shape.size == slice_.shape.size)
+        return next(
+            (argument for argument in alike if buffer_reuse.make_in(self.program.thunks, slice_, argument)), None
+        )
 
 
 class Scope:
-    """One evaluation of a computation: the slot of each array in it."""
+    """One evaluation of a computation: the slice_ of each array in it."""
 
-    def __init__(self, maker: _Maker, alias_analysis: AliasAnalysis, steps: list[Step], owned: set[Slot]) -> None:
+    def __init__(
+        self, maker: _Maker, alias_analysis: AliasAnalysis, thunks: list[Thunk], owned: set[BufferSlice]
+    ) -> None:
         self.maker = maker
         self.alias_analysis = alias_analysis
-        self.steps = steps
-        self.slots: dict[ArrayValue, Slot] = {}
+        self.thunks = thunks
+        self.slices: dict[ArrayValue, BufferSlice] = {}
         self.owned = owned
         """The memory that is this evaluation's own, to be overwritten when what it holds is not needed any more."""
         self.entered = frozenset(owned)
         """What of it was there before: a loop's state, which the next state is to be made in."""
 
-    def slot(self, instruction: Instruction, path: ShapeIndex = ()) -> Slot:
-        return self.slots[self.alias_analysis.value(instruction, path)]
+    def slice_of(self, instruction: Instruction, path: ShapeIndex = ()) -> BufferSlice:
+        return self.slices[self.alias_analysis.value(instruction, path)]
 
-    def slots_of(self, instruction: Instruction) -> list[Slot]:
-        return [self.slots[value] for value in self.alias_analysis.values(instruction)]
+    def slices_of(self, instruction: Instruction) -> list[BufferSlice]:
+        return [self.slices[value] for value in self.alias_analysis.values(instruction)]
 
     def add(self, instruction: Instruction) -> None:
-        """Appends the steps that compute an instruction."""
+        """Appends the thunks that compute an instruction."""
         if applies_steps(instruction):
             self.callback(instruction)
-        elif instruction.op in STEPS:
-            STEPS.find(instruction.op)(self, instruction)
+        elif instruction.op in THUNK_RULES:
+            THUNK_RULES.find(instruction.op)(self, instruction)
         elif instruction.op in LOWERINGS or instruction.op is opcodes.FUSION:
             self.kernel(instruction)
         elif instruction.op.async_role is AsyncRole.NONE:
@@ -289,34 +295,36 @@ class Scope:
         """The host carries out the instruction; `UnsupportedError` if the interpreter does not evaluate it."""
         rule_of(instruction)
         check_form(instruction)
-        operands = [slot for operand in instruction.operands for slot in self.slots_of(operand)]
+        operands = [slice_ for operand in instruction.operands for slice_ in self.slices_of(operand)]
         callbacks = self.maker.program.callbacks
-        step = CallbackStep(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name)
+        thunk = CallbackThunk(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name)
         if draws(instruction):
-            step.draws = True
-            step.operands.append(self.maker.random_state())
-            step.results.append(self.maker.random_state())
-        callbacks.append(step)
-        self.steps.append(step)
+            thunk.draws = True
+            thunk.operands.append(self.maker.random_state())
+            thunk.results.append(self.maker.random_state())
+        callbacks.append(thunk)
+        self.thunks.append(thunk)
         logger.info("%s (%s) is left to the host", instruction.name, instruction.op.name)
 
-    def define(self, instruction: Instruction, slots: Sequence[Slot], borrowed: Collection[Slot] = ()) -> None:
+    def define(
+        self, instruction: Instruction, slices: Sequence[BufferSlice], borrowed: Collection[BufferSlice] = ()
+    ) -> None:
         """Notes where the arrays of an instruction lie; temporaries are ours, but for what other arrays lie in as well.
 
-        borrowed: the slots in which arrays of before may lie.
+        borrowed: the slices in which arrays of before may lie.
         """
-        for (path, _), slot in zip(array_leaves(instruction.shape), slots, strict=True):
-            self.slots[ArrayValue(instruction, path)] = slot
-            if slot in borrowed or slots.count(slot) > 1:
-                self.owned.discard(slot)
-            elif slot.kind is SlotKind.TEMPORARY:
-                self.owned.add(slot)
+        for (path, _), slice_ in zip(array_leaves(instruction.shape), slices, strict=True):
+            self.slices[ArrayValue(instruction, path)] = slice_
+            if slice_ in borrowed or slices.count(slice_) > 1:
+                self.owned.discard(slice_)
+            elif slice_.kind is StorageClass.TEMPORARY:
+                self.owned.add(slice_)
 
-    def fresh(self, instruction: Instruction) -> list[Slot]:
+    def fresh(self, instruction: Instruction) -> list[BufferSlice]:
         """New temporaries for the arrays of an instruction."""
-        slots = [Slot(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
-        self.define(instruction, slots)
-        return slots
+        slices = [BufferSlice(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
+        self.define(instruction, slices)
+        return slices
 
     def kernel(self, instruction: Instruction) -> None:
         if not any(leaf.size for _, leaf in array_leaves(instruction.shape)):
@@ -330,31 +338,31 @@ class Scope:
         operands = (
             instruction.operands if instruction.op is opcodes.FUSION else list(dict.fromkeys(instruction.operands))
         )
-        slots = [self.slot(operand) for operand in operands]
+        slices = [self.slice_of(operand) for operand in operands]
         # several kernels make a part of the result each, and may read what others have written over
         results = self.results(instruction, operands, found[0][0]) if len(found) == 1 else self.fresh(instruction)
         for kernel, work in found:
-            self.steps.append(KernelStep(kernel, [*slots, *results], work, instruction.name))
+            self.thunks.append(KernelThunk(kernel, [*slices, *results], work, instruction.name))
 
-    def results(self, instruction: Instruction, operands: Sequence[Instruction], kernel: Kernel) -> list[Slot]:
+    def results(self, instruction: Instruction, operands: Sequence[Instruction], kernel: Kernel) -> list[BufferSlice]:
         """The memory that a kernel writes: that of an operand which dies with it, if it may be overwritten, or new."""
         given = [self.alias_analysis.value(operand) for operand in operands]
-        results: list[Slot] = []
+        results: list[BufferSlice] = []
         for (path, leaf), written in zip(array_leaves(instruction.shape), kernel.buffers[len(given) :], strict=False):
-            slot = Slot(leaf, name=instruction.name)
+            slice_ = BufferSlice(leaf, name=instruction.name)
             if ArrayValue(instruction, path) not in self.alias_analysis.result_values:
-                slot = self.overwritten(instruction, kernel, given, written) or slot
-            results.append(slot)
+                slice_ = self.overwritten(instruction, kernel, given, written) or slice_
+            results.append(slice_)
         self.define(instruction, results)
         return results
 
     def overwritten(
         self, instruction: Instruction, kernel: Kernel, given: Sequence[ArrayValue], written: Buffer
-    ) -> Slot | None:
+    ) -> BufferSlice | None:
         """The memory of an operand in which a kernel may make a result."""
         for value in dict.fromkeys(given):
-            slot = self.slots.get(value)
-            if slot is None or slot in self.entered:
+            slice_ = self.slices.get(value)
+            if slice_ is None or slice_ in self.entered:
                 continue
             read = frozenset(buffer for buffer, m in zip(kernel.buffers, given, strict=False) if m == value)
             if not self.maker.may_overwrite(kernel, written, read):
@@ -366,27 +374,27 @@ class Scope:
                 return taken
         return None
 
-    def taken(self, value: ArrayValue, reader: Instruction) -> Slot | None:
+    def taken(self, value: ArrayValue, reader: Instruction) -> BufferSlice | None:
         """The memory of an array that the reader may overwrite: the last to read it, of what is ours to write.
 
         In watched programs none: the host looks at it with the reader's result.
         """
-        slot = self.slots[value]
-        if self.maker.watched or slot not in self.owned or not self.alias_analysis.is_last_use(value, reader):
+        slice_ = self.slices[value]
+        if self.maker.watched or slice_ not in self.owned or not self.alias_analysis.is_last_use(value, reader):
             return None
-        del self.slots[value]
-        return slot
+        del self.slices[value]
+        return slice_
 
-    def own_copy(self, instruction: Instruction, operand: Instruction, path: ShapeIndex = ()) -> Slot:
+    def own_copy(self, instruction: Instruction, operand: Instruction, path: ShapeIndex = ()) -> BufferSlice:
         """The memory of an operand's array if the instruction may overwrite it, else a copy."""
         value = self.alias_analysis.value(operand, path)
-        source = self.slots[value]
+        source = self.slices[value]
         if sum(self.alias_analysis.values(o).count(value) for o in instruction.operands) == 1:
             taken = self.taken(value, instruction)
             if taken is not None:
                 return taken
-        copy = Slot(source.shape, name=instruction.name)
-        self.steps.append(CopyStep(source, copy))
+        copy = BufferSlice(source.shape, name=instruction.name)
+        self.thunks.append(CopyThunk(source, copy))
         return copy
 
 
@@ -410,16 +418,16 @@ def kernels_of(region: Region) -> list[tuple[Kernel, int]]:
     return [next(found for kernel in KERNELS if (found := kernel(region)) is not None)]
 
 
-# -- operations with steps of their own
+# -- operations with thunks of their own
 
 
-@STEPS.rule(opcodes.CONSTANT)
+@THUNK_RULES.rule(opcodes.CONSTANT)
 def _constant(scope: Scope, instruction: Instruction) -> None:
-    slots = [
+    slices = [
         scope.maker.constant(np.asarray(_literal_leaf(instruction.literal, path)), leaf, instruction.name)
         for path, leaf in array_leaves(instruction.shape)
     ]
-    scope.define(instruction, slots)
+    scope.define(instruction, slices)
 
 
 def _literal_leaf(literal: Any, path: ShapeIndex) -> Any:
@@ -428,56 +436,56 @@ def _literal_leaf(literal: Any, path: ShapeIndex) -> Any:
     return literal.array
 
 
-@STEPS.rule(opcodes.CALL)
+@THUNK_RULES.rule(opcodes.CALL)
 def _call(scope: Scope, instruction: Instruction) -> None:
-    arguments = [scope.slots_of(operand) for operand in instruction.operands]
+    arguments = [scope.slices_of(operand) for operand in instruction.operands]
     given = [value for operand in instruction.operands for value in scope.alias_analysis.values(operand)]
     owned = {
-        slot for value in given if given.count(value) == 1 and (slot := scope.taken(value, instruction)) is not None
+        slice_ for value in given if given.count(value) == 1 and (slice_ := scope.taken(value, instruction)) is not None
     }
-    results = scope.maker.computation(instruction.to_apply, arguments, scope.steps, owned=owned)
-    borrowed = {slot for slots in arguments for slot in slots if slot not in owned}
+    results = scope.maker.computation(instruction.to_apply, arguments, scope.thunks, owned=owned)
+    borrowed = {slice_ for slices in arguments for slice_ in slices if slice_ not in owned}
     scope.define(instruction, results, borrowed)
 
 
-@STEPS.rule(opcodes.CONDITIONAL)
+@THUNK_RULES.rule(opcodes.CONDITIONAL)
 def _conditional(scope: Scope, instruction: Instruction) -> None:
-    """Every branch leaves its results in the same slots."""
+    """Every branch leaves its results in the same slices."""
     index, *operands = instruction.operands
     results = scope.fresh(instruction)
-    step = BranchStep(scope.slot(index), origin=instruction.name)
+    thunk = ConditionalThunk(scope.slice_of(index), origin=instruction.name)
     for branch, operand in zip(instruction.computations, operands, strict=True):
-        steps: list[Step] = []
-        given = scope.maker.computation(branch, [scope.slots_of(operand)], steps)
-        move(steps, given, results)
-        step.branches.append(steps)
-    scope.steps.append(step)
+        thunks: list[Thunk] = []
+        given = scope.maker.computation(branch, [scope.slices_of(operand)], thunks)
+        move(thunks, given, results)
+        thunk.branches.append(thunks)
+    scope.thunks.append(thunk)
 
 
-@STEPS.rule(opcodes.WHILE)
+@THUNK_RULES.rule(opcodes.WHILE)
 def _while(scope: Scope, instruction: Instruction) -> None:
     (operand,) = instruction.operands
     initial = scope.alias_analysis.values(operand)
     kept = _unchanged(scope.maker.alias_analysis(instruction.computation("body")))
-    state: list[Slot] = []
-    borrowed: set[Slot] = set()
+    state: list[BufferSlice] = []
+    borrowed: set[BufferSlice] = set()
     for number, value in enumerate(initial):
-        source = scope.slots[value]
+        source = scope.slices[value]
         if number in kept:
             state.append(source)
             borrowed.add(source)
             continue
         taken = scope.taken(value, instruction) if initial.count(value) == 1 else None
-        state.append(taken or Slot(source.shape, name=instruction.name))
+        state.append(taken or BufferSlice(source.shape, name=instruction.name))
         if taken is None:
-            scope.steps.append(CopyStep(source, state[-1]))
+            scope.thunks.append(CopyThunk(source, state[-1]))
     scope.define(instruction, state, borrowed)
-    condition: list[Step] = []
+    condition: list[Thunk] = []
     (decides,) = scope.maker.computation(instruction.computation("condition"), [state], condition)
-    body: list[Step] = []
+    body: list[Thunk] = []
     after = scope.maker.computation(instruction.computation("body"), [state], body, owned=set(state) - borrowed)
     move(body, after, state)
-    scope.steps.append(WhileStep(condition, decides, body, instruction.name))
+    scope.thunks.append(WhileThunk(condition, decides, body, instruction.name))
 
 
 def _unchanged(body: AliasAnalysis) -> set[int]:
@@ -487,7 +495,7 @@ def _unchanged(body: AliasAnalysis) -> set[int]:
     return {number for number, (after, before) in enumerate(pairs) if after == before}
 
 
-def move(steps: list[Step], sources: Sequence[Slot], targets: Sequence[Slot]) -> None:
+def move(thunks: list[Thunk], sources: Sequence[BufferSlice], targets: Sequence[BufferSlice]) -> None:
     """Appends copies of the sources to the targets as if all took place at once.
 
     What a kernel makes for that alone it makes in the target, if nothing needs the target's old contents from there on.
@@ -499,70 +507,72 @@ def move(steps: list[Step], sources: Sequence[Slot], targets: Sequence[Slot]) ->
         if target in sources
         or source in targets
         or sources.count(source) > 1
-        or not buffer_reuse.make_in(steps, source, target)
+        or not buffer_reuse.make_in(thunks, source, target)
     ]
     overwritten = {target for _, target in left}
-    safe = [_saved(steps, source) if source in overwritten else source for source, _ in left]
-    steps += [CopyStep(source, target) for source, (_, target) in zip(safe, left, strict=True)]
+    safe = [_saved(thunks, source) if source in overwritten else source for source, _ in left]
+    thunks += [CopyThunk(source, target) for source, (_, target) in zip(safe, left, strict=True)]
 
 
-def _saved(steps: list[Step], slot: Slot) -> Slot:
-    copy = Slot(slot.shape, name=slot.name)
-    steps.append(CopyStep(slot, copy))
+def _saved(thunks: list[Thunk], slice_: BufferSlice) -> BufferSlice:
+    copy = BufferSlice(slice_.shape, name=slice_.name)
+    thunks.append(CopyThunk(slice_, copy))
     return copy
 
 
-@STEPS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+@THUNK_RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def _update(scope: Scope, instruction: Instruction) -> None:
     operand, update, *_ = instruction.operands
     target = scope.own_copy(instruction, operand)
     scope.define(instruction, [target])
     if update.shape.size:
         kernel, work = buffer_reuse.update_kernel(instruction)
-        slots = [scope.slot(o) for o in instruction.operands[1:]]
-        scope.steps.append(KernelStep(kernel, [*slots, target], work, instruction.name))
+        slices = [scope.slice_of(o) for o in instruction.operands[1:]]
+        scope.thunks.append(KernelThunk(kernel, [*slices, target], work, instruction.name))
 
 
-@STEPS.rule(opcodes.SCATTER)
+@THUNK_RULES.rule(opcodes.SCATTER)
 def _scatter(scope: Scope, instruction: Instruction) -> None:
     count = len(instruction.operands) // 2
     targets = [scope.own_copy(instruction, operand) for operand in instruction.operands[:count]]
     scope.define(instruction, targets)
     if instruction.operands[-1].shape.size:
         kernel = scatter.scatter_kernel(instruction)
-        slots = [scope.slot(o) for o in instruction.operands[count:]]
-        scope.steps.append(KernelStep(kernel, [*slots, *targets], 1, instruction.name))
+        slices = [scope.slice_of(o) for o in instruction.operands[count:]]
+        scope.thunks.append(KernelThunk(kernel, [*slices, *targets], 1, instruction.name))
 
 
-@STEPS.rule(opcodes.SORT)
+@THUNK_RULES.rule(opcodes.SORT)
 def _sort(scope: Scope, instruction: Instruction) -> None:
     """Sorts the operands where they lie, or copies of them, with as much memory again to merge into."""
     results = [scope.own_copy(instruction, operand) for operand in instruction.operands]
     scope.define(instruction, results)
     shape = instruction.operands[0].shape
     if shape.size and shape.dimensions[instruction.dimension] > 1:
-        spare = [Slot(slot.shape, name=instruction.name) for slot in results]
+        spare = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
         kernel = sort.sort_kernel(instruction)
         work = shape.dimensions[instruction.dimension]
-        scope.steps.append(KernelStep(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name))
+        scope.thunks.append(
+            KernelThunk(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name)
+        )
 
 
-@STEPS.rule(opcodes.TOPK)
+@THUNK_RULES.rule(opcodes.TOPK)
 def _topk(scope: Scope, instruction: Instruction) -> None:
     results = scope.fresh(instruction)
     if results[0].shape.size:
         kernel = top_k.top_k_kernel(instruction)
-        slots = [scope.slot(instruction.operands[0]), *results]
-        scope.steps.append(KernelStep(kernel, slots, instruction.operands[0].shape.dimensions[-1], instruction.name))
+        slices = [scope.slice_of(instruction.operands[0]), *results]
+        scope.thunks.append(KernelThunk(kernel, slices, instruction.operands[0].shape.dimensions[-1], instruction.name))
 
 
-@STEPS.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)
+@THUNK_RULES.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)
 def _device_id(scope: Scope, instruction: Instruction) -> None:
     scope.define(instruction, [scope.maker.device_id(instruction.op, instruction.shape)])
 
 
-@STEPS.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
+@THUNK_RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
 def _counter(scope: Scope, instruction: Instruction) -> None:
     state = scope.maker.random_state()
     kernel = random_state.advance_kernel(instruction)
-    scope.steps.append(KernelStep(kernel, [*scope.fresh(instruction), state], 1, instruction.name))
+    scope.thunks.append(KernelThunk(kernel, [*scope.fresh(instruction), state], 1, instruction.name))

@@ -1,7 +1,7 @@
 """What native code needs of custom-call targets: the block of each call, and the answer of one that has failed.
 
 A place has blocks of its own, for one run at a time. A block says which code is called and where the addresses of
-arrays go (`BlockField`). What has no native target, and the stages before a run, are left to the host: the block is not
+arrays go (`CallBlockField`). What has no native target, and the stages before a run, are left to the host: the block is not
 ready. Targets that are registered anew make all blocks anew.
 
 Owns: blocks, what calls are told of their run. Must not know: LLVM, what the host carries out.
@@ -21,7 +21,7 @@ from xlapy.base import flags
 from xlapy.base.element_types import Array
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.thunks import BLOCK_BYTES, BlockField, CallbackStep, NativeProgram
+from xlapy.cpu.program.thunks import BLOCK_BYTES, CallbackThunk, CallBlockField, NativeProgram
 from xlapy.custom_calls.ffi import objects
 from xlapy.custom_calls.ffi.calls import Frame, await_future
 from xlapy.custom_calls.ffi.structures import Buffer, Stage
@@ -50,9 +50,9 @@ class Targets:
 
     def __init__(self, program: NativeProgram, kept: dict[Any, Any]) -> None:
         self._changes = target_changes()
-        self._first = program.blocks_index
-        self._calls = [step for step in program.callbacks if isinstance(step, CallbackStep) and step.convention]
-        self._found = [_found(step.instruction, kept) for step in self._calls]
+        self._first = program.call_blocks_index
+        self._calls = [thunk for thunk in program.callbacks if isinstance(thunk, CallbackThunk) and thunk.convention]
+        self._found = [_found(thunk.instruction, kept) for thunk in self._calls]
         self.needs_host = len(self._calls) < len(program.callbacks) or any(map(_asks, self._found))
         """Whether runs are to have a host."""
 
@@ -61,20 +61,20 @@ class Targets:
         """Whether targets have been registered or forgotten since."""
         return self._changes != target_changes()
 
-    def place(self, table: Table) -> PlaceTargets:
+    def place(self, table: Table) -> FrameTargets:
         """Blocks for runs with a table of addresses, which is told where they are."""
-        place = PlaceTargets()
-        for step, found in zip(self._calls, self._found, strict=True):
-            call = place.add(step, found)
-            table[self._first + step.number] = call.address
+        place = FrameTargets()
+        for thunk, found in zip(self._calls, self._found, strict=True):
+            call = place.add(thunk, found)
+            table[self._first + thunk.number] = call.address
         return place
 
 
-def check_targets(program: NativeProgram, kept: dict[Any, Any]) -> None:
+def check_custom_call_targets(program: NativeProgram, kept: dict[Any, Any]) -> None:
     """Makes what custom calls need before a program runs; `UnsupportedError` names a target that is not registered."""
-    for step in program.callbacks:
-        if step.instruction.op is opcodes.CUSTOM_CALL:
-            make_ready(step.instruction, kept, _PLATFORM)
+    for thunk in program.callbacks:
+        if thunk.instruction.op is opcodes.CUSTOM_CALL:
+            make_ready(thunk.instruction, kept, _PLATFORM)
 
 
 _Found = NativeTarget | Instance | None
@@ -100,7 +100,7 @@ def _is_staged(found: NativeTarget | Instance) -> bool:
     return isinstance(found, Instance) and any(stage in found.target.handlers for stage in _STAGES_OF_A_RUN)
 
 
-class PlaceTargets:
+class FrameTargets:
     """The blocks of a place, and what the targets know of its run."""
 
     def __init__(self) -> None:
@@ -111,15 +111,15 @@ class PlaceTargets:
         self.abandoned = False
         """Whether a call goes on which nobody waits for any more: it may write to what it was given."""
 
-    def add(self, step: CallbackStep, found: _Found) -> _Block:
+    def add(self, thunk: CallbackThunk, found: _Found) -> _Block:
         """The block of a call, made."""
         made: _Block
         if isinstance(found, Instance):
-            made = typed = _TypedCall(step, found, ctypes.cast(self._awaiting, ctypes.c_void_p).value or 0)
+            made = typed = _TypedCall(thunk, found, ctypes.cast(self._awaiting, ctypes.c_void_p).value or 0)
             self._typed.append(typed)
         else:
-            made = _Block(step) if found is None else _Call(step, found)
-        self._calls[step.number] = made
+            made = _Block(thunk) if found is None else _Call(thunk, found)
+        self._calls[thunk.number] = made
         return made
 
     def begin(self, run_id: int, device: int, cancelled: Any = None) -> None:
@@ -168,24 +168,24 @@ class PlaceTargets:
 class _Block:
     """The memory of a call, aligned: one that the host carries out, unless a subclass says otherwise."""
 
-    def __init__(self, step: CallbackStep) -> None:
-        self._instruction: Instruction = step.instruction
-        self._operands = _leaves(step.instruction.operand_shapes)
-        self._results = _leaves([step.instruction.shape])
+    def __init__(self, thunk: CallbackThunk) -> None:
+        self._instruction: Instruction = thunk.instruction
+        self._operands = _leaves(thunk.instruction.operand_shapes)
+        self._results = _leaves([thunk.instruction.shape])
         self._memory = ctypes.create_string_buffer(BLOCK_BYTES + _ALIGNMENT)
         self.address = -(-ctypes.addressof(self._memory) // _ALIGNMENT) * _ALIGNMENT
         self._unread = ctypes.create_string_buffer(
             ctypes.sizeof(Buffer) * max(1, len(self._operands), len(self._results))
         )
-        self.set(BlockField.OPERANDS, ctypes.addressof(self._unread))
-        self.set(BlockField.RESULTS, ctypes.addressof(self._unread))
+        self.set(CallBlockField.OPERANDS, ctypes.addressof(self._unread))
+        self.set(CallBlockField.RESULTS, ctypes.addressof(self._unread))
 
-    def set(self, place: BlockField, value: int) -> None:
+    def set(self, place: CallBlockField, value: int) -> None:
         ctypes.c_int64.from_address(self.address + place).value = value
 
     def taken_failure(self) -> int:
         """What FAILURE says, which says so no more."""
-        word = ctypes.c_int64.from_address(self.address + BlockField.FAILURE)
+        word = ctypes.c_int64.from_address(self.address + CallBlockField.FAILURE)
         failure, word.value = word.value, 0
         return failure
 
@@ -197,30 +197,30 @@ class _Block:
 class _Call(_Block):
     """A call by C's conventions."""
 
-    def __init__(self, step: CallbackStep, target: NativeTarget) -> None:
-        super().__init__(step)
+    def __init__(self, thunk: CallbackThunk, target: NativeTarget) -> None:
+        super().__init__(thunk)
         self._target = target
         self._in, self._out = ((ctypes.c_void_p * max(1, len(leaves)))() for leaves in (self._operands, self._results))
-        self._opaque = ctypes.create_string_buffer(step.instruction.backend_config.encode(errors="surrogateescape"))
-        self.set(BlockField.OPERANDS, ctypes.addressof(self._in))
-        self.set(BlockField.RESULTS, ctypes.addressof(self._out))
-        self.set(BlockField.OPAQUE, ctypes.addressof(self._opaque))
-        self.set(BlockField.LENGTH, len(self._opaque) - 1)
-        self.set(BlockField.CODE, target.address)
-        self.set(BlockField.READY, 1)
+        self._opaque = ctypes.create_string_buffer(thunk.instruction.backend_config.encode(errors="surrogateescape"))
+        self.set(CallBlockField.OPERANDS, ctypes.addressof(self._in))
+        self.set(CallBlockField.RESULTS, ctypes.addressof(self._out))
+        self.set(CallBlockField.OPAQUE, ctypes.addressof(self._opaque))
+        self.set(CallBlockField.LENGTH, len(self._opaque) - 1)
+        self.set(CallBlockField.CODE, target.address)
+        self.set(CallBlockField.READY, 1)
 
     def failure(self) -> ExecutionError | None:
         if not self.taken_failure():
             return None
-        status = (ctypes.c_char * STATUS_BYTES).from_address(self.address + BlockField.STATUS)
+        status = (ctypes.c_char * STATUS_BYTES).from_address(self.address + CallBlockField.STATUS)
         return target_error(self._instruction, status_failure(status) or "")
 
 
 class _TypedCall(_Block):
     """A call of the typed interface, by a frame of its own."""
 
-    def __init__(self, step: CallbackStep, instance: Instance, awaiting: int) -> None:
-        super().__init__(step)
+    def __init__(self, thunk: CallbackThunk, instance: Instance, awaiting: int) -> None:
+        super().__init__(thunk)
         self._instance = instance
         self._staged = _is_staged(instance)
         self.error: BaseException | None = None
@@ -231,11 +231,11 @@ class _TypedCall(_Block):
         self._handle = objects.enter(self._invocation)
         weakref.finalize(self, objects.leave, self._handle)
         self._execute()
-        self.set(BlockField.OPERANDS, self.frame.argument_buffers)
-        self.set(BlockField.RESULTS, self.frame.result_buffers)
-        self.set(BlockField.ARGUMENT, ctypes.addressof(self.frame.structure))
-        self.set(BlockField.AWAIT, awaiting)
-        self.set(BlockField.CODE, instance.target.handlers[Stage.EXECUTE])
+        self.set(CallBlockField.OPERANDS, self.frame.argument_buffers)
+        self.set(CallBlockField.RESULTS, self.frame.result_buffers)
+        self.set(CallBlockField.ARGUMENT, ctypes.addressof(self.frame.structure))
+        self.set(CallBlockField.AWAIT, awaiting)
+        self.set(CallBlockField.CODE, instance.target.handlers[Stage.EXECUTE])
 
     def _execute(self) -> None:
         """The frame is for calls of the stage EXECUTE from now on."""
@@ -244,7 +244,7 @@ class _TypedCall(_Block):
     def begin(self, run_id: int, device: int) -> None:
         self._invocation.run_id, self._invocation.device_ordinal = run_id, device
         self._invocation.states = {Stage.INSTANTIATE: self._instance.state}
-        self.set(BlockField.READY, not self._staged)
+        self.set(CallBlockField.READY, not self._staged)
 
     def end(self) -> None:
         self._invocation.states = {}
@@ -254,7 +254,7 @@ class _TypedCall(_Block):
         run = begin_run(call_context(context), self._instruction, InstanceRun(self._instance), self.frame)
         self._invocation.states = run.states()
         self._execute()
-        self.set(BlockField.READY, 1)
+        self.set(CallBlockField.READY, 1)
 
     def failure(self) -> ExecutionError | None:
         failure = self.taken_failure()

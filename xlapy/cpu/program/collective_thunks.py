@@ -19,10 +19,18 @@ from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.elementwise import Axes, kernel_builder, loops, output
 from xlapy.cpu.program import direct_collectives
-from xlapy.cpu.program.builder import STEPS, Scope
+from xlapy.cpu.program.builder import THUNK_RULES, Scope
 from xlapy.cpu.program.direct_collectives import Seen, always, own
 from xlapy.cpu.program.rendezvous import Door, Doors, byte_size
-from xlapy.cpu.program.thunks import CopyStep, KernelStep, MeetRow, MeetStep, Slot, SlotKind, rounded
+from xlapy.cpu.program.thunks import (
+    BufferSlice,
+    CollectiveThunk,
+    CopyThunk,
+    KernelThunk,
+    RendezvousParticipant,
+    StorageClass,
+    rounded,
+)
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value
 from xlapy.lower import Lowering, components, storage_type, store_element
@@ -46,33 +54,36 @@ class _Taken:
     shape: Shape
 
 
-def meet(scope: Scope, instruction: Instruction, taken: Sequence[_Taken]) -> list[Slot]:
-    """Appends the meeting; the slots of what is taken."""
+def meet(scope: Scope, instruction: Instruction, taken: Sequence[_Taken]) -> list[BufferSlice]:
+    """Appends the meeting; the slices of what is taken."""
     program, door = scope.maker.program, scope.maker.kept(Doors).of(instruction)
     assert door is not None
-    shared = [Slot(t.shape, SlotKind.SHARED, program.shared + n, name=instruction.name) for n, t in enumerate(taken)]
+    shared = [
+        BufferSlice(t.shape, StorageClass.SHARED, program.shared + n, name=instruction.name)
+        for n, t in enumerate(taken)
+    ]
     program.shared += len(shared)
     rows = [_row(instruction, door, device, taken) for device in sorted(door.groups)]
-    operands = [scope.slot(operand) for operand in instruction.operands]
+    operands = [scope.slice_of(operand) for operand in instruction.operands]
     number = len(program.callbacks)
-    step = MeetStep(number, instruction, operands, shared, rows, door.stage_size, instruction.name)
-    program.callbacks.append(step)
-    scope.steps.append(step)
+    thunk = CollectiveThunk(number, instruction, operands, shared, rows, door.stage_size, instruction.name)
+    program.callbacks.append(thunk)
+    scope.thunks.append(thunk)
     return shared
 
 
-def _row(instruction: Instruction, door: Door, device: int, taken: Sequence[_Taken]) -> MeetRow:
+def _row(instruction: Instruction, door: Door, device: int, taken: Sequence[_Taken]) -> RendezvousParticipant:
     group = door.groups[device]
     if not group and instruction.op is not opcodes.COLLECTIVE_BROADCAST:
-        return MeetRow(-1, (), 0)
+        return RendezvousParticipant(-1, (), 0)
     if not group:  # a meeting of its own
         brings = tuple(door.region(n) for n in range(len(door.sizes)))
-        return MeetRow(door.places[device,], (device,), 0, brings, tuple(_ZEROS for _ in taken))
+        return RendezvousParticipant(door.places[device,], (device,), 0, brings, tuple(_ZEROS for _ in taken))
     place = group.index(device)
     brings = tuple(door.region(n) + place * size for n, size in enumerate(door.sizes))
     offsets = [(t.operand, t.offset(place)) for t in taken]
     takes = tuple(_ZEROS if offset is None else door.region(n) + offset for n, offset in offsets)
-    return MeetRow(door.places[group], group, place, brings, takes)
+    return RendezvousParticipant(door.places[group], group, place, brings, takes)
 
 
 def _whole(instruction: Instruction, operand: int, count: int, offset: Callable[[int], int] = lambda _: 0) -> _Taken:
@@ -96,52 +107,52 @@ def _is_direct(scope: Scope, instruction: Instruction) -> bool:
 # -- all-reduce, reduce-scatter
 
 
-@STEPS.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
+@THUNK_RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
 def _all_reduce(scope: Scope, instruction: Instruction) -> None:
     _reduce(scope, instruction, [0] * len(instruction.operands))
 
 
-@STEPS.rule(opcodes.REDUCE_SCATTER)
+@THUNK_RULES.rule(opcodes.REDUCE_SCATTER)
 def _reduce_scatter(scope: Scope, instruction: Instruction) -> None:
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
-    steps = [
+    strides = [
         leaf.dimensions[instruction.scatter_dimension] * _stride(operand, instruction.scatter_dimension)
         for leaf, operand in zip(leaves, instruction.operand_shapes, strict=True)
     ]
-    _reduce(scope, instruction, steps)
+    _reduce(scope, instruction, strides)
 
 
 def _stride(shape: Shape, dimension: int) -> int:
     return math.prod(shape.dimensions[dimension + 1 :])
 
 
-def _reduce(scope: Scope, instruction: Instruction, steps: Sequence[int]) -> None:
-    """Operands one by one or, if the reducer takes all, at once. steps: elements from a device's block to the next."""
+def _reduce(scope: Scope, instruction: Instruction, strides: Sequence[int]) -> None:
+    """Operands one by one or, if the reducer takes all, at once. strides: elements from a device's block to the next."""
     count = _count(scope, instruction)
     if not count:
         scope.callback(instruction)
         return
     if _is_direct(scope, instruction):
-        if any(steps):
-            direct_collectives.scatter_sums(scope, instruction, count, steps)
+        if any(strides):
+            direct_collectives.scatter_sums(scope, instruction, count, strides)
         else:
             direct_collectives.reduce_in_blocks(scope, instruction, count)
         return
     taken = [
-        _whole(instruction, n, count, _multiples(step * shape.element_type.byte_size))
-        for n, (step, shape) in enumerate(zip(steps, instruction.operand_shapes, strict=True))
+        _whole(instruction, n, count, _multiples(stride * shape.element_type.byte_size))
+        for n, (stride, shape) in enumerate(zip(strides, instruction.operand_shapes, strict=True))
     ]
     sources = meet(scope, instruction, taken)
     results = scope.fresh(instruction)
     for chosen in direct_collectives.reduced_together(instruction):
         if results[chosen[0]].shape.size:
             kernel, work = _reducing_kernel(instruction, chosen, [results[n].shape for n in chosen], count)
-            slots = [*(sources[n] for n in chosen), *(results[n] for n in chosen)]
-            scope.steps.append(KernelStep(kernel, slots, work, instruction.name))
+            slices = [*(sources[n] for n in chosen), *(results[n] for n in chosen)]
+            scope.thunks.append(KernelThunk(kernel, slices, work, instruction.name))
 
 
-def _multiples(step: int) -> Callable[[int], int]:
-    return lambda place: place * step
+def _multiples(stride: int) -> Callable[[int], int]:
+    return lambda place: place * stride
 
 
 def _reducing_kernel(
@@ -195,7 +206,7 @@ def _axes(builder: Builder, read: Sequence[Shape], result: Shape, work: int) -> 
     return Axes(True, min(lanes, 1 << (result.size.bit_length() - 1)), work * min(result.size, 1 << 13))
 
 
-@STEPS.rule(opcodes.COLLECTIVE_REDUCE)
+@THUNK_RULES.rule(opcodes.COLLECTIVE_REDUCE)
 def _collective_reduce(scope: Scope, instruction: Instruction) -> None:
     count = _count(scope, instruction)
     if not count:
@@ -207,7 +218,7 @@ def _collective_reduce(scope: Scope, instruction: Instruction) -> None:
 # -- all-gather, all-to-all
 
 
-@STEPS.rule(opcodes.ALL_GATHER)
+@THUNK_RULES.rule(opcodes.ALL_GATHER)
 def _all_gather(scope: Scope, instruction: Instruction) -> None:
     if not _count(scope, instruction):
         scope.callback(instruction)
@@ -215,7 +226,7 @@ def _all_gather(scope: Scope, instruction: Instruction) -> None:
     _gather(scope, instruction, scope.fresh(instruction))
 
 
-@STEPS.rule(opcodes.ALL_GATHER_START)
+@THUNK_RULES.rule(opcodes.ALL_GATHER_START)
 def _all_gather_start(scope: Scope, instruction: Instruction) -> None:
     if not _count(scope, instruction):
         scope.callback(instruction)
@@ -226,13 +237,13 @@ def _all_gather_start(scope: Scope, instruction: Instruction) -> None:
     _keep_operands(scope, instruction, results[:half])
 
 
-def _keep_operands(scope: Scope, instruction: Instruction, results: Sequence[Slot]) -> None:
+def _keep_operands(scope: Scope, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
     """What a -start hands on of its operands."""
     for operand, result in zip(instruction.operands, results, strict=True):
-        scope.steps.append(CopyStep(scope.slot(operand), result))
+        scope.thunks.append(CopyThunk(scope.slice_of(operand), result))
 
 
-def _gather(scope: Scope, instruction: Instruction, results: Sequence[Slot]) -> None:
+def _gather(scope: Scope, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
     count = _count(scope, instruction)
     if _is_direct(scope, instruction):
         direct_collectives.join(scope, instruction, results, instruction.all_gather_dimension, count)
@@ -246,8 +257,8 @@ def _gather(scope: Scope, instruction: Instruction, results: Sequence[Slot]) -> 
 def _join(
     scope: Scope,
     instruction: Instruction,
-    source: Slot,
-    result: Slot,
+    source: BufferSlice,
+    result: BufferSlice,
     shape: Shape,
     block: Sequence[int],
     dimension: int,
@@ -256,7 +267,9 @@ def _join(
     if not result.shape.size:
         return
     if tuple(block) == shape.dimensions and math.prod(block[:dimension]) == 1:
-        scope.steps.append(CopyStep(Slot(result.shape, SlotKind.SHARED, source.number, name=source.name), result))
+        scope.thunks.append(
+            CopyThunk(BufferSlice(result.shape, StorageClass.SHARED, source.number, name=source.name), result)
+        )
         return
     builder = kernel_builder(instruction.name)
     t, size = shape.element_type, block[dimension]
@@ -268,10 +281,10 @@ def _join(
         inner: Index = (*index[:dimension], builder.remainder(index[dimension], size), *index[dimension + 1 :])
         element = load_element(builder, given, member * shape.size + linear(inner, shape.dimensions), t)
         store_element(builder, made, linear(index, result.shape.dimensions), element, t)
-    scope.steps.append(KernelStep(builder.kernel, [source, result], axes.work, instruction.name))
+    scope.thunks.append(KernelThunk(builder.kernel, [source, result], axes.work, instruction.name))
 
 
-@STEPS.rule(opcodes.ALL_TO_ALL)
+@THUNK_RULES.rule(opcodes.ALL_TO_ALL)
 def _all_to_all(scope: Scope, instruction: Instruction) -> None:
     """Of each member the block or operand with this device's place."""
     count = _count(scope, instruction)
@@ -293,24 +306,24 @@ def _all_to_all(scope: Scope, instruction: Instruction) -> None:
         each = rounded(count * size)
         taken = [_Taken(0, _multiples_from(each, member * size), shape) for member in range(count)]
         shared = meet(scope, instruction, taken)
-        scope.steps.extend(CopyStep(s, r) for s, r in zip(shared, scope.fresh(instruction), strict=True))
+        scope.thunks.extend(CopyThunk(s, r) for s, r in zip(shared, scope.fresh(instruction), strict=True))
         return
     block = list(shape.dimensions)
     block[dimension] //= count
-    step = block[dimension] * _stride(shape, dimension) * shape.element_type.byte_size
-    (source,) = meet(scope, instruction, [_whole(instruction, 0, count, _multiples(step))])
+    stride = block[dimension] * _stride(shape, dimension) * shape.element_type.byte_size
+    (source,) = meet(scope, instruction, [_whole(instruction, 0, count, _multiples(stride))])
     (result,) = scope.fresh(instruction)
     _join(scope, instruction, source, result, shape, block, dimension)
 
 
-def _multiples_from(step: int, start: int) -> Callable[[int], int]:
-    return lambda place: start + place * step
+def _multiples_from(stride: int, start: int) -> Callable[[int], int]:
+    return lambda place: start + place * stride
 
 
 # -- collective-permute, collective-broadcast
 
 
-@STEPS.rule(opcodes.COLLECTIVE_PERMUTE)
+@THUNK_RULES.rule(opcodes.COLLECTIVE_PERMUTE)
 def _collective_permute(scope: Scope, instruction: Instruction) -> None:
     if not _count(scope, instruction):
         scope.callback(instruction)
@@ -318,7 +331,7 @@ def _collective_permute(scope: Scope, instruction: Instruction) -> None:
     _permute(scope, instruction, scope.fresh(instruction))
 
 
-@STEPS.rule(opcodes.COLLECTIVE_PERMUTE_START)
+@THUNK_RULES.rule(opcodes.COLLECTIVE_PERMUTE_START)
 def _collective_permute_start(scope: Scope, instruction: Instruction) -> None:
     """(operands, results, contexts...)"""
     count = len(instruction.operands)
@@ -330,12 +343,12 @@ def _collective_permute_start(scope: Scope, instruction: Instruction) -> None:
     _keep_operands(scope, instruction, results[:count])
 
 
-def _permute(scope: Scope, instruction: Instruction, results: Sequence[Slot]) -> None:
+def _permute(scope: Scope, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
     sources = {target: source for source, target in instruction.source_target_pairs}
     _hand_on(scope, instruction, sources.get, results)
 
 
-@STEPS.rule(opcodes.COLLECTIVE_BROADCAST)
+@THUNK_RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def _collective_broadcast(scope: Scope, instruction: Instruction) -> None:
     if not _count(scope, instruction):
         scope.callback(instruction)
@@ -344,7 +357,7 @@ def _collective_broadcast(scope: Scope, instruction: Instruction) -> None:
 
 
 def _hand_on(
-    scope: Scope, instruction: Instruction, source: Callable[[int], int | None], results: Sequence[Slot]
+    scope: Scope, instruction: Instruction, source: Callable[[int], int | None], results: Sequence[BufferSlice]
 ) -> None:
     """The arrays of the member whom `source` gives for a place; zeros for None."""
     if _is_direct(scope, instruction):
@@ -361,26 +374,26 @@ def _hand_on(
 
     shapes = instruction.operand_shapes
     taken = [_Taken(n, offset(byte_size(shape)), shape) for n, shape in enumerate(shapes)]
-    scope.steps.extend(CopyStep(s, r) for s, r in zip(meet(scope, instruction, taken), results, strict=True))
+    scope.thunks.extend(CopyThunk(s, r) for s, r in zip(meet(scope, instruction, taken), results, strict=True))
 
 
 # -- the second halves
 
 
-@STEPS.rule(opcodes.ALL_REDUCE_DONE)
+@THUNK_RULES.rule(opcodes.ALL_REDUCE_DONE)
 def _all_reduce_done(scope: Scope, instruction: Instruction) -> None:
-    _give(scope, instruction, scope.slots_of(instruction.operands[0]))
+    _give(scope, instruction, scope.slices_of(instruction.operands[0]))
 
 
-@STEPS.rule(opcodes.ALL_GATHER_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
+@THUNK_RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
 def _done(scope: Scope, instruction: Instruction) -> None:
     """The result, which stands behind the operands."""
     (operand,) = instruction.operands
     paths = (path for path, _ in array_leaves(operand.shape))
     chosen = [n for n, path in enumerate(paths) if path[0] == 1]
-    slots = scope.slots_of(operand)
-    _give(scope, instruction, [slots[n] for n in chosen])
+    slices = scope.slices_of(operand)
+    _give(scope, instruction, [slices[n] for n in chosen])
 
 
-def _give(scope: Scope, instruction: Instruction, sources: Sequence[Slot]) -> None:
-    scope.steps.extend(CopyStep(s, r) for s, r in zip(sources, scope.fresh(instruction), strict=True))
+def _give(scope: Scope, instruction: Instruction, sources: Sequence[BufferSlice]) -> None:
+    scope.thunks.extend(CopyThunk(s, r) for s, r in zip(sources, scope.fresh(instruction), strict=True))

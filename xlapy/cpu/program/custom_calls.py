@@ -1,10 +1,10 @@
-"""Custom calls as steps: what native code is told, and the order in which it finds elements in memory.
+"""Custom calls as thunks: what native code is told, and the order in which it finds elements in memory.
 
 Operands and results of another layout than the row-major one get memory of their own, from and to which transposes
 bring the elements. A result that lives in the memory of an operand is made there. Which code is called is known when
 the program runs (`targets`); the host carries out what has none.
 
-Owns: these steps. Must not know: targets, LLVM.
+Owns: these thunks. Must not know: targets, LLVM.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.elementwise import region_of
 from xlapy.cpu.lapack.calls import add_lapack_call
 from xlapy.cpu.lapack.targets import calls_lapack
-from xlapy.cpu.program.builder import STEPS, Scope, kernels_of
-from xlapy.cpu.program.thunks import CallbackStep, Convention, KernelStep, Slot
+from xlapy.cpu.program.builder import THUNK_RULES, Scope, kernels_of
+from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, Convention, KernelThunk
 from xlapy.custom_calls.native import constrained
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import ShapeIndex
@@ -59,7 +59,7 @@ def _places(leaves: Sequence[Shape]) -> tuple[int, ...]:
     return tuple(number for number, leaf in enumerate(leaves) if leaf.is_array)
 
 
-@STEPS.rule(opcodes.CUSTOM_CALL)
+@THUNK_RULES.rule(opcodes.CUSTOM_CALL)
 def _custom_call(scope: Scope, instruction: Instruction) -> None:
     if calls_lapack(instruction):
         add_lapack_call(scope, instruction)
@@ -69,32 +69,32 @@ def _custom_call(scope: Scope, instruction: Instruction) -> None:
         scope.callback(instruction)
         return
     operands = _operands(scope, instruction)
-    results: list[Slot] = []
+    results: list[BufferSlice] = []
     shared = _shared(instruction)
     for path, leaf in array_leaves(instruction.shape):
         place = shared.get(path)
         if place is None:
-            results.append(Slot(_physical(leaf), name=instruction.name))
+            results.append(BufferSlice(_physical(leaf), name=instruction.name))
             continue
         results.append(_own(scope, instruction, place, leaf.layout))
         operands[place] = results[-1]
     callbacks = scope.maker.program.callbacks
-    step = CallbackStep(len(callbacks), instruction, list(operands.values()), results, instruction.name, convention)
-    callbacks.append(step)
-    scope.steps.append(step)
+    thunk = CallbackThunk(len(callbacks), instruction, list(operands.values()), results, instruction.name, convention)
+    callbacks.append(thunk)
+    scope.thunks.append(thunk)
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
-    made = [_restored(scope, slot, leaf) for slot, leaf in zip(results, leaves, strict=True)]
+    made = [_restored(scope, slice_, leaf) for slice_, leaf in zip(results, leaves, strict=True)]
     scope.define(instruction, made)
 
 
-def _operands(scope: Scope, instruction: Instruction) -> dict[ShapeIndex, Slot]:
+def _operands(scope: Scope, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
     """The memory of each array of the operands as the code takes it; paths begin with the operand's number."""
     whole = constrained(instruction)
-    found: dict[ShapeIndex, Slot] = {}
+    found: dict[ShapeIndex, BufferSlice] = {}
     for number, operand in enumerate(instruction.operands):
         for path, leaf in array_leaves(operand.shape):
             layout = None if whole is None else whole.subshape((number, *path)).layout
-            found[number, *path] = _laid_out(scope, instruction, scope.slot(operand, path), leaf, layout)
+            found[number, *path] = _laid_out(scope, instruction, scope.slice_of(operand, path), leaf, layout)
     return found
 
 
@@ -108,12 +108,12 @@ def _shared(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
     }
 
 
-def _own(scope: Scope, instruction: Instruction, place: ShapeIndex, layout: Layout | None) -> Slot:
+def _own(scope: Scope, instruction: Instruction, place: ShapeIndex, layout: Layout | None) -> BufferSlice:
     """Memory that the call may overwrite, with the elements of an operand's array."""
     number, *path = place
     operand = instruction.operands[number]
     leaf = operand.shape.subshape(path)
-    laid = _laid_out(scope, instruction, scope.slot(operand, tuple(path)), leaf, layout)
+    laid = _laid_out(scope, instruction, scope.slice_of(operand, tuple(path)), leaf, layout)
     return laid if _order(laid.shape) is not None else scope.own_copy(instruction, operand, tuple(path))
 
 
@@ -127,35 +127,39 @@ def _order(shape: Shape) -> tuple[int, ...] | None:
 
 
 def _physical(leaf: Shape) -> Shape:
-    """The shape of a slot: without a layout if it is row-major."""
+    """The shape of a slice_: without a layout if it is row-major."""
     return leaf if _order(leaf) is not None else Shape.array(leaf.element_type, leaf.dimensions)
 
 
-def _laid_out(scope: Scope, instruction: Instruction, slot: Slot, leaf: Shape, layout: Layout | None) -> Slot:
-    """The slot, or memory in which its elements lie in the order of a layout. A slot that reshapes share has the shape
+def _laid_out(
+    scope: Scope, instruction: Instruction, slice_: BufferSlice, leaf: Shape, layout: Layout | None
+) -> BufferSlice:
+    """The slice_, or memory in which its elements lie in the order of a layout. A slice_ that reshapes share has the shape
     of one of them, not that of the array."""
     shape = Shape.array(leaf.element_type, leaf.dimensions, layout=layout)
     order = _order(shape)
     if order is None:
-        return slot
-    made = Slot(shape, name=instruction.name)
-    _transpose(scope, slot, made, leaf.dimensions, order)
+        return slice_
+    made = BufferSlice(shape, name=instruction.name)
+    _transpose(scope, slice_, made, leaf.dimensions, order)
     return made
 
 
-def _restored(scope: Scope, slot: Slot, leaf: Shape) -> Slot:
-    """The slot, or row-major memory with its elements."""
-    order = _order(slot.shape)
+def _restored(scope: Scope, slice_: BufferSlice, leaf: Shape) -> BufferSlice:
+    """The slice_, or row-major memory with its elements."""
+    order = _order(slice_.shape)
     if order is None:
-        return slot
-    made = Slot(Shape.array(leaf.element_type, leaf.dimensions), name=slot.name)
+        return slice_
+    made = BufferSlice(Shape.array(leaf.element_type, leaf.dimensions), name=slice_.name)
     lying = tuple(leaf.dimensions[d] for d in order)
-    _transpose(scope, slot, made, lying, tuple(order.index(d) for d in range(len(order))))
+    _transpose(scope, slice_, made, lying, tuple(order.index(d) for d in range(len(order))))
     return made
 
 
-def _transpose(scope: Scope, source: Slot, target: Slot, dimensions: Sequence[int], order: tuple[int, ...]) -> None:
-    """Appends the step that moves the elements of an array of some dimensions, by the kernel of a transpose."""
+def _transpose(
+    scope: Scope, source: BufferSlice, target: BufferSlice, dimensions: Sequence[int], order: tuple[int, ...]
+) -> None:
+    """Appends the thunk that moves the elements of an array of some dimensions, by the kernel of a transpose."""
     if not source.size:
         return
     element_type = source.shape.element_type
@@ -163,4 +167,4 @@ def _transpose(scope: Scope, source: Slot, target: Slot, dimensions: Sequence[in
     moved = Shape.array(element_type, [dimensions[d] for d in order])
     transpose = Instruction(opcodes.TRANSPOSE, moved, [given], DimensionsAttributes(dimensions=order), name=target.name)
     for kernel, work in kernels_of(region_of(transpose)):
-        scope.steps.append(KernelStep(kernel, [source, target], work, target.name))
+        scope.thunks.append(KernelThunk(kernel, [source, target], work, target.name))

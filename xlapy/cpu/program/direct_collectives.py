@@ -17,7 +17,14 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.elementwise import Axes, kernel_builder, loops, output
 from xlapy.cpu.program.builder import Scope
 from xlapy.cpu.program.rendezvous import Door, Doors, byte_size
-from xlapy.cpu.program.thunks import CopyStep, KernelStep, MeetRow, MeetStep, Slot, SlotKind
+from xlapy.cpu.program.thunks import (
+    BufferSlice,
+    CollectiveThunk,
+    CopyThunk,
+    KernelThunk,
+    RendezvousParticipant,
+    StorageClass,
+)
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.lower import Lowering, components, storage_type, store_element
@@ -55,27 +62,33 @@ def own(place: int) -> int:
     return place
 
 
-def show(scope: Scope, instruction: Instruction, shown: Sequence[Slot], seen: Sequence[Seen] = ()) -> list[Slot]:
-    """Appends a meeting in which all members show some arrays; the slots of what each sees."""
+def show(
+    scope: Scope, instruction: Instruction, shown: Sequence[BufferSlice], seen: Sequence[Seen] = ()
+) -> list[BufferSlice]:
+    """Appends a meeting in which all members show some arrays; the slices of what each sees."""
     program, door = scope.maker.program, scope.maker.kept(Doors).of(instruction)
     assert door is not None
-    shared = [Slot(s.shape, SlotKind.SHARED, program.shared + n, name=instruction.name) for n, s in enumerate(seen)]
+    shared = [
+        BufferSlice(s.shape, StorageClass.SHARED, program.shared + n, name=instruction.name) for n, s in enumerate(seen)
+    ]
     program.shared += len(shared)
     rows = [_row(door, device, len(shown), seen) for device in sorted(door.groups)]
     number = len(program.callbacks)
-    step = MeetStep(number, instruction, list(shown), shared, rows, door.stage_size, instruction.name, direct=True)
-    program.callbacks.append(step)
-    scope.steps.append(step)
+    thunk = CollectiveThunk(
+        number, instruction, list(shown), shared, rows, door.stage_size, instruction.name, direct=True
+    )
+    program.callbacks.append(thunk)
+    scope.thunks.append(thunk)
     return shared
 
 
-def _row(door: Door, device: int, width: int, seen: Sequence[Seen]) -> MeetRow:
+def _row(door: Door, device: int, width: int, seen: Sequence[Seen]) -> RendezvousParticipant:
     """width: how many arrays each member shows. Who is in no group meets itself alone, and takes zeros."""
     group = door.groups[device] or (device,)
     place = group.index(device)
     brings = tuple(_ADDRESS * (place * width + n) for n in range(width))
     takes = tuple(_place_of(s, place, width) if door.groups[device] else -1 for s in seen)
-    return MeetRow(door.places[group], group, place, brings, takes, tuple(s.offset(place) for s in seen))
+    return RendezvousParticipant(door.places[group], group, place, brings, takes, tuple(s.offset(place) for s in seen))
 
 
 def _place_of(seen: Seen, place: int, width: int) -> int:
@@ -84,8 +97,8 @@ def _place_of(seen: Seen, place: int, width: int) -> int:
     return -1 if member is None else _ADDRESS * (member * width + seen.array(place))
 
 
-def operands_of(scope: Scope, instruction: Instruction) -> list[Slot]:
-    return [scope.slot(operand) for operand in instruction.operands]
+def operands_of(scope: Scope, instruction: Instruction) -> list[BufferSlice]:
+    return [scope.slice_of(operand) for operand in instruction.operands]
 
 
 # -- sums
@@ -109,16 +122,16 @@ def reduce_in_blocks(scope: Scope, instruction: Instruction, count: int) -> None
         seen.append(Seen(block.shape, own, always(made), block.start))
         seen += [Seen(block.shape, always(m), always(made), always(block.start(m))) for m in range(count)]
         seen += [Seen(block.shape, own, always(made), always(block.start(m))) for m in range(count)]
-    slots = show(scope, instruction, shown, seen)
-    taken = [slots[n * (3 * count + 1) : (n + 1) * (3 * count + 1)] for n in range(len(blocks))]
+    slices = show(scope, instruction, shown, seen)
+    taken = [slices[n * (3 * count + 1) : (n + 1) * (3 * count + 1)] for n in range(len(blocks))]
     for chosen in reduced_together(instruction):
         shapes = [blocks[n].shape for n in chosen]
-        sources = [slot for n in chosen for slot in taken[n][:count]]
+        sources = [slice_ for n in chosen for slice_ in taken[n][:count]]
         _sum(scope, instruction, sources, shapes, [taken[n][count] for n in chosen], count)
     show(scope, instruction, shown)
     for own_slots, block in zip(taken, blocks, strict=True):
         if block.shape.size:
-            scope.steps += map(CopyStep, own_slots[count + 1 : 2 * count + 1], own_slots[2 * count + 1 :])
+            scope.thunks += map(CopyThunk, own_slots[count + 1 : 2 * count + 1], own_slots[2 * count + 1 :])
     show(scope, instruction, shown)
 
 
@@ -130,61 +143,61 @@ class _Block:
         each = -(-shape.size // count)
         size = min(shape.size, -(-each // _WHOLE_LINES) * _WHOLE_LINES)
         self.shape = Shape.array(shape.element_type, [size])
-        self._step, self._last = size * width, (shape.size - size) * width
+        self._stride, self._last = size * width, (shape.size - size) * width
 
     def start(self, place: int) -> int:
         """Where the block of a member begins, in bytes."""
-        return min(place * self._step, self._last)
+        return min(place * self._stride, self._last)
 
 
 def reduce_at_root(scope: Scope, instruction: Instruction, count: int) -> None:
     """collective-reduce: the first member keeps the sums, all others get zeros."""
     operands = operands_of(scope, instruction)
     shapes = [operand.shape for operand in operands]
-    slots = show(
+    slices = show(
         scope,
         instruction,
         operands,
         [Seen(s, always(m), always(n)) for n, s in enumerate(shapes) for m in range(count)],
     )
-    sums = [Slot(shape, name=instruction.name) for shape in shapes]
+    sums = [BufferSlice(shape, name=instruction.name) for shape in shapes]
     for chosen in reduced_together(instruction):
-        sources = [slot for n in chosen for slot in slots[n * count : (n + 1) * count]]
+        sources = [slice_ for n in chosen for slice_ in slices[n * count : (n + 1) * count]]
         _sum(scope, instruction, sources, [shapes[n] for n in chosen], [sums[n] for n in chosen], count)
     kept = [Seen(shape, _if_first, always(len(operands) + n)) for n, shape in enumerate(shapes)]
-    scope.steps += map(CopyStep, show(scope, instruction, [*operands, *sums], kept), scope.fresh(instruction))
+    scope.thunks += map(CopyThunk, show(scope, instruction, [*operands, *sums], kept), scope.fresh(instruction))
 
 
 def _if_first(place: int) -> int | None:
     return 0 if place == 0 else None
 
 
-def scatter_sums(scope: Scope, instruction: Instruction, count: int, steps: Sequence[int]) -> None:
-    """reduce-scatter. steps: elements from a member's block to the next, of each operand."""
+def scatter_sums(scope: Scope, instruction: Instruction, count: int, strides: Sequence[int]) -> None:
+    """reduce-scatter. strides: elements from a member's block to the next, of each operand."""
     operands, results = operands_of(scope, instruction), scope.fresh(instruction)
     seen = [
-        Seen(operand.shape, always(m), always(n), _multiples(step * operand.shape.element_type.byte_size))
-        for n, (operand, step) in enumerate(zip(operands, steps, strict=True))
+        Seen(operand.shape, always(m), always(n), _multiples(stride * operand.shape.element_type.byte_size))
+        for n, (operand, stride) in enumerate(zip(operands, strides, strict=True))
         for m in range(count)
     ]
-    slots = show(scope, instruction, operands, seen)
+    slices = show(scope, instruction, operands, seen)
     for chosen in reduced_together(instruction):
         shapes = [operands[n].shape for n in chosen]
-        sources = [slot for n in chosen for slot in slots[n * count : (n + 1) * count]]
+        sources = [slice_ for n in chosen for slice_ in slices[n * count : (n + 1) * count]]
         _sum(scope, instruction, sources, shapes, [results[n] for n in chosen], count)
     show(scope, instruction, operands)
 
 
-def _multiples(step: int) -> Number:
-    return lambda place: place * step
+def _multiples(stride: int) -> Number:
+    return lambda place: place * stride
 
 
 def _sum(
     scope: Scope,
     instruction: Instruction,
-    sources: Sequence[Slot],
+    sources: Sequence[BufferSlice],
     read: Sequence[Shape],
-    results: Sequence[Slot],
+    results: Sequence[BufferSlice],
     count: int,
 ) -> None:
     """Appends what reduces arrays, from the first member to the last.
@@ -192,8 +205,8 @@ def _sum(
     sources: what is seen of each member, array by array. read: the shapes in which the results' elements are found.
     """
     if results[0].shape.size:
-        kernel = _summing_kernel(instruction, read, [slot.shape for slot in results], count)
-        scope.steps.append(KernelStep(kernel, [*sources, *results], count * (1 << 13), instruction.name))
+        kernel = _summing_kernel(instruction, read, [slice_.shape for slice_ in results], count)
+        scope.thunks.append(KernelThunk(kernel, [*sources, *results], count * (1 << 13), instruction.name))
 
 
 def _summing_kernel(instruction: Instruction, read: Sequence[Shape], results: Sequence[Shape], count: int) -> Kernel:
@@ -234,7 +247,7 @@ def _axes(shape: Shape, lanes: int, work: int) -> Axes:
 
 
 def join(
-    scope: Scope, instruction: Instruction, results: Sequence[Slot], dimension: int, count: int, parts: int = 1
+    scope: Scope, instruction: Instruction, results: Sequence[BufferSlice], dimension: int, count: int, parts: int = 1
 ) -> None:
     """Of each operand a block of every member, one behind the other along a dimension.
 
@@ -243,15 +256,15 @@ def join(
     operands = operands_of(scope, instruction)
     blocks = [_cut(operand.shape, dimension, parts) for operand in operands]
     seen = [
-        Seen(operand.shape, always(m), always(n), _multiples(step if parts > 1 else 0))
-        for n, (operand, (_, step)) in enumerate(zip(operands, blocks, strict=True))
+        Seen(operand.shape, always(m), always(n), _multiples(stride if parts > 1 else 0))
+        for n, (operand, (_, stride)) in enumerate(zip(operands, blocks, strict=True))
         for m in range(count)
     ]
-    slots = show(scope, instruction, operands, seen)
+    slices = show(scope, instruction, operands, seen)
     for n, (operand, result, (block, _)) in enumerate(zip(operands, results, blocks, strict=True)):
         for m in range(count if block.size else 0):
             kernel, work = _pasting_kernel(instruction, operand.shape, block, result.shape, dimension, m)
-            scope.steps.append(KernelStep(kernel, [slots[n * count + m], result], work, instruction.name))
+            scope.thunks.append(KernelThunk(kernel, [slices[n * count + m], result], work, instruction.name))
     show(scope, instruction, operands)
 
 
@@ -281,8 +294,8 @@ def _pasting_kernel(
     return builder.kernel, axes.work
 
 
-def hand_over(scope: Scope, instruction: Instruction, results: Sequence[Slot], seen: Sequence[Seen]) -> None:
+def hand_over(scope: Scope, instruction: Instruction, results: Sequence[BufferSlice], seen: Sequence[Seen]) -> None:
     """Each result is an array of a member as it is."""
     operands = operands_of(scope, instruction)
-    scope.steps += map(CopyStep, show(scope, instruction, operands, seen), results)
+    scope.thunks += map(CopyThunk, show(scope, instruction, operands, seen), results)
     show(scope, instruction, operands)

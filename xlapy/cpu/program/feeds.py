@@ -9,8 +9,8 @@ Owns: which messages these are. Must not know: what the host does, how a device 
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.cpu.program.builder import STEPS, Scope
-from xlapy.cpu.program.thunks import QUEUE_BYTES, FeedStep, NativeProgram
+from xlapy.cpu.program.builder import THUNK_RULES, Scope
+from xlapy.cpu.program.thunks import QUEUE_BYTES, FeedThunk, NativeProgram
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 
@@ -28,7 +28,7 @@ class Feeds:
         return self._kinds.setdefault(brief, 1 + len(self._kinds))
 
 
-@STEPS.rule(opcodes.INFEED)
+@THUNK_RULES.rule(opcodes.INFEED)
 def _infeed(scope: Scope, instruction: Instruction) -> None:
     data = instruction.shape.tuple_shapes[0]
     if scope.maker.watched or (data.is_tuple and not data.tuple_shapes):
@@ -38,7 +38,7 @@ def _infeed(scope: Scope, instruction: Instruction) -> None:
     _feed(scope, instruction, feeds.kind(data.brief))
 
 
-@STEPS.rule(opcodes.OUTFEED)
+@THUNK_RULES.rule(opcodes.OUTFEED)
 def _outfeed(scope: Scope, instruction: Instruction) -> None:
     if scope.maker.watched:
         scope.callback(instruction)
@@ -48,9 +48,9 @@ def _outfeed(scope: Scope, instruction: Instruction) -> None:
 
 def _feed(scope: Scope, instruction: Instruction, kind: int) -> None:
     place = scope.maker.kept(Feeds).places[instruction.op]
-    operands = scope.slots_of(instruction.operands[0]) if instruction.op is opcodes.OUTFEED else []
+    operands = scope.slices_of(instruction.operands[0]) if instruction.op is opcodes.OUTFEED else []
     callbacks = scope.maker.program.callbacks
     results = scope.fresh(instruction)
-    step = FeedStep(len(callbacks), instruction, operands, results, instruction.name, place=place, kind=kind)
-    callbacks.append(step)
-    scope.steps.append(step)
+    thunk = FeedThunk(len(callbacks), instruction, operands, results, instruction.name, place=place, kind=kind)
+    callbacks.append(thunk)
+    scope.thunks.append(thunk)

@@ -1,4 +1,4 @@
-"""Fourier transforms as steps of a program: dimension by dimension, a kernel for each step of a plan.
+"""Fourier transforms as thunks of a program: dimension by dimension, a kernel for each thunk of a plan.
 
 Owns: the order of dimensions, the memory between kernels, which transforms have kernels at all. Must not know: what
 kernels do inside.
@@ -19,8 +19,8 @@ from xlapy.codegen.emitters.fft.halves import packing_kernel, roots_of_halves, u
 from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, transforms_of
 from xlapy.cpu.llvm.jit import vector_bytes
-from xlapy.cpu.program.builder import STEPS, Scope
-from xlapy.cpu.program.thunks import CopyStep, KernelStep, NativeProgram, Slot
+from xlapy.cpu.program.builder import THUNK_RULES, Scope
+from xlapy.cpu.program.thunks import BufferSlice, CopyThunk, KernelThunk, NativeProgram
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import F32, F64, Kernel, ScalarType
@@ -48,22 +48,22 @@ def has_kernels(instruction: Instruction) -> bool:
     return _Stages(instruction).all() is not None
 
 
-@STEPS.rule(opcodes.FFT)
+@THUNK_RULES.rule(opcodes.FFT)
 def _fft(scope: Scope, instruction: Instruction) -> None:
     stages = _Stages(instruction).all()
     assert stages is not None, f"{instruction.name} is split before"
-    source = scope.slot(instruction.operands[0])
+    source = scope.slice_of(instruction.operands[0])
     (target,) = scope.fresh(instruction)
     if not stages:
-        scope.steps.append(CopyStep(source, target))
+        scope.thunks.append(CopyThunk(source, target))
     complex_type = C64 if _part(instruction) is HLO_F32 else C128
     for number, stage in enumerate(stages):
         made = target
         if number < len(stages) - 1:
-            made = Slot(Shape.array(complex_type, (stage.size,)), name=instruction.name)
+            made = BufferSlice(Shape.array(complex_type, (stage.size,)), name=instruction.name)
         kernel, work, roots = stage.make(instruction.name)
-        table = scope.maker.kept(_Tables).slot(scope, instruction, roots)
-        scope.steps.append(KernelStep(kernel, [source, table, made], work, instruction.name))
+        table = scope.maker.kept(_Tables).slice_of(scope, instruction, roots)
+        scope.thunks.append(KernelThunk(kernel, [source, table, made], work, instruction.name))
         source = made
 
 
@@ -71,9 +71,9 @@ class _Tables:
     """The constants with roots of a program, the same ones once."""
 
     def __init__(self, _: Module, __: NativeProgram) -> None:
-        self._slots: dict[tuple[str, bytes], Slot] = {}
+        self._slots: dict[tuple[str, bytes], BufferSlice] = {}
 
-    def slot(self, scope: Scope, instruction: Instruction, roots: Array) -> Slot:
+    def slice_of(self, scope: Scope, instruction: Instruction, roots: Array) -> BufferSlice:
         key = (roots.dtype.name, roots.tobytes())
         if key not in self._slots:
             shape = Shape.array(_part(instruction), roots.shape)

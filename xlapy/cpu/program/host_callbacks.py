@@ -3,7 +3,7 @@
 A callback reads the arrays of its operands, lets the interpreter's rule of the instruction make its value, and writes
 that to the arrays of its result. So what it does is what the interpreter does.
 
-Owns: the steps of these operations, what happens at a callback. Must not know: LLVM, how values reach other devices.
+Owns: the thunks of these operations, what happens at a callback. Must not know: LLVM, how values reach other devices.
 """
 
 from __future__ import annotations
@@ -20,11 +20,18 @@ from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.builder import STEPS, Scope
-from xlapy.cpu.program.call_frames import PlaceTargets
-from xlapy.cpu.program.nan_checks import LookStep, TurnStep
-from xlapy.cpu.program.thunks import WAITS_FOR_HOST, CallbackStep, MeetStep, NativeProgram, Slot, TransferStep
-from xlapy.cpu.program.wait_state import Memory, Wait, times_waited, waiting
+from xlapy.cpu.program.builder import THUNK_RULES, Scope
+from xlapy.cpu.program.call_frames import FrameTargets
+from xlapy.cpu.program.nan_checks import IterationThunk, ValueCheckThunk
+from xlapy.cpu.program.thunks import (
+    HOST_WAIT_OFFSET,
+    BufferSlice,
+    CallbackThunk,
+    CollectiveThunk,
+    NativeProgram,
+    TransferThunk,
+)
+from xlapy.cpu.program.wait_state import Memory, Wait, wait_count, waiting
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import TOKEN, Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
@@ -47,7 +54,7 @@ class Overseer(Protocol):
         """Told whenever this device has waited for the host for long, with what tells waits apart: an error at last."""
 
 
-class _Unjoined:
+class _NoWatchdog:
     def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
         """Who is alone waits for nobody."""
 
@@ -58,13 +65,13 @@ class _Unjoined:
         """The host never joins."""
 
 
-UNJOINED: Final = _Unjoined()
+NO_WATCHDOG: Final = _NoWatchdog()
 """For a device that has nothing to do with others."""
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
-@STEPS.rule(opcodes.RAGGED_ALL_TO_ALL)
+@THUNK_RULES.rule(opcodes.RAGGED_ALL_TO_ALL)
 def callback(scope: Scope, instruction: Instruction) -> None:
     """The instruction as a callback."""
     scope.callback(instruction)
@@ -86,7 +93,7 @@ class Host:
         context: Context,
         number: int,
         shared: Memory,
-        overseer: Overseer = UNJOINED,
+        overseer: Overseer = NO_WATCHDOG,
         checks: Checks = NO_CHECKS,
     ) -> None:
         self._watch = Watch(checks)
@@ -98,9 +105,9 @@ class Host:
         self._error: BaseException | None = None
         self.memory: object = None
         """Of the run on this device, to live as long as the host: where one has failed, others still read it."""
-        self._targets: PlaceTargets | None = None
+        self._targets: FrameTargets | None = None
 
-    def serve(self, table: Table, targets: PlaceTargets | None = None) -> object:
+    def serve(self, table: Table, targets: FrameTargets | None = None) -> object:
         """Puts what native code needs of the host into the table of addresses that it will run with.
 
         targets: of the custom calls among its callbacks. The returned object must live as long as it runs.
@@ -144,53 +151,53 @@ class Host:
         if number < 0:
             what = describe_instruction(self._program.callbacks[~number].instruction)
             raise ExecutionError(f"{what}: out of memory for a message")
-        step = self._program.callbacks[number % WAITS_FOR_HOST]
-        if number >= WAITS_FOR_HOST:
-            self._overseer.wait_for_host(step.instruction, times_waited(self._shared, self._number))
-        elif isinstance(step, LookStep):
-            self._look(step)
-        elif isinstance(step, TurnStep):
-            self._watch.begin(step.instruction) if step.begins else self._watch.turn(step.instruction)
-        elif isinstance(step, TransferStep):
-            self._look_after(step)
-        elif isinstance(step, CallbackStep):
+        thunk = self._program.callbacks[number % HOST_WAIT_OFFSET]
+        if number >= HOST_WAIT_OFFSET:
+            self._overseer.wait_for_host(thunk.instruction, wait_count(self._shared, self._number))
+        elif isinstance(thunk, ValueCheckThunk):
+            self._look(thunk)
+        elif isinstance(thunk, IterationThunk):
+            self._watch.begin(thunk.instruction) if thunk.begins else self._watch.turn(thunk.instruction)
+        elif isinstance(thunk, TransferThunk):
+            self._look_after(thunk)
+        elif isinstance(thunk, CallbackThunk):
             if self._targets is None or not self._targets.prepare(number, self._context):
-                self._carry_out(step)
-        elif step.rows[self._number].door < 0:
-            self._evaluate(step)
+                self._carry_out(thunk)
+        elif thunk.rows[self._number].door < 0:
+            self._evaluate(thunk)
         else:
             self._judge()
 
-    def _look_after(self, step: TransferStep) -> None:
+    def _look_after(self, thunk: TransferThunk) -> None:
         """Of a transfer that another device may have begun before, or for which the device has waited for long."""
-        if step.claims:
-            self._overseer.claim(step.instruction)
+        if thunk.claims:
+            self._overseer.claim(thunk.instruction)
         else:
             self._judge()
 
     def _judge(self) -> None:
         self._overseer.judge(lambda: waiting(self._program, self._shared))
 
-    def _carry_out(self, step: CallbackStep) -> None:
-        if step.draws:
-            self._context.random_state().take(self._array(step.operands[-1]))
-        value = self._evaluate(step)
-        for slot, (path, leaf) in zip(step.results, array_leaves(step.instruction.shape), strict=False):
-            self._array_of(slot, leaf)[...] = _leaf(value, path)
-        if step.draws:
-            self._array(step.results[-1])[...] = self._context.random_state().words()
+    def _carry_out(self, thunk: CallbackThunk) -> None:
+        if thunk.draws:
+            self._context.random_state().take(self._array(thunk.operands[-1]))
+        value = self._evaluate(thunk)
+        for slice_, (path, leaf) in zip(thunk.results, array_leaves(thunk.instruction.shape), strict=False):
+            self._array_of(slice_, leaf)[...] = _leaf(value, path)
+        if thunk.draws:
+            self._array(thunk.results[-1])[...] = self._context.random_state().words()
 
-    def _look(self, step: LookStep) -> None:
-        instruction: Instruction = step.instruction
-        given = iter(step.operands)
+    def _look(self, thunk: ValueCheckThunk) -> None:
+        instruction: Instruction = thunk.instruction
+        given = iter(thunk.operands)
         operands = [self._value(shape, given, copies=False) for shape in instruction.operand_shapes]
         with np.errstate(all="ignore"):
             self._watch.look(instruction, operands, self._value(instruction.shape, given, copies=False))
 
-    def _evaluate(self, step: CallbackStep | MeetStep) -> Value:
+    def _evaluate(self, thunk: CallbackThunk | CollectiveThunk) -> Value:
         """What the interpreter makes of the operands."""
-        instruction: Instruction = step.instruction
-        given = iter(step.operands)
+        instruction: Instruction = thunk.instruction
+        given = iter(thunk.operands)
         values = [self._value(shape, given) for shape in instruction.operand_shapes]
         try:
             with np.errstate(all="ignore"):
@@ -201,30 +208,30 @@ class Host:
                 f"{instruction.shape.brief}"
             ) from error
 
-    def _array(self, slot: Slot) -> Array:
-        """A slot's memory as an array: its elements lie there in the order of the layout."""
-        address = int(self._table[self._program.table_index(slot)] or 0) + max(0, slot.offset)
-        memory: Any = (ctypes.c_char * slot.size).from_address(address)
-        dimensions, layout = slot.shape.dimensions, slot.shape.layout
+    def _array(self, slice_: BufferSlice) -> Array:
+        """A slice_'s memory as an array: its elements lie there in the order of the layout."""
+        address = int(self._table[self._program.table_index(slice_)] or 0) + max(0, slice_.offset)
+        memory: Any = (ctypes.c_char * slice_.size).from_address(address)
+        dimensions, layout = slice_.shape.dimensions, slice_.shape.layout
         order = range(len(dimensions)) if layout is None else layout.minor_to_major[::-1]
-        lying: Array = np.ndarray([dimensions[d] for d in order], slot.shape.dtype, memory)
+        lying: Array = np.ndarray([dimensions[d] for d in order], slice_.shape.dtype, memory)
         return lying.transpose(np.argsort(order))
 
-    def _value(self, shape: Shape, slots: Iterator[Slot], *, copies: bool = True) -> Value:
+    def _value(self, shape: Shape, slices: Iterator[BufferSlice], *, copies: bool = True) -> Value:
         """A value of a shape; its arrays are copies for whoever may keep them."""
         if shape.is_tuple:
-            return tuple(self._value(element, slots, copies=copies) for element in shape.tuple_shapes)
+            return tuple(self._value(element, slices, copies=copies) for element in shape.tuple_shapes)
         if not shape.is_array:
             return TOKEN
-        array = self._array_of(next(slots), shape)
+        array = self._array_of(next(slices), shape)
         return array.copy("K") if copies else array
 
-    def _array_of(self, slot: Slot, shape: Shape) -> Array:
-        """`_array` as an array of a shape, which may not be that of the slot: a reshape has the memory of its operand,
+    def _array_of(self, slice_: BufferSlice, shape: Shape) -> Array:
+        """`_array` as an array of a shape, which may not be that of the slice_: a reshape has the memory of its operand,
         and what overwrites an operand may have other elements."""
-        if slot.shape.element_type is not shape.element_type:
-            slot = dataclasses.replace(slot, shape=shape.without_layout())
-        array = self._array(slot)
+        if slice_.shape.element_type is not shape.element_type:
+            slice_ = dataclasses.replace(slice_, shape=shape.without_layout())
+        array = self._array(slice_)
         return array if array.shape == shape.dimensions else array.reshape(shape.dimensions)
 
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from xlapy.cpu.program.thunks import MESSAGE_HEADER, QUEUE_BYTES, NativeProgram, QueueField, TransferStep
+from xlapy.cpu.program.thunks import MESSAGE_HEADER_BYTES, QUEUE_BYTES, NativeProgram, QueueField, TransferThunk
 from xlapy.cpu.program.wait_state import Memory, queues_of
 
 _HEADER = struct.Struct("QIIqq")
@@ -23,7 +23,7 @@ class Message(NamedTuple):
     """One message: where its arrays begin, until the next one is taken."""
 
     is_taken: bool
-    step: int
+    thunk: int
     device: int
     arrays: int
 
@@ -34,8 +34,8 @@ def take(queue: int) -> Iterator[Message]:
     while address := ctypes.c_uint64.from_address(done.value or queue).value:
         _library.free(ctypes.c_void_p(done.value))
         done.value = address
-        _, _, is_taken, step, device = _HEADER.unpack((ctypes.c_char * _HEADER.size).from_address(address))
-        yield Message(bool(is_taken), step, device, address + MESSAGE_HEADER)
+        _, _, is_taken, thunk, device = _HEADER.unpack((ctypes.c_char * _HEADER.size).from_address(address))
+        yield Message(bool(is_taken), thunk, device, address + MESSAGE_HEADER_BYTES)
 
 
 def clear(queue: int) -> None:
@@ -46,18 +46,18 @@ def clear(queue: int) -> None:
     ctypes.memset(queue, 0, QUEUE_BYTES)
 
 
-def take_all(program: NativeProgram, shared: Memory) -> list[tuple[int, TransferStep]]:
+def take_all(program: NativeProgram, shared: Memory) -> list[tuple[int, TransferThunk]]:
     """Gives back the memory of what devices sent to each other, when no native code runs.
 
     The senders of what nobody took, and where they sent it.
     """
-    left: list[tuple[int, TransferStep]] = []
+    left: list[tuple[int, TransferThunk]] = []
     for place in sorted(queues_of(program)):
         queue = shared.ctypes.data + place
         for message in take(queue):
-            step = program.callbacks[message.step]
-            assert isinstance(step, TransferStep)
+            thunk = program.callbacks[message.thunk]
+            assert isinstance(thunk, TransferThunk)
             if not message.is_taken:
-                left.append((message.device, step))
+                left.append((message.device, thunk))
         clear(queue)
     return left

@@ -14,18 +14,18 @@ from collections.abc import Iterator
 
 from xlapy.cpu.program.liveness import Lives
 from xlapy.cpu.program.thunks import (  # fmt: skip
-    BranchStep,
-    CopyStep,
-    KernelStep,
+    BufferSlice,
+    ConditionalThunk,
+    CopyThunk,
+    KernelThunk,
     NativeProgram,
-    PartStep,
-    Slot,
-    SlotKind,
-    Step,
-    WhileStep,
-    inner_steps,
-    slots_of,
-    written_slots,
+    OutlinedThunk,
+    StorageClass,
+    Thunk,
+    WhileThunk,
+    nested_thunks,
+    used_slices,
+    written_slices,
 )
 from xlapy.loops import Buffer, For, Kernel, Store, Value
 from xlapy.loops.ir import Block, Statement, inner_blocks
@@ -49,10 +49,10 @@ access of memory with all around it."""
 
 
 def cut(program: NativeProgram) -> None:
-    """Puts the steps of a program into parts, marks the kernels to be written out, and says what each part holds."""
+    """Puts the thunks of a program into parts, marks the kernels to be written out, and says what each part holds."""
     cutter = _Cutter()
-    cutter.mark(program.steps, in_loop=False)
-    program.steps = cutter.pieces(program.steps)
+    cutter.mark(program.thunks, in_loop=False)
+    program.thunks = cutter.pieces(program.thunks)
     _hold(program)
 
 
@@ -60,14 +60,14 @@ class _Cutter:
     def __init__(self) -> None:
         self._lengths: dict[Kernel, int] = {}
 
-    def mark(self, steps: list[Step], *, in_loop: bool) -> None:
+    def mark(self, thunks: list[Thunk], *, in_loop: bool) -> None:
         """Decides for each kernel whether it is written out."""
-        for step in steps:
-            if isinstance(step, KernelStep):
-                length = self.kernel_length(step.kernel) + lone_accesses(step.kernel, HELD if in_loop else 0)
-                step.written_out = length <= _limit(step.kernel, in_loop)
-            for inner in inner_steps(step):
-                self.mark(inner, in_loop=in_loop or isinstance(step, WhileStep))
+        for thunk in thunks:
+            if isinstance(thunk, KernelThunk):
+                length = self.kernel_length(thunk.kernel) + lone_accesses(thunk.kernel, HELD if in_loop else 0)
+                thunk.unrolled = length <= _limit(thunk.kernel, in_loop)
+            for inner in nested_thunks(thunk):
+                self.mark(inner, in_loop=in_loop or isinstance(thunk, WhileThunk))
 
     def kernel_length(self, kernel: Kernel) -> int:
         found = self._lengths.get(kernel)
@@ -75,38 +75,38 @@ class _Cutter:
             found = self._lengths[kernel] = straight_length(kernel.body)
         return found
 
-    def length(self, steps: list[Step]) -> int:
-        """About how many statements steps are, as the body of one function."""
-        return sum(map(self.step_length, steps))
+    def length(self, thunks: list[Thunk]) -> int:
+        """About how many statements thunks are, as the body of one function."""
+        return sum(map(self.step_length, thunks))
 
-    def step_length(self, step: Step) -> int:
-        if isinstance(step, KernelStep):
-            outside = sum(slot.kind is not SlotKind.TEMPORARY for slot in step.slots)
-            return self.kernel_length(step.kernel) + _OUTSIDE * outside if step.written_out else _CALL
-        if isinstance(step, PartStep):
+    def step_length(self, thunk: Thunk) -> int:
+        if isinstance(thunk, KernelThunk):
+            outside = sum(slice_.kind is not StorageClass.TEMPORARY for slice_ in thunk.slices)
+            return self.kernel_length(thunk.kernel) + _OUTSIDE * outside if thunk.unrolled else _CALL
+        if isinstance(thunk, OutlinedThunk):
             return _CALL
-        return 1 + sum(map(self.length, inner_steps(step)))
+        return 1 + sum(map(self.length, nested_thunks(thunk)))
 
-    def pieces(self, steps: list[Step]) -> list[Step]:
-        """The steps as parts, in their order; what is too long for a part has parts inside."""
-        made: list[Step] = []
+    def pieces(self, thunks: list[Thunk]) -> list[Thunk]:
+        """The thunks as parts, in their order; what is too long for a part has parts inside."""
+        made: list[Thunk] = []
         room = 0
-        for step in steps:
-            length = self.step_length(step)
+        for thunk in thunks:
+            length = self.step_length(thunk)
             if length > PART:
-                self.cut_inside(step)
-                length = self.step_length(step)
+                self.cut_inside(thunk)
+                length = self.step_length(thunk)
             if length > room:
-                made.append(PartStep([]))
+                made.append(OutlinedThunk([]))
                 room = PART
             last = made[-1]
-            assert isinstance(last, PartStep)
-            last.steps.append(step)
+            assert isinstance(last, OutlinedThunk)
+            last.thunks.append(thunk)
             room -= length
         return made
 
-    def cut_inside(self, step: Step) -> None:
-        for inner in inner_steps(step):
+    def cut_inside(self, thunk: Thunk) -> None:
+        for inner in nested_thunks(thunk):
             if self.length(inner) > PART:
                 inner[:] = self.pieces(inner)
 
@@ -171,61 +171,65 @@ def _statement_length(statement: Statement) -> int:
 
 
 def _hold(program: NativeProgram) -> None:
-    lives = Lives(program.steps)
-    owners: dict[Slot, list[PartStep]] = {}
-    parts = list(_parts(program.steps))
+    lives = Lives(program.thunks)
+    owners: dict[BufferSlice, list[OutlinedThunk]] = {}
+    parts = list(_parts(program.thunks))
     for part in parts:
         inside, outside = _used(part)
-        for slot in inside:
-            if slot not in outside and slot.kind is not SlotKind.SHARED and 0 < slot.size <= HELD:
-                owners.setdefault(slot, []).append(part)
-    for slot, holders in owners.items():
+        for slice_ in inside:
+            if slice_ not in outside and slice_.kind is not StorageClass.SHARED and 0 < slice_.size <= HELD:
+                owners.setdefault(slice_, []).append(part)
+    for slice_, holders in owners.items():
         for part in holders:
-            _hold_in(part, slot, lives)
-        if slot.kind is SlotKind.TEMPORARY and all(lives.within(slot, part) for part in holders):
-            slot.kind = SlotKind.HELD
+            _hold_in(part, slice_, lives)
+        if slice_.kind is StorageClass.TEMPORARY and all(lives.within(slice_, part) for part in holders):
+            slice_.kind = StorageClass.HELD
 
 
-def _hold_in(part: PartStep, slot: Slot, lives: Lives) -> None:
+def _hold_in(part: OutlinedThunk, slice_: BufferSlice, lives: Lives) -> None:
     begin, end = lives.extents[part]
-    if slot.kind in (SlotKind.ARGUMENT, SlotKind.CONSTANT) or lives.first[slot] < begin:
-        part.loaded.append(slot)
-    is_written = any(slot in written_slots(step) for step in _own_steps(part.steps))
-    if is_written and (slot.kind is not SlotKind.TEMPORARY or lives.last[slot] > end):
-        part.stored.append(slot)
+    if slice_.kind in (StorageClass.ARGUMENT, StorageClass.CONSTANT) or lives.first[slice_] < begin:
+        part.loaded.append(slice_)
+    is_written = any(slice_ in written_slices(thunk) for thunk in _own_thunks(part.thunks))
+    if is_written and (slice_.kind is not StorageClass.TEMPORARY or lives.last[slice_] > end):
+        part.stored.append(slice_)
 
 
-def _parts(steps: list[Step]) -> Iterator[PartStep]:
-    for step in steps:
-        if isinstance(step, PartStep):
-            yield step
-        for inner in inner_steps(step):
+def _parts(thunks: list[Thunk]) -> Iterator[OutlinedThunk]:
+    for thunk in thunks:
+        if isinstance(thunk, OutlinedThunk):
+            yield thunk
+        for inner in nested_thunks(thunk):
             yield from _parts(inner)
 
 
-def _own_steps(steps: list[Step]) -> Iterator[Step]:
-    """The steps of a part's function; those of parts inside are not, only what calls them."""
-    for step in steps:
-        yield step
-        if not isinstance(step, PartStep):
-            for inner in inner_steps(step):
-                yield from _own_steps(inner)
+def _own_thunks(thunks: list[Thunk]) -> Iterator[Thunk]:
+    """The thunks of a part's function; those of parts inside are not, only what calls them."""
+    for thunk in thunks:
+        yield thunk
+        if not isinstance(thunk, OutlinedThunk):
+            for inner in nested_thunks(thunk):
+                yield from _own_thunks(inner)
 
 
-def _used(part: PartStep) -> tuple[dict[Slot, None], set[Slot]]:
-    """The slots that the function of a part reads and writes itself, and those that what it calls does."""
-    inside: dict[Slot, None] = {}
-    outside: set[Slot] = set()
-    for step in _own_steps(part.steps):
-        if isinstance(step, PartStep):
-            for called in (step, *_parts(step.steps)):
-                outside.update(slot for s in _own_steps(called.steps) for slot in slots_of(s))
-        elif _is_own_code(step):
-            inside.update(dict.fromkeys(slots_of(step)))
+def _used(part: OutlinedThunk) -> tuple[dict[BufferSlice, None], set[BufferSlice]]:
+    """The slices that the function of a part reads and writes itself, and those that what it calls does."""
+    inside: dict[BufferSlice, None] = {}
+    outside: set[BufferSlice] = set()
+    for thunk in _own_thunks(part.thunks):
+        if isinstance(thunk, OutlinedThunk):
+            for called in (thunk, *_parts(thunk.thunks)):
+                outside.update(slice_ for s in _own_thunks(called.thunks) for slice_ in used_slices(s))
+        elif _is_own_code(thunk):
+            inside.update(dict.fromkeys(used_slices(thunk)))
         else:
-            outside.update(slots_of(step))
+            outside.update(used_slices(thunk))
     return inside, outside
 
 
-def _is_own_code(step: Step) -> bool:
-    return step.written_out if isinstance(step, KernelStep) else isinstance(step, (CopyStep, WhileStep, BranchStep))
+def _is_own_code(thunk: Thunk) -> bool:
+    return (
+        thunk.unrolled
+        if isinstance(thunk, KernelThunk)
+        else isinstance(thunk, (CopyThunk, WhileThunk, ConditionalThunk))
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.thunks import NativeProgram, door_header, rounded
+from xlapy.cpu.program.thunks import NativeProgram, rendezvous_header_bytes, rounded
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
@@ -93,7 +93,7 @@ class Doors:
         first = doors[0]
         if first is None or len(kinds) > 1 or any(d is None or d.groups != first.groups for d in doors):
             return
-        size = rounded(door_header(first.count) + 2 * first.stage_size)
+        size = rounded(rendezvous_header_bytes(first.count) + 2 * first.stage_size)
         groups = dict.fromkeys(group or (device,) for device, group in first.groups.items())
         if self._program.shared_size + len(groups) * size > MOST_SHARED:
             return

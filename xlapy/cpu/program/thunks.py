@@ -1,7 +1,7 @@
-"""The native program before it is machine code: memory slots, and steps that read and write them.
+"""The native program before it is machine code: memory slices, and thunks that read and write them.
 
-A slot is an array's memory: an argument, a result, a constant, or a temporary with a place in the arena. Tuples are
-gone: a tuple value is a tree of slots. Steps run one after the other; loops and conditionals hold steps of their own.
+A slice_ is an array's memory: an argument, a result, a constant, or a temporary with a place in the arena. Tuples are
+gone: a tuple value is a tree of slices. Steps run one after the other; loops and conditionals hold thunks of their own.
 
 Owns: the data. Must not know: HLO's operations, LLVM.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xlapy.cpu.program.profiling_counters import Clocks
 
 
-class SlotKind(Enum):
+class StorageClass(Enum):
     ARGUMENT = "argument"
     RESULT = "result"
     CONSTANT = "constant"
@@ -34,14 +34,14 @@ class SlotKind(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Slot:
+class BufferSlice:
     """The memory of one array, row-major. number: of the argument, result or constant.
 
     A temporary lies at `offset` in the arena, or in the memory of the result `number` until that is made.
     """
 
     shape: Shape
-    kind: SlotKind = SlotKind.TEMPORARY
+    kind: StorageClass = StorageClass.TEMPORARY
     number: int = -1
     offset: int = -1
     data: np.ndarray[Any, Any] | None = None
@@ -59,71 +59,71 @@ class Slot:
         return f"+{self.offset}" if self.number < 0 else f"@result{self.number}+{self.offset}"
 
     def __str__(self) -> str:
-        if self.kind is SlotKind.HELD:
+        if self.kind is StorageClass.HELD:
             return f"held {self.name}:{self.shape.brief}"
-        place = self.place if self.kind is SlotKind.TEMPORARY else str(self.number)
+        place = self.place if self.kind is StorageClass.TEMPORARY else str(self.number)
         return f"{self.kind.value}{place}:{self.shape.brief}"
 
 
 @dataclass(eq=False, slots=True)
-class KernelStep:
-    """Runs a kernel on slots, one a buffer. work: a rough count of scalar operations of one parallel iteration.
+class KernelThunk:
+    """Runs a kernel on slices, one a buffer. work: a rough count of scalar operations of one parallel iteration.
 
-    written_out: in the function of the steps around it, all loops unrolled.
+    unrolled: in the function of the thunks around it, all loops unrolled.
     """
 
     kernel: Kernel
-    slots: list[Slot]
+    slices: list[BufferSlice]
     work: int = 1
     origin: str = ""
     """The instruction it computes."""
-    written_out: bool = False
+    unrolled: bool = False
 
 
 @dataclass(eq=False, slots=True)
-class CopyStep:
-    """Copies the bytes of one slot to another. Of what is shared there may be none: then the target becomes zeros."""
+class CopyThunk:
+    """Copies the bytes of one slice_ to another. Of what is shared there may be none: then the target becomes zeros."""
 
-    source: Slot
-    target: Slot
+    source: BufferSlice
+    target: BufferSlice
 
 
 @dataclass(eq=False, slots=True)
-class WhileStep:
+class WhileThunk:
     """Runs `condition`; while the PRED in `decides` is true, `body` and `condition` again."""
 
-    condition: list[Step]
-    decides: Slot
-    body: list[Step]
+    condition: list[Thunk]
+    decides: BufferSlice
+    body: list[Thunk]
     origin: str = ""
 
 
 @dataclass(eq=False, slots=True)
-class BranchStep:
+class ConditionalThunk:
     """Runs one of the branches: that with the index in `index`, the last one for any index out of range.
 
     A PRED index takes branch 0 for true.
     """
 
-    index: Slot
-    branches: list[list[Step]] = field(default_factory=list["list[Step]"])
+    index: BufferSlice
+    branches: list[list[Thunk]] = field(default_factory=list["list[Thunk]"])
     origin: str = ""
 
 
 @dataclass(eq=False, slots=True)
-class PartStep:
-    """Steps that are one function. loaded: small slots that it holds in copies of its own; stored: copied back."""
+class OutlinedThunk:
+    """Steps that are one function. loaded: small slices that it holds in copies of its own; stored: copied back."""
 
-    steps: list[Step]
-    loaded: list[Slot] = field(default_factory=list[Slot])
-    stored: list[Slot] = field(default_factory=list[Slot])
+    thunks: list[Thunk]
+    loaded: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    stored: list[BufferSlice] = field(default_factory=list[BufferSlice])
 
 
 @dataclass(frozen=True, slots=True)
 class Convention:
     """How native code is called instead of the host: by its frame, or by one of C's signatures.
 
-    operands, results: the places of the step's slots among all that the code is told of, which tokens are too.
+    operands, results: the places of the thunk's slices among all that the code is told of, which tokens are too.
     """
 
     version: int
@@ -135,7 +135,7 @@ class Convention:
 
 
 @dataclass(eq=False, slots=True)
-class CallbackStep:
+class CallbackThunk:
     """Asks the host for what an instruction gives; the host may fail, which ends the program.
 
     With a convention, native code is called where the host has put its address, and the host is asked where not. What
@@ -146,8 +146,8 @@ class CallbackStep:
     """Its place among the program's callbacks."""
     instruction: Any
     """What the host is asked for: opaque here."""
-    operands: list[Slot]
-    results: list[Slot]
+    operands: list[BufferSlice]
+    results: list[BufferSlice]
     origin: str = ""
     convention: Convention | None = None
     draws: bool = False
@@ -179,11 +179,11 @@ class MessageField(IntEnum):
     DEVICE = 24
 
 
-MESSAGE_HEADER = 64
+MESSAGE_HEADER_BYTES = 64
 
 
 @dataclass(eq=False, slots=True)
-class TransferStep(CallbackStep):
+class TransferThunk(CallbackThunk):
     """Sends its operands to queues in the memory that devices share, or receives its results from one.
 
     A recv gives the number of the message that is to come, a recv-done takes it. The host looks after those who wait.
@@ -205,15 +205,15 @@ class FeedField(IntEnum):
     BUSY = 76
 
 
-WAITS_FOR_HOST = 1 << 32
-"""Is added to the number of a step in which a device waits for the host."""
+HOST_WAIT_OFFSET = 1 << 32
+"""Is added to the number of a thunk in which a device waits for the host."""
 
-FED_HEADER = 16
+INFEED_MESSAGE_HEADER_BYTES = 16
 """Bytes of what is fed in before the addresses of its arrays."""
 
 
 @dataclass(eq=False, slots=True)
-class FeedStep(CallbackStep):
+class FeedThunk(CallbackThunk):
     """Takes what the host feeds in, or gives to it what is fed out; where the host has not joined, it is called."""
 
     place: int = 0
@@ -222,7 +222,7 @@ class FeedStep(CallbackStep):
     """The number of the shape that is fed in, from 1 on."""
 
 
-class BlockField(IntEnum):
+class CallBlockField(IntEnum):
     """Where a callback's block has what, in bytes: the memory by which native code is called.
 
     FAILURE: what it returned, 0 for success. READY: 0 if the host is to be asked first; if it is 0 still then, the host
@@ -246,7 +246,7 @@ BLOCK_BYTES = 128
 
 
 @dataclass(eq=False, slots=True)
-class MeetStep:
+class CollectiveThunk:
     """Copies operands to memory that the members of a group share, and waits until all have done so.
 
     `shared` are then the places in that memory from which this device reads; they hold until it meets there twice more.
@@ -257,9 +257,9 @@ class MeetStep:
     number: int
     """Its place among the program's callbacks: the host looks after those who wait."""
     instruction: Any
-    operands: list[Slot]
-    shared: list[Slot]
-    rows: list[MeetRow]
+    operands: list[BufferSlice]
+    shared: list[BufferSlice]
+    rows: list[RendezvousParticipant]
     """What each device does."""
     stage_size: int
     """Bytes of the memory for one meeting; there are two of them, used in turn."""
@@ -268,7 +268,7 @@ class MeetStep:
 
 
 @dataclass(frozen=True, slots=True)
-class MeetRow:
+class RendezvousParticipant:
     """A device in a meeting. Offsets are bytes: of the door in what is shared, of all else in the door's memory."""
 
     door: int
@@ -286,9 +286,9 @@ class MeetRow:
 
 @dataclass(frozen=True, slots=True)
 class LibraryArray:
-    """An argument of a library's function: the slot with a number, `size` bytes of it for each call of a batch."""
+    """An argument of a library's function: the slice_ with a number, `size` bytes of it for each call of a batch."""
 
-    slot: int
+    slice_: int
     size: int
     offset: int = 0
     """Bytes behind which the function is to begin."""
@@ -302,7 +302,7 @@ class LibraryScratch:
 
 
 @dataclass(eq=False, slots=True)
-class LibraryStep:
+class LibraryCallThunk:
     """Calls a function of a library once for each part of a batch. All arguments are pointers, as Fortran has them."""
 
     symbol: str
@@ -310,7 +310,7 @@ class LibraryStep:
     """What each pointer points to; bytes are known now."""
     letters: int
     """How many arguments are letters: Fortran takes their lengths behind all others."""
-    slots: list[Slot]
+    slices: list[BufferSlice]
     """The workspace last."""
     written: frozenset[int]
     cleared: tuple[LibraryArray, ...]
@@ -329,10 +329,10 @@ class LibraryStep:
     origin: str = ""
 
 
-MEET_HEADER = 128
+RENDEZVOUS_HEADER_BYTES = 128
 """Bytes of a door before the numbers of the members' last meetings: the meetings so far, who has come, who sleeps."""
 
-WAIT_RECORD = 64
+WAIT_RECORD_BYTES = 64
 """Bytes that say what a device waits for. They lie behind as many for the cancellation, one record a device."""
 
 
@@ -341,74 +341,83 @@ def rounded(size: int) -> int:
     return -(-size // 64) * 64
 
 
-def door_header(members: int) -> int:
+def rendezvous_header_bytes(members: int) -> int:
     """Bytes of a door before the memory for what is brought."""
-    return MEET_HEADER + rounded(4 * members)
+    return RENDEZVOUS_HEADER_BYTES + rounded(4 * members)
 
 
-Step = KernelStep | CopyStep | WhileStep | BranchStep | PartStep | CallbackStep | MeetStep | LibraryStep
+Thunk = (
+    KernelThunk
+    | CopyThunk
+    | WhileThunk
+    | ConditionalThunk
+    | OutlinedThunk
+    | CallbackThunk
+    | CollectiveThunk
+    | LibraryCallThunk
+)
 
 
-def inner_steps(step: Step) -> list[list[Step]]:
-    """The lists of steps that belong to a step."""
-    if isinstance(step, WhileStep):
-        return [step.condition, step.body]
-    if isinstance(step, PartStep):
-        return [step.steps]
-    return step.branches if isinstance(step, BranchStep) else []
+def nested_thunks(thunk: Thunk) -> list[list[Thunk]]:
+    """The lists of thunks that belong to a thunk."""
+    if isinstance(thunk, WhileThunk):
+        return [thunk.condition, thunk.body]
+    if isinstance(thunk, OutlinedThunk):
+        return [thunk.thunks]
+    return thunk.branches if isinstance(thunk, ConditionalThunk) else []
 
 
-def slots_of(step: Step) -> list[Slot]:
-    """The slots that the step itself names."""
-    if isinstance(step, KernelStep | LibraryStep):
-        return step.slots
-    if isinstance(step, CopyStep):
-        return [step.source, step.target]
-    if isinstance(step, PartStep):
+def used_slices(thunk: Thunk) -> list[BufferSlice]:
+    """The slices that the thunk itself names."""
+    if isinstance(thunk, KernelThunk | LibraryCallThunk):
+        return thunk.slices
+    if isinstance(thunk, CopyThunk):
+        return [thunk.source, thunk.target]
+    if isinstance(thunk, OutlinedThunk):
         return []
-    if isinstance(step, CallbackStep):
-        return [*step.operands, *step.results]
-    if isinstance(step, MeetStep):
-        return [*step.operands, *step.shared]
-    return [step.decides] if isinstance(step, WhileStep) else [step.index]
+    if isinstance(thunk, CallbackThunk):
+        return [*thunk.operands, *thunk.results]
+    if isinstance(thunk, CollectiveThunk):
+        return [*thunk.operands, *thunk.shared]
+    return [thunk.decides] if isinstance(thunk, WhileThunk) else [thunk.index]
 
 
-def written_slots(step: Step) -> list[Slot]:
-    """Those of them that the step writes."""
-    if isinstance(step, KernelStep):
-        return [slot for buffer, slot in zip(step.kernel.buffers, step.slots, strict=True) if buffer.written]
-    if isinstance(step, LibraryStep):
-        return [*(step.slots[number] for number in sorted(step.written)), step.slots[-1]]
-    if isinstance(step, CallbackStep | MeetStep):
-        return step.results if isinstance(step, CallbackStep) else step.shared
-    return [step.target] if isinstance(step, CopyStep) else []
+def written_slices(thunk: Thunk) -> list[BufferSlice]:
+    """Those of them that the thunk writes."""
+    if isinstance(thunk, KernelThunk):
+        return [slice_ for buffer, slice_ in zip(thunk.kernel.buffers, thunk.slices, strict=True) if buffer.written]
+    if isinstance(thunk, LibraryCallThunk):
+        return [*(thunk.slices[number] for number in sorted(thunk.written)), thunk.slices[-1]]
+    if isinstance(thunk, CallbackThunk | CollectiveThunk):
+        return thunk.results if isinstance(thunk, CallbackThunk) else thunk.shared
+    return [thunk.target] if isinstance(thunk, CopyThunk) else []
 
 
-def all_steps(steps: list[Step]) -> Iterator[Step]:
-    """Every step, those of inner lists behind what they belong to."""
-    stack = steps[::-1]
+def walk_thunks(thunks: list[Thunk]) -> Iterator[Thunk]:
+    """Every thunk, those of inner lists behind what they belong to."""
+    stack = thunks[::-1]
     while stack:
-        step = stack.pop()
-        yield step
-        for inner in reversed(inner_steps(step)):
+        thunk = stack.pop()
+        yield thunk
+        for inner in reversed(nested_thunks(thunk)):
             stack.extend(inner[::-1])
 
 
 @dataclass(eq=False, slots=True)
 class NativeProgram:
-    """All steps of a module, and its slots at the boundary."""
+    """All thunks of a module, and its slices at the boundary."""
 
     name: str
-    arguments: list[Slot] = field(default_factory=list[Slot])
+    arguments: list[BufferSlice] = field(default_factory=list[BufferSlice])
     """The leaves of the parameters, then those of `ids`."""
     ids: list[str] = field(default_factory=list[str])
     """What the program asks of the device and the run: "replica-id", "partition-id", "rng-get-and-update-state"."""
-    results: list[Slot] = field(default_factory=list[Slot])
+    results: list[BufferSlice] = field(default_factory=list[BufferSlice])
     aliases: dict[int, int] = field(default_factory=dict[int, int])
     """Results that lie in the memory of a donated argument: the numbers of both."""
-    constants: list[Slot] = field(default_factory=list[Slot])
-    steps: list[Step] = field(default_factory=list[Step])
-    callbacks: list[CallbackStep | MeetStep] = field(default_factory=list["CallbackStep | MeetStep"])
+    constants: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    thunks: list[Thunk] = field(default_factory=list[Thunk])
+    callbacks: list[CallbackThunk | CollectiveThunk] = field(default_factory=list["CallbackThunk | CollectiveThunk"])
     replica_count: int = 1
     partition_count: int = 1
     shared: int = 0
@@ -416,32 +425,32 @@ class NativeProgram:
     shared_size: int = 0
     """Bytes that the devices of a run share."""
     arena_size: int = 0
-    temporaries: list[Slot] = field(default_factory=list[Slot])
+    temporaries: list[BufferSlice] = field(default_factory=list[BufferSlice])
     """Those in the arena, the largest first."""
     clocks: Clocks | None = None
     """Where the clock is read, if the program is instrumented."""
 
     def share(self, size: int) -> int:
         """Where so many bytes more lie in what devices share, behind the records of who waits."""
-        records = rounded(WAIT_RECORD * (1 + self.replica_count * self.partition_count))
+        records = rounded(WAIT_RECORD_BYTES * (1 + self.replica_count * self.partition_count))
         place = max(records, self.shared_size)
         self.shared_size = place + rounded(size)
         return place
 
-    def table_index(self, slot: Slot) -> int:
-        """Where the table of addresses has the memory that a slot lies in: arena, arguments, results, constants."""
-        if slot.kind is SlotKind.TEMPORARY:
-            return 0 if slot.number < 0 else 1 + len(self.arguments) + slot.number
-        if slot.kind is SlotKind.ARGUMENT:
-            return 1 + slot.number
-        if slot.kind is SlotKind.RESULT:
-            return 1 + len(self.arguments) + slot.number
-        if slot.kind is SlotKind.SHARED:
-            return self.device_index + 1 + slot.number
-        return 1 + len(self.arguments) + len(self.results) + slot.number
+    def table_index(self, slice_: BufferSlice) -> int:
+        """Where the table of addresses has the memory that a slice_ lies in: arena, arguments, results, constants."""
+        if slice_.kind is StorageClass.TEMPORARY:
+            return 0 if slice_.number < 0 else 1 + len(self.arguments) + slice_.number
+        if slice_.kind is StorageClass.ARGUMENT:
+            return 1 + slice_.number
+        if slice_.kind is StorageClass.RESULT:
+            return 1 + len(self.arguments) + slice_.number
+        if slice_.kind is StorageClass.SHARED:
+            return self.device_index + 1 + slice_.number
+        return 1 + len(self.arguments) + len(self.results) + slice_.number
 
     @property
-    def ids_index(self) -> int:
+    def implicit_arguments_index(self) -> int:
         """Where it has what the program asks of the device and the run: the last of the arguments."""
         return 1 + len(self.arguments) - len(self.ids)
 
@@ -461,70 +470,74 @@ class NativeProgram:
         return self.shared_index + 1
 
     @property
-    def blocks_index(self) -> int:
+    def call_blocks_index(self) -> int:
         """Where it has the address of the block of each callback that may be native code, by number."""
         return self.device_index + 1 + self.shared
 
     @property
-    def asking_index(self) -> int:
+    def poll_index(self) -> int:
         """Where it has the function of the host that says now and then whether to go on, the identity of the one thread
         that is to ask, and room for when it last did, and whether it was told to end."""
-        return self.blocks_index + len(self.callbacks)
+        return self.call_blocks_index + len(self.callbacks)
 
     @property
     def table_size(self) -> int:
         """How many addresses the table holds."""
-        return self.clock_index + (self.clocks is not None)
+        return self.counters_index + (self.clocks is not None)
 
     @property
-    def clock_index(self) -> int:
+    def counters_index(self) -> int:
         """Where it has the address of what an instrumented program counts: behind all else."""
-        return self.asking_index + 4
+        return self.poll_index + 4
 
 
 def print_program(program: NativeProgram) -> str:
-    """The memory of a program and its steps, a line each; loops and branches indent what they hold."""
+    """The memory of a program and its thunks, a line each; loops and branches indent what they hold."""
     lines = [f"program {program.name}: arena of {program.arena_size} bytes"]
-    for title, slots in (("argument", program.arguments), ("result", program.results), ("constant", program.constants)):
-        lines += [f"  {title} {slot.number}: {slot.shape.brief}, {slot.size} bytes" for slot in slots]
+    for title, slices in (
+        ("argument", program.arguments),
+        ("result", program.results),
+        ("constant", program.constants),
+    ):
+        lines += [f"  {title} {slice_.number}: {slice_.shape.brief}, {slice_.size} bytes" for slice_ in slices]
     lines += [f"  result {result} lies in argument {argument}" for result, argument in program.aliases.items()]
-    return "\n".join([*lines, *_printed(program.steps, "  ")]) + "\n"
+    return "\n".join([*lines, *_printed(program.thunks, "  ")]) + "\n"
 
 
-def _printed(steps: list[Step], indent: str) -> Iterator[str]:
-    for step in steps:
-        yield indent + step_title(step)
-        if isinstance(step, PartStep):
-            yield from _printed(step.steps, indent + "  ")
+def _printed(thunks: list[Thunk], indent: str) -> Iterator[str]:
+    for thunk in thunks:
+        yield indent + thunk_title(thunk)
+        if isinstance(thunk, OutlinedThunk):
+            yield from _printed(thunk.thunks, indent + "  ")
             continue
-        for number, inner in enumerate(inner_steps(step)):
-            name = ("condition", "body")[number] if isinstance(step, WhileStep) else f"branch {number}"
+        for number, inner in enumerate(nested_thunks(thunk)):
+            name = ("condition", "body")[number] if isinstance(thunk, WhileThunk) else f"branch {number}"
             yield f"{indent}  {name}"
             yield from _printed(inner, indent + "    ")
 
 
-def step_title(step: Step) -> str:
-    """The line of a step: what it does, on which memory, for which instruction."""
-    if isinstance(step, KernelStep):
-        loop = step.kernel.parallel_loop
-        extent = f", {loop.extent} iterations of about {step.work} operations" if loop is not None else ""
-        return f"kernel {step.origin}({', '.join(map(str, step.slots))}){extent}"
-    if isinstance(step, CopyStep):
-        return f"copy {step.source} to {step.target}"
-    if isinstance(step, CallbackStep):
-        operands, results = (", ".join(map(str, slots)) for slots in (step.operands, step.results))
-        what = "callback" if step.convention is None else "target"
-        what = "transfer" if isinstance(step, TransferStep | FeedStep) else what
-        return f"{what} {step.number} {step.origin}({operands}) to ({results})"
-    if isinstance(step, MeetStep):
-        operands, shared = (", ".join(map(str, slots)) for slots in (step.operands, step.shared))
-        return f"meet {step.number} {step.origin}({operands}), then read ({shared})"
-    if isinstance(step, LibraryStep):
-        calls = f", {step.batch} calls of about {step.work} operations" if step.batch > 1 else ""
-        return f"{step.symbol} {step.origin}({', '.join(map(str, step.slots))}){calls}"
-    if isinstance(step, WhileStep):
-        return f"while {step.decides} ({step.origin})"
-    if isinstance(step, PartStep):
-        copies = [("loads", step.loaded), ("stores", step.stored)]
-        return "part" + ",".join(f" {what} {', '.join(map(str, slots))}" for what, slots in copies if slots)
-    return f"branch by {step.index} ({step.origin})"
+def thunk_title(thunk: Thunk) -> str:
+    """The line of a thunk: what it does, on which memory, for which instruction."""
+    if isinstance(thunk, KernelThunk):
+        loop = thunk.kernel.parallel_loop
+        extent = f", {loop.extent} iterations of about {thunk.work} operations" if loop is not None else ""
+        return f"kernel {thunk.origin}({', '.join(map(str, thunk.slices))}){extent}"
+    if isinstance(thunk, CopyThunk):
+        return f"copy {thunk.source} to {thunk.target}"
+    if isinstance(thunk, CallbackThunk):
+        operands, results = (", ".join(map(str, slices)) for slices in (thunk.operands, thunk.results))
+        what = "callback" if thunk.convention is None else "target"
+        what = "transfer" if isinstance(thunk, TransferThunk | FeedThunk) else what
+        return f"{what} {thunk.number} {thunk.origin}({operands}) to ({results})"
+    if isinstance(thunk, CollectiveThunk):
+        operands, shared = (", ".join(map(str, slices)) for slices in (thunk.operands, thunk.shared))
+        return f"meet {thunk.number} {thunk.origin}({operands}), then read ({shared})"
+    if isinstance(thunk, LibraryCallThunk):
+        calls = f", {thunk.batch} calls of about {thunk.work} operations" if thunk.batch > 1 else ""
+        return f"{thunk.symbol} {thunk.origin}({', '.join(map(str, thunk.slices))}){calls}"
+    if isinstance(thunk, WhileThunk):
+        return f"while {thunk.decides} ({thunk.origin})"
+    if isinstance(thunk, OutlinedThunk):
+        copies = [("loads", thunk.loaded), ("stores", thunk.stored)]
+        return "part" + ",".join(f" {what} {', '.join(map(str, slices))}" for what, slices in copies if slices)
+    return f"branch by {thunk.index} ({thunk.origin})"

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
-from xlapy.cpu.program.builder import STEPS, Scope
+from xlapy.cpu.program.builder import THUNK_RULES, Scope
 from xlapy.cpu.program.host_fallback import OF_THE_PROGRAM
-from xlapy.cpu.program.thunks import QUEUE_BYTES, NativeProgram, Slot, TransferStep
+from xlapy.cpu.program.thunks import QUEUE_BYTES, BufferSlice, NativeProgram, TransferThunk
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -89,7 +89,7 @@ class Channels:
 
 
 def _followed(entry: Computation) -> Iterable[Computation]:
-    """The computations that run as steps."""
+    """The computations that run as thunks."""
     pending = [entry]
     while pending:
         computation = pending.pop()
@@ -117,23 +117,23 @@ def _native(scope: Scope, instruction: Instruction) -> Channels | None:
     return channels if channels.native else None
 
 
-@STEPS.rule(opcodes.SEND)
+@THUNK_RULES.rule(opcodes.SEND)
 def _send(scope: Scope, instruction: Instruction) -> None:
     channels = _native(scope, instruction)
     if channels is None:
         scope.callback(instruction)
         return
     scope.fresh(instruction)
-    _transfer(scope, channels, instruction, instruction, scope.slots_of(instruction.operands[0]), [])
+    _transfer(scope, channels, instruction, instruction, scope.slices_of(instruction.operands[0]), [])
 
 
-@STEPS.rule(opcodes.SEND_DONE)
+@THUNK_RULES.rule(opcodes.SEND_DONE)
 def _send_done(scope: Scope, instruction: Instruction) -> None:
     """The value has left."""
     scope.fresh(instruction)
 
 
-@STEPS.rule(opcodes.RECV)
+@THUNK_RULES.rule(opcodes.RECV)
 def _recv(scope: Scope, instruction: Instruction) -> None:
     channels = _native(scope, instruction)
     if channels is None:
@@ -143,14 +143,14 @@ def _recv(scope: Scope, instruction: Instruction) -> None:
     _transfer(scope, channels, instruction, instruction, [], [number])
 
 
-@STEPS.rule(opcodes.RECV_DONE)
+@THUNK_RULES.rule(opcodes.RECV_DONE)
 def _recv_done(scope: Scope, instruction: Instruction) -> None:
     channels = _native(scope, instruction)
     if channels is None:
         scope.callback(instruction)
         return
     (start,) = instruction.operands
-    *_, number = scope.slots_of(start)
+    *_, number = scope.slices_of(start)
     _transfer(scope, channels, instruction, start, [number], scope.fresh(instruction))
 
 
@@ -159,11 +159,11 @@ def _transfer(
     channels: Channels,
     instruction: Instruction,
     start: Instruction,
-    operands: Sequence[Slot],
-    results: Sequence[Slot],
+    operands: Sequence[BufferSlice],
+    results: Sequence[BufferSlice],
 ) -> None:
     callbacks = scope.maker.program.callbacks
-    step = TransferStep(
+    thunk = TransferThunk(
         len(callbacks),
         instruction,
         list(operands),
@@ -173,5 +173,5 @@ def _transfer(
         partners=channels.others(start),
         claims=instruction is start and pairs_of(start) is None,
     )
-    callbacks.append(step)
-    scope.steps.append(step)
+    callbacks.append(thunk)
+    scope.thunks.append(thunk)

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from xlapy.cpu.program.thunks import (
-    MEET_HEADER,
+    HOST_WAIT_OFFSET,
     QUEUE_BYTES,
-    WAIT_RECORD,
-    WAITS_FOR_HOST,
-    FeedStep,
-    MeetRow,
-    MeetStep,
+    RENDEZVOUS_HEADER_BYTES,
+    WAIT_RECORD_BYTES,
+    CollectiveThunk,
+    FeedThunk,
     NativeProgram,
     QueueField,
-    TransferStep,
+    RendezvousParticipant,
+    TransferThunk,
 )
 from xlapy.native import futex
 
@@ -36,7 +36,7 @@ Memory = Any
 class Wait:
     """A device that waits in a meeting or for a message. times: how often it has before, so that waits differ."""
 
-    step: MeetStep | TransferStep | FeedStep
+    thunk: CollectiveThunk | TransferThunk | FeedThunk
     missing: tuple[int, ...]
     """The devices that have not come, or those of which one must send; none where it waits for the host."""
     times: int
@@ -44,7 +44,7 @@ class Wait:
 
 def shared_size(program: NativeProgram) -> int:
     """Bytes that the devices of a run share."""
-    return max(program.shared_size, WAIT_RECORD)
+    return max(program.shared_size, WAIT_RECORD_BYTES)
 
 
 def shared_memory(program: NativeProgram) -> Memory:
@@ -63,28 +63,28 @@ def cancel(program: NativeProgram, shared: Memory) -> None:
     if is_cancelled[0]:
         return
     is_cancelled[0] = 1
-    for place in waiting_places(program):
+    for place in futex_offsets(program):
         shared[place : place + 4].view(np.uint32)[0] ^= 1 << 30
         futex.wake(shared.ctypes.data + place)
 
 
-def waiting_places(program: NativeProgram) -> set[int]:
+def futex_offsets(program: NativeProgram) -> set[int]:
     """Where the words lie, in what devices share, on which they wait."""
-    meetings = [step for step in program.callbacks if isinstance(step, MeetStep)]
-    doors = {row.door for step in meetings for row in step.rows if row.door >= 0}
+    meetings = [thunk for thunk in program.callbacks if isinstance(thunk, CollectiveThunk)]
+    doors = {row.door for thunk in meetings for row in thunk.rows if row.door >= 0}
     return doors | {queue + QueueField.SENT for queue in (*queues_of(program), *_feeds(program))}
 
 
 def _feeds(program: NativeProgram) -> set[int]:
     devices = range(program.replica_count * program.partition_count)
-    places = {step.place for step in program.callbacks if isinstance(step, FeedStep)}
+    places = {thunk.place for thunk in program.callbacks if isinstance(thunk, FeedThunk)}
     return {place + QUEUE_BYTES * device for place in places for device in devices}
 
 
 def queues_of(program: NativeProgram) -> set[int]:
     """Where the queues between devices lie."""
-    transfers = [step for step in program.callbacks if isinstance(step, TransferStep)]
-    return {queue for step in transfers for row in step.queues for queue in row}
+    transfers = [thunk for thunk in program.callbacks if isinstance(thunk, TransferThunk)]
+    return {queue for thunk in transfers for row in thunk.queues for queue in row}
 
 
 def waiting(program: NativeProgram, shared: Memory) -> Mapping[int, Wait]:
@@ -93,9 +93,9 @@ def waiting(program: NativeProgram, shared: Memory) -> Mapping[int, Wait]:
     return first if _look(program, shared) == first else {}
 
 
-def times_waited(shared: Memory, device: int) -> int:
+def wait_count(shared: Memory, device: int) -> int:
     """How often a device has begun to wait."""
-    times: int = _RECORD.unpack_from(shared, WAIT_RECORD * (1 + device))[2]
+    times: int = _RECORD.unpack_from(shared, WAIT_RECORD_BYTES * (1 + device))[2]
     return times
 
 
@@ -106,27 +106,27 @@ def _look(program: NativeProgram, shared: Memory) -> dict[int, Wait]:
 
 
 def _wait(program: NativeProgram, shared: Memory, device: int) -> Wait | None:
-    begin = WAIT_RECORD * (1 + device)
+    begin = WAIT_RECORD_BYTES * (1 + device)
     number, passed, times = _RECORD.unpack_from(shared, begin)
     if not number:
         return None
-    if number > WAITS_FOR_HOST:
-        step = program.callbacks[number - 1 - WAITS_FOR_HOST]
-        assert isinstance(step, FeedStep)
-        return Wait(step, (), times)
-    step = program.callbacks[number - 1]
-    if isinstance(step, TransferStep):
-        (sent,) = _NUMBER.unpack_from(shared, step.queues[device][0] + QueueField.SENT)
+    if number > HOST_WAIT_OFFSET:
+        thunk = program.callbacks[number - 1 - HOST_WAIT_OFFSET]
+        assert isinstance(thunk, FeedThunk)
+        return Wait(thunk, (), times)
+    thunk = program.callbacks[number - 1]
+    if isinstance(thunk, TransferThunk):
+        (sent,) = _NUMBER.unpack_from(shared, thunk.queues[device][0] + QueueField.SENT)
         is_there = (sent - passed) % (1 << 32) < 1 << 31
-        return None if is_there else Wait(step, step.partners[device], times)
-    assert isinstance(step, MeetStep)
-    row = step.rows[device]
+        return None if is_there else Wait(thunk, thunk.partners[device], times)
+    assert isinstance(thunk, CollectiveThunk)
+    row = thunk.rows[device]
     (meetings,) = _NUMBER.unpack_from(shared, row.door)
     if meetings != passed:
         return None
-    return Wait(step, _missing(row, shared, meetings), times)
+    return Wait(thunk, _missing(row, shared, meetings), times)
 
 
-def _missing(row: MeetRow, shared: Memory, meetings: int) -> tuple[int, ...]:
-    last = struct.unpack_from(f"{len(row.members)}I", shared, row.door + MEET_HEADER)
+def _missing(row: RendezvousParticipant, shared: Memory, meetings: int) -> tuple[int, ...]:
+    last = struct.unpack_from(f"{len(row.members)}I", shared, row.door + RENDEZVOUS_HEADER_BYTES)
     return tuple(member for member, met in zip(row.members, last, strict=True) if met == meetings)

@@ -1,14 +1,14 @@
 """The callbacks and meetings of a program as JSON, and back.
 
-    {"devices": [replicas, partitions], "shared": [places, bytes], "steps": [...]}
+    {"devices": [replicas, partitions], "shared": [places, bytes], "thunks": [...]}
 
-A step has the name of its instruction, which the optimised module holds, its slots as [kind, number, offset, shape,
+A thunk has the name of its instruction, which the optimised module holds, its slices as [kind, number, offset, shape,
 name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes, offsets]; a transfer
 between devices has the queues and partners of each; a feed
-its place and kind; any other step says whether it may be native code and whether it
+its place and kind; any other thunk says whether it may be native code and whether it
 draws random numbers.
 
-Owns: this form. Must not know: where it is kept, what the host does with these steps.
+Owns: this form. Must not know: where it is kept, what the host does with these thunks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.custom_calls import convention_of
 from xlapy.cpu.program.thunks import (
-    CallbackStep,
-    FeedStep,
-    MeetRow,
-    MeetStep,
+    BufferSlice,
+    CallbackThunk,
+    CollectiveThunk,
+    FeedThunk,
     NativeProgram,
-    Slot,
-    SlotKind,
-    TransferStep,
+    RendezvousParticipant,
+    StorageClass,
+    TransferThunk,
 )
 from xlapy.hlo.module import Module
 
@@ -36,31 +36,36 @@ def describe_callbacks(program: NativeProgram) -> dict[str, Any]:
     return {
         "devices": [program.replica_count, program.partition_count],
         "shared": [program.shared, program.shared_size],
-        "steps": [_described(step) for step in program.callbacks],
+        "thunks": [_described(thunk) for thunk in program.callbacks],
     }
 
 
-def _described(step: CallbackStep | MeetStep) -> dict[str, Any]:
-    header = {"instruction": step.instruction.name, "operands": _slots(step.operands)}
-    if isinstance(step, TransferStep):
-        ends = {"queues": step.queues, "partners": step.partners, "claims": step.claims}
-        return {**header, "results": _slots(step.results), **ends}
-    if isinstance(step, FeedStep):
-        return {**header, "results": _slots(step.results), "place": step.place, "kind": step.kind}
-    if isinstance(step, CallbackStep):
-        return {**header, "results": _slots(step.results), "native": step.convention is not None, "draws": step.draws}
-    rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in step.rows]
+def _described(thunk: CallbackThunk | CollectiveThunk) -> dict[str, Any]:
+    header = {"instruction": thunk.instruction.name, "operands": _slots(thunk.operands)}
+    if isinstance(thunk, TransferThunk):
+        ends = {"queues": thunk.queues, "partners": thunk.partners, "claims": thunk.claims}
+        return {**header, "results": _slots(thunk.results), **ends}
+    if isinstance(thunk, FeedThunk):
+        return {**header, "results": _slots(thunk.results), "place": thunk.place, "kind": thunk.kind}
+    if isinstance(thunk, CallbackThunk):
+        return {
+            **header,
+            "results": _slots(thunk.results),
+            "native": thunk.convention is not None,
+            "draws": thunk.draws,
+        }
+    rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in thunk.rows]
     return {
         **header,
-        "shared": _slots(step.shared),
+        "shared": _slots(thunk.shared),
         "rows": rows,
-        "stage_size": step.stage_size,
-        "direct": step.direct,
+        "stage_size": thunk.stage_size,
+        "direct": thunk.direct,
     }
 
 
-def _slots(slots: Sequence[Slot]) -> list[list[Any]]:
-    return [[slot.kind.value, slot.number, slot.offset, slot.shape.to_text(), slot.name] for slot in slots]
+def _slots(slices: Sequence[BufferSlice]) -> list[list[Any]]:
+    return [[slice_.kind.value, slice_.number, slice_.offset, slice_.shape.to_text(), slice_.name] for slice_ in slices]
 
 
 def restore_callbacks(program: NativeProgram, described: Mapping[str, Any], optimised: Module) -> None:
@@ -71,37 +76,37 @@ def restore_callbacks(program: NativeProgram, described: Mapping[str, Any], opti
     program.replica_count, program.partition_count = map(int, described["devices"])
     program.shared, program.shared_size = map(int, described["shared"])
     instructions = {instruction.name: instruction for instruction in optimised.instructions()}
-    for number, step in enumerate(described["steps"]):
-        name = step["instruction"]
-        program.callbacks.append(_step(number, name, instructions[name], step))
+    for number, thunk in enumerate(described["thunks"]):
+        name = thunk["instruction"]
+        program.callbacks.append(_thunk(number, name, instructions[name], thunk))
 
 
-def _step(number: int, name: str, instruction: Any, described: Mapping[str, Any]) -> CallbackStep | MeetStep:
+def _thunk(number: int, name: str, instruction: Any, described: Mapping[str, Any]) -> CallbackThunk | CollectiveThunk:
     operands = _restored(described["operands"])
     if "queues" in described:
         results, claims = _restored(described["results"]), bool(described["claims"])
         queues, partners = ([tuple(row) for row in described[what]] for what in ("queues", "partners"))
-        return TransferStep(
+        return TransferThunk(
             number, instruction, operands, results, name, queues=queues, partners=partners, claims=claims
         )
     if "kind" in described:
         results, place, kind = _restored(described["results"]), int(described["place"]), int(described["kind"])
-        return FeedStep(number, instruction, operands, results, name, place=place, kind=kind)
+        return FeedThunk(number, instruction, operands, results, name, place=place, kind=kind)
     if "rows" not in described:
         results = _restored(described["results"])
         convention = convention_of(instruction) if described["native"] else None
-        return CallbackStep(number, instruction, operands, results, name, convention, bool(described["draws"]))
+        return CallbackThunk(number, instruction, operands, results, name, convention, bool(described["draws"]))
     rows = [
-        MeetRow(int(door), tuple(members), int(place), tuple(brings), tuple(takes), tuple(offsets))
+        RendezvousParticipant(int(door), tuple(members), int(place), tuple(brings), tuple(takes), tuple(offsets))
         for door, members, place, brings, takes, offsets in described["rows"]
     ]
     shared = _restored(described["shared"])
     size, direct = int(described["stage_size"]), bool(described["direct"])
-    return MeetStep(number, instruction, operands, shared, rows, size, name, direct)
+    return CollectiveThunk(number, instruction, operands, shared, rows, size, name, direct)
 
 
-def _restored(slots: Sequence[Sequence[Any]]) -> list[Slot]:
+def _restored(slices: Sequence[Sequence[Any]]) -> list[BufferSlice]:
     return [
-        Slot(Shape.parse(shape), SlotKind(kind), int(number), int(offset), name=name)
-        for kind, number, offset, shape, name in slots
+        BufferSlice(Shape.parse(shape), StorageClass(kind), int(number), int(offset), name=name)
+        for kind, number, offset, shape, name in slices
     ]

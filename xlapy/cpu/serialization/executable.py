@@ -37,11 +37,11 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.fusion.decisions import Decision, decisions_text
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.llvm.jit import Code, host_features, link_object, llvm_version
-from xlapy.cpu.llvm.shared_code import learn_objects
-from xlapy.cpu.program.thunks import NativeProgram, Slot, SlotKind
+from xlapy.cpu.llvm.shared_code import register_objects
+from xlapy.cpu.program.thunks import BufferSlice, NativeProgram, StorageClass
 from xlapy.cpu.serialization.callbacks import describe_callbacks, restore_callbacks
 from xlapy.cpu.serialization.runtime_symbols import import_address, objects_of
-from xlapy.cpu.serialization.source_digest import sources_digest
+from xlapy.cpu.serialization.source_digest import source_digest
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.passes.pipeline import Pipeline
@@ -89,7 +89,7 @@ def compiler_identity() -> Mapping[str, str]:
     """What made a program: the versions of what takes part, and a digest of the compiler's own files."""
     return {
         "xlapy": xlapy.__version__,
-        "sources": sources_digest(),
+        "sources": source_digest(),
         "llvm": llvm_version(),
         "numpy": np.__version__,
         "ml_dtypes": ml_dtypes.__version__,
@@ -106,8 +106,8 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
         "name": program.name,
         "ids": program.ids,
         "arena_size": program.arena_size,
-        "arguments": [slot.shape.to_text() for slot in program.arguments],
-        "results": [slot.shape.to_text() for slot in program.results],
+        "arguments": [slice_.shape.to_text() for slice_ in program.arguments],
+        "results": [slice_.shape.to_text() for slice_ in program.results],
         "aliases": sorted(program.aliases.items()),
         "constants": _named(program.constants),
         "temporaries": _named(program.temporaries[:_NAMED]),
@@ -117,7 +117,7 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
         "features": sorted(name for name, has in host_features().items() if has),
         "compiler": dict(compiler_identity()),
     }
-    data = [slot.data.tobytes() for slot in program.constants if slot.data is not None]
+    data = [slice_.data.tobytes() for slice_ in program.constants if slice_.data is not None]
     text = compiled.module.to_text(print_large_constants=True) if program.callbacks else ""
     shortened = zlib.compress(text.encode("utf-8", "surrogateescape"), 1)
     return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
@@ -134,9 +134,9 @@ def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
         _check_origin(container.header)
         callbacks = container.header["callbacks"]
         program = _program(container)
-        learn_objects(_objects(container))
+        register_objects(_objects(container))
         imports = {name: import_address(name) for name in container.header["imports"]}
-        if callbacks["steps"]:
+        if callbacks["thunks"]:
             restore_callbacks(program, callbacks, _optimised(container))
         code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError, zlib.error) as error:
@@ -164,14 +164,14 @@ def _check_origin(header: Mapping[str, Any]) -> None:
 def _program(container: Container) -> NativeProgram:
     header = container.header
     program = NativeProgram(header["name"], ids=list(header["ids"]), arena_size=int(header["arena_size"]))
-    program.arguments = _slots(SlotKind.ARGUMENT, [(shape, "") for shape in header["arguments"]])
-    program.results = _slots(SlotKind.RESULT, [(shape, "") for shape in header["results"]])
-    program.constants = _slots(SlotKind.CONSTANT, header["constants"])
-    program.temporaries = _slots(SlotKind.TEMPORARY, header["temporaries"])
+    program.arguments = _slots(StorageClass.ARGUMENT, [(shape, "") for shape in header["arguments"]])
+    program.results = _slots(StorageClass.RESULT, [(shape, "") for shape in header["results"]])
+    program.constants = _slots(StorageClass.CONSTANT, header["constants"])
+    program.temporaries = _slots(StorageClass.TEMPORARY, header["temporaries"])
     program.aliases = {int(result): int(argument) for result, argument in header["aliases"]}
     data_of = container.sections[2 : len(container.sections) - len(header["objects"])]
-    for slot, data in zip(program.constants, data_of, strict=True):
-        slot.data = np.ndarray(slot.shape.dimensions, slot.shape.dtype, data)
+    for slice_, data in zip(program.constants, data_of, strict=True):
+        slice_.data = np.ndarray(slice_.shape.dimensions, slice_.shape.dtype, data)
     return program
 
 
@@ -185,13 +185,13 @@ def _optimised(container: Container) -> Module:
     return parse_hlo(zlib.decompress(container.sections[1]).decode("utf-8", "surrogateescape"), verify=False)
 
 
-def _named(slots: Sequence[Slot]) -> list[tuple[str, str]]:
-    return [(slot.shape.to_text(), slot.name) for slot in slots]
+def _named(slices: Sequence[BufferSlice]) -> list[tuple[str, str]]:
+    return [(slice_.shape.to_text(), slice_.name) for slice_ in slices]
 
 
-def _slots(kind: SlotKind, described: Sequence[tuple[str, str]]) -> list[Slot]:
+def _slots(kind: StorageClass, described: Sequence[tuple[str, str]]) -> list[BufferSlice]:
     try:
         rows = [(Shape.parse(shape), name) for shape, name in described]
     except XlaError as error:
         raise ValueError(str(error)) from error
-    return [Slot(shape, kind, number, name=name) for number, (shape, name) in enumerate(rows)]
+    return [BufferSlice(shape, kind, number, name=name) for number, (shape, name) in enumerate(rows)]

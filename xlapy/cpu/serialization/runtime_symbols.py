@@ -28,4 +28,4 @@ def import_address(name: str) -> int:
 def objects_of(names: Iterable[str]) -> dict[str, bytes]:
     """The object files behind imported functions, but those of libraries."""
     found = (POOL if name == _PARALLEL else shared_code.object_name(name) for name in names)
-    return shared_code.known_objects([name for name in found if name is not None])
+    return shared_code.compiled_objects([name for name in found if name is not None])

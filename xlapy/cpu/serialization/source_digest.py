@@ -22,14 +22,14 @@ _known: list[str] = []
 """The digest, once it is known: the process has read the files by then, what is written later is not part of it."""
 
 
-def sources_digest() -> str:
+def source_digest() -> str:
     """The digest of what the files of the compiler hold."""
     if not _known:
         _known.append(_digest())
     return _known[0]
 
 
-def sources_state() -> str:
+def source_files_state() -> str:
     """The digest of the names, sizes and times of the files."""
     digest = hashlib.sha256()
     for place, entry in _files():
@@ -39,7 +39,7 @@ def sources_state() -> str:
     return digest.hexdigest()
 
 
-def learn_digest(digest: str) -> None:
+def preset_source_digest(digest: str) -> None:
     """Spares reading the files, for who knows that they still have the state in which this was their digest."""
     if not _known:
         _known.append(digest)

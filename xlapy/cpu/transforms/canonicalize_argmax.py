@@ -26,7 +26,7 @@ from xlapy.passes.rewrite import Writer, editable_computations, has_control_edge
 
 
 @dataclass(frozen=True)
-class OrderSelections:
+class CanonicalizeArgmax:
     """Lets reductions of values and their positions see them in any order."""
 
     name: ClassVar[str] = "order-selections"

@@ -16,7 +16,7 @@ from xlapy.passes.rewrite import Writer, editable_computations, has_control_edge
 
 
 @dataclass(frozen=True)
-class TurnDots:
+class FoldTransposeIntoDot:
     """Makes one product of a transpose that changes the rows and columns of a product, which nothing else needs."""
 
     name: ClassVar[str] = "turn-dots"

@@ -21,7 +21,7 @@ from xlapy.passes.rewrite import settle
 
 
 @dataclass(frozen=True)
-class SeparateFills:
+class RematerializeSplats:
     """Copies broadcasts of scalars until each use that overwrites what it is given has one alone."""
 
     name: ClassVar[str] = "separate-fills"

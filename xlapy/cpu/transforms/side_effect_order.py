@@ -53,7 +53,7 @@ def _is_quiet(instruction: Instruction) -> bool:
 
 
 @dataclass(frozen=True)
-class OrderEffects:
+class OrderSideEffects:
     """Joins the instructions that act, in each computation, by control edges."""
 
     name: ClassVar[str] = "order-effects"

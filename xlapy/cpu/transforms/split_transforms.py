@@ -29,7 +29,7 @@ from xlapy.passes.rewrite import Writer, editable_computations, settle, take_ove
 
 
 @dataclass(frozen=True)
-class SplitTransforms:
+class DecomposeFft:
     """Leaves no transform that has no kernels."""
 
     name: ClassVar[str] = "split-transforms"

@@ -13,8 +13,8 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlapy.cpu.llvm.jit import Code, compile_plainly
-from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, PLAIN_MODE
+from xlapy.cpu.llvm.jit import Code, compile_unoptimized
+from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, RESET_MXCSR_FUNCTION
 from xlapy.pjrt.c_api.structs import (
     API_VERSION,
     ENTRIES,
@@ -219,7 +219,7 @@ go:
   %mode = alloca i32
   %state = call i32 @PyGILState_Ensure()
   call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
-  call void @plain_mode(ptr %mode)
+  call void @reset_mxcsr(ptr %mode)
   %error = call ptr %function(ptr %args)
   call void @llvm.x86.sse.ldmxcsr(ptr %mode)
   %set = load ptr, ptr %type
@@ -249,7 +249,7 @@ class Native:
         imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
         imports["Py_IsFinalizing"] = _address(_is_finalizing())
         exports = [*_FUNCTIONS, *[function_of(name, python) for name in _ALL]]
-        self._code = compile_plainly(module_text(python), sorted(set(exports)), imports)
+        self._code = compile_unoptimized(module_text(python), sorted(set(exports)), imports)
         self._functions = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
         self._extensions = _extensions(self._code, python)
         self._api = _table(self._code, python, self._extensions)
@@ -290,7 +290,7 @@ def module_text(python: Mapping[str, Any]) -> str:
     """The module of all native functions."""
     modules = (memory, events, buffers, times, parts, executables, execute, queues, runs, worker)
     pieces = [*(module.TEXT for module in modules), _REST]
-    pieces += [PLAIN_MODE, *sorted(MODE), ATTRIBUTES]
+    pieces += [RESET_MXCSR_FUNCTION, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_way_text(name) for name in python]
     pieces += [_unknown_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.thunks import MeetStep
-from xlapy.cpu.program.wait_state import shared_size, waiting_places
+from xlapy.cpu.program.thunks import CollectiveThunk
+from xlapy.cpu.program.wait_state import futex_offsets, shared_size
 from xlapy.pjrt.c_api.loaded import native
 from xlapy.pjrt.c_api.types import number_of
 from xlapy.pjrt.objects.layouts import layout_handle, logical
@@ -31,12 +31,16 @@ def is_plain(program: CpuProgram) -> bool:
     results = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
     whole = all(one.is_array for one in (*shape.parameters, *results)) and not is_dynamic(shape)
     free = "rng-get-and-update-state" not in native_program.ids
-    return whole and free and all(isinstance(step, MeetStep) and _is_met(step) for step in native_program.callbacks)
+    return (
+        whole
+        and free
+        and all(isinstance(thunk, CollectiveThunk) and _is_met(thunk) for thunk in native_program.callbacks)
+    )
 
 
-def _is_met(step: MeetStep) -> bool:
+def _is_met(thunk: CollectiveThunk) -> bool:
     """Whether every device has a door; who has none asks the host for the error."""
-    return all(row.door >= 0 for row in step.rows)
+    return all(row.door >= 0 for row in thunk.rows)
 
 
 def add_parts(loaded: Loaded, program: CpuProgram, results: Sequence[Shape]) -> None:
@@ -46,7 +50,7 @@ def add_parts(loaded: Loaded, program: CpuProgram, results: Sequence[Shape]) -> 
     record["parts"] = loaded.row([part.address for part in loaded.parts])
     record["part_count"], record["donated_count"] = len(devices), len(loaded.executable.donated)
     record["meets"] = int(bool(native_program.callbacks))
-    words = sorted(waiting_places(native_program))
+    words = sorted(futex_offsets(native_program))
     record["words"], record["word_count"] = loaded.row(words), len(words)
     record["shared_bytes"] = shared_size(native_program)
     record["long"] = int(bool(native_program.callbacks) or loaded.traits.is_long)

@@ -92,7 +92,7 @@ def _have_noted(twin: Twin, program: CpuProgram) -> None:
         number = part["instrumented"] = next(_numbers)
         twin.parts[number] = twin.devices[part["number"]]
         twin.counts[number] = Counts(native_program.clocks, _places(native_program.clocks))
-        place = part["table"] + ctypes.sizeof(ctypes.c_int64) * native_program.clock_index
+        place = part["table"] + ctypes.sizeof(ctypes.c_int64) * native_program.counters_index
         ctypes.c_int64.from_address(place).value = twin.counts[number].address
 
 

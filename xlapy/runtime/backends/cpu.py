@@ -21,9 +21,9 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.program import host_queues
-from xlapy.cpu.program.call_frames import check_targets
+from xlapy.cpu.program.call_frames import check_custom_call_targets
 from xlapy.cpu.program.host_callbacks import Host, run_ids
-from xlapy.cpu.program.thunks import FeedStep, TransferStep
+from xlapy.cpu.program.thunks import FeedThunk, TransferThunk
 from xlapy.cpu.program.wait_state import Wait, cancel, shared_memory
 from xlapy.cpu.serialization.executable import LoadedProgram, image_of, load_image
 from xlapy.hlo.computation import Computation
@@ -76,10 +76,12 @@ class CpuProgram:
         self._plans: dict[Computation, Plan] = {}
         self._kept: dict[Instruction, Any] = {}
         program = compiled.program
-        check_targets(program, self._kept)
+        check_custom_call_targets(program, self._kept)
         self.call = NativeCall(compiled, self._kept)
         self._shown = shown_arguments(program)
-        direct = not is_dynamic(shape) and all(step.instruction.op is opcodes.CUSTOM_CALL for step in program.callbacks)
+        direct = not is_dynamic(shape) and all(
+            thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.callbacks
+        )
         self.direct = Dispatch(self.call, program, shape, donated, self._lone_host) if direct else None
         self._numbers: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
 
@@ -91,7 +93,7 @@ class CpuProgram:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
         if not self.compiled.program.callbacks:
             return self._execute(arguments, (0, 0))
-        if device is None and any(isinstance(step, TransferStep) for step in self.compiled.program.callbacks):
+        if device is None and any(isinstance(thunk, TransferThunk) for thunk in self.compiled.program.callbacks):
             device = Device(0, "cpu")
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]
@@ -119,10 +121,10 @@ class CpuProgram:
         device = ids[0] * self._partition_count + ids[1]
         self.call(*addresses, *numbered, *places, host=host, memory=(arrays, memories), device=device)
         results = [
-            arrays[program.aliases[slot.number]]
-            if slot.number in program.aliases
-            else buffer_at(array_type(slot.shape), memory, place).array
-            for slot, memory, place in zip(program.results, memories, places, strict=True)
+            arrays[program.aliases[slice_.number]]
+            if slice_.number in program.aliases
+            else buffer_at(array_type(slice_.shape), memory, place).array
+            for slice_, memory, place in zip(program.results, memories, places, strict=True)
         ]
         return joined(self.shape.result, iter(results))
 
@@ -165,8 +167,8 @@ class CpuProgram:
 
         def end() -> list[tuple[int, str]]:
             return [
-                (number, describe_instruction(step.instruction))
-                for number, step in host_queues.take_all(program, shared)
+                (number, describe_instruction(thunk.instruction))
+                for number, thunk in host_queues.take_all(program, shared)
             ]
 
         replicas = len(devices) // self._partition_count
@@ -178,12 +180,12 @@ class CpuProgram:
         if (replica, partition) not in self._numbers:
             self._numbers[replica, partition] = device_numbers(program.ids, replica, partition)
         arrays = self._numbers[replica, partition]
-        numbers = {program.ids_index + place: array_address(array) for place, array in enumerate(arrays)}
+        numbers = {program.implicit_arguments_index + place: array_address(array) for place, array in enumerate(arrays)}
         return numbers | self.call.constants()
 
     @property
     def is_watched(self) -> bool:
-        """Whether the host looks at what each step gives."""
+        """Whether the host looks at what each thunk gives."""
         return bool(self._checks)
 
     @property
@@ -195,9 +197,9 @@ class CpuProgram:
         program = self.compiled.program
         return MemoryStats(
             argument_size_in_bytes=sum(
-                slot.size for slot in program.arguments[: len(program.arguments) - len(program.ids)]
+                slice_.size for slice_ in program.arguments[: len(program.arguments) - len(program.ids)]
             ),
-            output_size_in_bytes=sum(slot.size for slot in program.results),
+            output_size_in_bytes=sum(slice_.size for slice_ in program.results),
             alias_size_in_bytes=sum(program.results[number].size for number in program.aliases),
             temp_size_in_bytes=program.arena_size,
             generated_code_size_in_bytes=self.compiled.code.size,
@@ -239,10 +241,15 @@ class _Overseer:
 
 def outside(wait: Wait) -> Outside:
     """What the rendezvous is told of a device that waits in native code."""
+<<<<<<< HEAD
     what = describe_instruction(wait.step.instruction)
     if isinstance(wait.step, FeedStep):
+=======
+    what = describe(wait.thunk.instruction)
+    if isinstance(wait.thunk, FeedThunk):
+>>>>>>> 89c1690 (The CPU program consists of thunks on buffer slices, as XLA's does; passes carry XLA's names)
         what = f"{what} for the host"
-    return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.step, TransferStep))
+    return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.thunk, TransferThunk))
 
 
 def _lent(shape: ProgramShape, donated: Sequence[Donated]) -> Sequence[Donated]:

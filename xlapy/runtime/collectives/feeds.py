@@ -17,7 +17,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.cpu.program import host_queues
-from xlapy.cpu.program.thunks import QUEUE_BYTES, FeedField, FeedStep, NativeProgram, QueueField, rounded
+from xlapy.cpu.program.thunks import QUEUE_BYTES, FeedField, FeedThunk, NativeProgram, QueueField, rounded
 from xlapy.cpu.program.wait_state import Memory
 from xlapy.interpreter import TOKEN
 from xlapy.native import futex
@@ -28,7 +28,7 @@ from xlapy.runtime.device import Device
 @contextmanager
 def joined_feeds(device: Device, program: NativeProgram, shared: Memory, number: int) -> Iterator[None]:
     """While the program runs as device `number`, what goes in and out of a device goes without callbacks."""
-    steps = [step for step in program.callbacks if isinstance(step, FeedStep)]
+    steps = [thunk for thunk in program.callbacks if isinstance(thunk, FeedThunk)]
     infeeds, outfeeds = ([s for s in steps if s.instruction.op is op] for op in (opcodes.INFEED, opcodes.OUTFEED))
     source = FedIn(infeeds, shared, number) if infeeds else None
     sink = FedOut(outfeeds, shared, number) if outfeeds else None
@@ -48,7 +48,7 @@ def joined_feeds(device: Device, program: NativeProgram, shared: Memory, number:
 class _Feed:
     """Words of a feed, which native code reads and writes too."""
 
-    def __init__(self, steps: Sequence[FeedStep], shared: Memory, number: int) -> None:
+    def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
         self._shared = shared
         self.address: int = shared.ctypes.data + steps[0].place + QUEUE_BYTES * number
         self._joined, self._sent, self._asleep, self._taken, self._busy = (
@@ -68,9 +68,9 @@ class _Feed:
 class FedIn(_Feed):
     """What is fed in while a program runs, as messages that name its arrays."""
 
-    def __init__(self, steps: Sequence[FeedStep], shared: Memory, number: int) -> None:
+    def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
         super().__init__(steps, shared, number)
-        self._kinds = {_form(step.instruction.shape.tuple_shapes[0]): step.kind for step in steps}
+        self._kinds = {_form(thunk.instruction.shape.tuple_shapes[0]): thunk.kind for thunk in steps}
         self._kept: deque[Any] = deque([None])
         """The message that was taken last, from which native code finds the next one, and those behind it."""
         self._last = self.address
@@ -108,13 +108,13 @@ class FedIn(_Feed):
 class FedOut(_Feed):
     """What a program feeds out while it runs."""
 
-    def __init__(self, steps: Sequence[FeedStep], shared: Memory, number: int) -> None:
+    def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
         super().__init__(steps, shared, number)
-        self._shapes = {step.number: step.instruction.operand_shapes[0] for step in steps}
+        self._shapes = {thunk.number: thunk.instruction.operand_shapes[0] for thunk in steps}
 
     def take(self) -> list[Value]:
         """The values that are there."""
-        return [_read(self._shapes[message.step], message.arrays)[0] for message in host_queues.take(self.address)]
+        return [_read(self._shapes[message.thunk], message.arrays)[0] for message in host_queues.take(self.address)]
 
     def count(self) -> int:
         """How many were fed out."""

@@ -17,7 +17,7 @@ from xlapy.base import flags
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.host_callbacks import Host
-from xlapy.cpu.program.thunks import CallbackStep, NativeProgram, Slot, SlotKind
+from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram, StorageClass
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.runtime.backend import Value
@@ -52,7 +52,7 @@ class Dispatch:
         self._plain = all(parameter.is_array for parameter in shape.parameters)
         leaves = (leaf for parameter in shape.parameters for _, leaf in parameter.leaves())
         self._expected = [array_type(leaf) for leaf in leaves if leaf.is_array]
-        self._results = [array_type(slot.shape) for slot in program.results]
+        self._results = [array_type(slice_.shape) for slice_ in program.results]
         self._aliases = program.aliases
         self._ids = program.ids
         self._donated = [(leaf, leaf_number(shape, leaf)) for leaf in donated]
@@ -166,19 +166,19 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
-def shown_arguments(program: NativeProgram) -> list[Slot]:
+def shown_arguments(program: NativeProgram) -> list[BufferSlice]:
     """The arguments that custom calls are given as they lie in memory."""
-    shown = (slot for step in program.callbacks if isinstance(step, CallbackStep) for slot in step.operands)
-    return list(dict.fromkeys(slot for slot in shown if slot.kind is SlotKind.ARGUMENT))
+    shown = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
+    return list(dict.fromkeys(slice_ for slice_ in shown if slice_.kind is StorageClass.ARGUMENT))
 
 
-def align(kept: list[Any], addresses: list[int], arguments: Sequence[Slot]) -> None:
+def align(kept: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:
     """Puts copies in the place of those arguments that do not lie as targets are promised."""
-    for slot in arguments:
-        if addresses[slot.number] % ALIGNMENT:
-            memory = _copied(addresses[slot.number], slot.shape)
-            kept[slot.number] = np.ndarray(slot.shape.dimensions, slot.shape.dtype, memory)
-            addresses[slot.number] = _address_of(memory)
+    for slice_ in arguments:
+        if addresses[slice_.number] % ALIGNMENT:
+            memory = _copied(addresses[slice_.number], slice_.shape)
+            kept[slice_.number] = np.ndarray(slice_.shape.dimensions, slice_.shape.dtype, memory)
+            addresses[slice_.number] = _address_of(memory)
 
 
 def packed(shape: Shape, results: Iterator[Any]) -> Any:

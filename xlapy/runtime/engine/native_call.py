@@ -14,9 +14,9 @@ import numpy as np
 
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import Compiled
-from xlapy.cpu.program.call_frames import PlaceTargets, Targets
+from xlapy.cpu.program.call_frames import FrameTargets, Targets
 from xlapy.cpu.program.host_callbacks import Host, run_ids
-from xlapy.cpu.program.thunks import CallbackStep, NativeProgram, Slot
+from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram
 from xlapy.cpu.serialization.executable import LoadedProgram
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
@@ -54,10 +54,10 @@ class _Place:
             self.table[place] = address
         self.counts = None if program.clocks is None else Counts(program.clocks)
         if self.counts is not None:
-            self.table[program.clock_index] = self.counts.address
+            self.table[program.counters_index] = self.counts.address
         self.interruption = Interruption()
-        self.table[program.asking_index] = self.interruption.function
-        self.table[program.asking_index + 1] = self.interruption.thread
+        self.table[program.poll_index] = self.interruption.function
+        self.table[program.poll_index + 1] = self.interruption.thread
         self.made_with = targets
         self.targets = None if targets is None else targets.place(self.table)
 
@@ -71,13 +71,13 @@ class NativeCall:
         self._program = program
         self._code = compiled.code  # keeps the machine code
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiled.entry)
-        self._constants = [_aligned(slot.data) for slot in program.constants if slot.data is not None]
+        self._constants = [_aligned(slice_.data) for slice_ in program.constants if slice_.data is not None]
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
         self._places: list[_Place] = []
         self._kept = {} if kept is None else kept
         self.counted: Callable[[Counts, int], None] | None = None
         """Told at the end of each run of an instrumented program: what it counted, the number of its device."""
-        calls = any(isinstance(step, CallbackStep) and step.convention for step in program.callbacks)
+        calls = any(isinstance(thunk, CallbackThunk) and thunk.convention for thunk in program.callbacks)
         self._targets = Targets(program, self._kept) if calls else None
         self._lay_out(program)
 
@@ -86,14 +86,14 @@ class NativeCall:
         self._offsets: list[int] = []
         self._large: list[tuple[int, int]] = []
         size = 0
-        for slot in program.results:
+        for slice_ in program.results:
             self._offsets.append(size)
-            if slot.number in program.aliases:
+            if slice_.number in program.aliases:
                 continue
-            if slot.size > _SMALL:
-                self._large.append((slot.number, slot.size))
+            if slice_.size > _SMALL:
+                self._large.append((slice_.number, slice_.size))
             else:
-                size += max(ALIGNMENT, -(-slot.size // ALIGNMENT) * ALIGNMENT)
+                size += max(ALIGNMENT, -(-slice_.size // ALIGNMENT) * ALIGNMENT)
         self._block = ctypes.c_char * (size + ALIGNMENT)
         self._is_one_small = len(self._offsets) == 1 and not self._large
 
@@ -122,7 +122,7 @@ class NativeCall:
             if place.made_with is self._targets:
                 self._places.append(place)
 
-    def _run_with_targets(self, place: _Place, targets: PlaceTargets, host: Host | None, memory: Any) -> None:
+    def _run_with_targets(self, place: _Place, targets: FrameTargets, host: Host | None, memory: Any) -> None:
         kept = None
         if host is None:
             place.table[self._program.shared_index] = _address_of(_UNSHARED)
@@ -209,12 +209,12 @@ class NativeCall:
             )
 
     def _demand(self) -> int:
-        return self._program.arena_size + sum(slot.size for slot in self._program.results)
+        return self._program.arena_size + sum(slice_.size for slice_ in self._program.results)
 
     def _largest(self) -> str:
         """The largest buffers, results and temporaries, with the instructions that they are for."""
-        slots = [*self._program.results, *self._program.temporaries]
-        largest = sorted(slots, key=lambda slot: -slot.size)[:5]
+        slices = [*self._program.results, *self._program.temporaries]
+        largest = sorted(slices, key=lambda slice_: -slice_.size)[:5]
         return ", ".join(map(_described, largest))
 
 
@@ -227,9 +227,9 @@ def _failure(place: _Place, host: Host | None) -> BaseException:
     return host.failure()
 
 
-def _described(slot: Slot) -> str:
-    name = slot.name or f"result {slot.number}"
-    return f"{name} {slot.shape.brief} {readable(slot.size)}"
+def _described(slice_: BufferSlice) -> str:
+    name = slice_.name or f"result {slice_.number}"
+    return f"{name} {slice_.shape.brief} {readable(slice_.size)}"
 
 
 def array_address(array: np.ndarray[Any, Any]) -> int:

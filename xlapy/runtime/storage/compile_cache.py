@@ -34,7 +34,7 @@ from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.jit import host_features, host_name
 from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, image_of, load_image
-from xlapy.cpu.serialization.source_digest import learn_digest, sources_digest, sources_state
+from xlapy.cpu.serialization.source_digest import preset_source_digest, source_digest, source_files_state
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.text import PrintOptions, print_module
@@ -212,14 +212,14 @@ _SOURCES = ".sources"
 @functools.cache
 def _recall_sources(folder: Path) -> None:
     """Spares reading the compiler's files where nothing has changed since some process did."""
-    state, path = sources_state(), folder / _SOURCES
+    state, path = source_files_state(), folder / _SOURCES
     with suppress(OSError, ValueError):
         known, digest = path.read_text().split()
         if known == state:
-            learn_digest(digest)
+            preset_source_digest(digest)
             return
     with suppress(OSError):
-        _write_whole(path, f"{state} {sources_digest()}\n".encode())
+        _write_whole(path, f"{state} {source_digest()}\n".encode())
 
 
 def _loaded(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None:

@@ -1,6 +1,6 @@
 """From the clocks of a program on cpu to the rows of a profile.
 
-A clock's time is that of its steps: one, or short ones that were timed together, among which it is divided by their
+A clock's time is that of its thunks: one, or short ones that were timed together, among which it is divided by their
 numbers of statements. What reading the clock takes is left out.
 
 Owns: that way. Must not know: how clocks are read, how rows are shown.
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.cpu.program.profiling_counters import Clock, weight
-from xlapy.cpu.program.thunks import BranchStep, CopyStep, KernelStep, PartStep, Step, WhileStep
+from xlapy.cpu.program.thunks import ConditionalThunk, CopyThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.loops.operations import Operations, kernel_operations
@@ -41,7 +41,7 @@ class _Reader:
 
     def rows(self, clocks: Sequence[Clock]) -> list[Row]:
         rows = [row for clock in clocks for row in self.rows_of(clock)]
-        kernels = _runs_of_kernels([step for clock in clocks for step in clock.steps], rows)
+        kernels = _runs_of_kernels([thunk for clock in clocks for thunk in clock.thunks], rows)
         found = merged(rows)
         for row in found:
             if not row.children:
@@ -52,8 +52,8 @@ class _Reader:
         seconds, begun, busy = self.measured.figures[clock.number].tolist()
         seconds = max(0.0, seconds - self.measured.stamp * self.stamps(clock))
         seconds = self.divided.get(clock, seconds)
-        total = sum(map(weight, clock.steps))
-        rows = [self.row(step, seconds * weight(step) / total, begun) for step in clock.steps]
+        total = sum(map(weight, clock.thunks))
+        rows = [self.row(thunk, seconds * weight(thunk) / total, begun) for thunk in clock.thunks]
         (first, *_) = rows
         if busy and seconds:
             first.threads, first.is_parallel = busy / seconds, True
@@ -63,15 +63,15 @@ class _Reader:
                 self.divide(clock, seconds)
             first.children = self.rows(inside)
             first.take_totals_of_children()
-            if isinstance(clock.steps[0], WhileStep):
+            if isinstance(clock.thunks[0], WhileThunk):
                 first.turns = self.measured.figures[clock.inner[1][0].number, 1] if clock.inner[1] else 0.0
         return rows
 
     def divide(self, loop: Clock, seconds: float) -> None:
         """Gives the body of a loop whose turns are short its part of the loop's time; the rest is the condition's."""
-        step, (body,) = loop.steps[0], loop.inner[1]
-        assert isinstance(step, WhileStep)
-        own, inner = (sum(map(weight, steps)) for steps in (step.condition, body.steps))
+        thunk, (body,) = loop.thunks[0], loop.inner[1]
+        assert isinstance(thunk, WhileThunk)
+        own, inner = (sum(map(weight, thunks)) for thunks in (thunk.condition, body.thunks))
         self.divided[body] = seconds * inner / (own + inner)
 
     def stamps(self, clock: Clock) -> float:
@@ -79,18 +79,18 @@ class _Reader:
         own = float(self.measured.figures[clock.number, 1]) if clock.is_timed else 0.0
         return own + sum(self.stamps(one) for part in clock.inner for one in part)
 
-    def row(self, step: Step, seconds: float, executions: float) -> Row:
-        if isinstance(step, CopyStep):
-            name = step.target.name or step.source.name or f"{step.source}"
+    def row(self, thunk: Thunk, seconds: float, executions: float) -> Row:
+        if isinstance(thunk, CopyThunk):
+            name = thunk.target.name or thunk.source.name or f"{thunk.source}"
             row = Row(f"copy of {name}", "copy", self.instructions.get(name), seconds, executions)
-            row.read = row.written = executions * step.source.size
+            row.read = row.written = executions * thunk.source.size
             return row
-        assert not isinstance(step, PartStep), "parts have no clocks"
-        instruction = self.instructions.get(step.origin)
+        assert not isinstance(thunk, OutlinedThunk), "parts have no clocks"
+        instruction = self.instructions.get(thunk.origin)
         opcode = instruction.op.name if instruction is not None else "kernel"
-        row = Row(step.origin, opcode, instruction, seconds, executions)
-        if isinstance(step, KernelStep):
-            operations = self.operations(step.kernel)
+        row = Row(thunk.origin, opcode, instruction, seconds, executions)
+        if isinstance(thunk, KernelThunk):
+            operations = self.operations(thunk.kernel)
             if operations.is_known:
                 row.operations = {name: executions * count for name, count in operations.counts.items()}
         return row
@@ -115,12 +115,12 @@ class _Reader:
         row.least_seconds = max(row.memory_seconds, row.arithmetic_seconds)
 
 
-def _runs_of_kernels(steps: Sequence[Step], rows: Sequence[Row]) -> dict[str, float]:
-    """How often each instruction ran: several kernels may compute a part of it each, several steps run the same."""
+def _runs_of_kernels(thunks: Sequence[Thunk], rows: Sequence[Row]) -> dict[str, float]:
+    """How often each instruction ran: several kernels may compute a part of it each, several thunks run the same."""
     counts: dict[str, dict[Kernel | None, float]] = {}
-    for step, row in zip(steps, rows, strict=True):
-        if not isinstance(step, (WhileStep, BranchStep)):
-            kernel = step.kernel if isinstance(step, KernelStep) else None
+    for thunk, row in zip(thunks, rows, strict=True):
+        if not isinstance(thunk, (WhileThunk, ConditionalThunk)):
+            kernel = thunk.kernel if isinstance(thunk, KernelThunk) else None
             kernels = counts.setdefault(row.name, {})
             kernels[kernel] = kernels.get(kernel, 0.0) + row.executions
     return {name: max(kernels.values()) for name, kernels in counts.items()}

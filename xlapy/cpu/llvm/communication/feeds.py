@@ -14,30 +14,30 @@ from xlapy import opcodes
 from xlapy.cpu.llvm.communication.transfers import Copy, message_places
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.program.thunks import (
-    FED_HEADER,
+    HOST_WAIT_OFFSET,
+    INFEED_MESSAGE_HEADER_BYTES,
     QUEUE_BYTES,
-    WAITS_FOR_HOST,
     FeedField,
-    FeedStep,
+    FeedThunk,
     NativeProgram,
     QueueField,
 )
 
 
-def feed_text(step: FeedStep, program: NativeProgram, copy: Copy) -> str:
-    """`i32 @feed<number>(ptr %table, ...)`, which takes where the arrays of the step lie; needs the texts it calls."""
+def feed_text(thunk: FeedThunk, program: NativeProgram, copy: Copy) -> str:
+    """`i32 @feed<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie; needs the texts it calls."""
     writer = Writer()
     shared = writer.let(f"load ptr, ptr {_entry(writer, program.shared_index)}")
     device = writer.let(f"load i64, ptr {_entry(writer, program.device_index)}")
-    behind = writer.let(f"add i64 {writer.let(f'mul i64 {device}, {QUEUE_BYTES}')}, {step.place}")
+    behind = writer.let(f"add i64 {writer.let(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.place}")
     feed = writer.let(f"getelementptr inbounds i8, ptr {shared}, i64 {behind}")
-    if step.instruction.op is opcodes.INFEED:
-        _write_infeed(writer, step, copy, f"ptr {shared}, i64 {device}, i64 {step.number}, ptr {feed}", feed)
+    if thunk.instruction.op is opcodes.INFEED:
+        _write_infeed(writer, thunk, copy, f"ptr {shared}, i64 {device}, i64 {thunk.number}, ptr {feed}", feed)
     else:
-        _write_outfeed(writer, step, copy, device, feed)
-    arguments = "".join(f", ptr %array{n}" for n in range(len(step.operands) + len(step.results)))
-    head = f"define internal i32 @feed{step.number}(ptr %table{arguments}) noinline #0 {{"
-    ask = ["ask:", f"  %answer = call i32 @call_back(ptr %table, i64 {step.number})", "  ret i32 %answer"]
+        _write_outfeed(writer, thunk, copy, device, feed)
+    arguments = "".join(f", ptr %array{n}" for n in range(len(thunk.operands) + len(thunk.results)))
+    head = f"define internal i32 @feed{thunk.number}(ptr %table{arguments}) noinline #0 {{"
+    ask = ["ask:", f"  %answer = call i32 @call_back(ptr %table, i64 {thunk.number})", "  ret i32 %answer"]
     return "\n".join([head, "entry:", *writer.lines, "  ret i32 0", *ask, "failed:", "  ret i32 1", "}"])
 
 
@@ -45,32 +45,34 @@ def _entry(writer: Writer, index: int) -> str:
     return writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
 
 
-def _write_infeed(writer: Writer, step: FeedStep, copy: Copy, where: str, feed: str) -> None:
-    found = writer.let(f"call i64 @next_fed(ptr %table, {where}, i64 {step.kind})")
+def _write_infeed(writer: Writer, thunk: FeedThunk, copy: Copy, where: str, feed: str) -> None:
+    found = writer.let(f"call i64 @next_fed(ptr %table, {where}, i64 {thunk.kind})")
     writer.do(f"switch i64 {found}, label %take [ i64 0, label %ask i64 1, label %failed ]")
     writer.begin("take")
     message = writer.let(f"inttoptr i64 {found} to ptr")
-    for number, slot in enumerate(step.results):
-        if slot.size:
-            place = writer.let(f"getelementptr inbounds i8, ptr {message}, i64 {FED_HEADER + 8 * number}")
-            writer.do(copy(f"%array{number}", writer.let(f"load ptr, ptr {place}"), slot.size))
+    for number, slice_ in enumerate(thunk.results):
+        if slice_.size:
+            place = writer.let(
+                f"getelementptr inbounds i8, ptr {message}, i64 {INFEED_MESSAGE_HEADER_BYTES + 8 * number}"
+            )
+            writer.do(copy(f"%array{number}", writer.let(f"load ptr, ptr {place}"), slice_.size))
     writer.do(f"call void @fed(ptr {feed}, ptr {message})")
 
 
-def _write_outfeed(writer: Writer, step: FeedStep, copy: Copy, device: str, feed: str) -> None:
+def _write_outfeed(writer: Writer, thunk: FeedThunk, copy: Copy, device: str, feed: str) -> None:
     joined = writer.let(f"getelementptr inbounds i8, ptr {feed}, i64 {FeedField.JOINED}")
     word = writer.let(f"load atomic i32, ptr {joined} acquire, align 4")
     writer.branch(writer.let(f"icmp eq i32 {word}, 0"), "ask", "give")
     writer.begin("give")
-    places = message_places(step.operands)
-    call = f"call ptr @new_message(ptr %table, i64 {device}, i64 {step.number}, i64 {places[-1]})"
+    places = message_places(thunk.operands)
+    call = f"call ptr @new_message(ptr %table, i64 {device}, i64 {thunk.number}, i64 {places[-1]})"
     message = writer.let(call)
     writer.branch(writer.let(f"icmp eq ptr {message}, null"), "failed", "fill")
     writer.begin("fill")
-    for number, (slot, place) in enumerate(zip(step.operands, places, strict=False)):
-        if slot.size:
+    for number, (slice_, place) in enumerate(zip(thunk.operands, places, strict=False)):
+        if slice_.size:
             target = writer.let(f"getelementptr inbounds i8, ptr {message}, i64 {place}")
-            writer.do(copy(target, f"%array{number}", slot.size))
+            writer.do(copy(target, f"%array{number}", slice_.size))
     writer.do(f"call void @post(ptr {feed}, ptr {message})")
 
 
@@ -83,7 +85,7 @@ entry:
   %done.at = getelementptr inbounds i8, ptr %feed, i64 {QueueField.DONE}
   %taken.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.TAKEN}
   %busy.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.BUSY}
-  %waiting = add i64 %number, {WAITS_FOR_HOST}
+  %waiting = add i64 %number, {HOST_WAIT_OFFSET}
   br label %look
 look:
   store atomic i32 1, ptr %busy.at seq_cst, align 4

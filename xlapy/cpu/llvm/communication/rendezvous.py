@@ -16,75 +16,82 @@ from collections.abc import Callable, Sequence
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
 from xlapy.cpu.llvm.communication.waits import WAKE
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import MEET_HEADER, MeetRow, MeetStep, NativeProgram, Slot, door_header
+from xlapy.cpu.program.thunks import (
+    RENDEZVOUS_HEADER_BYTES,
+    BufferSlice,
+    CollectiveThunk,
+    NativeProgram,
+    RendezvousParticipant,
+    rendezvous_header_bytes,
+)
 
 
-def rows_text(step: MeetStep) -> str:
+def rows_text(thunk: CollectiveThunk) -> str:
     """The constant with what each device does."""
-    return table_text(f"rows{step.number}", _rows(step))
+    return table_text(f"rows{thunk.number}", _rows(thunk))
 
 
-def _rows(step: MeetStep) -> list[list[int]]:
-    return [_numbers(step, row) for row in step.rows]
+def _rows(thunk: CollectiveThunk) -> list[list[int]]:
+    return [_numbers(thunk, row) for row in thunk.rows]
 
 
-def _numbers(step: MeetStep, row: MeetRow) -> list[int]:
-    stage = row.door + door_header(len(row.members))
-    given = [*row.brings, *row.takes, *row.offsets] or [0] * (_width(step) - 4)
+def _numbers(thunk: CollectiveThunk, row: RendezvousParticipant) -> list[int]:
+    stage = row.door + rendezvous_header_bytes(len(row.members))
+    given = [*row.brings, *row.takes, *row.offsets] or [0] * (_width(thunk) - 4)
     return [row.door, stage, row.place, len(row.members), *given]
 
 
-def _width(step: MeetStep) -> int:
-    return 4 + len(step.operands) + len(step.shared) * (2 if step.direct else 1)
+def _width(thunk: CollectiveThunk) -> int:
+    return 4 + len(thunk.operands) + len(thunk.shared) * (2 if thunk.direct else 1)
 
 
 def write_meeting(
     writer: Writer,
-    step: MeetStep,
+    thunk: CollectiveThunk,
     program: NativeProgram,
     copy: Callable[[str, str, int], str],
-    operands: Sequence[tuple[Slot, str]],
+    operands: Sequence[tuple[BufferSlice, str]],
 ) -> str:
     """Copies what the device brings, meets, and notes where the rest lies; returns the status."""
-    record = Row(writer, program, f"rows{step.number}", _rows(step))
+    record = Row(writer, program, f"rows{thunk.number}", _rows(thunk))
     outside, inside, after = [writer.new_label(p) for p in ("outside", "inside", "met")]
     writer.branch(writer.let(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
     writer.begin(outside)
-    refused = writer.let(f"call i32 @call_back(ptr %table, i64 {step.number})")
+    refused = writer.let(f"call i32 @call_back(ptr %table, i64 {thunk.number})")
     writer.jump(after)
     writer.begin(inside)
     door = record.address(record.shared, record.number(0))
     meetings = writer.let(f"load atomic i32, ptr {door} monotonic, align 4")
     turn = writer.let(f"zext i32 {writer.let(f'and i32 {meetings}, 1')} to i64")
     first = record.address(record.shared, record.number(1))
-    stage = record.address(first, writer.let(f"mul i64 {turn}, {step.stage_size}"))
-    for position, (slot, pointer) in enumerate(operands):
-        if step.direct:
+    stage = record.address(first, writer.let(f"mul i64 {turn}, {thunk.stage_size}"))
+    for position, (slice_, pointer) in enumerate(operands):
+        if thunk.direct:
             writer.do(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
-        elif slot.size:
-            writer.do(copy(record.address(stage, record.number(4 + position)), pointer, slot.size))
+        elif slice_.size:
+            writer.do(copy(record.address(stage, record.number(4 + position)), pointer, slice_.size))
     place, count = [writer.let(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
     met = writer.let(
-        f"call i32 @meet(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {step.number}, ptr {door}, "
+        f"call i32 @meet(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {thunk.number}, ptr {door}, "
         f"i32 {meetings}, i32 {place}, i32 {count})"
     )
-    for position, slot in enumerate(step.shared):
-        taken = _taken(record, step, stage, position)
-        writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slot))}")
+    for position, slice_ in enumerate(thunk.shared):
+        taken = _taken(record, thunk, stage, position)
+        writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slice_))}")
     writer.jump(after)
     writer.begin(after)
     return writer.let(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
 
 
-def _taken(record: Row, step: MeetStep, stage: str, position: int) -> str:
+def _taken(record: Row, thunk: CollectiveThunk, stage: str, position: int) -> str:
     """Where an array lies that the device takes; null if it takes zeros."""
-    writer, begin = record.writer, 4 + len(step.operands)
+    writer, begin = record.writer, 4 + len(thunk.operands)
     offset = record.number(begin + position)
     absent = writer.let(f"icmp slt i64 {offset}, 0")
     taken = record.address(stage, writer.let(f"select i1 {absent}, i64 0, i64 {offset}"))
-    if step.direct:
+    if thunk.direct:
         address = writer.let(f"load ptr, ptr {taken}")
-        taken = record.address(address, record.number(begin + len(step.shared) + position))
+        taken = record.address(address, record.number(begin + len(thunk.shared) + position))
     return writer.let(f"select i1 {absent}, ptr null, ptr {taken}")
 
 
@@ -92,7 +99,7 @@ MEET = f"""define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %
   i32 %place, i32 %count) noinline #0 {{
 entry:
   %following = add i32 %meetings, 1
-  %members = getelementptr inbounds i8, ptr %door, i64 {MEET_HEADER}
+  %members = getelementptr inbounds i8, ptr %door, i64 {RENDEZVOUS_HEADER_BYTES}
   %own = getelementptr inbounds i32, ptr %members, i32 %place
   store atomic i32 %following, ptr %own monotonic, align 4
   %come = getelementptr inbounds i8, ptr %door, i64 64

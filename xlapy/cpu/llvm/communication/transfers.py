@@ -3,7 +3,7 @@
 A queue joins two devices. It begins with two words: the first message, and the last if there was one. Then it has, in
 an i32 each, how many messages were sent, how many sleep for that to change, and the sender; in the next line of memory
 the last message that the receiver is done with, how many were announced to it, and the receiver (devices plus 1, 0 for
-none yet). A message has the address of the next one, its number in the queue from 1 on, whether it was taken, the step
+none yet). A message has the address of the next one, its number in the queue from 1 on, whether it was taken, the thunk
 and the device that sent it, and behind a line of memory the arrays. Only the sender writes to the end of the chain,
 only the receiver takes messages from it, in any order, and frees those before the first that is still to come.
 
@@ -19,12 +19,12 @@ from xlapy.cpu.llvm.communication.device_tables import Row, table_text
 from xlapy.cpu.llvm.communication.waits import WAKE
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.program.thunks import (
-    MESSAGE_HEADER,
+    MESSAGE_HEADER_BYTES,
+    BufferSlice,
     MessageField,
     NativeProgram,
     QueueField,
-    Slot,
-    TransferStep,
+    TransferThunk,
     rounded,
 )
 
@@ -38,34 +38,34 @@ DECLARATIONS = {
 }
 
 
-def rows_text(step: TransferStep) -> str:
+def rows_text(thunk: TransferThunk) -> str:
     """The table of the queues of each device, -1 where it has none."""
-    return table_text(f"queues{step.number}", _rows(step))
+    return table_text(f"queues{thunk.number}", _rows(thunk))
 
 
-def _rows(step: TransferStep) -> list[list[int]]:
-    width = max(1, max(map(len, step.queues)))
-    return [[*queues, *[-1] * (width - len(queues))] for queues in step.queues]
+def _rows(thunk: TransferThunk) -> list[list[int]]:
+    width = max(1, max(map(len, thunk.queues)))
+    return [[*queues, *[-1] * (width - len(queues))] for queues in thunk.queues]
 
 
-def transfer_text(step: TransferStep, program: NativeProgram, copy: Copy) -> str:
-    """`i32 @transfer<number>(ptr %table, ...)`, which takes where the arrays of the step lie. Needs `TRANSFERS`."""
-    writer, slots = Writer(), [*step.operands, *step.results]
-    row = Row(writer, program, f"queues{step.number}", _rows(step))
-    if step.instruction.op is opcodes.SEND:
-        _write_send(writer, row, step, copy)
-    elif step.instruction.op is opcodes.RECV:
-        _write_announcement(writer, row, step)
+def transfer_text(thunk: TransferThunk, program: NativeProgram, copy: Copy) -> str:
+    """`i32 @transfer<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie. Needs `TRANSFERS`."""
+    writer, slices = Writer(), [*thunk.operands, *thunk.results]
+    row = Row(writer, program, f"queues{thunk.number}", _rows(thunk))
+    if thunk.instruction.op is opcodes.SEND:
+        _write_send(writer, row, thunk, copy)
+    elif thunk.instruction.op is opcodes.RECV:
+        _write_announcement(writer, row, thunk)
     else:
-        _write_receipt(writer, row, step, copy)
-    arguments = "".join(f", ptr %array{n}" for n in range(len(slots)))
-    head = f"define internal i32 @transfer{step.number}(ptr %table{arguments}) noinline #0 {{"
+        _write_receipt(writer, row, thunk, copy)
+    arguments = "".join(f", ptr %array{n}" for n in range(len(slices)))
+    head = f"define internal i32 @transfer{thunk.number}(ptr %table{arguments}) noinline #0 {{"
     return "\n".join([head, "entry:", *writer.lines, "  ret i32 0", "failed:", "  ret i32 1", "}"])
 
 
-def write_transfer(writer: Writer, step: TransferStep, pointers: Sequence[str]) -> str:
+def write_transfer(writer: Writer, thunk: TransferThunk, pointers: Sequence[str]) -> str:
     """Calls that function; returns the status."""
-    return writer.let(f"call i32 @transfer{step.number}(ptr %table{''.join(f', ptr {p}' for p in pointers)})")
+    return writer.let(f"call i32 @transfer{thunk.number}(ptr %table{''.join(f', ptr {p}' for p in pointers)})")
 
 
 def _queue(row: Row, position: int, absent: str) -> str:
@@ -82,44 +82,44 @@ def _require(writer: Writer, good: str) -> None:
     writer.begin(going)
 
 
-def _claim(row: Row, step: TransferStep, queue: str, end: QueueField) -> None:
+def _claim(row: Row, thunk: TransferThunk, queue: str, end: QueueField) -> None:
     """Makes sure that no other device has this end of the queue."""
-    if step.claims:
+    if thunk.claims:
         word = row.address(queue, str(int(end)))
-        status = row.writer.let(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {step.number}, ptr {word})")
+        status = row.writer.let(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {thunk.number}, ptr {word})")
         _require(row.writer, row.writer.let(f"icmp eq i32 {status}, 0"))
 
 
-def message_places(slots: Sequence[Slot]) -> list[int]:
+def message_places(slices: Sequence[BufferSlice]) -> list[int]:
     """Where arrays lie in a message."""
-    places = [MESSAGE_HEADER]
-    for slot in slots:
-        places.append(places[-1] + rounded(slot.size))
+    places = [MESSAGE_HEADER_BYTES]
+    for slice_ in slices:
+        places.append(places[-1] + rounded(slice_.size))
     return places
 
 
-def _write_send(writer: Writer, row: Row, step: TransferStep, copy: Copy) -> None:
-    places = message_places(step.operands)
-    for position in range(len(_rows(step)[0])):
+def _write_send(writer: Writer, row: Row, thunk: TransferThunk, copy: Copy) -> None:
+    places = message_places(thunk.operands)
+    for position in range(len(_rows(thunk)[0])):
         after = writer.new_label("after")
         queue = _queue(row, position, after)
-        _claim(row, step, queue, QueueField.SENDER)
-        call = f"call ptr @new_message(ptr %table, i64 {row.device}, i64 {step.number}, i64 {places[-1]})"
+        _claim(row, thunk, queue, QueueField.SENDER)
+        call = f"call ptr @new_message(ptr %table, i64 {row.device}, i64 {thunk.number}, i64 {places[-1]})"
         message = writer.let(call)
         _require(writer, writer.let(f"icmp ne ptr {message}, null"))
-        for number, (slot, place) in enumerate(zip(step.operands, places, strict=False)):
-            if slot.size:
-                writer.do(copy(row.address(message, str(place)), f"%array{number}", slot.size))
+        for number, (slice_, place) in enumerate(zip(thunk.operands, places, strict=False)):
+            if slice_.size:
+                writer.do(copy(row.address(message, str(place)), f"%array{number}", slice_.size))
         writer.do(f"call void @post(ptr {queue}, ptr {message})")
         writer.jump(after)
         writer.begin(after)
 
 
-def _write_announcement(writer: Writer, row: Row, step: TransferStep) -> None:
+def _write_announcement(writer: Writer, row: Row, thunk: TransferThunk) -> None:
     after = writer.new_label("after")
     writer.do("store i32 0, ptr %array0")
     queue = _queue(row, 0, after)
-    _claim(row, step, queue, QueueField.RECEIVER)
+    _claim(row, thunk, queue, QueueField.RECEIVER)
     place = row.address(queue, str(int(QueueField.ANNOUNCED)))
     number = writer.let(f"add i32 {writer.let(f'load i32, ptr {place}')}, 1")
     writer.do(f"store i32 {number}, ptr {place}")
@@ -128,22 +128,22 @@ def _write_announcement(writer: Writer, row: Row, step: TransferStep) -> None:
     writer.begin(after)
 
 
-def _write_receipt(writer: Writer, row: Row, step: TransferStep, copy: Copy) -> None:
+def _write_receipt(writer: Writer, row: Row, thunk: TransferThunk, copy: Copy) -> None:
     """Zeros, or the message with the number that the first array has."""
     absent, after = writer.new_label("absent"), writer.new_label("after")
     wanted = writer.let("load i32, ptr %array0")
     queue = _queue(row, 0, absent)
-    call = f"call ptr @receive(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {step.number}, ptr {queue}"
+    call = f"call ptr @receive(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {queue}"
     message = writer.let(f"{call}, i32 {wanted})")
     _require(writer, writer.let(f"icmp ne ptr {message}, null"))
-    results = [(n, slot) for n, slot in enumerate(step.results, start=1) if slot.size]
-    for (number, slot), place in zip(results, message_places([slot for _, slot in results]), strict=False):
-        writer.do(copy(f"%array{number}", row.address(message, str(place)), slot.size))
+    results = [(n, slice_) for n, slice_ in enumerate(thunk.results, start=1) if slice_.size]
+    for (number, slice_), place in zip(results, message_places([slice_ for _, slice_ in results]), strict=False):
+        writer.do(copy(f"%array{number}", row.address(message, str(place)), slice_.size))
     writer.do(f"call void @finish(ptr {queue}, ptr {message})")
     writer.jump(after)
     writer.begin(absent)
-    for number, slot in results:
-        writer.do(f"call void @llvm.memset.p0.i64(ptr %array{number}, i8 0, i64 {slot.size}, i1 false)")
+    for number, slice_ in results:
+        writer.do(f"call void @llvm.memset.p0.i64(ptr %array{number}, i8 0, i64 {slice_.size}, i1 false)")
     writer.jump(after)
     writer.begin(after)
 
@@ -178,9 +178,9 @@ refuse:
   %answer = call i32 @call_back(ptr %table, i64 %complaint)
   ret ptr null
 fill:
-  %step = getelementptr inbounds i8, ptr %message, i64 {MessageField.STEP}
+  %thunk = getelementptr inbounds i8, ptr %message, i64 {MessageField.STEP}
   %sender = getelementptr inbounds i8, ptr %message, i64 {MessageField.DEVICE}
-  store i64 %number, ptr %step
+  store i64 %number, ptr %thunk
   store i64 %device, ptr %sender
   ret ptr %message
 }}

@@ -7,7 +7,7 @@ is 0 once the word is not what was seen, 1 if the run has ended. Who waits spins
 sleeps on the word by futex, without end or for slices of time, between which the host is asked whether there is hope:
 of those who wait for the same, one must do so. A run that ends changes all words and wakes all.
 
-The device's record says meanwhile that it waits, in which step (one more than its number), for what (the aim) and how
+The device's record says meanwhile that it waits, in which thunk (one more than its number), for what (the aim) and how
 often it has slept; behind that, for itself, how many times it will not spin, and how many it did not the last time.
 
 Owns: waiting, records of who waits. Must not know: what for, the host's judgement.
@@ -15,7 +15,7 @@ Owns: waiting, records of who waits. Must not know: what for, the host's judgeme
 
 from __future__ import annotations
 
-from xlapy.cpu.program.thunks import WAIT_RECORD
+from xlapy.cpu.program.thunks import WAIT_RECORD_BYTES
 
 _SPINS = 400
 """Some ten microseconds, which are lost where who is missing waits for this very processor. Nobody gives way by
@@ -36,7 +36,7 @@ DECLARATIONS = {
 
 def await_text() -> str:
     """The function, and the slice of time. It needs `call_back`."""
-    return _TEXT.format(spins=_SPINS, skipped=_MOST_SKIPPED, nanoseconds=_SLICE, record=WAIT_RECORD)
+    return _TEXT.format(spins=_SPINS, skipped=_MOST_SKIPPED, nanoseconds=_SLICE, record=WAIT_RECORD_BYTES)
 
 
 WAKE = "call i64 (i64, ...) @syscall(i64 202, ptr {word}, i32 129, i32 2147483647, ptr null, ptr null, i32 0)"
