@@ -241,13 +241,8 @@ class _Overseer:
 
 def outside(wait: Wait) -> Outside:
     """What the rendezvous is told of a device that waits in native code."""
-<<<<<<< HEAD
-    what = describe_instruction(wait.step.instruction)
-    if isinstance(wait.step, FeedStep):
-=======
-    what = describe(wait.thunk.instruction)
+    what = describe_instruction(wait.thunk.instruction)
     if isinstance(wait.thunk, FeedThunk):
->>>>>>> 89c1690 (The CPU program consists of thunks on buffer slices, as XLA's does; passes carry XLA's names)
         what = f"{what} for the host"
     return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.thunk, TransferThunk))
 
