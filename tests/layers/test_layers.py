@@ -39,8 +39,6 @@ LAYERS = (
 # Imports against the order, each with its reason: (module, package it reaches).
 FORWARDS = {
     ("xlapy.builder.core.op", "ops"): "operators of XlaOp call builder functions",
-    ("xlapy.codegen.emitters.elementwise", "cpu"): "the number of bytes in a vector register",
-    ("xlapy.codegen.fusion.fuse_instructions", "cpu"): "which instructions fall back to the host",
     ("xlapy.hlo.module", "text"): "module.to_text() prints",
     ("xlapy.hlo.module", "proto"): "module.to_proto() writes, Module.from_proto() reads",
     ("xlapy.hlo.module", "stablehlo"): "module.to_stablehlo() writes",

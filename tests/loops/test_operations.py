@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy.loops import F32, I1, I64, AxisKind, Builder
-from xlapy.loops.affine import Affine
+from xlapy.loops.ir import Affine
 from xlapy.loops.operations import kernel_operations
 
 

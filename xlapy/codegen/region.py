@@ -1,95 +1,78 @@
-"""What a region reads for one element of its result, as positions in memory by the result's dimensions.
+"""A region: the instructions that one kernel computes, and the buffers through which the kernel reaches memory.
 
-Owns: the reads, and which dimensions they go through in one go. Must not know: kernels.
+Every emitter takes a `Region` and returns kernels of loop IR. Their buffers are the region's operands in order, then
+one buffer for each array of the result. Does not depend on how an emitter arranges its loops.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.elementwise import Region, elements_at, kernel_builder, source
+from xlapy.base.shape import Shape
+from xlapy.codegen.iteration_domain import first_array_shape
+from xlapy.codegen.target import Target
+from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Builder, Value
-from xlapy.lower import Lowering, Source
-from xlapy.lower.core import Element, Index, delinear, linear
-
-Groups: TypeAlias = tuple[tuple[int, ...], ...]
-"""The sizes of a result's dimensions, neighbours that are gone through as one taken together."""
-
-PERMUTING = frozenset({opcodes.TRANSPOSE, opcodes.BITCAST})
-SUMS = frozenset({opcodes.REDUCE, opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW})
+from xlapy.hlo.traverse import post_order
+from xlapy.loops import Affine, Buffer, Builder
+from xlapy.lower import Element, Lowering, Source, components, storage_type
+from xlapy.lower.core import Index, delinear
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """An element read: of what, where, and whether it is for every element of the result, not under a mask."""
+class Region:
+    """What one kernel computes: `instructions` in post order, which read `operands` from memory."""
 
-    source: Source
-    offset: Affine
-    everywhere: bool
+    name: str
+    root: Instruction
+    operands: tuple[Instruction, ...]
+    instructions: tuple[Instruction, ...]
+    target: Target
 
-
-def reads(region: Region, groups: Groups) -> tuple[list[Read], list[Value]]:
-    """What the region reads for one element, by an axis for each group of dimensions."""
-    builder = kernel_builder(region.name)
-    lowering = _Probe(builder, {o: source(builder, o, o.name) for o in region.operands})
-    sizes = [math.prod(group) for group in groups]
-    with ExitStack() as stack:
-        positions = [stack.enter_context(builder.loop(size)) for size in sizes]
-        elements_at(lowering, region, index_at(builder, groups, positions), linear(tuple(positions), sizes))
-    return list(lowering.found), [value for position in positions for value, _ in position.terms]
+    @property
+    def results(self) -> tuple[Instruction, ...]:
+        """The instructions whose values the kernel writes: the root, or the operands of a root tuple."""
+        return self.root.operands if self.root.op is opcodes.TUPLE else (self.root,)
 
 
-def reads_by_groups(region: Region, dimensions: tuple[int, ...]) -> tuple[Groups, list[Value], list[Read]]:
-    """The result's dimensions in as few groups as what is read everywhere allows, an axis for each, and that."""
-    found, axes = reads(region, tuple((size,) for size in dimensions))
-    groups = grouped([read for read in found if read.everywhere], axes, dimensions)
-    if len(groups) < len(dimensions):
-        found, axes = reads(region, groups)
-    return groups, axes, [read for read in found if read.everywhere]
+def region_of(instruction: Instruction, target: Target) -> Region:
+    """The region of a fusion is its fused computation; any other instruction is a region by itself."""
+    if instruction.op is not opcodes.FUSION:
+        operands = tuple(dict.fromkeys(instruction.operands))
+        return Region(instruction.name, instruction, operands, (instruction,), target)
+    fused = instruction.computations[0]
+    instructions = tuple(i for i in post_order(fused) if not is_parameter(i))
+    return Region(instruction.name, fused.root_instruction, tuple(fused.parameters), instructions, target)
 
 
-def columns_of(offset: Affine, axes: Sequence[Value]) -> int | None:
-    """The axis along which an operand is to be read; None if it is read along the last one, or in no order."""
-    *others, last = axes
-    if offset.coefficient(last) in (0, 1):
-        return None
-    if any(value not in axes and value.block.depth >= axes[0].block.depth for value, _ in offset.terms):
-        return None
-    return next((number for number, axis in enumerate(others) if offset.coefficient(axis) == 1), None)
+def kernel_builder(name: str, target: Target) -> Builder:
+    """A builder of a kernel whose vectors fill the target's registers."""
+    return Builder(name, target.vector_bytes)
 
 
-def grouped(found: Sequence[Read], axes: Sequence[Value], dimensions: tuple[int, ...]) -> Groups:
-    """The dimensions, those that all reads go through in one go taken together."""
-    groups: list[tuple[int, ...]] = [dimensions[:1]]
-    before = axes[0]
-    for axis, size in zip(axes[1:], dimensions[1:], strict=True):
-        steps = [(read.offset.coefficient(before), read.offset.coefficient(axis)) for read in found]
-        together = size == 1 or all(outer == size * inner for outer, inner in steps)
-        groups[-1:] = [(*groups[-1], size)] if together else [groups[-1], (size,)]
-        before = before if size == 1 else axis
-    return tuple(groups)
+def operand_source(builder: Builder, operand: Instruction, name: str) -> Source:
+    """A new buffer that holds the value of an operand."""
+    t = operand.shape.element_type
+    return Source(builder.buffer(name, storage_type(t), operand.shape.size * components(t)), operand.shape)
 
 
-def index_at(builder: Builder, groups: Groups, positions: Sequence[Affine]) -> Index:
-    """The index at positions in the groups."""
-    pairs = zip(groups, positions, strict=True)
-    return tuple(place for group, position in pairs for place in delinear(builder, position, group))
+def result_buffer(builder: Builder, shape: Shape, name: str) -> Buffer:
+    """A new buffer that the kernel writes a result of this shape to."""
+    t = shape.element_type
+    return builder.buffer(name, storage_type(t), shape.size * components(t), written=True)
 
 
-class _Probe(Lowering):
-    """Computes elements to see what is read for them."""
+def result_elements(lowering: Lowering, region: Region, index: Index, position: Affine) -> list[Element]:
+    """The elements of all results at one row-major position.
 
-    def __init__(self, builder: Builder, sources: Mapping[Instruction, Source]) -> None:
-        super().__init__(builder, sources)
-        self.found: dict[Read, None] = {}
-
-    def load(self, source: Source, index: Index) -> Element:
-        everywhere = self.mask is None and self.builder.guard is None
-        self.found[Read(source, source.offset(index), everywhere)] = None
-        return super().load(source, index)
+    All of them are computed before the caller stores any: a result may share its buffer with an operand.
+    """
+    dimensions = first_array_shape(region.root.shape).dimensions
+    found: list[Element] = []
+    for result in region.results:
+        shape = first_array_shape(result.shape)
+        at = index if shape.dimensions == dimensions else delinear(lowering.builder, position, shape.dimensions)
+        element = lowering.elements(result, at)
+        found += element if isinstance(element, list) else [element]
+    return found

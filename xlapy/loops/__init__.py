@@ -1,9 +1,8 @@
 """The small loop IR of one fused kernel: loop nests over arrays, explicit vector axes, carried values, mathematics."""
 
-from xlapy.loops.affine import Affine
 from xlapy.loops.builder import Builder
 from xlapy.loops.evaluate import evaluate
-from xlapy.loops.ir import AxisKind, Buffer, For, If, Kernel, Place, Scan, Store, Transpose, Value, While
+from xlapy.loops.ir import Affine, AxisKind, Buffer, For, If, Kernel, Place, Scan, Store, Transpose, Value, While
 from xlapy.loops.printer import print_kernel
 from xlapy.loops.types import F16, F32, F64, I1, I8, I16, I32, I64, ScalarType
 

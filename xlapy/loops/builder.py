@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.loops.affine import Affine
 from xlapy.loops.ir import (
+    Affine,
     AxisKind,
     Block,
     Buffer,

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xlapy.loops.affine import Affine
-from xlapy.loops.ir import Block, Carry, For, Kernel, Scan, Store, Transpose, Value, While
+from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Scan, Store, Transpose, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any

@@ -20,7 +20,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Value
-from xlapy.loops.affine import ZERO
+from xlapy.loops.ir import ZERO
 from xlapy.lower.element_types import ComplexElement as ComplexElement
 from xlapy.lower.element_types import Element as Element
 from xlapy.lower.element_types import load_element

@@ -13,7 +13,7 @@ import xlapy as xla
 from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, radices, transforms_of
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.cpu.target import host_target
 from xlapy.loops import F64
 from xlapy.loops.evaluate import evaluate
 
@@ -149,8 +149,8 @@ def test_radices_make_the_length(length: int):
 
 
 def test_scratch_memory_is_enough():
-    made = transforms_of(most_points(vector_bytes()), 64, 1, most_points(vector_bytes()), 8)
-    assert made is not None and fourier_kernel("longest", F64, made[0], -1, 1.0).kernel.scratch
+    made = transforms_of(most_points(host_target()), 64, 1, most_points(host_target()), 8)
+    assert made is not None and fourier_kernel("longest", host_target(), F64, made[0], -1, 1.0).kernel.scratch
 
 
 @pytest.mark.parametrize(("points", "rows"), [(6, 11), (8, 8), (5, 3)])
@@ -158,7 +158,7 @@ def test_a_kernel_evaluated(points: int, rows: int):
     """The loops mean what the machine code does; the last group of lanes is masked."""
     x = numbers("FFT", (rows, points), "float64")
     (transform,) = transforms_of(points, rows, 1, 1024, 8) or []
-    made = fourier_kernel("small", F64, transform, -1, 1.0)
+    made = fourier_kernel("small", host_target(), F64, transform, -1, 1.0)
     result = np.zeros(2 * x.size)
     evaluate(made.kernel, {"operand": x.view(np.float64).ravel(), "roots": made.roots, "result": result})
     np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), np.fft.fft(x), atol=1e-13)

@@ -9,6 +9,7 @@ import xlapy as xla
 from xlapy.codegen.emitters.scatter import scatter_kernel
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.buffer_reuse import may_overwrite
+from xlapy.cpu.target import host_target
 from xlapy.loops import F32, Affine, Builder
 
 CPU = xla.Client("cpu")
@@ -76,7 +77,7 @@ ENTRY e {
     index_vector_dim=1, to_apply=set
 }
 """
-    kernel = scatter_kernel(xla.parse_hlo(text).entry_computation.root_instruction)
+    kernel = scatter_kernel(xla.parse_hlo(text).entry_computation.root_instruction, host_target())
     assert not kernel.body.statements
     arguments = np.zeros(0, np.float32), np.arange(2, dtype=np.int32), np.ones(2, np.float32)
     assert np.asarray(CPU.compile(text)(*arguments)).size == 0

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.elementwise import Region, choose_axes, elements_at, kernel_builder, output, source
-from xlapy.codegen.emitters.matmul.tiles import Kept, extent_of
+from xlapy.codegen.emitters.loop_nest import block_extent, choose_loop_nest
+from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.lower import Lowering, store_element
@@ -43,9 +44,9 @@ MOST_WRITTEN_OUT = 64
 def column_kernel(region: Region) -> tuple[Kernel, int] | None:
     """The kernel of a region of such reductions, and the work of one task; None for any other.
 
-    Its buffers are those that `schedule.make_kernel` gives a kernel.
+    Its buffers are those that `elementwise.loop_kernel` gives a kernel.
     """
-    reductions = [i for i in region.inner if i.op is opcodes.REDUCE]
+    reductions = [i for i in region.instructions if i.op is opcodes.REDUCE]
     columns = columns_of(reductions[0]) if reductions else None
     if columns is None or any(columns_of(reduction) != columns for reduction in reductions):
         return None
@@ -94,26 +95,26 @@ def _depends(reduction: Instruction, others: Sequence[Instruction]) -> bool:
 class _Columns:
     def __init__(self, region: Region, reductions: list[Instruction], shape: ColumnShape) -> None:
         self.region, self.reductions, self.shape = region, reductions, shape
-        self.builder = kernel_builder(region.name)
-        sources = {o: source(self.builder, o, f"in{n}") for n, o in enumerate(region.operands)}
-        self.outputs = [output(self.builder, r.shape, f"out{n}") for n, r in enumerate(region.results)]
+        self.builder = kernel_builder(region.name, region.target)
+        sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(region.operands)}
+        self.outputs = [result_buffer(self.builder, r.shape, f"out{n}") for n, r in enumerate(region.results)]
         self.values: dict[Instruction, Element] = {}
         self.lowering = Lowering(self.builder, sources, self.values)
         self.columns = math.prod(shape.columns)
-        self.lanes = max(choose_axes(region, region.results[0].shape).lanes, 1)
+        self.lanes = max(choose_loop_nest(region, region.results[0].shape).lanes, 1)
         widest = max(r.shape.element_type.byte_size for r in reductions)
         self.width = min(BLOCK_BYTES // widest, -(-self.columns // self.lanes) * self.lanes)
         types = [r.shape.element_type for r in reductions]
-        self.kept = [Kept(self.builder, f"kept{n}", t, self.width) for n, t in enumerate(types)]
+        self.kept = [ScratchArray(self.builder, f"kept{n}", t, self.width) for n, t in enumerate(types)]
 
     def kernel(self) -> tuple[Kernel, int]:
         builder, rows = self.builder, math.prod(self.shape.rows)
-        together = max(2, min(TOGETHER, MOST_WRITTEN_OUT // len(self.region.inner)))
+        together = max(2, min(TOGETHER, MOST_WRITTEN_OUT // len(self.region.instructions)))
         outer, blocks = math.prod(self.shape.before), -(-self.columns // self.width)
         with builder.loop(outer * blocks, AxisKind.PARALLEL) as task:
             before, block = delinear(builder, task, (outer, blocks))
             first = block * self.width
-            extent = extent_of(builder, first, self.columns, self.width)
+            extent = block_extent(builder, first, self.columns, self.width)
             self.begin()
             whole, rest = divmod(rows, together)
             if whole:
@@ -122,7 +123,7 @@ class _Columns:
             if rest:
                 self.add(before, first, extent, [Affine((), rows - rest + row) for row in range(rest)])
             self.finish(before, first, extent)
-        return builder.kernel, rows * self.width * max(1, len(self.region.inner))
+        return builder.kernel, rows * self.width * max(1, len(self.region.instructions))
 
     def begin(self) -> None:
         """Nothing is combined yet."""
@@ -153,7 +154,7 @@ class _Columns:
                 self.values[reduction] = self.combined(reduction, initial, kept.load(column))
             position = linear(index, (*self.shape.before, *self.shape.columns))
             places = delinear(builder, position, region.results[0].shape.dimensions)
-            elements = elements_at(self.lowering, region, places, position)
+            elements = result_elements(self.lowering, region, places, position)
             for buffer, element, result in zip(self.outputs, elements, region.results, strict=True):
                 store_element(builder, buffer, position, element, result.shape.element_type)
 

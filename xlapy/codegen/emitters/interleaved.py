@@ -18,18 +18,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import (
-    CHUNK,
-    Region,
-    choose_axes,
-    elements_at,
-    kernel_builder,
-    output,
-    row_loops,
-    source,
+from xlapy.codegen.access_analysis import (
+    PERMUTING,
+    SUMS,
+    Groups,
+    Read,
+    columns_of,
+    grouped,
+    index_at,
+    reads,
+    reads_by_groups,
 )
+from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, choose_loop_nest, row_loops
 from xlapy.codegen.emitters.transpose import LEAST_COLUMNS
-from xlapy.codegen.region import PERMUTING, SUMS, Groups, Read, columns_of, grouped, index_at, reads, reads_by_groups
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, delinear, linear
@@ -44,19 +46,19 @@ MOST_WRITTEN_OUT = 200
 def short_dimension_kernel(region: Region) -> tuple[Kernel, int] | None:
     """The kernel of a region with a short dimension, and the work of one parallel iteration; None for any other.
 
-    Its buffers are those that `schedule.make_kernel` gives a kernel.
+    Its buffers are those that `elementwise.loop_kernel` gives a kernel.
     """
     shapes = [shape for _, shape in region.root.shape.leaves()]
     dimensions = shapes[0].dimensions
-    lanes = choose_axes(region, shapes[0]).lanes
+    lanes = choose_loop_nest(region, shapes[0]).lanes
     if lanes == 1 or len(dimensions) < 2 or any(shape.dimensions != dimensions for shape in shapes):
         return None
-    if not shapes[0].size or any(i.op in SUMS for i in region.inner):
+    if not shapes[0].size or any(i.op in SUMS for i in region.instructions):
         return None
     plan = _short_last(region, dimensions) or _short_columns(region, dimensions)
     if plan is None or not _fills_vectors(plan.sizes[plan.long], lanes):
         return None
-    if len(region.inner) * plan.sizes[plan.short] > MOST_WRITTEN_OUT:
+    if len(region.instructions) * plan.sizes[plan.short] > MOST_WRITTEN_OUT:
         return None
     return _build(region, shapes, plan, lanes)
 
@@ -101,7 +103,7 @@ def _follows(read: Read, axes: Sequence[Value], dimensions: tuple[int, ...]) -> 
 
 def _short_columns(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     """For operands that lie contiguous along a short dimension which is not the last one of the result."""
-    if not any(i.op in PERMUTING for i in region.inner):
+    if not any(i.op in PERMUTING for i in region.instructions):
         return None
     groups, axes, everywhere = reads_by_groups(region, dimensions)
     for read in everywhere:
@@ -112,9 +114,9 @@ def _short_columns(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
 
 
 def _build(region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> tuple[Kernel, int]:
-    builder = kernel_builder(region.name)
-    lowering = Lowering(builder, {o: source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
-    outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+    builder = kernel_builder(region.name, region.target)
+    lowering = Lowering(builder, {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
+    outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
     sizes = plan.sizes
     others = [number for number in range(len(sizes)) if number not in (plan.short, plan.long)]
     counts = [sizes[number] for number in others]
@@ -125,9 +127,9 @@ def _build(region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> 
             positions |= {plan.long: place, plan.short: Affine((), number)}
             at = tuple(positions[group] for group in range(len(sizes)))
             position = linear(at, sizes)
-            computed.append((position, elements_at(lowering, region, index_at(builder, plan.groups, at), position)))
+            computed.append((position, result_elements(lowering, region, index_at(builder, plan.groups, at), position)))
         for result, (buffer, shape) in enumerate(zip(outputs, shapes, strict=True)):
             for position, elements in computed:
                 store_element(builder, buffer, position, elements[result], shape.element_type)
-    work = min(CHUNK, sizes[plan.long]) * sizes[plan.short]
-    return builder.kernel, work * max(1, len(region.inner))
+    work = min(TASK_ELEMENTS, sizes[plan.long]) * sizes[plan.short]
+    return builder.kernel, work * max(1, len(region.instructions))

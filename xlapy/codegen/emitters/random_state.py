@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from xlapy.base.element_types import U64
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import kernel_builder, output
+from xlapy.codegen.region import kernel_builder, result_buffer
+from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Kernel
 from xlapy.loops.types import I64
@@ -17,10 +18,10 @@ SHAPE = Shape.array(U64, [2])
 _HALF = 2**64
 
 
-def advance_kernel(instruction: Instruction) -> Kernel:
+def advance_kernel(instruction: Instruction, target: Target) -> Kernel:
     """Buffers: the result, the counter; both are u64[2], lower half first."""
-    builder = kernel_builder(instruction.name)
-    result, state = (output(builder, instruction.shape, name) for name in ("out0", "state"))
+    builder = kernel_builder(instruction.name, target)
+    result, state = (result_buffer(builder, instruction.shape, name) for name in ("out0", "state"))
     low, high = (builder.load(state, Affine((), half)) for half in range(2))
     builder.store(result, Affine((), 0), low)
     builder.store(result, Affine((), 1), high)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.element_cost import CHEAP, cost
-from xlapy.codegen.row_groups import Kind, Space, classify, depths, operand_kind, space_of_reduction
+from xlapy.codegen.iteration_domain import Kind, Space, classify, depths, operand_kind, space_of_reduction
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
 from xlapy.lower import Lowering, Source, components, register_type, storage_type, store_element

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from xlapy.codegen.emitters.elementwise import Region, kernel_builder, output, source
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.loops import I64, Affine, AxisKind, Builder, Kernel, Value
 from xlapy.lower import Element, Lowering, load_element, store_element
 from xlapy.lower.core import Index, delinear, linear
@@ -34,17 +34,19 @@ def cumulative_kernel(region: Region) -> tuple[Kernel, int] | None:
 class _Cumulative:
     def __init__(self, region: Region, how: Cumulative) -> None:
         self.root, self.how = region.root, how
-        self.builder: Builder = kernel_builder(region.name)
-        sources = {operand: source(self.builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
+        self.builder: Builder = kernel_builder(region.name, region.target)
+        sources = {
+            operand: operand_source(self.builder, operand, f"in{n}") for n, operand in enumerate(region.operands)
+        }
         self.shapes = [shape for _, shape in region.root.shape.leaves()]
-        self.outputs = [output(self.builder, shape, f"out{n}") for n, shape in enumerate(self.shapes)]
+        self.outputs = [result_buffer(self.builder, shape, f"out{n}") for n, shape in enumerate(self.shapes)]
         self.lowering = Lowering(self.builder, sources)
         self.operands = region.root.operands[: len(self.shapes)]
         self.initial = [self.lowering.element(init, ()) for init in region.root.operands[len(self.shapes) :]]
         self.dimensions = self.shapes[0].dimensions
         self.length = self.dimensions[how.axis]
         self.outer, self.inner = self.dimensions[: how.axis], self.dimensions[how.axis + 1 :]
-        self.cost = len(region.inner)
+        self.cost = len(region.instructions)
 
     def build(self) -> tuple[Kernel, int]:
         if math.prod(self.inner) > 1:

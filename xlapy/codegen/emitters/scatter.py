@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from xlapy.codegen.emitters.elementwise import kernel_builder, output, source
+from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
+from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.types import I64
@@ -21,23 +22,23 @@ from xlapy.lower.movement import both
 from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
 
 
-def scatter_kernel(instruction: Instruction) -> Kernel:
+def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     """Combines the updates into the targets. Buffers: indices, updates, targets."""
-    return _Scatter(instruction).build()
+    return _Scatter(instruction, target).build()
 
 
 class _Scatter:
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, target: Target) -> None:
         count = len(instruction.operands) // 2
         self.instruction = instruction
         self.operands = instruction.operands[:count]
         self.indices, *self.updates = instruction.operands[count:]
         self.attrs: ScatterAttributes = instruction.attributes
         self.shape = self.operands[0].shape.dimensions
-        self.builder = kernel_builder(instruction.name)
+        self.builder = kernel_builder(instruction.name, target)
         given = enumerate(instruction.operands[count:])
-        self.lowering = Lowering(self.builder, {o: source(self.builder, o, f"in{n}") for n, o in given})
-        self.targets = [output(self.builder, o.shape, f"out{n}") for n, o in enumerate(self.operands)]
+        self.lowering = Lowering(self.builder, {o: operand_source(self.builder, o, f"in{n}") for n, o in given})
+        self.targets = [result_buffer(self.builder, o.shape, f"out{n}") for n, o in enumerate(self.operands)]
 
     def build(self) -> Kernel:
         update = self.updates[0].shape.dimensions

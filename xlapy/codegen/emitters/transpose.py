@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import Region, choose_axes, elements_at, kernel_builder, output, source
-from xlapy.codegen.region import PERMUTING, SUMS, Groups, Read, columns_of, index_at, reads_by_groups
+from xlapy.codegen.access_analysis import PERMUTING, SUMS, Groups, Read, columns_of, index_at, reads_by_groups
+from xlapy.codegen.emitters.loop_nest import choose_loop_nest
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
 from xlapy.loops.ir import tile_shape
@@ -46,18 +47,16 @@ LEAST_ELEMENTS = 1024
 STREAMED_BYTES = 1 << 24
 """Of a result that is too large to find in the caches what was written to it."""
 
-_LINE = 64
-
 
 def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
     """The kernel of a region with transposed operands, and the work of one parallel iteration; None for any other.
 
-    Its buffers are those that `schedule.make_kernel` gives a kernel.
+    Its buffers are those that `elementwise.loop_kernel` gives a kernel.
     """
-    if not any(i.op in PERMUTING for i in region.inner) or any(i.op in SUMS for i in region.inner):
+    if not any(i.op in PERMUTING for i in region.instructions) or any(i.op in SUMS for i in region.instructions):
         return None
     shapes = [shape for _, shape in region.root.shape.leaves()]
-    lanes = choose_axes(region, shapes[0]).lanes
+    lanes = choose_loop_nest(region, shapes[0]).lanes
     if lanes == 1 or shapes[0].size < LEAST_ELEMENTS:
         return None
     plan = _plan(region, shapes[0].dimensions)
@@ -139,9 +138,11 @@ def _multiple(number: int, step: int) -> int:
 class _Maker:
     def __init__(self, region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> None:
         self.region, self.shapes, self.plan, self.lanes = region, shapes, plan, lanes
-        self.builder = kernel_builder(region.name)
-        self.sources = {operand: source(self.builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
-        self.outputs = [output(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+        self.builder = kernel_builder(region.name, region.target)
+        self.sources = {
+            operand: operand_source(self.builder, operand, f"in{n}") for n, operand in enumerate(region.operands)
+        }
+        self.outputs = [result_buffer(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
 
     def build(self) -> tuple[Kernel, int] | None:
         blocks = _blocks(self.builder, self.plan, self.lanes)
@@ -155,14 +156,15 @@ class _Maker:
         with self.builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
             *others, row_block, column_block = delinear(self.builder, task, counts)
             self.block(blocks, others, row_block * blocks.rows, column_block * blocks.columns)
-        return self.builder.kernel, blocks.rows * blocks.columns * max(1, len(self.region.inner))
+        return self.builder.kernel, blocks.rows * blocks.columns * max(1, len(self.region.instructions))
 
     def is_streamed(self, shape: Shape, blocks: _Blocks) -> bool:
         """Whether every vector of a result is a cache line, and they are many."""
         size = shape.element_type.byte_size
         pitches = {self.plan.sizes[-1] * size, blocks.rows * size}
-        is_line = size * self.lanes == self.builder.vector_bytes == _LINE and not shape.element_type.is_complex
-        return is_line and shape.size * size >= STREAMED_BYTES and not any(pitch % _LINE for pitch in pitches)
+        line = self.region.target.cache_line_bytes
+        is_line = size * self.lanes == self.builder.vector_bytes == line and not shape.element_type.is_complex
+        return is_line and shape.size * size >= STREAMED_BYTES and not any(pitch % line for pitch in pitches)
 
     def block(self, blocks: _Blocks, others: Sequence[Affine], first_row: Affine, first_column: Affine) -> None:
         """The elements of a block, then, before them, the transposition of what they read."""
@@ -200,7 +202,7 @@ class _Maker:
     def element(self, lowering: Lowering, positions: Sequence[Affine]) -> None:
         """Stores the elements at positions in the groups of dimensions."""
         index, position = index_at(self.builder, self.plan.groups, positions), linear(tuple(positions), self.plan.sizes)
-        parts = elements_at(lowering, self.region, index, position)
+        parts = result_elements(lowering, self.region, index, position)
         for buffer, part, shape in zip(self.outputs, parts, self.shapes, strict=True):
             store_element(self.builder, buffer, position, part, shape.element_type)
 

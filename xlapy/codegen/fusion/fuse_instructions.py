@@ -17,13 +17,13 @@ from xlapy import opcodes
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, silent
 from xlapy.codegen.fusion.groups import FREE, Group, worth_computing_again
 from xlapy.codegen.fusion.multi_output import merge_groups
-from xlapy.cpu.program.host_fallback import applies_steps
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.lower import LOWERINGS
+from xlapy.lower.scalar_computations import applies_unlowerable_computation
 from xlapy.lower.sources import uniform_value
 from xlapy.opcodes.control import FusionAttributes, FusionKind
 from xlapy.opcodes.sources import ParameterAttributes
@@ -211,7 +211,7 @@ def _runs_on_arrays(computation: Computation) -> bool:
 
 
 def _can_fuse(instruction: Instruction) -> bool:
-    if instruction.op not in LOWERINGS or instruction.op in _ALONE or applies_steps(instruction):
+    if instruction.op not in LOWERINGS or instruction.op in _ALONE or applies_unlowerable_computation(instruction):
         return False
     if instruction.control_predecessors or instruction.control_successors:
         return False

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from xlapy import opcodes
 from xlapy.codegen.element_cost import CHEAP, cost
-from xlapy.codegen.row_groups import (
+from xlapy.codegen.iteration_domain import (
     Kind,
     Space,
     classify,
     evaluations,
-    first_leaf,
+    first_array_shape,
     joined,
     operand_kind,
     space_of_reduction,
@@ -244,7 +244,7 @@ def _is_little(extra: float, places: int) -> bool:
 
 
 def _size(instruction: Instruction) -> int:
-    return max(1, first_leaf(instruction.shape).size)
+    return max(1, first_array_shape(instruction.shape).size)
 
 
 def _chain_cost(instruction: Instruction) -> int:

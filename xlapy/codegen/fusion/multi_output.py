@@ -17,7 +17,7 @@ from xlapy import opcodes
 from xlapy.analysis.aliasing import IN_PLACE_OPS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain
 from xlapy.codegen.fusion.groups import FREE, Group
-from xlapy.codegen.row_groups import Kind, joined, operand_kind
+from xlapy.codegen.iteration_domain import Kind, joined, operand_kind
 from xlapy.hlo.instruction import Instruction
 
 MOST_BETWEEN = 1000

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from xlapy.codegen.emitters.elementwise import kernel_builder
+from xlapy.codegen.region import kernel_builder
+from xlapy.cpu.target import host_target
 from xlapy.custom_calls.lapack import LapackCall
 from xlapy.loops import F32, F64, I64, AxisKind, Kernel
 
@@ -19,7 +20,7 @@ _PART = {4: F32, 8: F64}
 
 def eigenvector_kernel(name: str, call: LapackCall) -> tuple[Kernel, int]:
     """Buffers: columns (contiguous), imaginary parts of the eigenvalues, eigenvectors; and the work of a column."""
-    builder = kernel_builder(name)
+    builder = kernel_builder(name, host_target())
     type, size, count = _PART[call.element_type.byte_size], call.sizes["n"], math.prod(call.batch)
     columns = builder.buffer("columns", type, count * size * size)
     imaginary = builder.buffer("imaginary", type, count * size)

@@ -10,17 +10,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import (
-    CHUNK,
-    Axes,
-    Region,
-    choose_axes,
-    kernel_builder,
-    loops,
-    output,
-    row_loops,
-    source,
-)
+from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, LoopNest, choose_loop_nest, element_loops, row_loops
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.cpu.program.thunks import (
     BufferSlice,
     CallbackThunk,
@@ -35,6 +26,7 @@ from xlapy.cpu.program.thunks import (
     used_slices,
     walk_thunks,
 )
+from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
 from xlapy.loops.ir import Block
@@ -46,12 +38,12 @@ from xlapy.lower.movement import starts_of
 def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
     """Writes the update into the operand's memory. Buffers: update, starts, target."""
     operand, update, *starts = instruction.operands
-    builder = kernel_builder(instruction.name)
+    builder = kernel_builder(instruction.name, host_target())
     read = tuple(dict.fromkeys([update, *starts]))
-    buffers = {o: source(builder, o, f"in{n}") for n, o in enumerate(instruction.operands[1:])}
-    target = output(builder, operand.shape, "out0")
+    buffers = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(instruction.operands[1:])}
+    target = result_buffer(builder, operand.shape, "out0")
     lowering = Lowering(builder, buffers)
-    axes = choose_axes(Region(instruction.name, update, read, ()), update.shape)
+    axes = choose_loop_nest(Region(instruction.name, update, read, (), host_target()), update.shape)
     with _window_loops(builder, axes, update.shape, operand.shape) as (index, work):
         sizes = zip(operand.shape.dimensions, update.shape.dimensions, strict=True)
         begins = starts_of(lowering, starts, [whole - size for whole, size in sizes])
@@ -61,19 +53,19 @@ def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
 
 
 @contextmanager
-def _window_loops(builder: Builder, axes: Axes, update: Shape, whole: Shape) -> Iterator[tuple[Index, int]]:
+def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape) -> Iterator[tuple[Index, int]]:
     """The loops over an update, row by row where its rows are apart in the whole and hold a vector: an index, and the
     elements of a parallel iteration."""
     sizes = update.dimensions
     last = max((d for d in range(1, update.rank) if sizes[d] != whole.dimensions[d]), default=0)
     outer, inner = sizes[:last], sizes[last:]
     if math.prod(outer) <= 1 or math.prod(inner) < axes.lanes:
-        with loops(builder, axes, update) as index:
+        with element_loops(builder, axes, update) as index:
             yield index, axes.work
         return
     with row_loops(builder, math.prod(outer), math.prod(inner), axes.lanes) as (row, place):
         index = (*delinear(builder, row, outer), *delinear(builder, place, inner))
-        yield index, min(CHUNK, math.prod(inner))
+        yield index, min(TASK_ELEMENTS, math.prod(inner))
 
 
 # -- writing where one reads

@@ -25,14 +25,15 @@ from xlapy.codegen.emitters import random_state, scatter
 from xlapy.codegen.emitters.column_reduction import column_kernel
 from xlapy.codegen.emitters.concatenate import concatenating_kernels
 from xlapy.codegen.emitters.convolution.im2col import convolution_kernel
-from xlapy.codegen.emitters.elementwise import Region, make_kernel, region_of
+from xlapy.codegen.emitters.elementwise import loop_kernel
 from xlapy.codegen.emitters.interleaved import short_dimension_kernel
 from xlapy.codegen.emitters.matmul.dot import dot_kernel
 from xlapy.codegen.emitters.scan import cumulative_kernel
 from xlapy.codegen.emitters.sort import sort, top_k
 from xlapy.codegen.emitters.transpose import transposing_kernel
+from xlapy.codegen.region import Region, region_of
 from xlapy.cpu.program import buffer_reuse
-from xlapy.cpu.program.host_fallback import applies_steps, draws
+from xlapy.cpu.program.host_fallback import draws
 from xlapy.cpu.program.nan_checks import add_checks
 from xlapy.cpu.program.thunks import (
     BufferSlice,
@@ -45,6 +46,7 @@ from xlapy.cpu.program.thunks import (
     Thunk,
     WhileThunk,
 )
+from xlapy.cpu.target import host_target
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
@@ -53,6 +55,7 @@ from xlapy.interpreter.core import rule_of
 from xlapy.interpreter.random import check_form
 from xlapy.loops import Buffer, Kernel
 from xlapy.lower import LOWERINGS
+from xlapy.lower.scalar_computations import applies_unlowerable_computation
 from xlapy.opcodes.registry import AsyncRole, OpDef, Rules
 
 _NOTHING = frozenset({opcodes.AFTER_ALL, opcodes.PARAMETER})
@@ -151,7 +154,7 @@ class _Maker:
             key = self._structure.description(instruction), operands
         found = self._kernels.get(key)
         if found is None:
-            found = self._kernels[key] = kernels_of(region_of(instruction))
+            found = self._kernels[key] = kernels_of(region_of(instruction, host_target()))
         return found
 
     def may_overwrite(self, kernel: Kernel, written: Buffer, read: frozenset[Buffer]) -> bool:
@@ -277,7 +280,7 @@ class Scope:
 
     def add(self, instruction: Instruction) -> None:
         """Appends the thunks that compute an instruction."""
-        if applies_steps(instruction):
+        if applies_unlowerable_computation(instruction):
             self.callback(instruction)
         elif instruction.op in THUNK_RULES:
             THUNK_RULES.find(instruction.op)(self, instruction)
@@ -405,7 +408,7 @@ KERNELS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     column_kernel,
     short_dimension_kernel,
     transposing_kernel,
-    make_kernel,
+    loop_kernel,
 )
 """What may make the kernel of a region: the first that suits; the last does always."""
 
@@ -537,7 +540,7 @@ def _scatter(scope: Scope, instruction: Instruction) -> None:
     targets = [scope.own_copy(instruction, operand) for operand in instruction.operands[:count]]
     scope.define(instruction, targets)
     if instruction.operands[-1].shape.size:
-        kernel = scatter.scatter_kernel(instruction)
+        kernel = scatter.scatter_kernel(instruction, host_target())
         slices = [scope.slice_of(o) for o in instruction.operands[count:]]
         scope.thunks.append(KernelThunk(kernel, [*slices, *targets], 1, instruction.name))
 
@@ -550,7 +553,7 @@ def _sort(scope: Scope, instruction: Instruction) -> None:
     shape = instruction.operands[0].shape
     if shape.size and shape.dimensions[instruction.dimension] > 1:
         spare = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
-        kernel = sort.sort_kernel(instruction)
+        kernel = sort.sort_kernel(instruction, host_target())
         work = shape.dimensions[instruction.dimension]
         scope.thunks.append(
             KernelThunk(kernel, [*results, *spare], work * math.ceil(math.log2(work)), instruction.name)
@@ -561,7 +564,7 @@ def _sort(scope: Scope, instruction: Instruction) -> None:
 def _topk(scope: Scope, instruction: Instruction) -> None:
     results = scope.fresh(instruction)
     if results[0].shape.size:
-        kernel = top_k.top_k_kernel(instruction)
+        kernel = top_k.top_k_kernel(instruction, host_target())
         slices = [scope.slice_of(instruction.operands[0]), *results]
         scope.thunks.append(KernelThunk(kernel, slices, instruction.operands[0].shape.dimensions[-1], instruction.name))
 
@@ -574,5 +577,5 @@ def _device_id(scope: Scope, instruction: Instruction) -> None:
 @THUNK_RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
 def _counter(scope: Scope, instruction: Instruction) -> None:
     state = scope.maker.random_state()
-    kernel = random_state.advance_kernel(instruction)
+    kernel = random_state.advance_kernel(instruction, host_target())
     scope.thunks.append(KernelThunk(kernel, [*scope.fresh(instruction), state], 1, instruction.name))

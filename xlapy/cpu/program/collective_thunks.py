@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import Axes, kernel_builder, loops, output
+from xlapy.codegen.emitters.loop_nest import LoopNest, element_loops
+from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program import direct_collectives
 from xlapy.cpu.program.builder import THUNK_RULES, Scope
 from xlapy.cpu.program.direct_collectives import Seen, always, own
@@ -31,6 +32,7 @@ from xlapy.cpu.program.thunks import (
     StorageClass,
     rounded,
 )
+from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value
 from xlapy.lower import Lowering, components, storage_type, store_element
@@ -159,14 +161,14 @@ def _reducing_kernel(
     instruction: Instruction, chosen: Sequence[int], shapes: Sequence[Shape], count: int
 ) -> tuple[Kernel, int]:
     """From the first member to the last. Buffers: what is shared, results."""
-    builder = kernel_builder(instruction.name)
+    builder = kernel_builder(instruction.name, host_target())
     operands = [instruction.operand_shapes[n] for n in chosen]
     sources = [_source(builder, shape, n, count) for n, shape in enumerate(operands)]
-    outputs = [output(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+    outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
     reducer = instruction.to_apply
     types = [parameter.shape.element_type for parameter in reducer.parameters[: len(chosen)]]
     axes = _axes(builder, [*operands, *(p.shape for p in reducer.parameters)], shapes[0], count)
-    with loops(builder, axes, shapes[0]) as index:
+    with element_loops(builder, axes, shapes[0]) as index:
         lowering = Lowering(builder, {})
 
         def member(number: Affine) -> list[Element]:
@@ -198,12 +200,12 @@ def _source(builder: Builder, shape: Shape, number: int, count: int) -> Buffer:
     return builder.buffer(f"in{number}", storage_type(t), count * shape.size * components(t))
 
 
-def _axes(builder: Builder, read: Sequence[Shape], result: Shape, work: int) -> Axes:
+def _axes(builder: Builder, read: Sequence[Shape], result: Shape, work: int) -> LoopNest:
     """All elements as one dimension, in lanes of the widest type."""
     if result.size == 1:
-        return Axes(False, 1, work)
+        return LoopNest(False, 1, work)
     lanes = min(builder.lanes(register_type(shape.element_type)) for shape in (*read, result))
-    return Axes(True, min(lanes, 1 << (result.size.bit_length() - 1)), work * min(result.size, 1 << 13))
+    return LoopNest(True, min(lanes, 1 << (result.size.bit_length() - 1)), work * min(result.size, 1 << 13))
 
 
 @THUNK_RULES.rule(opcodes.COLLECTIVE_REDUCE)
@@ -271,12 +273,12 @@ def _join(
             CopyThunk(BufferSlice(result.shape, StorageClass.SHARED, source.number, name=source.name), result)
         )
         return
-    builder = kernel_builder(instruction.name)
+    builder = kernel_builder(instruction.name, host_target())
     t, size = shape.element_type, block[dimension]
     count = result.shape.dimensions[dimension] // size
-    given, made = _source(builder, shape, 0, count), output(builder, result.shape, "out0")
+    given, made = _source(builder, shape, 0, count), result_buffer(builder, result.shape, "out0")
     axes = _axes(builder, [shape], result.shape, 1)
-    with loops(builder, axes, result.shape) as index:
+    with element_loops(builder, axes, result.shape) as index:
         member = builder.quotient(index[dimension], size)
         inner: Index = (*index[:dimension], builder.remainder(index[dimension], size), *index[dimension + 1 :])
         element = load_element(builder, given, member * shape.size + linear(inner, shape.dimensions), t)

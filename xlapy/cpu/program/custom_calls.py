@@ -15,11 +15,12 @@ from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import region_of
+from xlapy.codegen.region import region_of
 from xlapy.cpu.lapack.calls import add_lapack_call
 from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.cpu.program.builder import THUNK_RULES, Scope, kernels_of
 from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, Convention, KernelThunk
+from xlapy.cpu.target import host_target
 from xlapy.custom_calls.native import constrained
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import ShapeIndex
@@ -166,5 +167,5 @@ def _transpose(
     given = Instruction(opcodes.PARAMETER, Shape.array(element_type, dimensions), name=source.name)
     moved = Shape.array(element_type, [dimensions[d] for d in order])
     transpose = Instruction(opcodes.TRANSPOSE, moved, [given], DimensionsAttributes(dimensions=order), name=target.name)
-    for kernel, work in kernels_of(region_of(transpose)):
+    for kernel, work in kernels_of(region_of(transpose, host_target())):
         scope.thunks.append(KernelThunk(kernel, [source, target], work, target.name))

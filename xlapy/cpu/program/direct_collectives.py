@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.elementwise import Axes, kernel_builder, loops, output
+from xlapy.codegen.emitters.loop_nest import LoopNest, element_loops
+from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program.builder import Scope
 from xlapy.cpu.program.rendezvous import Door, Doors, byte_size
 from xlapy.cpu.program.thunks import (
@@ -25,6 +26,7 @@ from xlapy.cpu.program.thunks import (
     RendezvousParticipant,
     StorageClass,
 )
+from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.lower import Lowering, components, storage_type, store_element
@@ -210,17 +212,17 @@ def _sum(
 
 
 def _summing_kernel(instruction: Instruction, read: Sequence[Shape], results: Sequence[Shape], count: int) -> Kernel:
-    builder = kernel_builder(instruction.name)
+    builder = kernel_builder(instruction.name, host_target())
     types = [shape.element_type for shape in read]
     sources = [
         [builder.buffer(f"in{n * count + m}", storage_type(t), shape.size * components(t)) for m in range(count)]
         for n, (shape, t) in enumerate(zip(read, types, strict=True))
     ]
-    made = [output(builder, shape, f"out{n}") for n, shape in enumerate(results)]
+    made = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(results)]
     reducer = instruction.to_apply
     wanted = [parameter.shape.element_type for parameter in reducer.parameters]
     lanes = min(builder.lanes(register_type(t)) for t in (*types, *wanted))
-    with loops(builder, _axes(results[0], lanes, count), results[0]) as index:
+    with element_loops(builder, _axes(results[0], lanes, count), results[0]) as index:
         lowering = Lowering(builder, {})
 
         def member(number: int) -> list[Element]:
@@ -237,10 +239,10 @@ def _summing_kernel(instruction: Instruction, read: Sequence[Shape], results: Se
     return builder.kernel
 
 
-def _axes(shape: Shape, lanes: int, work: int) -> Axes:
+def _axes(shape: Shape, lanes: int, work: int) -> LoopNest:
     if shape.size == 1:
-        return Axes(False, 1, work)
-    return Axes(True, min(lanes, 1 << (shape.size.bit_length() - 1)), work)
+        return LoopNest(False, 1, work)
+    return LoopNest(True, min(lanes, 1 << (shape.size.bit_length() - 1)), work)
 
 
 # -- movements
@@ -281,12 +283,12 @@ def _pasting_kernel(
     instruction: Instruction, operand: Shape, block: Shape, result: Shape, dimension: int, member: int
 ) -> tuple[Kernel, int]:
     """Copies a member's block to its place in the result."""
-    builder = kernel_builder(instruction.name)
+    builder = kernel_builder(instruction.name, host_target())
     t = operand.element_type
     source = builder.buffer("in0", storage_type(t), operand.size * components(t))
-    made = output(builder, result, "out0")
+    made = result_buffer(builder, result, "out0")
     axes = _axes(block, builder.lanes(register_type(t)), 1 << 13)
-    with loops(builder, axes, block) as index:
+    with element_loops(builder, axes, block) as index:
         element = load_element(builder, source, linear(index, operand.dimensions), t)
         along = index[dimension] + member * block.dimensions[dimension]
         there = (*index[:dimension], along, *index[dimension + 1 :])

@@ -18,9 +18,10 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.fft.halves import packing_kernel, roots_of_halves, unpacking_kernel
 from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, transforms_of
-from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.codegen.target import Target
 from xlapy.cpu.program.builder import THUNK_RULES, Scope
 from xlapy.cpu.program.thunks import BufferSlice, CopyThunk, KernelThunk, NativeProgram
+from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import F32, F64, Kernel, ScalarType
@@ -30,7 +31,7 @@ Made = tuple[Kernel, int, Array]
 """A kernel of three buffers, the work of one parallel iteration, the roots that are its second buffer."""
 
 
-_Halving = Callable[[str, ScalarType, int, int], tuple[Kernel, int]]
+_Halving = Callable[[str, Target, ScalarType, int, int], tuple[Kernel, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class _Stages:
         self.kind: FftType = instruction.attributes.fft_type
         self.lengths: tuple[int, ...] = instruction.attributes.fft_length
         self.type = F32 if _part(instruction) is HLO_F32 else F64
-        self.most, self.width = most_points(vector_bytes()), vector_bytes() // self.type.byte_size
+        self.most, self.width = most_points(host_target()), host_target().vector_bytes // self.type.byte_size
         self.sign = 1 if self.kind in (FftType.IFFT, FftType.IRFFT) else -1
         # of the array of complex numbers that the outer dimensions are transformed of
         array = instruction.operands[0] if self.kind is FftType.IRFFT else instruction
@@ -130,7 +131,7 @@ class _Stages:
 
     def stage(self, transform: Transform, scale: float) -> _Stage:
         def make(name: str) -> Made:
-            made = fourier_kernel(name, self.type, transform, self.sign, scale)
+            made = fourier_kernel(name, host_target(), self.type, transform, self.sign, scale)
             return made.kernel, made.work, made.roots
 
         rows = transform.size // transform.points.size
@@ -153,9 +154,9 @@ class _Stages:
         return [*stages, stage] if is_forward else [stage, *stages]
 
     def halving(
-        self, kernel: Callable[[str, ScalarType, int, int], tuple[Kernel, int]], rows: int, half: int
+        self, kernel: Callable[[str, Target, ScalarType, int, int], tuple[Kernel, int]], rows: int, half: int
     ) -> _Stage:
         """The kernel behind or before the transform of half the length."""
         roots = roots_of_halves(2 * half, self.sign, self.type)
         size = half + 1 if self.kind is FftType.RFFT else half
-        return _Stage(lambda name: (*kernel(name, self.type, rows, half), roots), rows * size)
+        return _Stage(lambda name: (*kernel(name, host_target(), self.type, rows, half), roots), rows * size)

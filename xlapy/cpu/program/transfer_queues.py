@@ -13,13 +13,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.builder import THUNK_RULES, Scope
-from xlapy.cpu.program.host_fallback import OF_THE_PROGRAM
 from xlapy.cpu.program.thunks import QUEUE_BYTES, BufferSlice, NativeProgram, TransferThunk
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.transfer import mode_of, pairs_of, partners_in
+from xlapy.lower.scalar_computations import CONTROL_FLOW
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants
 
 _STARTS, _ENDS = frozenset({opcodes.RECV, opcodes.SEND}), frozenset({opcodes.RECV_DONE, opcodes.SEND_DONE})
@@ -94,7 +94,7 @@ def _followed(entry: Computation) -> Iterable[Computation]:
     while pending:
         computation = pending.pop()
         yield computation
-        pending += [called for i in computation if i.op in OF_THE_PROGRAM for called in i.computations]
+        pending += [called for i in computation if i.op in CONTROL_FLOW for called in i.computations]
 
 
 def _channel(instruction: Instruction) -> int:

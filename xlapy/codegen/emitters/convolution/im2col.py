@@ -22,11 +22,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.elementwise import Region
 from xlapy.codegen.emitters.matmul.finite import all_finite
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_kernel
 from xlapy.codegen.emitters.matmul.product import Product
 from xlapy.codegen.emitters.matmul.tiles import inside
+from xlapy.codegen.region import Region
 from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element

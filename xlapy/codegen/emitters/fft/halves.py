@@ -15,9 +15,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.codegen.emitters.elementwise import CHUNK, kernel_builder
 from xlapy.codegen.emitters.fft.butterflies import Butterflies, Point
-from xlapy.codegen.emitters.matmul.tiles import extent_of
+from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, block_extent
+from xlapy.codegen.region import kernel_builder
+from xlapy.codegen.target import Target
 from xlapy.loops import I64, Affine, AxisKind, Builder, Kernel, ScalarType, Value
 from xlapy.lower.core import delinear
 
@@ -34,9 +35,9 @@ def halves(builder: Builder, here: Point, mirrored: Point) -> tuple[Point, Point
     return (builder.add(a, c), builder.sub(b, d)), (builder.add(b, d), builder.sub(c, a))
 
 
-def unpacking_kernel(name: str, type: ScalarType, rows: int, half: int) -> tuple[Kernel, int]:
+def unpacking_kernel(name: str, target: Target, type: ScalarType, rows: int, half: int) -> tuple[Kernel, int]:
     """X out of Z. Buffers: operand, roots (sign -1), result; of the operand each row has `half` numbers."""
-    maker = _Maker(name, type, rows, (half, half + 1), half)
+    maker = _Maker(name, target, type, rows, (half, half + 1), half)
     builder, arithmetic = maker.builder, Butterflies(maker.builder, -1)
     number = builder.constant(type, 0.5)
     with maker.tasks() as (begin, end, is_first):
@@ -51,15 +52,15 @@ def unpacking_kernel(name: str, type: ScalarType, rows: int, half: int) -> tuple
         with builder.branch(is_first):
             a, b = maker.load(begin)
             maker.store(end + half, (builder.sub(a, b), builder.zero(type)))
-    return builder.kernel, 12 * min(half, CHUNK)
+    return builder.kernel, 12 * min(half, TASK_ELEMENTS)
 
 
-def packing_kernel(name: str, type: ScalarType, rows: int, half: int) -> tuple[Kernel, int]:
+def packing_kernel(name: str, target: Target, type: ScalarType, rows: int, half: int) -> tuple[Kernel, int]:
     """Twice Z out of X. Buffers: operand, roots (sign 1), result; of the operand each row has `half` + 1 numbers.
 
     The first and the last number of a row are real: their imaginary parts do not count.
     """
-    maker = _Maker(name, type, rows, (half + 1, half), half)
+    maker = _Maker(name, target, type, rows, (half + 1, half), half)
     builder, arithmetic = maker.builder, Butterflies(maker.builder, 1)
     with maker.tasks() as (begin, end, is_first):
         with maker.places() as k:
@@ -68,14 +69,16 @@ def packing_kernel(name: str, type: ScalarType, rows: int, half: int) -> tuple[K
         with builder.branch(is_first):
             (a, _), (b, _) = maker.load(begin), maker.load(begin + half)
             maker.store(end, (builder.add(a, b), builder.sub(a, b)))
-    return builder.kernel, 12 * min(half, CHUNK)
+    return builder.kernel, 12 * min(half, TASK_ELEMENTS)
 
 
 class _Maker:
     """Loops over chunks of rows. sizes: of a row of the operand and of the result."""
 
-    def __init__(self, name: str, type: ScalarType, rows: int, sizes: tuple[int, int], half: int) -> None:
-        self.builder = kernel_builder(name)
+    def __init__(
+        self, name: str, target: Target, type: ScalarType, rows: int, sizes: tuple[int, int], half: int
+    ) -> None:
+        self.builder = kernel_builder(name, target)
         self.rows, self.sizes, self.half = rows, sizes, half
         self.lanes = min(self.builder.lanes(type), 1 << (half.bit_length() - 1))
         self.source = self.builder.buffer("operand", type, 2 * rows * sizes[0])
@@ -85,7 +88,7 @@ class _Maker:
     @contextmanager
     def tasks(self) -> Iterator[tuple[Affine, Affine, Value]]:
         """A chunk of a row each: where the row begins in operand and result, whether the chunk is its first."""
-        builder, chunks = self.builder, -(-self.half // CHUNK)
+        builder, chunks = self.builder, -(-self.half // TASK_ELEMENTS)
         with builder.loop(self.rows * chunks, AxisKind.PARALLEL) as task:
             row, self.chunk = delinear(builder, task, (self.rows, chunks))
             is_first = builder.compare("eq", builder.value_of(self.chunk), builder.zero(I64))
@@ -94,9 +97,13 @@ class _Maker:
     @contextmanager
     def places(self) -> Iterator[Affine]:
         """The places of a chunk, in vectors."""
-        extent = extent_of(self.builder, self.chunk * CHUNK, self.half, CHUNK) if self.half > CHUNK else self.half
+        extent = (
+            block_extent(self.builder, self.chunk * TASK_ELEMENTS, self.half, TASK_ELEMENTS)
+            if self.half > TASK_ELEMENTS
+            else self.half
+        )
         with self.builder.loop(extent, AxisKind.VECTOR, width=self.lanes) as place:
-            yield self.chunk * CHUNK + place
+            yield self.chunk * TASK_ELEMENTS + place
 
     def load(self, place: Affine) -> Point:
         return self.builder.load(self.source, place * 2), self.builder.load(self.source, place * 2 + 1)

@@ -23,10 +23,11 @@ from math import prod
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.codegen.emitters.elementwise import kernel_builder
 from xlapy.codegen.emitters.fft.butterflies import Butterflies, Point
 from xlapy.codegen.emitters.fft.halves import halves
 from xlapy.codegen.emitters.fft.plan import Transform, radices
+from xlapy.codegen.region import kernel_builder
+from xlapy.codegen.target import Target
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Kernel, ScalarType, Value
 from xlapy.loops.builder import MOST_SCRATCH
 from xlapy.loops.ir import tile_shape
@@ -36,9 +37,9 @@ Load = Callable[[Affine, Affine], Point]
 Store = Callable[[Affine, Affine, Point], None]
 
 
-def most_points(vector_bytes: int) -> int:
+def most_points(target: Target) -> int:
     """How many points fit into scratch memory: twice, as real and imaginary vectors."""
-    return MOST_SCRATCH // (4 * vector_bytes)
+    return MOST_SCRATCH // (4 * target.vector_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,18 @@ class FourierKernel:
     """The numbers that the kernel reads, in the type of its elements."""
 
 
-def fourier_kernel(name: str, type: ScalarType, transform: Transform, sign: int, scale: float) -> FourierKernel:
+def fourier_kernel(
+    name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float
+) -> FourierKernel:
     """The kernel for exp(sign 2 pi i ...), its results times `scale`."""
-    return _Maker(name, type, transform, sign, scale).build()
+    return _Maker(name, target, type, transform, sign, scale).build()
 
 
 class _Maker:
-    def __init__(self, name: str, type: ScalarType, transform: Transform, sign: int, scale: float) -> None:
-        self.builder = builder = kernel_builder(name)
+    def __init__(
+        self, name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float
+    ) -> None:
+        self.builder = builder = kernel_builder(name, target)
         self.type, self.transform, self.sign, self.scale = type, transform, sign, scale
         self.tables: list[Array] = []
         self.count = 0

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.codegen.emitters.elementwise import Region
 from xlapy.codegen.emitters.matmul.product import Product
+from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Value
 from xlapy.lower import Element

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.elementwise import Region
 from xlapy.codegen.emitters.matmul.contraction import Contraction
 from xlapy.codegen.emitters.matmul.gemv import streamed_kernel
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_kernel
 from xlapy.codegen.emitters.matmul.tiles import Tile, balanced, choose_tile, inside, tile_sums, within
+from xlapy.codegen.region import Region
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import multiply_add, sums_in_lanes, zero_element
@@ -75,7 +75,7 @@ class _Direct:
 
     def kernel(self) -> tuple[Kernel, int]:
         dot, builder = self.dot, self.dot.builder
-        tile = choose_tile(builder, dot.type, dot.rows, dot.columns)
+        tile = choose_tile(dot.region.target, builder, dot.type, dot.rows, dot.columns)
         down, across = -(-dot.rows // tile.rows), -(-dot.columns // tile.columns)
         with builder.loop(dot.batches * down * across, AxisKind.PARALLEL) as task:
             batch, at_row, at_column = delinear(builder, task, (dot.batches, down, across))

@@ -11,8 +11,9 @@ Must not know: which operation the product is.
 
 from __future__ import annotations
 
+from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.product import Product
-from xlapy.codegen.emitters.matmul.tiles import Kept, extent_of
+from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import multiply_add, zero_element
@@ -41,7 +42,7 @@ class _Streamed:
         self.lanes = min(self.builder.lanes(register_type(product.type)), 1 << (product.columns - 1).bit_length())
         width = max(LEAST_RUN, BLOCK_BYTES // product.rows) // size
         self.width = min(width, -(-product.columns // self.lanes) * self.lanes)
-        self.sums = Kept(self.builder, "sums", product.type, product.rows * self.width)
+        self.sums = ScratchArray(self.builder, "sums", product.type, product.rows * self.width)
 
     def kernel(self) -> tuple[Kernel, int]:
         product, builder = self.product, self.builder
@@ -49,7 +50,7 @@ class _Streamed:
         with builder.loop(product.batches * blocks, AxisKind.PARALLEL) as task:
             batch, block = delinear(builder, task, (product.batches, blocks))
             first = block * self.width
-            columns = extent_of(builder, first, product.columns, self.width)
+            columns = block_extent(builder, first, product.columns, self.width)
             with builder.loop(product.rows * self.width, AxisKind.VECTOR, width=self.lanes) as place:
                 self.sums.store(place, zero_element(builder, product.type))
             whole, rest = divmod(product.terms, TOGETHER)

@@ -18,17 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.product import Product
-from xlapy.codegen.emitters.matmul.tiles import (
-    Kept,
-    add_elements,
-    balanced,
-    choose_tile,
-    extent_of,
-    inside,
-    tile_sums,
-    within,
-)
+from xlapy.codegen.emitters.matmul.tiles import add_elements, balanced, choose_tile, inside, tile_sums, within
+from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.ir import tile_shape
 from xlapy.lower import Element
@@ -55,7 +48,7 @@ class _Packed:
         """Then rows are packed in vectors, else terms are."""
         self.product, self.builder = product, product.builder
         builder, t = product.builder, product.type
-        self.tile = tile = choose_tile(builder, t, product.rows, product.columns)
+        self.tile = tile = choose_tile(product.region.target, builder, t, product.rows, product.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
         self.down = balanced(-(-product.rows // tile.rows), max(1, BLOCK_ROWS // tile.rows))
         self.across = balanced(-(-product.columns // tile.columns), max(1, BLOCK_BYTES // size // tile.columns))
@@ -67,20 +60,20 @@ class _Packed:
         registers = tile_shape(builder.vector_bytes, plain_size)
         room = -(-terms // registers[1]) * registers[1]
         # rows of terms must not all begin in the same set of the cache
-        line = room + max(1, 64 // size)
+        line = room + max(1, product.region.target.cache_line_bytes // size)
         self.row_stride = 1 if rows_are_contiguous else line
         self.term_stride = tile.rows if rows_are_contiguous else 1
         self.tile_size = tile.rows * (terms if rows_are_contiguous else self.row_stride)
-        self.left = Kept(builder, "left", t, self.tile_size * (self.down if rows_are_contiguous else 1))
+        self.left = ScratchArray(builder, "left", t, self.tile_size * (self.down if rows_are_contiguous else 1))
         self.panel_size = room * tile.columns
-        self.right = Kept(builder, "right", t, self.panel_size * self.across)
+        self.right = ScratchArray(builder, "right", t, self.panel_size * self.across)
         transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
-        self.line, self.lines = line, Kept(builder, "lines", t, tile.columns * line) if transposes else None
+        self.line, self.lines = line, ScratchArray(builder, "lines", t, tile.columns * line) if transposes else None
         """Columns of a panel as they are in memory, where their terms are contiguous: packed by transposition."""
         self.blocks = -(-product.outer // self.outer), -(-product.inner // self.inner)
         self.width = tile.columns * self.across
         several = self.blocks != (1, 1)
-        self.sums = Kept(builder, "sums", t, self.down * tile.rows * self.width) if several else None
+        self.sums = ScratchArray(builder, "sums", t, self.down * tile.rows * self.width) if several else None
 
     def kernel(self) -> tuple[Kernel, int]:
         product, builder, tile = self.product, self.builder, self.tile
@@ -93,8 +86,8 @@ class _Packed:
                 batch,
                 at_row * (self.down * tile.rows),
                 at_column * self.width,
-                extent_of(builder, at_row * self.down, tiles[0], self.down),
-                extent_of(builder, at_column * self.across, tiles[1], self.across),
+                block_extent(builder, at_row * self.down, tiles[0], self.down),
+                block_extent(builder, at_column * self.across, tiles[1], self.across),
             )
             rows = block.row, self.down * tile.rows
             usual = product.usual(batch, rows, (block.column, self.width))
@@ -138,8 +131,8 @@ class _Block:
         with plan.builder.loop(plan.blocks[0]) as at_outer, plan.builder.loop(plan.blocks[1]) as at_inner:
             outer, inner = at_outer * plan.outer, at_inner * plan.inner
             counts = (
-                extent_of(plan.builder, outer, product.outer, plan.outer),
-                extent_of(plan.builder, inner, product.inner, plan.inner),
+                block_extent(plan.builder, outer, product.outer, plan.outer),
+                block_extent(plan.builder, inner, product.inner, plan.inner),
             )
             self.add(_Terms(outer, inner, *counts))
         self.finish()
@@ -154,8 +147,8 @@ class _Block:
     def places(self) -> Iterator[tuple[Affine, Affine]]:
         """Loops over the elements of the block, those that there are, columns in lanes; gives the one position."""
         plan, builder, product = self.plan, self.plan.builder, self.plan.product
-        rows = extent_of(builder, self.row, product.rows, plan.down * plan.tile.rows)
-        columns = extent_of(builder, self.column, product.columns, plan.width)
+        rows = block_extent(builder, self.row, product.rows, plan.down * plan.tile.rows)
+        columns = block_extent(builder, self.column, product.columns, plan.width)
         with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=plan.tile.lanes) as column:
             yield self.row + row, self.column + column
 
@@ -193,7 +186,7 @@ class _Block:
                 element = product.right_element(self.batch, source, begin + column, mask)
                 plan.right.store(panel * plan.panel_size + target * tile.columns + column, element)
 
-    def pack_lines(self, lines: Kept, panel: Affine, terms: _Terms) -> None:
+    def pack_lines(self, lines: ScratchArray, panel: Affine, terms: _Terms) -> None:
         """All terms of a panel."""
         plan, tile, product = self.plan, self.plan.tile, self.plan.product
         with plan.builder.loop(tile.columns) as number:

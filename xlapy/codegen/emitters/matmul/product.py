@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.emitters.elementwise import Region, kernel_builder, output, source
 from xlapy.codegen.emitters.matmul.tiles import inside
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Builder, Value
 from xlapy.lower import Element, Lowering, components, store_element
@@ -45,9 +45,9 @@ class Product(ABC):
 
     def start(self) -> None:
         """Begins the kernel anew."""
-        self.builder = kernel_builder(self.region.name)
-        self._sources = {o: source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
-        self._output = output(self.builder, self.root.shape, "out0")
+        self.builder = kernel_builder(self.region.name, self.region.target)
+        self._sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
+        self._output = result_buffer(self.builder, self.root.shape, "out0")
         self.lowering = Lowering(self.builder, self._sources)
 
     @property

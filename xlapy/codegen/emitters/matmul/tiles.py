@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.loops import I1, I8, Affine, AxisKind, Buffer, Builder, Value
+from xlapy.codegen.target import Target
+from xlapy.loops import I1, Affine, AxisKind, Builder, Value
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, zero_element
 from xlapy.lower.core import ComplexElement, Index
@@ -41,11 +42,11 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def choose_tile(builder: Builder, t: PrimitiveType, rows: int, columns: int) -> Tile:
+def choose_tile(target: Target, builder: Builder, t: PrimitiveType, rows: int, columns: int) -> Tile:
     """About as many sums as registers allow, square rather than long, and little left over at the edges."""
     widest = builder.lanes(register_type(t))
     lanes = min(widest, 1 << (columns - 1).bit_length())
-    sums = (16 if builder.vector_bytes == 64 else 8) // (2 if t.is_complex else 1)
+    sums = target.vector_registers // 2 // (2 if t.is_complex else 1)
     most = max(2, min(_WIDEST_ROW_OF_VECTORS, sums // min(rows, sums)))
     vectors = max(1, min(most, columns // lanes))
     return Tile(balanced(rows, max(1, sums // vectors)), vectors, lanes)
@@ -96,57 +97,6 @@ def add_elements(builder: Builder, left: Element, right: Element) -> Element:
         return ComplexElement(builder.add(left.real, right.real), builder.add(left.imaginary, right.imaginary))
     assert isinstance(left, Value) and isinstance(right, Value)
     return builder.binary("or" if left.type is I1 else "add", left, right)
-
-
-class Kept:
-    """Elements in the scratch memory of a kernel, as registers hold them; parts of complex ones apart."""
-
-    def __init__(self, builder: Builder, name: str, t: PrimitiveType, size: int) -> None:
-        kind = register_type(t)
-        self._builder = builder
-        self._type = t
-        self._size = size
-        self._is_bit = kind is I1
-        parts = 2 if t.is_complex else 1
-        self.buffer: Buffer = builder.scratch(name, I8 if self._is_bit else kind, size * parts)
-
-    def load(self, offset: Affine) -> Element:
-        if self._type.is_complex:
-            return ComplexElement(self._part(offset), self._part(offset + self._size))
-        return self._part(offset)
-
-    def store(self, offset: Affine, element: Element) -> None:
-        for number, value in enumerate(flat([element])):
-            kept = self._builder.convert("zext", value, I8) if self._is_bit else value
-            self._builder.store(self.buffer, offset + number * self._size, kept)
-
-    def transpose(
-        self,
-        source: Affine,
-        pitch: int,
-        target: Kept,
-        place: Affine,
-        target_pitch: int,
-        extents: tuple[int, int | Value],
-    ) -> None:
-        """Copies rows of these elements, `pitch` apart, to columns of the target: see `Builder.transpose`."""
-        for part in range(2 if self._type.is_complex else 1):
-            begin, end = source + part * self._size, place + part * target._size
-            self._builder.transpose((self.buffer, begin), pitch, (target.buffer, end), target_pitch, extents)
-
-    def _part(self, offset: Affine) -> Value:
-        value = self._builder.load(self.buffer, offset)
-        return self._builder.compare("ne", value, self._builder.zero(I8)) if self._is_bit else value
-
-
-def extent_of(builder: Builder, start: Affine, size: int, block: int) -> int | Value:
-    """How much of a block that begins at `start` lies within `size`."""
-    if size % block == 0:
-        return block
-    left = builder.value_of(Affine((), size) - start)
-    extent = builder.binary("smin", left, builder.constant(left.type, block))
-    extent.range = (1, block)
-    return extent
 
 
 def within(builder: Builder, position: Affine, size: int) -> Affine:

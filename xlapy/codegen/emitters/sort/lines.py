@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from xlapy.codegen.emitters.elementwise import kernel_builder, output
+from xlapy.codegen.region import kernel_builder, result_buffer
+from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Buffer
 from xlapy.lower import Element, Lowering, load_element, store_element
@@ -19,13 +20,13 @@ from xlapy.lower.core import delinear, linear
 class SortedLines:
     """The arrays of a sort, which are sorted where they are, and as much spare memory."""
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, target: Target) -> None:
         self.instruction = instruction
-        self.builder = kernel_builder(instruction.name)
+        self.builder = kernel_builder(instruction.name, target)
         self.types = [o.shape.element_type for o in instruction.operands]
         shapes = [o.shape for o in instruction.operands]
-        self.arrays = [output(self.builder, shape, f"array{n}") for n, shape in enumerate(shapes)]
-        self.spare = [output(self.builder, shape, f"spare{n}") for n, shape in enumerate(shapes)]
+        self.arrays = [result_buffer(self.builder, shape, f"array{n}") for n, shape in enumerate(shapes)]
+        self.spare = [result_buffer(self.builder, shape, f"spare{n}") for n, shape in enumerate(shapes)]
         self.dimensions = shapes[0].dimensions
         self.axis = instruction.dimension
         self.length = self.dimensions[self.axis]

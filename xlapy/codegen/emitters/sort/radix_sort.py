@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.codegen.emitters.sort.lines import SortedLines
+from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Kernel, Value
 from xlapy.lower import Element, register_type
@@ -24,8 +25,8 @@ VALUES = 1 << BITS
 
 
 class RadixSort(SortedLines):
-    def __init__(self, instruction: Instruction, key: SortKey) -> None:
-        super().__init__(instruction)
+    def __init__(self, instruction: Instruction, target: Target, key: SortKey) -> None:
+        super().__init__(instruction, target)
         self.key = key
         self.lows = range(key.low, register_type(key.element_type).byte_size * 8, BITS)
         """Where each digit begins."""

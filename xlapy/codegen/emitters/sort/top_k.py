@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.elementwise import kernel_builder, output, source
+from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
+from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import I1, I32, I64, Affine, AxisKind, Kernel, Value
@@ -52,20 +53,20 @@ def _is_small(instruction: Instruction) -> bool:
     return not shape.is_dynamic and instruction.k <= min(MOST_KEPT, max(8, shape.dimensions[-1] // 8))
 
 
-def top_k_kernel(instruction: Instruction) -> Kernel:
+def top_k_kernel(instruction: Instruction, target: Target) -> Kernel:
     """Buffers: the operand, the elements chosen, their places."""
-    return _TopK(instruction).build()
+    return _TopK(instruction, target).build()
 
 
 class _TopK:
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, target: Target) -> None:
         (self.operand,) = instruction.operands
         self.k, self.largest = instruction.k, instruction.largest
         self.element_type = self.operand.shape.element_type
-        self.builder = kernel_builder(instruction.name)
-        self.lowering = Lowering(self.builder, {self.operand: source(self.builder, self.operand, "in0")})
+        self.builder = kernel_builder(instruction.name, target)
+        self.lowering = Lowering(self.builder, {self.operand: operand_source(self.builder, self.operand, "in0")})
         shapes = instruction.shape.tuple_shapes
-        self.outputs = [output(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
+        self.outputs = [result_buffer(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
         self.place_type = shapes[1].element_type
         self.key_type = integer_type(max(8, register_type(self.element_type).bits))
         self.keys = self.builder.scratch("keys", self.key_type, self.k)

@@ -66,26 +66,26 @@ class Space:
 
     def kind_of_result(self, shape: Shape) -> Kind | None:
         """How an array has to lie to be a result of the kernel; None if it cannot."""
-        size = first_leaf(shape).size
+        size = first_array_shape(shape).size
         if size == self.rows:
             return Kind.ROW
         return Kind.FULL if size == self.rows * self.length else None
 
 
-def first_leaf(shape: Shape) -> Shape:
+def first_array_shape(shape: Shape) -> Shape:
     """The array itself, or the first of a tuple."""
     return shape if shape.is_array else next(leaf for _, leaf in shape.leaves())
 
 
 def space_of_result(shape: Shape) -> Space:
     """The last dimension as rows: how kernels without reductions go through their result."""
-    sizes = [size for size in first_leaf(shape).dimensions if size != 1]
+    sizes = [size for size in first_array_shape(shape).dimensions if size != 1]
     return Space(math.prod(sizes[:-1]), sizes[-1] if sizes else 1)
 
 
 def space_of_reduction(reduction: Instruction) -> Space:
     """Rows, if the reduction has one result a row that is long enough; else its results."""
-    operand, rows = reduction.operands[0].shape, first_leaf(reduction.shape).size
+    operand, rows = reduction.operands[0].shape, first_array_shape(reduction.shape).size
     length = operand.size // max(rows, 1)
     if length > 1 and max(rows, length) >= LEAST_LENGTH and reduces_rows(reduction, length):
         return Space(rows, length)
@@ -236,4 +236,4 @@ def _terms(user: Instruction) -> float:
     """How many elements of an operand one element of a user takes."""
     if user.op is not opcodes.REDUCE:
         return 1
-    return user.operands[0].shape.size / max(1, first_leaf(user.shape).size)
+    return user.operands[0].shape.size / max(1, first_array_shape(user.shape).size)

@@ -1,0 +1,203 @@
+"""Loops around the elements of a result: which dimension runs in vectors, and which dimensions are split into tasks.
+
+Usually the last dimension runs in vectors and the dimensions before it form the parallel loop. If each element is a sum
+over contiguous memory, the sum runs in vectors instead. Elementwise regions, and results with a short last dimension,
+run through all elements as one flat dimension. Does not depend on what the elements are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xlapy import opcodes
+from xlapy.base.shape import Shape
+from xlapy.codegen.iteration_domain import first_array_shape
+from xlapy.codegen.region import Region
+from xlapy.loops import I64, Affine, AxisKind, Builder, Value
+from xlapy.lower import LOWERINGS, components, storage_type
+from xlapy.lower.core import Index, delinear
+from xlapy.lower.reduction import regroups
+
+TASK_ELEMENTS = 1 << 13
+"""Elements of one task (one iteration of the parallel loop) where a kernel runs through elements as one dimension."""
+
+MIN_VECTOR_SUM_LENGTH = 16
+"""Terms: if the contiguous dimension of a sum is shorter, vectors run along the result instead of along the terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """The loops around one element of a result."""
+
+    flat: bool
+    """Whether all elements form one dimension, which is split into tasks of `TASK_ELEMENTS`."""
+    lanes: int
+    """Lanes of the vector axis; 1 if there is none."""
+    work: int
+    """Elements and terms that one iteration of the parallel loop computes."""
+
+
+# -- the choice of loops
+
+
+def choose_loop_nest(region: Region, shape: Shape) -> LoopNest:
+    """Chooses the loops around an element of a result of this shape."""
+    dimensions = [size for size in shape.dimensions if size > 1]
+    last = dimensions[-1] if dimensions else 1
+    lanes = _lanes(region)
+    terms = _terms_of_largest_sum(region)
+    if shape.size == 1 or _sums_contiguous_memory(region):
+        return LoopNest(False, 1, terms)
+    if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
+        lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
+        return LoopNest(True, lanes, terms * min(TASK_ELEMENTS, shape.size))
+    return LoopNest(False, lanes, terms * last)
+
+
+def _lanes(region: Region) -> int:
+    """Lanes of a vector of the widest elements; 1 if lanes may have to branch differently."""
+    if any(i.op not in LOWERINGS for i in region.instructions):
+        return 1
+    arrays = [i.shape for i in (*region.instructions, *region.operands) if i.shape.is_array and i.shape.rank]
+    widest = max((components(s.element_type) and storage_type(s.element_type).byte_size for s in arrays), default=4)
+    return region.target.vector_bytes // widest
+
+
+def _terms_of_largest_sum(region: Region) -> int:
+    """Terms of the largest sum in the region; 1 if there is none."""
+    terms = 1
+    for instruction in region.instructions:
+        if instruction.op is opcodes.REDUCE:
+            results = max(1, first_array_shape(instruction.shape).size)
+            terms = max(terms, instruction.operands[0].shape.size // results)
+        elif instruction.op is opcodes.DOT:
+            lhs = instruction.operands[0].shape
+            terms = max(terms, math.prod(lhs.dimensions[d] for d in instruction.attributes.lhs_contracting_dims))
+        elif instruction.op is opcodes.CONVOLUTION:
+            terms = max(terms, instruction.operands[1].shape.size)
+        elif instruction.op is opcodes.REDUCE_WINDOW:
+            terms = max(terms, math.prod(instruction.window.sizes))
+    return terms
+
+
+def _sums_contiguous_memory(region: Region) -> bool:
+    """Whether the root is a sum that may run in vectors along the last dimension of its operands."""
+    root = region.root
+    if root.op is opcodes.REDUCE:
+        operand = root.operands[0].shape
+        is_long = operand.rank and operand.dimensions[-1] >= MIN_VECTOR_SUM_LENGTH
+        return bool(is_long and operand.rank - 1 in root.dimensions) and regroups(root.to_apply)
+    if root.op is opcodes.DOT:
+        (left, right), attrs = root.operands, root.attributes
+        ends = zip((left, right), (attrs.lhs_contracting_dims, attrs.rhs_contracting_dims), strict=True)
+        return all(o.shape.rank - 1 in dims and o.shape.dimensions[-1] >= MIN_VECTOR_SUM_LENGTH for o, dims in ends)
+    return False
+
+
+def _is_elementwise(region: Region) -> bool:
+    """Whether every array of the region is read at the position of the result, scalars excepted."""
+    size = first_array_shape(region.root.shape).dimensions
+    for instruction in region.instructions:
+        scalar_broadcast = instruction.op is opcodes.BROADCAST and not instruction.operands[0].shape.rank
+        plain = (
+            instruction.op.elementwise
+            or instruction.op in (opcodes.CONSTANT, opcodes.MAP, opcodes.TUPLE)
+            or scalar_broadcast
+        )
+        if not plain or any(leaf.dimensions not in ((), size) for _, leaf in instruction.shape.leaves()):
+            return False
+    return all(not operand.shape.is_array or operand.shape.dimensions in ((), size) for operand in region.operands)
+
+
+# -- loops
+
+
+@contextmanager
+def element_loops(builder: Builder, nest: LoopNest, shape: Shape) -> Iterator[Index]:
+    """Opens the loops around one element of a result; yields the element's index."""
+    if nest.flat:
+        with flat_loops(builder, nest.lanes, shape.size) as position:
+            yield delinear(builder, position, shape.dimensions)
+    elif not shape.rank:
+        yield ()
+    else:
+        with _nested_loops(builder, nest, shape.dimensions) as index:
+            yield index
+
+
+@contextmanager
+def flat_loops(builder: Builder, lanes: int, size: int, task_elements: int = TASK_ELEMENTS) -> Iterator[Affine]:
+    """Opens a parallel loop over tasks and a vector loop over the elements of a task; yields the flat position.
+
+    The last task takes the rest. If one task holds all elements, there is only the vector loop.
+    """
+    if size <= task_elements:
+        with builder.loop(size, AxisKind.VECTOR, width=lanes) as position:
+            yield position
+        return
+    with builder.loop(-(-size // task_elements), AxisKind.PARALLEL) as task:
+        start = task * task_elements
+        left = builder.value_of(Affine((), size) - start)
+        end = builder.binary("smin", left, builder.constant(I64, task_elements))
+        with builder.loop(end if size % task_elements else task_elements, AxisKind.VECTOR, width=lanes) as inner:
+            limit_range(inner, task_elements)
+            yield start + inner
+
+
+@contextmanager
+def _nested_loops(builder: Builder, nest: LoopNest, dimensions: Sequence[int]) -> Iterator[Index]:
+    """Opens a vector loop over the last dimension that is not 1, inside a parallel loop over all dimensions before it.
+
+    Without vectors, one parallel loop runs over all elements.
+    """
+    if nest.lanes == 1:
+        with builder.loop(math.prod(dimensions), AxisKind.PARALLEL) as position:
+            yield delinear(builder, position, dimensions)
+        return
+    inner = max((d for d, size in enumerate(dimensions) if size > 1), default=len(dimensions) - 1)
+    outer = dimensions[:inner]
+    with builder.loop(math.prod(outer), AxisKind.PARALLEL) as row:
+        outer_index = delinear(builder, row, outer)
+        with builder.loop(dimensions[inner], AxisKind.VECTOR, width=nest.lanes) as position:
+            yield (*outer_index, position, *[Affine()] * (len(dimensions) - inner - 1))
+
+
+@contextmanager
+def row_loops(builder: Builder, rows: int, size: int, lanes: int) -> Iterator[tuple[Affine, Affine]]:
+    """Opens loops over `rows` rows of `size` elements; yields the row and the position in it.
+
+    A task is `TASK_ELEMENTS` of one row; the last task of a row takes the rest of the row.
+    """
+    chunks = -(-size // TASK_ELEMENTS)
+    with builder.loop(rows * chunks, AxisKind.PARALLEL) as task:
+        row, chunk = delinear(builder, task, (rows, chunks))
+        if chunks == 1:
+            with builder.loop(size, AxisKind.VECTOR, width=lanes) as position:
+                yield row, position
+            return
+        left = builder.value_of(Affine((), size) - chunk * TASK_ELEMENTS)
+        extent: int | Value = TASK_ELEMENTS
+        if size % TASK_ELEMENTS:
+            extent = builder.binary("smin", left, builder.constant(I64, TASK_ELEMENTS))
+        with builder.loop(extent, AxisKind.VECTOR, width=lanes) as position:
+            limit_range(position, TASK_ELEMENTS)
+            yield row, chunk * TASK_ELEMENTS + position
+
+
+def limit_range(position: Affine, size: int) -> None:
+    """Records that an axis whose extent is known only at run time stays below `size`."""
+    for value, _ in position.terms:
+        value.range = (0, size - 1)
+
+
+def block_extent(builder: Builder, start: Affine, size: int, block: int) -> int | Value:
+    """How many positions of a block that begins at `start` lie below `size`; `block` if every block is whole."""
+    if size % block == 0:
+        return block
+    left = builder.value_of(Affine((), size) - start)
+    extent = builder.binary("smin", left, builder.constant(left.type, block))
+    extent.range = (1, block)
+    return extent
