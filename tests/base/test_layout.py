@@ -117,18 +117,18 @@ def test_impossible_layouts(make, message):
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("1,0", 1, "expected '{' to start a layout, found '1,0'"),
+        ("1,0", 1, "expected '{' to start a layout, found '1'"),
         ("{1,0", 5, "expected '}' to end the layout, found the end of the text"),
         ("{1,}", 4, "expected an integer for minor_to_major"),
         ("{1,1}", 1, "must be a permutation"),
-        ("{0:S(1)T(8)}", 8, "expected '}' to end the layout, found 'T(8)}'"),
+        ("{0:S(1)T(8)}", 8, "expected '}' to end the layout, found 'T'"),
         ("{0:T}", 5, "expected '(' to start a tile"),
         ("{0:S(99999999999999999999)}", 6, "does not fit in 64 bits"),
         ("{0:#(f32)}", 6, "the index type of a layout must be an integer type, not f32"),
         ("{0:*(x)}", 6, "expected an integer type for the pointer type, found 'x'"),
         ("{0:L(0)}", 1, "must be >= 1, but it is 0"),
         ("{0:P(f32[2])}", 4, "a layout with a physical shape is for sparse arrays only"),
-        ("{0:D(Q)}", 7, "expected a dimension level type"),
+        ("{0:D(Q)}", 6, "expected a dimension level type (D, C, S or H)"),
         ("{0} x", 5, "unexpected 'x' after the layout"),
     ],
 )

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from jax._src.lib import hlo
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKEN, U8
 from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
 from xlapy.base.layout import Layout
-from xlapy.base.scanner import Scanner
-from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, scan_shape, shape_from_token
+from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, read_shape, shape_from_token
 
 TEXTS = [
     "f32[]",
@@ -230,7 +230,7 @@ def test_tuple_depth_is_bounded():
         ("f32[2,3]{1,1}", 9, "must be a permutation"),
         ("opaque[2]", 1, "opaque takes no dimensions"),
         ("token[2]", 1, "token takes no dimensions"),
-        ("token[]{0}", 8, "unexpected '{0}' after the shape"),
+        ("token[]{0}", 8, "unexpected '{' after the shape"),
         ("(f32[2]", 8, "expected ',' or ')' after a tuple element"),
         ("(f32[2],)", 9, "expected a shape"),
         ("b(token[])", 1, "a buffer holds an array, not token[]"),
@@ -246,12 +246,12 @@ def test_errors_say_where(text, column, message):
 
 
 def test_a_body_after_the_result_shape_is_no_layout():
-    scanner = Scanner("f32[2] { a = f32[2]{0} parameter(0) }")
-    assert scan_shape(scanner) == Shape.array(F32, (2,))
-    assert scanner.accept("{")
-    scanner = Scanner("(f32[2], s32[] {:S(1)}), rest", 0)
-    assert str(scan_shape(scanner)) == "(f32[2]{0}, s32[]{:S(1)})"
-    assert scanner.accept(", rest")
+    cursor = Cursor("f32[2] { a = f32[2]{0} parameter(0) }")
+    assert read_shape(cursor) == Shape.array(F32, (2,))
+    assert cursor.accept("{")
+    cursor = Cursor("(f32[2], s32[] {:S(1)}), rest", 0)
+    assert str(read_shape(cursor)) == "(f32[2]{0}, s32[]{:S(1)})"
+    assert cursor.accept(", rest")
 
 
 def test_the_pattern_takes_one_shape_token():

@@ -8,11 +8,11 @@ import pytest
 
 from tests import peer
 from xlapy.base.errors import ParseError, ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.hlo.sharding import SHARDING, Sharding, ShardingKind
 from xlapy.hlo.tiles import TileAssignment
 from xlapy.opcodes.attributes.mesh import Iota
-from xlapy.text.reader import TextReader
 
 FORMS = [
     "{replicated}",
@@ -53,7 +53,7 @@ FORMS = [
 
 
 def read(text: str) -> Sharding:
-    return SHARDING.read(TextReader(text))
+    return SHARDING.read(HloCursor(text))
 
 
 def of_xla(text: str, shape: str = "f32[8,8]") -> str:

@@ -13,11 +13,11 @@ from tests.interpreter.runners.instruction import Array, evaluate_all, typed
 from tests.interpreter.runners.products import Case, assert_like_peer, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU
 from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.dimensions import ConvDimensions
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.testing.random_values import random_array
-from xlapy.text.reader import TextReader
 
 
 def case(lhs: Array, rhs: Array, window: str, labels: str, more: str = "", result: str = "") -> Case:
@@ -37,7 +37,7 @@ def inferred_shape(lhs: Shape, rhs: Shape, window: str, labels: str, more: str) 
     return CONVOLUTION.result_shape(
         (lhs, rhs),
         ConvolutionAttributes.make(
-            window=fields["window"].codec.read(TextReader(f"{{{window}}}")),
+            window=fields["window"].codec.read(HloCursor(f"{{{window}}}")),
             dim_labels=ConvDimensions.parse(labels),
             **{key: int(value) for key, value in counts.items()},
         ),

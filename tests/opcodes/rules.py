@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import Attributes, Field
 from xlapy.opcodes.registry import OpDef
-from xlapy.text.reader import TextReader
 
 
 def shapes(texts: Sequence[str]) -> list[Shape]:
@@ -53,7 +53,7 @@ def field(op: OpDef, key: str) -> Field:
 
 def read(op: OpDef, key: str, text: str) -> Any:
     """The value of an attribute written as `text`, which must be read to its end."""
-    reader = TextReader(text)
+    reader = HloCursor(text)
     value = field(op, key).codec.read(reader)
     assert reader.at_end(), f"{text!r} is not read to its end: {reader.text[reader.position :]!r} is left"
     return value

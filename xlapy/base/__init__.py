@@ -1,5 +1,6 @@
 """Types and values: errors, flags, logging, element types, layouts, shapes, literals."""
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import (
     ALL_TYPES,
     ARRAY_TYPES,
@@ -57,9 +58,8 @@ from xlapy.base.layout import COMBINE_DIMENSION, Layout
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
 from xlapy.base.logging import logger
-from xlapy.base.program_shape import ProgramShape, scan_program_shape
-from xlapy.base.scanner import Scanner
-from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, scan_shape, shape_from_token
+from xlapy.base.program_shape import ProgramShape, read_program_shape
+from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, read_shape, shape_from_token
 
 __all__ = [
     "ALL_TYPES",
@@ -115,7 +115,7 @@ __all__ = [
     "ParseError",
     "PrimitiveType",
     "ProgramShape",
-    "Scanner",
+    "Cursor",
     "Shape",
     "ShapeError",
     "UnsupportedError",
@@ -124,7 +124,7 @@ __all__ = [
     "logger",
     "parse_literal",
     "parse_shaped_literal",
-    "scan_program_shape",
-    "scan_shape",
+    "read_program_shape",
+    "read_shape",
     "shape_from_token",
 ]

@@ -7,14 +7,11 @@ Source: docs/shapes.md and docs/tiled_layout.md of XLA; text form as XLA's parse
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import PRIMITIVE_TYPE_INVALID, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
-from xlapy.base.scanner import Scanner
-
-if TYPE_CHECKING:
-    from xlapy.base.shape import Shape
 
 COMBINE_DIMENSION = -(2**63)
 """The tile size printed `*`: this dimension is first merged with the next more minor one."""
@@ -58,7 +55,7 @@ class Layout:
     element_size_in_bits: int
     memory_space: int
     split_configs: tuple[tuple[int, tuple[int, ...]], ...]
-    physical_shape: Shape | None
+    physical_shape: object | None
     dynamic_shape_metadata_prefix_bytes: int
     is_default: bool
     _hash: int
@@ -75,7 +72,7 @@ class Layout:
         element_size_in_bits: int = 0,
         memory_space: int = 0,
         split_configs: Iterable[tuple[int, Iterable[int]]] = (),
-        physical_shape: Shape | None = None,
+        physical_shape: object | None = None,
         dynamic_shape_metadata_prefix_bytes: int = 0,
     ) -> None:
         _set(self, "minor_to_major", tuple(int(dimension) for dimension in minor_to_major))
@@ -109,9 +106,9 @@ class Layout:
 
         A physical shape (`P(...)`) is refused, as XLA's parser refuses it on every shape.
         """
-        scanner = Scanner(text)
-        layout = scan_layout(scanner)
-        scanner.expect_end("layout")
+        cursor = Cursor(text)
+        layout = read_layout(cursor)
+        cursor.expect_end("layout")
         return layout
 
     @property
@@ -240,121 +237,116 @@ def _tile_size(size: int) -> str:
     return "*" if size == COMBINE_DIMENSION else str(size)
 
 
-def scan_layout(scanner: Scanner, rank: int | None = None) -> Layout:
-    """Reads the layout at the scanner's place, for a shape of `rank` dimensions if given.
+def read_layout(cursor: Cursor, rank: int | None = None) -> Layout:
+    """Reads the layout at the cursor's place, for a shape of `rank` dimensions if given.
 
     The annotations stand in the printed order, each at most once.
     """
-    scanner.expect("{", "to start a layout")
-    start = scanner.offset - 1
+    cursor.expect("{", "to start a layout")
+    start = cursor.position - 1
     order: list[int] = []
-    if not scanner.peek(":") and not scanner.peek("}"):
-        order.append(scanner.integer("minor_to_major"))
-        while scanner.accept(","):
-            order.append(scanner.integer("minor_to_major"))
+    if not cursor.peek(":") and not cursor.peek("}"):
+        order.append(cursor.integer("minor_to_major"))
+        while cursor.accept(","):
+            order.append(cursor.integer("minor_to_major"))
     if rank is not None and len(order) != rank:
-        scanner.fail(f"the shape has {rank} dimensions, but its layout orders {len(order)}", start)
-    fields = _scan_annotations(scanner) if scanner.accept(":") else {}
-    scanner.expect("}", "to end the layout")
+        cursor.fail_at(start, f"the shape has {rank} dimensions, but its layout orders {len(order)}")
+    fields = _read_annotations(cursor) if cursor.accept(":") else {}
+    cursor.expect("}", "to end the layout")
     try:
         return Layout(order, **fields)
     except ShapeError as error:
-        scanner.fail(str(error), start)
+        cursor.fail_at(start, str(error))
 
 
-def _scan_annotations(scanner: Scanner) -> dict[str, Any]:
+def _read_annotations(cursor: Cursor) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    if _accept_mark(scanner, "D"):  # dimension level types: XLA reads and forgets them
-        _scan_level_types(scanner)
-    if _accept_mark(scanner, "T"):
-        fields["tiles"] = _scan_tiles(scanner)
-    if _accept_mark(scanner, "L"):
-        fields["tail_padding_alignment_in_elements"] = _scan_number(scanner, "tail padding alignment")
-    if scanner.accept("#"):
-        fields["index_primitive_type"] = _scan_type(scanner, "index")
-    if scanner.accept("*"):
-        fields["pointer_primitive_type"] = _scan_type(scanner, "pointer")
-    if _accept_mark(scanner, "E"):
-        fields["element_size_in_bits"] = _scan_number(scanner, "element size in bits")
-    if _accept_mark(scanner, "S"):
-        fields["memory_space"] = _scan_number(scanner, "memory space")
-    if _accept_mark(scanner, "SC"):
-        fields["split_configs"] = _scan_split_configs(scanner)
-    if scanner.peek("P"):
-        scanner.fail("a layout with a physical shape is for sparse arrays only, and HLO text has none")
-    if _accept_mark(scanner, "M"):
+    if cursor.accept_word("D"):  # dimension level types: XLA reads and forgets them
+        _read_level_types(cursor)
+    if cursor.accept_word("T"):
+        fields["tiles"] = _read_tiles(cursor)
+    if cursor.accept_word("L"):
+        fields["tail_padding_alignment_in_elements"] = _read_number(cursor, "tail padding alignment")
+    if cursor.accept("#"):
+        fields["index_primitive_type"] = _read_type(cursor, "index")
+    if cursor.accept("*"):
+        fields["pointer_primitive_type"] = _read_type(cursor, "pointer")
+    if cursor.accept_word("E"):
+        fields["element_size_in_bits"] = _read_number(cursor, "element size in bits")
+    if cursor.accept_word("S"):
+        fields["memory_space"] = _read_number(cursor, "memory space")
+    if cursor.accept_word("SC"):
+        fields["split_configs"] = _read_split_configs(cursor)
+    if cursor.peek("P"):
+        cursor.fail("a layout with a physical shape is for sparse arrays only, and HLO text has none")
+    if cursor.accept_word("M"):
         # XLA reads a negative prefix and never prints it: 0 and a negative number mean the same.
-        number = _scan_number(scanner, "dynamic shape metadata prefix bytes")
+        number = _read_number(cursor, "dynamic shape metadata prefix bytes")
         fields["dynamic_shape_metadata_prefix_bytes"] = max(number, 0)
     return fields
 
 
-def _accept_mark(scanner: Scanner, mark: str) -> bool:
-    """Eats the letter(s) `mark` if they are a whole word ("S" is not the start of "SC")."""
-    start = scanner.skip()
-    if scanner.word() == mark:
-        return True
-    scanner.offset = start
-    return False
-
-
-def _scan_number(scanner: Scanner, what: str) -> int:
-    scanner.expect("(", f"before the {what}")
-    value = scanner.integer(f"the {what}")
-    scanner.expect(")", f"after the {what}")
+def _read_number(cursor: Cursor, what: str) -> int:
+    cursor.expect("(", f"before the {what}")
+    value = cursor.integer(f"the {what}")
+    cursor.expect(")", f"after the {what}")
     return value
 
 
-def _scan_type(scanner: Scanner, what: str) -> PrimitiveType:
-    scanner.expect("(", f"before the {what} type")
-    start = scanner.skip()
-    word = scanner.word()
+def _read_type(cursor: Cursor, what: str) -> PrimitiveType:
+    cursor.expect("(", f"before the {what} type")
+    start = cursor.skip()
+    word = cursor.word(f"an integer type for the {what} type")
     try:
-        result = PrimitiveType.from_text(word or "")
+        result = PrimitiveType.from_text(word)
     except InvalidArgumentError:
-        scanner.fail(f"expected an integer type for the {what} type, found {word!r}", start)
+        cursor.fail_at(start, f"expected an integer type for the {what} type, found {word!r}")
     if not result.is_integral:
-        scanner.fail(f"the {what} type of a layout must be an integer type, not {result}", start)
-    scanner.expect(")", f"after the {what} type")
+        cursor.fail_at(start, f"the {what} type of a layout must be an integer type, not {result}")
+    cursor.expect(")", f"after the {what} type")
     return result
 
 
-def _scan_tiles(scanner: Scanner) -> list[list[int]]:
+def _read_tiles(cursor: Cursor) -> list[list[int]]:
     tiles: list[list[int]] = []
-    while not tiles or scanner.peek("("):
-        scanner.expect("(", "to start a tile")
+    while not tiles or cursor.peek("("):
+        cursor.expect("(", "to start a tile")
         tile: list[int] = []
-        while not scanner.accept(")"):
+        while not cursor.accept(")"):
             if tile:
-                scanner.expect(",", "between the sizes of a tile")
-            tile.append(COMBINE_DIMENSION if scanner.accept("*") else scanner.integer("a tile size"))
+                cursor.expect(",", "between the sizes of a tile")
+            tile.append(COMBINE_DIMENSION if cursor.accept("*") else cursor.integer("a tile size"))
         tiles.append(tile)
     return tiles
 
 
-def _scan_split_configs(scanner: Scanner) -> list[tuple[int, list[int]]]:
+def _read_split_configs(cursor: Cursor) -> list[tuple[int, list[int]]]:
     configs: list[tuple[int, list[int]]] = []
-    while not configs or scanner.peek("("):
-        scanner.expect("(", "to start a split configuration")
-        dimension = scanner.integer("the dimension of a split")
-        scanner.expect(":", "after the dimension of a split")
+    while not configs or cursor.peek("("):
+        cursor.expect("(", "to start a split configuration")
+        dimension = cursor.integer("the dimension of a split")
+        cursor.expect(":", "after the dimension of a split")
         indices: list[int] = []
-        while not scanner.accept(")"):
+        while not cursor.accept(")"):
             if indices:
-                scanner.expect(",", "between split indices")
-            indices.append(scanner.integer("a split index"))
+                cursor.expect(",", "between split indices")
+            indices.append(cursor.integer("a split index"))
         configs.append((dimension, indices))
     return configs
 
 
-def _scan_level_types(scanner: Scanner) -> None:
-    scanner.expect("(", "to start the dimension level types")
+_LEVEL_TYPES = "a dimension level type (D, C, S or H)"
+
+
+def _read_level_types(cursor: Cursor) -> None:
+    cursor.expect("(", "to start the dimension level types")
     first = True
-    while not scanner.accept(")"):
+    while not cursor.accept(")"):
         if not first:
-            scanner.expect(",", "between dimension level types")
+            cursor.expect(",", "between dimension level types")
         first = False
-        if scanner.word() not in ("D", "C", "S", "H"):
-            scanner.fail("expected a dimension level type (D, C, S or H)")
-        scanner.accept("+")
-        scanner.accept("~")
+        start = cursor.skip()
+        if cursor.word(_LEVEL_TYPES) not in ("D", "C", "S", "H"):
+            cursor.fail_at(start, f"expected {_LEVEL_TYPES}")
+        cursor.accept("+")
+        cursor.accept("~")

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NoReturn, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import ml_dtypes
 import numpy as np
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
 from xlapy.base.errors import ParseError
 from xlapy.base.literal import Literal, check_holdable
 from xlapy.base.literal_text import MANTISSA_BITS
 from xlapy.base.rounding import round_to
-from xlapy.base.scanner import Scanner
-from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, scan_shape
+from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, read_shape
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n\r]*", re.DOTALL)
 _TOKEN = re.compile(
@@ -42,7 +42,6 @@ _TOKEN = re.compile(
 )
 _BARE_TOKEN = re.compile(r"[ \t\r\n,]*token(?![\w.\[])")
 _SIZES = re.compile(r"\s*\([\d,\s]*\)")
-_END = re.compile(r"[ \t\r\n,]*")
 _KEEP_SKELETON = bytes(set(range(256)) - set(b"{},()"))
 _NUMBER_BYTES = b"0123456789+-.eEinfa{}(), \t\r\n"
 _BLANK_BRACES = bytes.maketrans(b"{}()", b"    ")
@@ -56,7 +55,7 @@ def parse_literal(text: str, shape: Shape) -> Literal:
     are optional; `{...}` stands for elements left out, and gives zeros with `is_elided` set. A single number given
     for an array sets its first element and leaves zeros, as in XLA. Raises ParseError, its offset counted in `text`.
     """
-    return _Reader(text).read(shape)
+    return _LiteralParser(text).parse(shape)
 
 
 def parse_shaped_literal(text: str) -> Literal:
@@ -65,26 +64,28 @@ def parse_shaped_literal(text: str) -> Literal:
     A brace after the sizes of a shape opens a layout, as in XLA, so arrays of rank 1 and more must have one. The
     sizes in parentheses that follow a dynamic shape are skipped: a literal holds all elements up to the bounds.
     """
-    return _Reader(text).read(None)
+    return _LiteralParser(text).parse(None)
 
 
-class _Reader:
-    """Reads one literal out of a text. Comments are blanked out, so that offsets stay those of the text."""
+class _LiteralParser(Cursor):
+    """Reads one literal from a text. Commas are blanks; comments are replaced by spaces, which keeps positions."""
+
+    BLANK_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"[ \t\r\n,]*+")
+    BLANK_CHARACTERS: ClassVar[str] = " \n\t\r,"
 
     def __init__(self, text: str) -> None:
+        super().__init__(_COMMENT.sub(lambda c: " " * len(c.group()), text) if "/" in text else text)
         self.original = text
-        self.text = _COMMENT.sub(lambda c: " " * len(c.group()), text) if "/" in text else text
-        self.offset = 0
 
-    def read(self, shape: Shape | None) -> Literal:
+    def parse(self, shape: Shape | None) -> Literal:
+        """Reads the whole text as a literal of `shape`; if it is None, the shape comes first in the text."""
         literal = self.shaped() if shape is None else self.literal(shape)
-        end = _END.match(self.text, self.offset)
-        if end is not None and end.end() < len(self.text):
-            self.fail("unexpected text after the literal", end.end())
+        self.expect_end("literal")
         return literal
 
-    def fail(self, message: str, offset: int | None = None) -> NoReturn:
-        raise ParseError.at(self.original, self.offset if offset is None else offset, message)
+    def fail_at(self, position: int, message: str) -> NoReturn:
+        """Raises ParseError at a position of the text with its comments."""
+        raise ParseError.at(self.original, position, message)
 
     # -- structure
 
@@ -101,16 +102,16 @@ class _Reader:
         return self.array(shape)
 
     def shaped(self, depth: int = 1) -> Literal:
-        token = _BARE_TOKEN.match(self.text, self.offset)
+        token = _BARE_TOKEN.match(self.text, self.position)
         if token is not None:
-            self.offset = token.end()
+            self.position = token.end()
             return Literal.token()
         if not self.accept("("):
-            scanner = Scanner(self.text, self.offset)
-            shape = scan_shape(scanner)
-            self.offset = scanner.offset
-            sizes = _SIZES.match(self.text, self.offset) if shape.is_dynamic and shape.is_array else None
-            self.offset = sizes.end() if sizes else self.offset
+            cursor = Cursor(self.text, self.position)
+            shape = read_shape(cursor)
+            self.position = cursor.position
+            sizes = _SIZES.match(self.text, self.position) if shape.is_dynamic and shape.is_array else None
+            self.position = sizes.end() if sizes else self.position
             return self.literal(shape)
         if depth > MAX_TUPLE_DEPTH:
             self.fail(f"tuples nest deeper than {MAX_TUPLE_DEPTH} levels")
@@ -121,58 +122,46 @@ class _Reader:
 
     def tuple(self, shape: Shape) -> Literal:
         count = len(shape.tuple_shapes)
-        if not self.accept("("):
-            self.fail(f"expected '(' before the {count} elements of a tuple {shape.brief}")
+        self.expect("(", f"before the {count} elements of a tuple {shape.brief}")
         elements = [self.literal(part) for part in shape.tuple_shapes]
-        if not self.accept(")"):
-            self.fail(f"expected ')' after the {count} elements of a tuple {shape.brief}")
+        self.expect(")", f"after the {count} elements of a tuple {shape.brief}")
         return Literal.tuple(elements)
-
-    def accept(self, word: str) -> bool:
-        end = _END.match(self.text, self.offset)
-        start = self.offset if end is None else end.end()
-        self.offset = start
-        if not self.text.startswith(word, start):
-            return False
-        self.offset = start + len(word)
-        return True
 
     def array(self, shape: Shape) -> Literal:
         check_holdable(shape)
-        start = self.offset
+        start = self.position
         end = self._closing_brace(shape)
         if end is not None:
             values = _read_plain(self.text[start:end], shape)
             if values is not None:
-                self.offset = end
+                self.position = end
                 return Literal.array_of(values, shape)
-        return _ArrayReader(self, shape).read()
+        return _ArrayParser(self, shape).parse()
 
     def _closing_brace(self, shape: Shape) -> int | None:
         """Where the array's text ends, if it is a braced one: the rank-th brace of a closing run."""
         if not shape.rank or not shape.size:
             return None
-        match = re.compile(r"\}\s*" * shape.rank).search(self.text, self.offset)
+        match = re.compile(r"\}\s*" * shape.rank).search(self.text, self.position)
         return None if match is None else match.end()
 
 
-class _ArrayReader:
-    """Reads one array element by element, checking the braces, and says where anything is wrong."""
+class _ArrayParser:
+    """Reads one array element by element, checks the braces, and reports errors at their position."""
 
-    def __init__(self, reader: _Reader, shape: Shape) -> None:
-        self.reader = reader
+    def __init__(self, cursor: _LiteralParser, shape: Shape) -> None:
+        self.cursor = cursor
         self.shape = shape
         self.type = shape.element_type
         self.values: list[Any] = []
-        self.offsets: list[int] = []
         self.payloads: list[tuple[int, bool, int]] = []  # (component index, negative, payload) of every NaN
         self.seen = [0] * shape.rank
         self.level = 0
         self.elided = False
 
-    def read(self) -> Literal:
+    def parse(self) -> Literal:
         while True:
-            match = _TOKEN.match(self.reader.text, self.reader.offset)
+            match = _TOKEN.match(self.cursor.text, self.cursor.position)
             if match is None:
                 self._fail_at_token()
             self._token(match)
@@ -186,10 +175,7 @@ class _ArrayReader:
         return Literal.array_of(array, self.shape)
 
     def _fail_at_token(self) -> NoReturn:
-        self.reader.accept("")  # moves past blanks
-        rest = self.reader.text[self.reader.offset : self.reader.offset + 20]
-        shown = repr(rest) if rest else "the end of the text"
-        self.reader.fail(f"expected a value of {self.shape.brief}, found {shown}")
+        self.cursor.fail(f"expected a value of {self.shape.brief}, found {self.cursor.describe_next()}")
 
     def _token(self, match: re.Match[str]) -> None:
         kind = match.lastgroup or ""
@@ -205,37 +191,39 @@ class _ArrayReader:
             self._complex(match.end(), start)
             return
         elif word == ")":
-            self.reader.fail("unexpected ')' in a literal", start)
+            self.cursor.fail_at(start, "unexpected ')' in a literal")
         else:
             self._element(kind, word, start)
-        self.reader.offset = match.end()
+        self.cursor.position = match.end()
 
     def _open(self, start: int) -> None:
         self.level += 1
         if self.level > self.shape.rank:
-            self.reader.fail(f"{self.shape.brief} takes {self.shape.rank} levels of braces, but there are more", start)
+            self.cursor.fail_at(
+                start, f"{self.shape.brief} takes {self.shape.rank} levels of braces, but there are more"
+            )
         if self.level > 1:
             self._count(self.level - 2, start)
 
     def _count(self, axis: int, start: int) -> None:
         self.seen[axis] += 1
         if self.seen[axis] > self.shape.dimensions[axis]:
-            self.reader.fail(
+            self.cursor.fail_at(
+                start,
                 f"expected {self.shape.dimensions[axis]} elements along dimension {axis} of {self.shape.brief} "
                 f"in element {self._place(axis)}, but there are more",
-                start,
             )
 
     def _close(self, start: int) -> None:
         if self.level == 0:
-            self.reader.fail("unexpected '}' in a literal", start)
+            self.cursor.fail_at(start, "unexpected '}' in a literal")
         self.level -= 1
         seen, size = self.seen[self.level], self.shape.dimensions[self.level]
         if seen != size:
-            self.reader.fail(
+            self.cursor.fail_at(
+                start,
                 f"expected {size} elements along dimension {self.level} of {self.shape.brief} "
                 f"in element {self._place(self.level)}, but there are {seen}",
-                start,
             )
         self.seen[self.level] = 0
 
@@ -244,30 +232,28 @@ class _ArrayReader:
 
     def _elide(self, start: int) -> None:
         if self.level != 1:
-            self.reader.fail(f"'...' stands within one pair of braces, here it is within {self.level}", start)
+            self.cursor.fail_at(start, f"'...' stands within one pair of braces, here it is within {self.level}")
         self.seen[0] = self.shape.dimensions[0]
         self.elided = True
 
     def _complex(self, after: int, start: int) -> None:
         if not self.type.is_complex:
-            self.reader.fail(
-                f"parentheses are for complex numbers, and this is an element of {self.shape.brief}", start
+            self.cursor.fail_at(
+                start, f"parentheses are for complex numbers, and this is an element of {self.shape.brief}"
             )
         self._place_element(start)
         real, imaginary = self._component(after), self._component(None)
-        if not self.reader.accept(")"):
-            self.reader.fail("expected ')' after a complex number")
+        self.cursor.expect(")", "after a complex number")
         self.values.append(complex(real, imaginary))
-        self.offsets.append(start)
 
     def _component(self, after: int | None) -> float:
         if after is not None:
-            self.reader.offset = after
-        match = _TOKEN.match(self.reader.text, self.reader.offset)
+            self.cursor.position = after
+        match = _TOKEN.match(self.cursor.text, self.cursor.position)
         if match is None or match.lastgroup in ("mark", "word"):
             self._fail_at_token()
         kind = match.lastgroup or ""
-        self.reader.offset = match.end()
+        self.cursor.position = match.end()
         # The real part of the element being read is component 2 n, the imaginary part 2 n + 1.
         index = 2 * len(self.values) + (after is None)
         return self._float(kind, match.group(kind), match.start(kind), index)
@@ -275,7 +261,7 @@ class _ArrayReader:
     def _element(self, kind: str, word: str, start: int) -> None:
         self._place_element(start)
         if self.type.is_complex:
-            self.reader.fail(f"an element of {self.shape.brief} is written (real, imaginary), not {word}", start)
+            self.cursor.fail_at(start, f"an element of {self.shape.brief} is written (real, imaginary), not {word}")
         if self.type.is_floating:
             value: Any = self._float(kind, word, start, len(self.values))
         elif kind == "word" and self.type is PRED and word != "token":
@@ -283,9 +269,8 @@ class _ArrayReader:
         elif kind == "integer":
             value = self._integer(word, start)
         else:
-            self.reader.fail(f"expected an integer for an element of {self.shape.brief}, found {word}", start)
+            self.cursor.fail_at(start, f"expected an integer for an element of {self.shape.brief}, found {word}")
         self.values.append(value)
-        self.offsets.append(start)
 
     def _place_element(self, start: int) -> None:
         rank = self.shape.rank
@@ -293,9 +278,11 @@ class _ArrayReader:
             if rank:
                 self._count(rank - 1, start)
         elif self.level:  # a number outside all braces is the first element
-            self.reader.fail(f"an element of {self.shape.brief} needs {rank} levels of braces, not {self.level}", start)
+            self.cursor.fail_at(
+                start, f"an element of {self.shape.brief} needs {rank} levels of braces, not {self.level}"
+            )
         elif not self.shape.size:
-            self.reader.fail(f"{self.shape.brief} has no elements, but there is one", start)
+            self.cursor.fail_at(start, f"{self.shape.brief} has no elements, but there is one")
 
     # -- numbers
 
@@ -303,7 +290,7 @@ class _ArrayReader:
         # int() refuses thousands of digits; no such number is in range.
         value = int(word) if len(word) <= 4096 else 2**64
         if not -(2**63) <= value < 2**64:
-            self.reader.fail(f"the integer {word[:40]} does not fit in 64 bits", start)
+            self.cursor.fail_at(start, f"the integer {word[:40]} does not fit in 64 bits")
         if self.type is PRED:
             return value != 0
         bits, signed = self.type.bits, self.type.is_signed
@@ -318,9 +305,9 @@ class _ArrayReader:
         return value
 
     def _out_of_range(self, word: str, start: int, interval: str) -> NoReturn:
-        self.reader.fail(
-            f"the value {word} is out of range for {self.type} in a literal of {self.shape.brief}: {interval}",
+        self.cursor.fail_at(
             start,
+            f"the value {word} is out of range for {self.type} in a literal of {self.shape.brief}: {interval}",
         )
 
     def _float(self, kind: str, word: str, start: int, index: int) -> float:
@@ -329,7 +316,7 @@ class _ArrayReader:
         if kind == "hexadecimal":
             return self._checked(_from_hexadecimal(word), word, start)
         if kind not in ("float", "integer", "infinity"):
-            self.reader.fail(f"expected a number for an element of {self.shape.brief}, found {word}", start)
+            self.cursor.fail_at(start, f"expected a number for an element of {self.shape.brief}, found {word}")
         value = float(word)
         if kind != "infinity":
             self._checked(value, word, start)
@@ -351,10 +338,10 @@ class _ArrayReader:
             payload = int(word[word.index("(") + 1 : -1], 16)
             bits = MANTISSA_BITS.get(self.type.component_type)
             if bits is None:
-                self.reader.fail(f"NaN payload 0x{payload:x}: {self.type} has no NaN payloads", start)
+                self.cursor.fail_at(start, f"NaN payload 0x{payload:x}: {self.type} has no NaN payloads")
             if not 0 < payload < 1 << bits:
                 limits = f"0x1 to 0x{(1 << bits) - 1:x}"
-                self.reader.fail(f"NaN payload 0x{payload:x} is out of range for {self.type}: {limits}", start)
+                self.cursor.fail_at(start, f"NaN payload 0x{payload:x} is out of range for {self.type}: {limits}")
         negative = word.startswith("-")
         self.payloads.append((index, negative, payload))
         return -math.nan if negative else math.nan

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.errors import ShapeError
-from xlapy.base.scanner import Scanner
-from xlapy.base.shape import Shape, scan_shape
+from xlapy.base.shape import Shape, read_shape
 
 _NAME = re.compile(r"\(unknown\)|[^\s:,()]+")
 
@@ -37,9 +37,9 @@ class ProgramShape:
     @classmethod
     def parse(cls, text: str) -> ProgramShape:
         """Reads `(x: f32[2], y: f32[]) -> f32[2]`. Raises ParseError."""
-        scanner = Scanner(text)
-        program = scan_program_shape(scanner)
-        scanner.expect_end("program shape")
+        cursor = Cursor(text)
+        program = read_program_shape(cursor)
+        cursor.expect_end("program shape")
         return program
 
     def to_text(self, layout: bool = False) -> str:
@@ -73,19 +73,19 @@ class ProgramShape:
         return f"ProgramShape.parse({self.to_text(layout=True)!r})"
 
 
-def scan_program_shape(scanner: Scanner) -> ProgramShape:
-    """Reads a program shape at the scanner's place; leading `%` of parameter names is dropped."""
+def read_program_shape(cursor: Cursor) -> ProgramShape:
+    """Reads a program shape at the cursor's place; leading `%` of parameter names is dropped."""
     names: list[str] = []
     shapes: list[Shape] = []
-    scanner.expect("(", "to start the parameters")
-    while not scanner.accept(")"):
+    cursor.expect("(", "to start the parameters")
+    while not cursor.accept(")"):
         if names:
-            scanner.expect(",", "or ')' after a parameter")
-        name = scanner.match(_NAME)
+            cursor.expect(",", "or ')' after a parameter")
+        name = cursor.consume(_NAME)
         if name is None:
-            scanner.fail(f"expected a parameter name, found {scanner.shown()}")
-        scanner.expect(":", "after the parameter name")
+            cursor.fail(f"expected a parameter name, found {cursor.describe_next()}")
+        cursor.expect(":", "after the parameter name")
         names.append("" if name == "(unknown)" else name.lstrip("%"))
-        shapes.append(scan_shape(scanner))
-    scanner.expect("->", "before the result shape")
-    return ProgramShape(shapes, scan_shape(scanner), names)
+        shapes.append(read_shape(cursor))
+    cursor.expect("->", "before the result shape")
+    return ProgramShape(shapes, read_shape(cursor), names)

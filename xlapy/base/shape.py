@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ALL_TYPES, BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
-from xlapy.base.layout import Layout, scan_layout
-from xlapy.base.scanner import Scanner
+from xlapy.base.layout import Layout, read_layout
 
 MAX_TUPLE_DEPTH = 64
 """Deepest nesting of tuples and buffers a shape may have."""
@@ -525,17 +525,17 @@ def shape_from_token(text: str) -> Shape:
     """The shape that `text` spells, from a cache when it was read before. Raises ParseError."""
     found = _TOKENS_OF_TEXT.get(text)
     if found is None:
-        scanner = Scanner(text)
-        found = _plain_array(text) or scan_shape(scanner)
-        if scanner.offset:
-            scanner.expect_end("shape")
+        cursor = Cursor(text)
+        found = _plain_array(text) or read_shape(cursor)
+        if cursor.position:
+            cursor.expect_end("shape")
         _remember(_TOKENS_OF_TEXT, text, found)
     return found
 
 
-def scan_shape(scanner: Scanner) -> Shape:
-    """Reads the shape at the scanner's place and leaves the scanner behind it. Raises ParseError."""
-    return _scan_shape(scanner, 0)
+def read_shape(cursor: Cursor) -> Shape:
+    """Reads the shape at the cursor's place and leaves the cursor behind it. Raises ParseError."""
+    return _read_shape(cursor, 0)
 
 
 def _plain_array(text: str) -> Shape | None:
@@ -548,83 +548,83 @@ def _plain_array(text: str) -> Shape | None:
         layout = DEFAULT if order is None else Layout([int(d) for d in order.split(",")])
         return Shape.array(_TYPE_WORDS[word], [int(s) for s in sizes.split(",")] if sizes else (), None, layout)
     except ShapeError:
-        return None  # the scanner says what is wrong and where, and reads tokens and opaque objects
+        return None  # the cursor says what is wrong and where, and reads tokens and opaque objects
 
 
-def _scan_shape(scanner: Scanner, depth: int) -> Shape:
-    start = scanner.skip()
+def _read_shape(cursor: Cursor, depth: int) -> Shape:
+    start = cursor.skip()
     if depth > MAX_TUPLE_DEPTH:
-        scanner.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
-    if scanner.match(_BUFFER):
-        inner = _scan_shape(scanner, depth + 1)
-        scanner.expect(")", "to end the buffer shape")
-        return _guard(scanner, start, lambda: Shape.buffer(inner))
-    if scanner.accept("("):
-        return _scan_tuple(scanner, depth, start)
-    known = _PLAIN.match(scanner.text, scanner.skip())
-    if known is not None and known[0] in _TOKENS_OF_TEXT and not _LAYOUT_AHEAD.match(scanner.text, known.end()):
-        scanner.offset = known.end()
+        cursor.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
+    if cursor.consume(_BUFFER):
+        inner = _read_shape(cursor, depth + 1)
+        cursor.expect(")", "to end the buffer shape")
+        return _guard(cursor, start, lambda: Shape.buffer(inner))
+    if cursor.accept("("):
+        return _read_tuple(cursor, depth, start)
+    known = _PLAIN.match(cursor.text, cursor.skip())
+    if known is not None and known[0] in _TOKENS_OF_TEXT and not _LAYOUT_AHEAD.match(cursor.text, known.end()):
+        cursor.position = known.end()
         return _TOKENS_OF_TEXT[known[0]]
-    word = scanner.match(_TYPE)
+    word = cursor.consume(_TYPE)
     if word is None:
-        scanner.fail(f"expected a shape, found {scanner.shown()}")
-    found = _scan_array(scanner, _TYPE_WORDS[word], start)
-    if scanner.offset - start < 64:
-        _remember(_TOKENS_OF_TEXT, scanner.text[start : scanner.offset], found)
+        cursor.fail(f"expected a shape, found {cursor.describe_next()}")
+    found = _read_array(cursor, _TYPE_WORDS[word], start)
+    if cursor.position - start < 64:
+        _remember(_TOKENS_OF_TEXT, cursor.text[start : cursor.position], found)
     return found
 
 
 _BUFFER = re.compile(r"b\s*\(")
 
 
-def _scan_tuple(scanner: Scanner, depth: int, start: int) -> Shape:
+def _read_tuple(cursor: Cursor, depth: int, start: int) -> Shape:
     elements: list[Shape] = []
-    while not scanner.accept(")"):
+    while not cursor.accept(")"):
         if elements:
-            scanner.expect(",", "or ')' after a tuple element")
-        elements.append(_scan_shape(scanner, depth + 1))
-    return _guard(scanner, start, lambda: Shape.tuple(elements))
+            cursor.expect(",", "or ')' after a tuple element")
+        elements.append(_read_shape(cursor, depth + 1))
+    return _guard(cursor, start, lambda: Shape.tuple(elements))
 
 
-def _scan_array(scanner: Scanner, element_type: PrimitiveType, start: int) -> Shape:
-    sizes, dynamic = _scan_sizes(scanner)
+def _read_array(cursor: Cursor, element_type: PrimitiveType, start: int) -> Shape:
+    sizes, dynamic = _read_sizes(cursor)
     if not element_type.is_array:
         if sizes:
-            scanner.fail(f"{element_type} takes no dimensions", start)
+            cursor.fail_at(start, f"{element_type} takes no dimensions")
         return _TOKEN if element_type is TOKEN else _OPAQUE
-    layout = scan_layout(scanner, len(sizes)) if _layout_follows(scanner) else DEFAULT
-    return _guard(scanner, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
+    layout = read_layout(cursor, len(sizes)) if _layout_follows(cursor) else DEFAULT
+    return _guard(cursor, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
 
 
-def _layout_follows(scanner: Scanner) -> bool:
+def _layout_follows(cursor: Cursor) -> bool:
     """Whether the next brace opens a layout: an integer or a colon must follow it (else it is a body's)."""
-    return _LAYOUT_STARTS.match(scanner.text, scanner.skip()) is not None
+    return _LAYOUT_STARTS.match(cursor.text, cursor.skip()) is not None
 
 
-def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
+def _read_sizes(cursor: Cursor) -> tuple[list[int], list[bool]]:
     sizes: list[int] = []
     dynamic: list[bool] = []
-    scanner.expect("[", "after the element type")
-    while not scanner.accept("]"):
+    cursor.expect("[", "after the element type")
+    while not cursor.accept("]"):
         if sizes:
-            scanner.expect(",", "or ']' after a dimension size")
-        unbounded = scanner.accept("?")
-        bounded = not unbounded and scanner.accept("<=")
-        sizes.append(UNBOUNDED if unbounded else _scan_size(scanner))
+            cursor.expect(",", "or ']' after a dimension size")
+        unbounded = cursor.accept("?")
+        bounded = not unbounded and cursor.accept("<=")
+        sizes.append(UNBOUNDED if unbounded else _read_size(cursor))
         dynamic.append(unbounded or bounded)
     return sizes, dynamic
 
 
-def _scan_size(scanner: Scanner) -> int:
-    start = scanner.skip()
-    size = scanner.integer("a dimension size")
+def _read_size(cursor: Cursor) -> int:
+    start = cursor.skip()
+    size = cursor.integer("a dimension size")
     if size < 0:
-        scanner.fail(f"a dimension size must be >= 0, not {size}", start)
+        cursor.fail_at(start, f"a dimension size must be >= 0, not {size}")
     return size
 
 
-def _guard(scanner: Scanner, start: int, make: Callable[[], Shape]) -> Shape:
+def _guard(cursor: Cursor, start: int, make: Callable[[], Shape]) -> Shape:
     try:
         return make()
     except ShapeError as error:
-        scanner.fail(str(error), start)
+        cursor.fail_at(start, str(error))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import OpMetadata
 from xlapy.hlo.metadata import METADATA, metadata_text
@@ -62,12 +63,9 @@ class Sharding:
     @staticmethod
     def parse(text: str) -> Sharding:
         """The sharding of a text such as `{devices=[2,1]<=[2]}`, braces included. Raises ParseError."""
-        from xlapy.text.reader import TextReader
-
-        reader = TextReader(text)
-        sharding = SHARDING.read(reader)
-        if not reader.at_end():
-            reader.fail(f"expected the end of the sharding, found {reader.shown()}")
+        cursor = HloCursor(text)
+        sharding = SHARDING.read(cursor)
+        cursor.expect_end("sharding")
         return sharding
 
     def check(self, shape: Shape) -> None:

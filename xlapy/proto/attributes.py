@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.errors import ParseError, ProtoError, ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.sharding import SHARDING
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.attributes.codecs import LITERAL, Attributes, Field
@@ -33,7 +34,6 @@ from xlapy.proto.meshes import read_groups, read_sharding, write_groups, write_s
 from xlapy.proto.messages import Message, message_class
 from xlapy.proto.metadata import as_bytes, as_text
 from xlapy.proto.values import read_literal, read_shape, write_literal, write_shape
-from xlapy.text.reader import TextReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def _read_replication(source: Any) -> tuple[bool, ...] | None:
 def _write_domain(message: Message, sides: DomainSides) -> None:
     """XLA's text and its message give the two words opposite meanings."""
     for side, text in (("exit", sides.entry), ("entry", sides.exit)):
-        write_sharding(getattr(message, f"domain_{side}_sharding"), SHARDING.read(TextReader(text)))
+        write_sharding(getattr(message, f"domain_{side}_sharding"), SHARDING.read(HloCursor(text)))
 
 
 def _read_domain(message: Message) -> DomainSides:
@@ -536,7 +536,7 @@ def read_attributes(source: Message, op: OpDef) -> Attributes:
 
 
 def _from_text(field: Field, text: str) -> Any:
-    reader = TextReader(text)
+    reader = HloCursor(text)
     try:
         value = field.codec.read(reader)
         if not reader.at_end():

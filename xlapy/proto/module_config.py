@@ -8,13 +8,13 @@ Must not know: computations.
 from __future__ import annotations
 
 from xlapy.base.errors import ParseError, ProtoError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.module import Alias, BufferDonor, FileLocation, Module, ModuleConfig, StackFrame, StackFrames
 from xlapy.proto.messages import Message
 from xlapy.proto.metadata import read_frontend, write_frontend
 from xlapy.text import PrintOptions
 from xlapy.text.parse_header import attach_stack_frames, read_header
 from xlapy.text.print_header import header_text
-from xlapy.text.reader import TextReader
 
 _MAY, _MUST = 1, 2
 _HEADER = "header"
@@ -74,7 +74,7 @@ def read_config(source: Message) -> ModuleConfig:
 
 def _read_rest(text: str) -> ModuleConfig:
     module = Module("_")
-    reader = TextReader(text)
+    reader = HloCursor(text)
     try:
         read_header(reader, module, lambda program: program)
     except ParseError as error:

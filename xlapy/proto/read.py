@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -37,7 +38,6 @@ from xlapy.proto.module_config import attach_frames, read_config
 from xlapy.proto.values import read_program_shape, read_shape
 from xlapy.text.annotations import read_original_value as original_value_from_text
 from xlapy.text.annotations import read_sharding as sharding_from_text
-from xlapy.text.reader import TextReader
 
 _OF_MODULE = frozenset(
     [
@@ -222,11 +222,11 @@ class _Reader:
         instruction.statistics = read_statistics(source.statistics_viz)
         instruction.result_accuracy = read_accuracy(source.result_accuracy)
         if "origin" in texts:
-            instruction.original_value = original_value_from_text(TextReader(texts["origin"]))
+            instruction.original_value = original_value_from_text(HloCursor(texts["origin"]))
         elif source.HasField("original_value"):
             instruction.original_value = read_original_value(source.original_value)
         if "sharding" in texts:
-            instruction.sharding = sharding_from_text(TextReader(texts["sharding"]))
+            instruction.sharding = sharding_from_text(HloCursor(texts["sharding"]))
         elif source.HasField("sharding"):
             instruction.sharding = read_sharding(source.sharding, self.payloads).for_shape(instruction.shape)
 

@@ -63,7 +63,7 @@ def _fill_layout(target: Message, layout: Layout) -> None:
     target.memory_space = layout.memory_space
     for dimension, indices in layout.split_configs:
         target.split_configs.add(dimension=dimension, split_indices=indices)
-    if layout.physical_shape is not None:
+    if isinstance(layout.physical_shape, Shape):
         _fill_shape(target.physical_shape, layout.physical_shape)
     target.dynamic_shape_metadata_prefix_bytes = layout.dynamic_shape_metadata_prefix_bytes
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from xlapy.base.hlo_cursor import HloCursor, is_json
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.metadata import METADATA
 from xlapy.hlo.sharding import SHARDING, Sharding
 from xlapy.opcodes.attributes.codecs import FLOAT, entries, escape
-from xlapy.text.reader import TextReader, is_json
 
 _METADATA_TEXT = re.compile(r'\{(?:[^{}"/]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{[^{}"/]*+\}|/)*+\}', re.DOTALL)
 _SHARDING_TEXT = re.compile(r'\{[^{}"/]*+\}')
@@ -32,17 +32,17 @@ def annotate(instruction: Instruction, notes: Mapping[str, Any]) -> None:
         setattr(instruction, slot, value.for_shape(instruction.shape) if slot == "sharding" else value)
 
 
-def read_metadata(reader: TextReader) -> OpMetadata:
+def read_metadata(reader: HloCursor) -> OpMetadata:
     """`{op_name="jit(f)/add" source_line=3}`; equal texts give the same object."""
     return _cached(reader, _METADATA_TEXT, _METADATA, METADATA.read)
 
 
-def read_sharding(reader: TextReader) -> Sharding:
+def read_sharding(reader: HloCursor) -> Sharding:
     """`{devices=[2,1]<=[2]}`; equal texts give the same object."""
     return _cached(reader, _SHARDING_TEXT, _SHARDINGS, SHARDING.read)
 
 
-def _cached(reader: TextReader, pattern: re.Pattern[str], cache: dict[str, T], read: Callable[[TextReader], T]) -> T:
+def _cached(reader: HloCursor, pattern: re.Pattern[str], cache: dict[str, T], read: Callable[[HloCursor], T]) -> T:
     whole = pattern.match(reader.text, reader.skip())
     found = cache.get(whole[0]) if whole else None
     if whole is None or found is None:
@@ -56,7 +56,7 @@ def _cached(reader: TextReader, pattern: re.Pattern[str], cache: dict[str, T], r
     return found
 
 
-def read_frontend_attributes(reader: TextReader) -> Mapping[str, str]:
+def read_frontend_attributes(reader: HloCursor) -> Mapping[str, str]:
     """`{key="value",other={"json":1}}`"""
     attributes: dict[str, str] = {}
     for _ in entries(reader):
@@ -75,7 +75,7 @@ def config_text(config: str) -> str:
     return config if is_json(config) else f'"{escape(config)}"'
 
 
-def read_backend_config(reader: TextReader) -> str:
+def read_backend_config(reader: HloCursor) -> str:
     """A string in quotes or a braced dictionary; the entry of XLA:GPU that XLA itself drops on reading is dropped."""
     config = reader.string_or_json()
     return _EMPTY_WAIT.sub("", config) if "wait_on_operation_queues" in config else config
@@ -84,14 +84,14 @@ def read_backend_config(reader: TextReader) -> str:
 _EMPTY_WAIT = re.compile(r'"wait_on_operation_queues"[ \t\n\f\r]*:[ \t\n\f\r]*\[[ \t\n\f\r]*\][ \t\n\f\r]*,')
 
 
-def _read_key(reader: TextReader, what: str) -> str:
+def _read_key(reader: HloCursor, what: str) -> str:
     match = reader.match(_KEY)
     if match is None:
-        reader.fail(f"expected {what}, found {reader.shown()}")
+        reader.fail(f"expected {what}, found {reader.describe_next()}")
     return match[1]
 
 
-def read_statistics(reader: TextReader) -> str:
+def read_statistics(reader: HloCursor) -> str:
     """`{visualizing_index=1,count_nan=100}` as XLA writes it; empty if there are no statistics."""
     reader.expect("{")
     if reader.accept("}"):
@@ -105,7 +105,7 @@ def read_statistics(reader: TextReader) -> str:
     return ",".join(parts) if len(parts) > 1 else ""
 
 
-def read_original_value(reader: TextReader) -> str:
+def read_original_value(reader: HloCursor) -> str:
     """`{({"p0"}, {"p1" {1}})}` as XLA writes it, without the outer braces."""
     reader.expect("{")
     if reader.accept("["):
@@ -128,12 +128,14 @@ def read_original_value(reader: TextReader) -> str:
         elif reader.peek("{"):
             parts.append(read_original_array(reader))
         else:
-            reader.fail(f'expected original arrays such as {{"p0"}} in balanced parentheses, found {reader.shown()}')
+            reader.fail(
+                f'expected original arrays such as {{"p0"}} in balanced parentheses, found {reader.describe_next()}'
+            )
     reader.expect("}")
     return "".join(parts)
 
 
-def read_original_array(reader: TextReader) -> str:
+def read_original_array(reader: HloCursor) -> str:
     """`{"name" {0,1}}` as XLA writes it."""
     reader.expect("{")
     if reader.accept("}"):
@@ -149,7 +151,7 @@ _MODES = ("default", "highest")  # in any mix of capitals
 _TOLERANCES = ("atol", "rtol", "ulps")
 
 
-def read_result_accuracy(reader: TextReader) -> str:
+def read_result_accuracy(reader: HloCursor) -> str:
     """`{mode=highest}` or `{tolerance={atol=0,rtol=0.5,ulps=2}}` as XLA writes it; empty for the default mode."""
     reader.expect("{")
     key = _read_key(reader, "mode= or tolerance=")
@@ -166,7 +168,7 @@ def read_result_accuracy(reader: TextReader) -> str:
     return text
 
 
-def _read_tolerances(reader: TextReader) -> str:
+def _read_tolerances(reader: HloCursor) -> str:
     values = dict.fromkeys(_TOLERANCES, 0.0)
     for _ in entries(reader):
         key = _read_key(reader, "atol=, rtol= or ulps=")

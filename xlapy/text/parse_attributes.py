@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlapy.base.cursor import BLANK
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import AttributeCodec, Attributes, Field, entries
@@ -25,7 +27,6 @@ from xlapy.text.annotations import (
     read_sharding,
     read_statistics,
 )
-from xlapy.text.reader import BLANK, TextReader
 from xlapy.text.state import ParserState, Scope
 
 ReadBody = Callable[[], Computation]
@@ -36,7 +37,7 @@ _CACHE_LIMIT = 1 << 14
 _VALUES: dict[tuple[AttributeCodec[Any], str], Any] = {}
 _MISSING = object()
 
-ANNOTATIONS: dict[str, tuple[str, Callable[[TextReader], Any]]] = {
+ANNOTATIONS: dict[str, tuple[str, Callable[[HloCursor], Any]]] = {
     "metadata": ("metadata", read_metadata),
     "backend_config": ("backend_config", read_backend_config),
     "sharding": ("sharding", read_sharding),
@@ -129,7 +130,7 @@ class AttributeReader:
             match = _ATTRIBUTE.match(reader.text, reader.position)
         if reader.peek(","):
             reader.position += 1
-            reader.fail(f"expected an attribute such as dimensions={{0}}, found {reader.shown()}")
+            reader.fail(f"expected an attribute such as dimensions={{0}}, found {reader.describe_next()}")
 
     def _other(
         self,
@@ -211,7 +212,7 @@ class AttributeReader:
                 self.reader.fail_at(position, f"{op.name} needs the attribute {slot.key!r}, which is missing")
 
 
-def read_value(reader: TextReader, codec: AttributeCodec[Any]) -> Any:
+def read_value(reader: HloCursor, codec: AttributeCodec[Any]) -> Any:
     """A value of a codec; short texts are read once and remembered."""
     match = _VALUE.match(reader.text, reader.position)
     if match is None:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from xlapy.base.cursor import BLANK
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import (
     Alias,
@@ -25,7 +27,6 @@ from xlapy.hlo.module import (
 )
 from xlapy.opcodes.attributes.codecs import BOOL, BOOLS, INTEGERS, entries
 from xlapy.text.annotations import read_frontend_attributes
-from xlapy.text.reader import BLANK, TextReader
 from xlapy.text.recovery_table import Normalize, read_recovery_table
 
 _HEADER = re.compile(r"HloModule\b")
@@ -35,10 +36,10 @@ _ROW = re.compile(r"\d+(?=\s*[\"'{])")
 _ENTRY = re.compile(r",?\s*([a-z_]+)\s*=\s*(-?\d+)", re.ASCII)
 
 
-def read_header(reader: TextReader, module: Module, normalize: Normalize) -> None:
+def read_header(reader: HloCursor, module: Module, normalize: Normalize) -> None:
     """Reads `HloModule name, key=value, ...` into the module; `normalize` prints the programs of a table anew."""
     if reader.match(_HEADER) is None:
-        reader.fail(f"expected HloModule, found {reader.shown()}")
+        reader.fail(f"expected HloModule, found {reader.describe_next()}")
     module.name = reader.name("the module")
     seen: set[str] = set()
     match = reader.match(_ATTRIBUTE)
@@ -55,33 +56,33 @@ def read_header(reader: TextReader, module: Module, normalize: Normalize) -> Non
             _fail_unknown(reader, match)
         match = reader.match(_ATTRIBUTE)
     if reader.accept(","):
-        reader.fail(f"expected an attribute of the module such as is_scheduled=true, found {reader.shown()}")
+        reader.fail(f"expected an attribute of the module such as is_scheduled=true, found {reader.describe_next()}")
 
 
-def _fail_unknown(reader: TextReader, match: re.Match[str]) -> NoReturn:
+def _fail_unknown(reader: HloCursor, match: re.Match[str]) -> NoReturn:
     known = [*_ATTRIBUTES, _RECOVERY]
     near = difflib.get_close_matches(match[1][:100], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
     reader.fail_at(match.start(1), f"a module has no attribute {match[1]!r}; {hint}")
 
 
-def _set(name: str, read: Callable[[TextReader], Any]) -> Callable[[TextReader, ModuleConfig], None]:
-    def store(reader: TextReader, config: ModuleConfig) -> None:
+def _set(name: str, read: Callable[[HloCursor], Any]) -> Callable[[HloCursor, ModuleConfig], None]:
+    def store(reader: HloCursor, config: ModuleConfig) -> None:
         setattr(config, name, read(reader))
 
     return store
 
 
-def _pass_through(key: str) -> Callable[[TextReader, ModuleConfig], None]:
+def _pass_through(key: str) -> Callable[[HloCursor, ModuleConfig], None]:
     """Keeps the value as text: tables that only tools read."""
 
-    def store(reader: TextReader, config: ModuleConfig) -> None:
+    def store(reader: HloCursor, config: ModuleConfig) -> None:
         config.other = {**config.other, key: reader.raw_braces()}
 
     return store
 
 
-def _read_layout(reader: TextReader) -> ProgramShape:
+def _read_layout(reader: HloCursor) -> ProgramShape:
     """`{(f32[2]{0}, s32[])->f32[2]{0}}`"""
     reader.expect("{")
     parameters = [reader.shape() for _ in entries(reader, "(", ")")]
@@ -91,7 +92,7 @@ def _read_layout(reader: TextReader) -> ProgramShape:
     return ProgramShape(parameters, result)
 
 
-def _read_aliases(reader: TextReader) -> tuple[Alias, ...]:
+def _read_aliases(reader: HloCursor) -> tuple[Alias, ...]:
     """`{ {0}: (0, {}, may-alias), {1}: (2, {0}, must-alias) }`, kept in the order of the outputs."""
     found: dict[ShapeIndex, Alias] = {}
     reader.expect("{")
@@ -104,18 +105,18 @@ def _read_aliases(reader: TextReader) -> tuple[Alias, ...]:
         if reader.accept(","):
             kind = reader.match(_ALIAS_KIND)
             if kind is None:
-                reader.fail(f"expected may-alias or must-alias, found {reader.shown()}")
+                reader.fail(f"expected may-alias or must-alias, found {reader.describe_next()}")
             must = kind[1] == "must"
         reader.expect(")")
         if output in found:
             reader.fail_at(start, f"input_output_alias names output {{{','.join(map(str, output))}}} twice")
         found[output] = Alias(output, number, index, must)
         if not reader.accept(",") and not reader.peek("}"):
-            reader.fail(f"expected ',' or '}}', found {reader.shown()}")
+            reader.fail(f"expected ',' or '}}', found {reader.describe_next()}")
     return tuple(found[output] for output in sorted(found))
 
 
-def _read_leaf(reader: TextReader) -> tuple[int, ShapeIndex]:
+def _read_leaf(reader: HloCursor) -> tuple[int, ShapeIndex]:
     """`(0, {1}` without the closing parenthesis."""
     reader.expect("(")
     number = reader.integer()
@@ -123,7 +124,7 @@ def _read_leaf(reader: TextReader) -> tuple[int, ShapeIndex]:
     return number, INTEGERS.read(reader)
 
 
-def _read_donors(reader: TextReader) -> tuple[BufferDonor, ...]:
+def _read_donors(reader: HloCursor) -> tuple[BufferDonor, ...]:
     """`{ (0, {}), (1, {0}) }`, sorted."""
     found: set[tuple[int, ShapeIndex]] = set()
     reader.expect("{")
@@ -131,11 +132,11 @@ def _read_donors(reader: TextReader) -> tuple[BufferDonor, ...]:
         found.add(_read_leaf(reader))
         reader.expect(")")
         if not reader.accept(",") and not reader.peek("}"):
-            reader.fail(f"expected ',' or '}}', found {reader.shown()}")
+            reader.fail(f"expected ',' or '}}', found {reader.describe_next()}")
     return tuple(BufferDonor(*leaf) for leaf in sorted(found))
 
 
-def _read_bools(reader: TextReader) -> tuple[bool, ...]:
+def _read_bools(reader: HloCursor) -> tuple[bool, ...]:
     """`true` or `{true,false}`"""
     return BOOLS.read(reader) if reader.peek("{") else (BOOL.read(reader),)
 
@@ -143,10 +144,10 @@ def _read_bools(reader: TextReader) -> tuple[bool, ...]:
 _RECOVERY = "origin_recovery_table"
 _PARAMETER_SHARDING = "allow_spmd_sharding_propagation_to_parameters"
 _OUTPUT_SHARDING = "allow_spmd_sharding_propagation_to_output"
-_ATTRIBUTES: dict[str, Callable[[TextReader, ModuleConfig], None]] = {
+_ATTRIBUTES: dict[str, Callable[[HloCursor, ModuleConfig], None]] = {
     "is_scheduled": _set("is_scheduled", BOOL.read),
-    "replica_count": _set("replica_count", TextReader.integer),
-    "num_partitions": _set("num_partitions", TextReader.integer),
+    "replica_count": _set("replica_count", HloCursor.integer),
+    "num_partitions": _set("num_partitions", HloCursor.integer),
     "input_output_alias": _set("input_output_alias", _read_aliases),
     "buffer_donor": _set("buffer_donors", _read_donors),
     "alias_passthrough_params": _set("alias_passthrough_params", BOOL.read),
@@ -161,7 +162,7 @@ _ATTRIBUTES: dict[str, Callable[[TextReader, ModuleConfig], None]] = {
 # -- stack frames
 
 
-def read_stack_frames(reader: TextReader) -> StackFrames | None:
+def read_stack_frames(reader: HloCursor) -> StackFrames | None:
     """Reads the tables `FileNames`, `FunctionNames`, `FileLocations` and `StackFrames`, if they stand here."""
     if not reader.accept("FileNames"):
         return None
@@ -179,14 +180,14 @@ def read_stack_frames(reader: TextReader) -> StackFrames | None:
     return tables
 
 
-def _read_names(reader: TextReader) -> list[str]:
+def _read_names(reader: HloCursor) -> list[str]:
     names: list[str] = []
     while reader.match(_ROW):
         names.append(reader.string())
     return names
 
 
-def _read_row(reader: TextReader, row: type[Any]) -> dict[str, int]:
+def _read_row(reader: HloCursor, row: type[Any]) -> dict[str, int]:
     """`{line=3 column=4 ...}`: every field of the row type once."""
     values: dict[str, int] = {}
     names = [f.name for f in dataclasses.fields(row)]

@@ -11,8 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from xlapy.base.cursor import BLANK
 from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
+from xlapy.base.hlo_cursor import NAME
 from xlapy.base.literal import Literal
 from xlapy.base.shape import SHAPE_PATTERN, Shape, shape_from_token
 from xlapy.hlo import edit
@@ -27,7 +29,6 @@ from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttrib
 from xlapy.text.annotations import annotate
 from xlapy.text.parse_async import ASYNC_OPS, read_async, set_thread, share_annotations, split_async
 from xlapy.text.parse_attributes import AttributeReader, Parsed, ReadBody, plan_of
-from xlapy.text.reader import BLANK, NAME
 from xlapy.text.state import ParserState, Scope
 
 _TUPLE = r"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
@@ -93,7 +94,7 @@ class InstructionReader:
         opcode = reader.match(_OPCODE)
         if opcode is None:
             what = "an operation such as add(" if shape is not None else "a shape or an operation"
-            reader.fail(f"expected {what}, found {reader.shown()}")
+            reader.fail(f"expected {what}, found {reader.describe_next()}")
         return self._right_side(scope, name, name_at, shape, opcode[1], op_at, nested)
 
     def _finish(
@@ -277,7 +278,7 @@ class InstructionReader:
         reader = self.reader
         match = reader.match(_LOOSE_NAME)
         if match is not None and match[1] in scope.names:
-            reader.fail(f"expected ',' or ')' after operand {match[1]!r}, found {reader.shown()}")
+            reader.fail(f"expected ',' or ')' after operand {match[1]!r}, found {reader.describe_next()}")
         reader.fail_at(reader.position if match is None else match.start(), "expected the name of an operand")
 
     def _named(self, scope: Scope, name: str, position: int, shape: Shape | None) -> Instruction:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.cursor import BLANK
 from xlapy.base.errors import ParseError, ShapeError
+from xlapy.base.hlo_cursor import NAME, HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -23,7 +25,6 @@ from xlapy.text.options import PrintOptions
 from xlapy.text.parse_header import attach_stack_frames, read_header, read_stack_frames
 from xlapy.text.parse_instruction import InstructionReader
 from xlapy.text.printer import print_module
-from xlapy.text.reader import BLANK, NAME, TextReader
 from xlapy.text.state import ParserState, Scope
 
 _HEADER = re.compile(r"HloModule\b")
@@ -61,7 +62,7 @@ class _ModuleReader:
     """Reads one text."""
 
     def __init__(self, text: str) -> None:
-        self.reader = TextReader(text)
+        self.reader = HloCursor(text)
         self.state = ParserState(self.reader)
         self.instructions = InstructionReader(self.state, self._nested_body)
         self.module = Module(LONE_NAME)
@@ -142,7 +143,7 @@ class _ModuleReader:
         reader = self.reader
         for _ in entries(reader, "(", ")"):
             if reader.match(_PARAMETER_NAME) is None:
-                reader.fail(f"expected the name of a parameter, found {reader.shown()}")
+                reader.fail(f"expected the name of a parameter, found {reader.describe_next()}")
             reader.shape()
         reader.expect("->")
         result_at = reader.skip()

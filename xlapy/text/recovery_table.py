@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.text.annotations import read_original_array
-from xlapy.text.reader import TextReader
 
 Normalize = Callable[[str], str]
 """The text of a module -> its text as XLA prints it, indented by two levels."""
 
 
-def read_recovery_table(reader: TextReader, normalize: Normalize) -> str:
+def read_recovery_table(reader: HloCursor, normalize: Normalize) -> str:
     """The braced text of the table, its rows sorted by the lost value, programs printed anew."""
     rows: dict[str, str] = {}
     reader.expect("{")

@@ -6,10 +6,10 @@ Must not know: how anything is spelled.
 
 from __future__ import annotations
 
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import NameUniquer
-from xlapy.text.reader import TextReader
 
 MAX_DEPTH = 64
 """How deep instructions and computations may be written inside each other."""
@@ -35,7 +35,7 @@ class ParserState:
 
     __slots__ = ("_anonymous", "_registered", "computations", "depth", "given_names", "pool", "reader", "undefined")
 
-    def __init__(self, reader: TextReader) -> None:
+    def __init__(self, reader: HloCursor) -> None:
         self.reader = reader
         self.computations: list[Computation] = []
         """In the order in which they were finished, which is the order of the module."""

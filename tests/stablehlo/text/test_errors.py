@@ -87,7 +87,7 @@ def test_places_and_reasons(line: str, column: int, message: str) -> None:
         ("module attributes {a = [" + "[" * 500 + "} {}", "nested more than 150 levels deep"),
         ("func.func private @f(" + "tuple<" * 500 + ")", "nested more than 150 levels deep"),
         ("#l = loc(#m)\n#m = loc(#l)", "goes round in a circle"),
-        ("{-# dialect_resources: { builtin: { a: 3 } } #-}", "expected a string for the value of a resource"),
+        ("{-# dialect_resources: { builtin: { a: 3 } } #-}", "expected a string in quotes for the value of a resource"),
         ("module attributes {a = <} {}", "expected an attribute, found '<'"),
         ("module attributes {a = #b.c<(>} {}", "the bracket '>' closes none"),
         ("module attributes {a = #b.c<(} {}", "the bracket '}' closes none"),

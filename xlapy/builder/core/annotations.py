@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from xlapy.base.errors import BuilderError, ParseError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.builder.core.source import located
 from xlapy.hlo.instruction import Instruction, OpMetadata
 from xlapy.hlo.sharding import Sharding
 from xlapy.text.annotations import frontend_attributes_text, read_frontend_attributes, read_original_value
-from xlapy.text.reader import TextReader
 
 ShardingLike: TypeAlias = Sharding | str
 """A sharding, or its text such as `{devices=[2,1]<=[2]}`."""
@@ -184,7 +184,7 @@ def checked_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
         if not isinstance(key, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
             raise BuilderError(located(f"frontend attributes map strings to strings, given {key!r}: {value!r}"))
     try:
-        again = read_frontend_attributes(TextReader(frontend_attributes_text(copy)))
+        again = read_frontend_attributes(HloCursor(frontend_attributes_text(copy)))
     except ParseError as error:
         raise BuilderError(located(f"frontend attributes {copy} have no HLO text: {error.message}")) from None
     if again != copy:
@@ -194,11 +194,11 @@ def checked_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
 
 def checked_original_value(text: str) -> str:
     """The text as XLA writes it. Raises BuilderError if it is none."""
-    reader = TextReader(f"{{{text}}}")
+    reader = HloCursor(f"{{{text}}}")
     try:
         value = read_original_value(reader)
         if not reader.at_end():
-            reader.fail(f"expected its end, found {reader.shown()}")
+            reader.fail(f"expected its end, found {reader.describe_next()}")
     except ParseError as error:
         raise BuilderError(located(f"{text!r} is no original value: {error.message}")) from None
     return value

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import Array
-from xlapy.base.scanner import Scanner
 
 Attribute = Any
 """A NumPy scalar, an array of one dimension, bytes, or a dictionary of these by name."""
@@ -45,78 +45,78 @@ def read_attributes(text: str) -> dict[str, Attribute]:
 
     `ParseError` for what is no dictionary, or holds values that such a call cannot have.
     """
-    scanner = Scanner(text)
-    if scanner.at_end():
+    cursor = Cursor(text)
+    if cursor.at_end():
         return {}
-    if not scanner.peek("{"):
-        scanner.fail(f"expected a dictionary {{name = value, ...}}, found {scanner.shown()}")
-    found = _dictionary(scanner, 1)
-    scanner.expect_end("dictionary")
+    if not cursor.peek("{"):
+        cursor.fail(f"expected a dictionary {{name = value, ...}}, found {cursor.describe_next()}")
+    found = _dictionary(cursor, 1)
+    cursor.expect_end("dictionary")
     return found
 
 
-def _dictionary(scanner: Scanner, depth: int) -> dict[str, Attribute]:
+def _dictionary(cursor: Cursor, depth: int) -> dict[str, Attribute]:
     if depth > _DEEPEST:
-        scanner.fail(f"dictionaries are nested more than {_DEEPEST} deep")
+        cursor.fail(f"dictionaries are nested more than {_DEEPEST} deep")
     found: dict[str, Attribute] = {}
 
     def entry() -> None:
-        start = scanner.skip()
-        name = scanner.match(_NAME) or _string(scanner).decode(errors="surrogateescape")
+        start = cursor.skip()
+        name = cursor.consume(_NAME) or _string(cursor).decode(errors="surrogateescape")
         if name in found:
-            scanner.fail(f"the attribute {name} stands there twice", start)
-        if not scanner.accept("="):
-            scanner.fail(f"{name} is a unit attribute, a call takes attributes with values")
-        found[name] = _value(scanner, name, depth)
+            cursor.fail_at(start, f"the attribute {name} stands there twice")
+        if not cursor.accept("="):
+            cursor.fail(f"{name} is a unit attribute, a call takes attributes with values")
+        found[name] = _value(cursor, name, depth)
 
-    _entries(scanner, "{", "}", entry)
+    _entries(cursor, "{", "}", entry)
     return dict(sorted(found.items(), key=lambda item: item[0].encode(errors="surrogateescape")))
 
 
-def _entries(scanner: Scanner, opening: str, closing: str, entry: Callable[[], None]) -> None:
+def _entries(cursor: Cursor, opening: str, closing: str, entry: Callable[[], None]) -> None:
     """Reads what stands between brackets, with commas between."""
-    scanner.expect(opening, "in the attributes")
-    if scanner.accept(closing):
+    cursor.expect(opening, "in the attributes")
+    if cursor.accept(closing):
         return
     entry()
-    while scanner.accept(","):
+    while cursor.accept(","):
         entry()
-    scanner.expect(closing, "in the attributes")
+    cursor.expect(closing, "in the attributes")
 
 
-def _value(scanner: Scanner, name: str, depth: int) -> Attribute:
-    if scanner.peek("{"):
-        return _dictionary(scanner, depth + 1)
-    if scanner.peek('"'):
-        return _string(scanner)
-    start = scanner.skip()
-    word = scanner.match(_TYPE)
+def _value(cursor: Cursor, name: str, depth: int) -> Attribute:
+    if cursor.peek("{"):
+        return _dictionary(cursor, depth + 1)
+    if cursor.peek('"'):
+        return _string(cursor)
+    start = cursor.skip()
+    word = cursor.consume(_TYPE)
     if word in ("true", "false"):
         return np.bool_(word == "true")
     if word == "array":
-        return _array(scanner)
+        return _array(cursor)
     if word == "dense":
-        return _dense(scanner)
-    if word is not None or not _NUMBER.match(scanner.text, start):
-        _unknown(scanner, name, start)
-    return _number(scanner)
+        return _dense(cursor)
+    if word is not None or not _NUMBER.match(cursor.text, start):
+        _unknown(cursor, name, start)
+    return _number(cursor)
 
 
-def _unknown(scanner: Scanner, name: str, start: int) -> NoReturn:
-    scanner.offset = start
-    scanner.fail(
+def _unknown(cursor: Cursor, name: str, start: int) -> NoReturn:
+    cursor.position = start
+    cursor.fail(
         f"{name} must be a number, true or false, a string, array<...>, dense<...> or a dictionary, "
-        f"found {scanner.shown()}"
+        f"found {cursor.describe_next()}"
     )
 
 
 # -- strings
 
 
-def _string(scanner: Scanner) -> bytes:
-    text = scanner.match(_STRING)
+def _string(cursor: Cursor) -> bytes:
+    text = cursor.consume(_STRING)
     if text is None:
-        scanner.fail(f"expected a name or a string, found {scanner.shown()}")
+        cursor.fail(f"expected a name or a string, found {cursor.describe_next()}")
     return _ESCAPE.sub(_unescaped, text[1:-1].encode(errors="surrogateescape"))
 
 
@@ -127,138 +127,138 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 # -- numbers
 
 
-def _number(scanner: Scanner) -> Attribute:
-    start = scanner.skip()
-    text = scanner.match(_NUMBER) or ""
-    if scanner.accept(":"):
-        place = scanner.skip()
-        spelled = scanner.match(_TYPE) or ""
+def _number(cursor: Cursor) -> Attribute:
+    start = cursor.skip()
+    text = cursor.consume(_NUMBER) or ""
+    if cursor.accept(":"):
+        place = cursor.skip()
+        spelled = cursor.consume(_TYPE) or ""
         if spelled == "i1":
-            return np.bool_(_integer(scanner, text, start) != 0)
-        return _converted(scanner, text, _type(scanner, spelled, place), start)
-    return _converted(scanner, text, _TYPES["f64" if "." in text else "i64"], start)
+            return np.bool_(_integer(cursor, text, start) != 0)
+        return _converted(cursor, text, _type(cursor, spelled, place), start)
+    return _converted(cursor, text, _TYPES["f64" if "." in text else "i64"], start)
 
 
-def _type(scanner: Scanner, spelled: str, place: int) -> np.dtype[Any]:
+def _type(cursor: Cursor, spelled: str, place: int) -> np.dtype[Any]:
     if spelled not in _TYPES:
-        scanner.fail(f"{spelled!r} is no type of attributes; these are {', '.join(_TYPES)}, and i1", place)
+        cursor.fail_at(place, f"{spelled!r} is no type of attributes; these are {', '.join(_TYPES)}, and i1")
     return _TYPES[spelled]
 
 
-def _converted(scanner: Scanner, text: str, dtype: np.dtype[Any], start: int) -> Any:
+def _converted(cursor: Cursor, text: str, dtype: np.dtype[Any], start: int) -> Any:
     if dtype.kind != "f":
-        return _wrapped(scanner, _integer(scanner, text, start), dtype, start)
+        return _wrapped(cursor, _integer(cursor, text, start), dtype, start)
     if "." in text:
         with np.errstate(over="ignore"):
             return dtype.type(text)
     if "0x" not in text or text.startswith("-"):
-        scanner.fail(
-            f"{text} is an integer, {dtype.name} takes a number with a point or the bits in hexadecimal", start
+        cursor.fail_at(
+            start, f"{text} is an integer, {dtype.name} takes a number with a point or the bits in hexadecimal"
         )
     bits = np.dtype(f"uint{8 * dtype.itemsize}")
-    return np.array(_wrapped(scanner, int(text, 16), bits, start)).view(dtype)[()]
+    return np.array(_wrapped(cursor, int(text, 16), bits, start)).view(dtype)[()]
 
 
-def _integer(scanner: Scanner, text: str, start: int) -> int:
+def _integer(cursor: Cursor, text: str, start: int) -> int:
     if "." in text:
-        scanner.fail(f"{text} is no integer", start)
+        cursor.fail_at(start, f"{text} is no integer")
     if len(text) > 30:
-        scanner.fail("an integer of more than 64 bits", start)
+        cursor.fail_at(start, "an integer of more than 64 bits")
     return int(text, 16 if "0x" in text else 10)
 
 
-def _wrapped(scanner: Scanner, value: int, dtype: np.dtype[Any], start: int) -> Any:
+def _wrapped(cursor: Cursor, value: int, dtype: np.dtype[Any], start: int) -> Any:
     """An integer as a value of a type of its width: 255 is the i8 -1."""
     bits = 8 * dtype.itemsize
     lowest = 0 if dtype.kind == "u" else -(1 << bits - 1)
     if not lowest <= value < 1 << bits:
-        scanner.fail(f"{value} does not fit in {bits} bits", start)
+        cursor.fail_at(start, f"{value} does not fit in {bits} bits")
     return np.array(value % (1 << bits), f"uint{bits}").view(dtype)[()]
 
 
 # -- arrays
 
 
-def _array(scanner: Scanner) -> Array:
+def _array(cursor: Cursor) -> Array:
     """`array<i64: 2, 3>`, read from behind its first word."""
-    scanner.expect("<", "behind array")
-    place = scanner.skip()
-    dtype = _type(scanner, scanner.match(_TYPE) or "", place)
+    cursor.expect("<", "behind array")
+    place = cursor.skip()
+    dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
     if dtype.kind == "u":
-        scanner.fail(f"array<...> holds signed or floating-point numbers, not {dtype.name}", place)
+        cursor.fail_at(place, f"array<...> holds signed or floating-point numbers, not {dtype.name}")
     elements: list[Any] = []
-    if scanner.accept(":"):
-        elements.append(_element(scanner, dtype))
-        while scanner.accept(","):
-            elements.append(_element(scanner, dtype))
-    scanner.expect(">", "behind array<")
+    if cursor.accept(":"):
+        elements.append(_element(cursor, dtype))
+        while cursor.accept(","):
+            elements.append(_element(cursor, dtype))
+    cursor.expect(">", "behind array<")
     return np.array(elements, dtype)
 
 
-def _element(scanner: Scanner, dtype: np.dtype[Any]) -> Any:
-    start = scanner.skip()
-    text = scanner.match(_NUMBER)
+def _element(cursor: Cursor, dtype: np.dtype[Any]) -> Any:
+    start = cursor.skip()
+    text = cursor.consume(_NUMBER)
     if text is None:
-        scanner.fail(f"expected a number, found {scanner.shown()}")
-    return _converted(scanner, text, dtype, start)
+        cursor.fail(f"expected a number, found {cursor.describe_next()}")
+    return _converted(cursor, text, dtype, start)
 
 
-def _dense(scanner: Scanner) -> Array:
+def _dense(cursor: Cursor) -> Array:
     """`dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>`, read from behind its first word; all elements in one dimension."""
-    scanner.expect("<", "behind dense")
-    start = scanner.skip()
-    raw = _string(scanner) if scanner.peek('"') else None
+    cursor.expect("<", "behind dense")
+    start = cursor.skip()
+    raw = _string(cursor) if cursor.peek('"') else None
     tokens: list[tuple[str, int]] = []
-    if raw is None and not scanner.peek(">"):
-        _nested(scanner, tokens, 1)
-    scanner.expect(">", "behind dense<")
-    dtype, count = _tensor(scanner)
+    if raw is None and not cursor.peek(">"):
+        _nested(cursor, tokens, 1)
+    cursor.expect(">", "behind dense<")
+    dtype, count = _tensor(cursor)
     if raw is not None:
-        elements = _raw(scanner, raw, dtype, start)
+        elements = _raw(cursor, raw, dtype, start)
     else:
-        elements = np.array([_converted(scanner, text, dtype, place) for text, place in tokens], dtype)
+        elements = np.array([_converted(cursor, text, dtype, place) for text, place in tokens], dtype)
     if len(elements) == 1 and count > 1:
         return np.repeat(elements, count)
     if len(elements) != count:
-        scanner.fail(f"dense<...> has {len(elements)} elements, its type {count}", start)
+        cursor.fail_at(start, f"dense<...> has {len(elements)} elements, its type {count}")
     return elements
 
 
-def _nested(scanner: Scanner, tokens: list[tuple[str, int]], depth: int) -> None:
+def _nested(cursor: Cursor, tokens: list[tuple[str, int]], depth: int) -> None:
     if depth > _DEEPEST:
-        scanner.fail(f"dense<...> is nested more than {_DEEPEST} deep")
-    if scanner.peek("["):
-        _entries(scanner, "[", "]", lambda: _nested(scanner, tokens, depth + 1))
+        cursor.fail(f"dense<...> is nested more than {_DEEPEST} deep")
+    if cursor.peek("["):
+        _entries(cursor, "[", "]", lambda: _nested(cursor, tokens, depth + 1))
         return
-    start = scanner.skip()
-    text = scanner.match(_NUMBER)
+    start = cursor.skip()
+    text = cursor.consume(_NUMBER)
     if text is None:
-        scanner.fail(f"expected a number, found {scanner.shown()}")
+        cursor.fail(f"expected a number, found {cursor.describe_next()}")
     tokens.append((text, start))
 
 
-def _raw(scanner: Scanner, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
+def _raw(cursor: Cursor, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
     """Elements as the bytes of memory, in hexadecimal: `"0x0100000002000000"`."""
     try:
         data = bytes.fromhex(raw.removeprefix(b"0x").decode("ascii"))
     except ValueError:
-        scanner.fail("the elements of dense<...> are no hexadecimal string", start)
+        cursor.fail_at(start, "the elements of dense<...> are no hexadecimal string")
     if len(data) % dtype.itemsize:
-        scanner.fail(f"{len(data)} bytes are no elements of {dtype.name}", start)
+        cursor.fail_at(start, f"{len(data)} bytes are no elements of {dtype.name}")
     return np.frombuffer(data, dtype).copy()
 
 
-def _tensor(scanner: Scanner) -> tuple[np.dtype[Any], int]:
+def _tensor(cursor: Cursor) -> tuple[np.dtype[Any], int]:
     """The element type and the number of elements of `: tensor<2x2xi32>`."""
-    scanner.expect(":", "behind dense<...>")
-    if scanner.word() not in ("tensor", "vector"):
-        scanner.fail("expected a type tensor<...> behind dense<...>")
-    scanner.expect("<", "behind tensor")
-    sizes = [int(size[:18]) for size in (scanner.match(_SIZES) or "").split("x") if size]
-    place = scanner.skip()
-    dtype = _type(scanner, scanner.match(_TYPE) or "", place)
-    scanner.expect(">", "behind tensor<")
+    cursor.expect(":", "behind dense<...>")
+    if not cursor.accept_word("tensor") and not cursor.accept_word("vector"):
+        cursor.fail("expected a type tensor<...> behind dense<...>")
+    cursor.expect("<", "behind tensor")
+    sizes = [int(size[:18]) for size in (cursor.consume(_SIZES) or "").split("x") if size]
+    place = cursor.skip()
+    dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
+    cursor.expect(">", "behind tensor<")
     count = prod(sizes)
     if count > 1 << 28:
-        scanner.fail(f"an attribute of {count} elements is too large", place)
+        cursor.fail_at(place, f"an attribute of {count} elements is too large")
     return dtype, count

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import NAME, Cursor
+from xlapy.stablehlo.text.cursor import NAME, MlirCursor
 from xlapy.stablehlo.text.elements import ElementsReader, number, rounded
 from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.structures import StructureReader
@@ -33,7 +33,7 @@ _F64 = ir.ScalarType(PrimitiveType.F64)
 class AttributeReader:
     """Reads attributes where the cursor stands. `aliases` are those of `#name = ...` read so far."""
 
-    def __init__(self, cursor: Cursor, resources: Resources) -> None:
+    def __init__(self, cursor: MlirCursor, resources: Resources) -> None:
         self.cursor = cursor
         self.types = TypeReader(cursor)
         self.types.read_attribute = self.read
@@ -54,7 +54,7 @@ class AttributeReader:
         if known is not None:
             return known(self)
         if not self.types.is_next():
-            cursor.fail(f"expected an attribute, found {cursor.shown()}")
+            cursor.fail(f"expected an attribute, found {cursor.describe_next()}")
         return self.types.read()
 
     def read_dictionary(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class AttributeReader:
         cursor = self.cursor
         found = cursor.match(_KEY)
         if found is None:
-            cursor.fail(f"expected the name of an attribute, found {cursor.shown()}")
+            cursor.fail(f"expected the name of an attribute, found {cursor.describe_next()}")
         name = found.group(1) or cursor.string("the name of an attribute")
         return name, self.read() if cursor.accept("=") else ir.Unit()
 
@@ -90,7 +90,7 @@ class AttributeReader:
         start = cursor.skip()
         found = cursor.match(_NUMBER)
         if found is None:
-            cursor.fail(f"expected a number, found {cursor.shown()}")
+            cursor.fail(f"expected a number, found {cursor.describe_next()}")
         spelling = found.group()
         is_decimal = "." in spelling
         type_: ir.Type = _F64 if is_decimal else _I64
@@ -116,16 +116,16 @@ class AttributeReader:
 
     def _array(self) -> tuple[Any, ...]:
         cursor = self.cursor
-        cursor.deeper()
+        cursor.enter_nested()
         cursor.expect("[")
         values = tuple(cursor.separated("]", self.read))
-        cursor.higher()
+        cursor.leave_nested()
         return values
 
     def _dictionary(self) -> dict[str, Any]:
-        self.cursor.deeper()
+        self.cursor.enter_nested()
         entries = self.read_dictionary()
-        self.cursor.higher()
+        self.cursor.leave_nested()
         return entries
 
     def _symbol(self) -> ir.SymbolReference:
@@ -165,9 +165,9 @@ class AttributeReader:
         is_wrapped = cursor.accept("<")
         if not is_wrapped:
             cursor.expect(".")
-        cursor.deeper()
+        cursor.enter_nested()
         value = self.structures.read(dialect)
-        cursor.higher()
+        cursor.leave_nested()
         if is_wrapped:
             cursor.expect(">", f"at the end of an attribute of {dialect}")
         return value
@@ -199,7 +199,7 @@ class AttributeReader:
     # -- by the first word
 
     def _boolean(self) -> bool:
-        return self.cursor.keyword("a boolean") == "true"
+        return self.cursor.word("a boolean") == "true"
 
     def _unit(self) -> ir.Unit:
         self.cursor.expect_word("unit")
@@ -217,7 +217,7 @@ class AttributeReader:
     def _builtin(self) -> ir.OpaqueAttribute:
         """What StableHLO has no use for: `affine_map<...>`, `strided<...>`, `loc(...)`, `sparse<...> : type`."""
         cursor = self.cursor
-        name = cursor.keyword("an attribute")
+        name = cursor.word("an attribute")
         start = cursor.skip()
         while cursor.text[cursor.skip() : cursor.position + 1] in ("<", "(", "["):
             cursor.balanced()

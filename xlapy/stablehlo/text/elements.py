@@ -15,10 +15,11 @@ from typing import NoReturn
 
 import numpy as np
 
+from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.rounding import round_to
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import Cursor, whole_number
+from xlapy.stablehlo.text.cursor import MlirCursor
 from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.types import ELEMENTS, TypeReader
 
@@ -35,7 +36,7 @@ _CACHE_LIMIT = 4096
 class ElementsReader:
     """Reads constant elements where the cursor stands."""
 
-    def __init__(self, cursor: Cursor, types: TypeReader, resources: Resources) -> None:
+    def __init__(self, cursor: MlirCursor, types: TypeReader, resources: Resources) -> None:
         self.cursor = cursor
         self.types = types
         self.resources = resources
@@ -140,7 +141,7 @@ def number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float 
         return spelling == "true"
     if not _WHOLE.fullmatch(spelling):
         raise ValueError(f"{spelling[:40]!r} is no whole number")
-    return _whole(whole_number(spelling), element)
+    return _whole(integer_from_text(spelling), element)
 
 
 def rounded(value: float, element: PrimitiveType) -> float:
@@ -166,7 +167,7 @@ def _floating(spelling: str, element: PrimitiveType) -> float:
         return float(spelling)
     if not _WHOLE.fullmatch(spelling) or "x" not in spelling or spelling[0] == "-":
         raise ValueError(f"{spelling[:40]!r} is no floating-point number: digits with a point, or bits (0x7FC00000)")
-    bits = whole_number(spelling)
+    bits = integer_from_text(spelling)
     if bits >= 1 << element.bits:
         raise ValueError(f"the bits {spelling[:40]} are too many for {element}")
     stored = np.array(bits, f"u{element.byte_size}").view(_dtype(element))
@@ -177,7 +178,7 @@ def _floating(spelling: str, element: PrimitiveType) -> float:
 class _Body:
     """What stands inside the brackets of constant elements, of one type; errors are placed at `start`."""
 
-    def __init__(self, cursor: Cursor, start: int, type_: ir.TensorType) -> None:
+    def __init__(self, cursor: MlirCursor, start: int, type_: ir.TensorType) -> None:
         self.cursor = cursor
         self.start = start
         self.type = type_
@@ -296,7 +297,7 @@ class _Body:
         unsigned = values.view(f"u{dtype.itemsize}")
         for index, leaf in enumerate(leaves):
             if "x" in leaf:
-                unsigned[index] = whole_number(leaf)
+                unsigned[index] = integer_from_text(leaf)
         return values
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import Cursor
+from xlapy.stablehlo.text.cursor import MlirCursor
 
 _ALIAS = re.compile(r"#([\w$.\-]+)")
 _USE = re.compile(r"loc\(#([\w$.\-]+)\)")
@@ -20,7 +20,7 @@ _DEEPEST = 100
 class LocationReader:
     """Reads the locations of one text."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self._definitions: dict[str, int] = {}
         self._by_alias: list[tuple[ir.Operation, str, int]] = []
@@ -94,7 +94,7 @@ class LocationReader:
 
     def _read(self) -> ir.FileLocation:
         cursor = self.cursor
-        cursor.deeper()
+        cursor.enter_nested()
         position = cursor.skip()
         alias = cursor.match(_ALIAS)
         if alias is not None:
@@ -108,8 +108,8 @@ class LocationReader:
         elif cursor.accept_word("unknown"):
             location = ir.UNKNOWN_LOCATION
         else:
-            cursor.fail(f"expected a location, found {cursor.shown()}")
-        cursor.higher()
+            cursor.fail(f"expected a location, found {cursor.describe_next()}")
+        cursor.leave_nested()
         return location
 
     def _file_or_name(self) -> ir.FileLocation:

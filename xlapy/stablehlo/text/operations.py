@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeReader
-from xlapy.stablehlo.text.cursor import BLANK, NAME, Cursor
+from xlapy.stablehlo.text.cursor import BLANK, NAME, MlirCursor
 from xlapy.stablehlo.text.locations import LocationReader
 from xlapy.stablehlo.text.resources import Resources
 
@@ -83,7 +83,7 @@ class OperationReader:
     """Reads one text. `forms` are the shorter forms of operations, by name."""
 
     def __init__(self, text: str, forms: dict[str, Form]) -> None:
-        self.cursor = Cursor(text)
+        self.cursor = MlirCursor(text)
         self.resources = Resources(self.cursor)
         self.attributes = AttributeReader(self.cursor, self.resources)
         self.types = self.attributes.types
@@ -132,10 +132,10 @@ class OperationReader:
         start = cursor.position
         head = _HEAD.match(cursor.text, start)
         if head is None:
-            cursor.fail(f"expected an operation, found {cursor.shown()}")
+            cursor.fail(f"expected an operation, found {cursor.describe_next()}")
         names, quoted, bare = head.groups()
         cursor.position = head.end()
-        line, column = cursor.place(start)
+        line, column = cursor.line_and_column(start)
         operation = ir.Operation(quoted or _BARE.get(bare, bare), text_line=line, text_column=column)
         block.operations.append(operation)
         if quoted is not None:
@@ -276,7 +276,7 @@ class OperationReader:
         position = cursor.skip()
         found = cursor.match(_NAME_OF_VALUE)
         if found is None:
-            cursor.fail(f"expected the name of a value, found {cursor.shown()}")
+            cursor.fail(f"expected the name of a value, found {cursor.describe_next()}")
         return Argument(found.group(1), ir.NoneType(), position)
 
     def argument(self) -> Argument:
@@ -298,7 +298,7 @@ class OperationReader:
         cursor = self.cursor
         found = cursor.match(_OPERAND)
         if found is None:
-            cursor.fail(f"expected a value, found {cursor.shown()}")
+            cursor.fail(f"expected a value, found {cursor.describe_next()}")
         value = self._values.get(found.group(1))
         return value if value is not None else self._undefined(found.group(1), found.start())
 

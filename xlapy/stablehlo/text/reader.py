@@ -10,7 +10,7 @@ from typing import Any
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeReader
-from xlapy.stablehlo.text.cursor import Cursor
+from xlapy.stablehlo.text.cursor import MlirCursor
 from xlapy.stablehlo.text.forms import FORMS
 from xlapy.stablehlo.text.operations import OperationReader
 from xlapy.stablehlo.text.resources import Resources
@@ -36,17 +36,17 @@ def read_text(text: str, filename: str | None = None) -> ir.Operation:
 
 def read_attribute(text: str) -> Any:
     """The attribute that MLIR text spells. Raises `ParseError`."""
-    cursor = Cursor(text)
+    cursor = MlirCursor(text)
     value = AttributeReader(cursor, Resources(cursor)).read()
     if cursor.skip() < len(text):
-        cursor.fail(f"expected the end of an attribute, found {cursor.shown()}")
+        cursor.fail(f"expected the end of an attribute, found {cursor.describe_next()}")
     return value
 
 
 def read_type(text: str) -> ir.Type:
     """The type that MLIR text spells. Raises `ParseError`."""
-    cursor = Cursor(text)
+    cursor = MlirCursor(text)
     value = AttributeReader(cursor, Resources(cursor)).types.read()
     if cursor.skip() < len(text):
-        cursor.fail(f"expected the end of a type, found {cursor.shown()}")
+        cursor.fail(f"expected the end of a type, found {cursor.describe_next()}")
     return value

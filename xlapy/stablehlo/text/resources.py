@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from xlapy.stablehlo.text.cursor import Cursor
+from xlapy.stablehlo.text.cursor import MlirCursor
 
 _OPENING = re.compile(r"\{-#")
 _KEY = re.compile(r"[A-Za-z_$][\w$.\-]*+")
@@ -19,7 +19,7 @@ _ALIGNMENT_BYTES = 4
 class Resources:
     """The blobs of one text, by name."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self._blobs: dict[str, tuple[int, str]] = {}
         self.end = len(cursor.text)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import Cursor
+from xlapy.stablehlo.text.cursor import MlirCursor
 
 _BATCHING = ("lhs_batching_dimensions", "rhs_batching_dimensions")
 _CONTRACTING = ("lhs_contracting_dimensions", "rhs_contracting_dimensions")
@@ -80,7 +80,7 @@ _POSITION = re.compile(r"\d+|[a-z]\b")
 class StructureReader:
     """Reads structs where the cursor stands; `read_attribute` reads what a field holds."""
 
-    def __init__(self, cursor: Cursor, read_attribute: Callable[[], Any]) -> None:
+    def __init__(self, cursor: MlirCursor, read_attribute: Callable[[], Any]) -> None:
         self.cursor = cursor
         self.read_attribute = read_attribute
 
@@ -125,7 +125,7 @@ class StructureReader:
         cursor = self.cursor
         start = cursor.skip()
         found = cursor.match(_KEYWORD)
-        field = found.group() if found else cursor.shown()
+        field = found.group() if found else cursor.describe_next()
         if field not in allowed:
             cursor.fail_at(start, f"'{name}' has the fields {', '.join(allowed)}; found {field}")
         if field in fields:
@@ -151,7 +151,7 @@ class StructureReader:
             return tuple(cursor.separated("]", self._axis))
         found = cursor.match(_SUB_AXIS)
         if found is None:
-            cursor.fail(f"expected a sub-axis '(pre-size)size', found {cursor.shown()}")
+            cursor.fail(f"expected a sub-axis '(pre-size)size', found {cursor.describe_next()}")
         return ir.StructAttribute(
             "stablehlo.sub_axis_info", {"pre_size": int(found.group(1)), "size": int(found.group(2))}
         )
@@ -196,5 +196,5 @@ class StructureReader:
     def _position(self) -> str:
         found = self.cursor.match(_POSITION)
         if found is None:
-            self.cursor.fail(f"expected a dimension of a convolution, found {self.cursor.shown()}")
+            self.cursor.fail(f"expected a dimension of a convolution, found {self.cursor.describe_next()}")
         return found.group()

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import NAME, Cursor, whole_number
+from xlapy.stablehlo.text.cursor import NAME, MlirCursor
 
 _INTEGERS = {f"{sign}i{bits}": f"{letter}{bits}" for sign, letter in (("", "S"), ("s", "S"), ("u", "U"))
              for bits in (2, 4, 8, 16, 32, 64)}  # fmt: skip
@@ -50,7 +51,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
 class TypeReader:
     """Reads types where the cursor stands. `read_attribute` is set by the reader of attributes, for encodings."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self.aliases: dict[str, ir.Type] = {}
         self.read_attribute: Callable[[], Any]
@@ -111,7 +112,7 @@ class TypeReader:
 
     def _read_new(self) -> ir.Type:
         cursor = self.cursor
-        cursor.deeper()
+        cursor.enter_nested()
         start = cursor.skip()
         if cursor.peek("!"):
             result = self._dialect_type()
@@ -126,8 +127,8 @@ class TypeReader:
                 result = scalar_type(word.group())
             else:
                 cursor.position = start
-                cursor.fail(f"expected a type, found {cursor.shown()}")
-        cursor.higher()
+                cursor.fail(f"expected a type, found {cursor.describe_next()}")
+        cursor.leave_nested()
         return result
 
     def _tensor(self, start: int) -> ir.Type:
@@ -159,7 +160,7 @@ class TypeReader:
     def _sizes(self) -> tuple[int | None, ...]:
         start = self.cursor.skip()
         spelling = self.cursor.match(_SIZES)
-        sizes = tuple(None if size == "?" else whole_number(size) for size in _SIZE.findall(spelling.group()))  # type: ignore[union-attr]
+        sizes = tuple(None if size == "?" else integer_from_text(size) for size in _SIZE.findall(spelling.group()))  # type: ignore[union-attr]
         if any(size is not None and size >= 2**63 for size in sizes):
             self.cursor.fail_at(start, "the size of a dimension does not fit in 64 bits")
         return sizes
@@ -288,9 +289,9 @@ class TypeReader:
         cursor = self.cursor
         if not cursor.accept("{"):
             return [self._parameter()], []
-        cursor.deeper()
+        cursor.enter_nested()
         parts = cursor.separated("}", self._parameters)
-        cursor.higher()
+        cursor.leave_nested()
         inner = parts[0][1] if parts else []
         if any(shape != inner for _, shape in parts):
             cursor.fail("the scales of a quantized type are lists of different lengths")
@@ -299,7 +300,7 @@ class TypeReader:
     def _parameter(self) -> tuple[float, int]:
         found = self.cursor.match(_NUMBER)
         if found is None:
-            self.cursor.fail(f"expected the scale of a quantized type, found {self.cursor.shown()}")
+            self.cursor.fail(f"expected the scale of a quantized type, found {self.cursor.describe_next()}")
         return float(found.group()), self.cursor.integer("a zero point") if self.cursor.accept(":") else 0
 
 

@@ -110,7 +110,7 @@ def set_integer(
     """`word = 1`"""
     assigned(reader, word)
     most = 2**64 - 1 if type_.element is PrimitiveType.U64 else 2**63 - 1
-    operation.attributes[attribute] = ir.IntegerAttribute(reader.cursor.integer(word, most=most), type_)
+    operation.attributes[attribute] = ir.IntegerAttribute(reader.cursor.integer(word, max_value=most), type_)
 
 
 def set_case(reader: OperationReader, operation: ir.Operation, word: str, attribute: str) -> None:
@@ -123,5 +123,5 @@ def case(reader: OperationReader, what: str) -> str:
     """A case of an enum."""
     found = reader.cursor.match(_WORD)
     if found is None:
-        reader.cursor.fail(f"expected {what}, found {reader.cursor.shown()}")
+        reader.cursor.fail(f"expected {what}, found {reader.cursor.describe_next()}")
     return found.group()

@@ -112,7 +112,7 @@ def reduce_precision(reader: OperationReader, operation: ir.Operation) -> None:
     assigned(reader, "format")
     found = reader.cursor.match(_FORMAT)
     if found is None:
-        reader.cursor.fail(f"expected a format such as e5m10, found {reader.cursor.shown()}")
+        reader.cursor.fail(f"expected a format such as e5m10, found {reader.cursor.describe_next()}")
     operation.attributes["exponent_bits"] = ir.IntegerAttribute(int(found.group(1)), I32)
     operation.attributes["mantissa_bits"] = ir.IntegerAttribute(int(found.group(2)), I32)
     ends_with_same_type(reader, operation)

@@ -104,7 +104,7 @@ def _window(reader: OperationReader) -> tuple[str, ir.ElementsAttribute]:
     """`stride = [1, 1]`, `pad = [[0, 0], [1, 1]]`, `reverse = [false, true]`."""
     cursor = reader.cursor
     start = cursor.skip()
-    word = cursor.keyword("a part of the window")
+    word = cursor.word("a part of the window")
     attribute = _WINDOW.get(word)
     if attribute is None:
         cursor.fail_at(start, f"a window has {', '.join(_WINDOW)}; found {word!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import Cursor
+from xlapy.stablehlo.text.cursor import MlirCursor
 from xlapy.stablehlo.text.elements import integers
 from xlapy.stablehlo.text.forms.common import (
     ends_with_function_type,
@@ -85,7 +85,7 @@ def slice_(reader: OperationReader, operation: ir.Operation) -> None:
     ends_with_function_type(reader, operation)
 
 
-def _range(cursor: Cursor) -> tuple[int, int, int]:
+def _range(cursor: MlirCursor) -> tuple[int, int, int]:
     """`start:limit` or `start:limit:stride`."""
     start = cursor.integer("the start of a slice")
     cursor.expect(":", "after the start of a slice")

@@ -49,7 +49,7 @@ def reduce(reader: OperationReader, operation: ir.Operation) -> Bodies:
         pairs.append(_pair(reader))
     operation.operands = [array for array, _ in pairs] + [init for _, init in pairs]
     position = cursor.skip()
-    applied = cursor.keyword("an operation") if cursor.accept_word("applies") else None
+    applied = cursor.word("an operation") if cursor.accept_word("applies") else None
     cursor.expect_word("across")
     assigned(reader, "dimensions")
     operation.attributes["dimensions"] = integers(list_of_integers(reader, "dimensions"))

@@ -39,7 +39,7 @@ def _spelled(reader: OperationReader, kind: str) -> ir.OpaqueAttribute:
     """What stands in brackets; those of `<...>` belong to no kind."""
     cursor = reader.cursor
     if cursor.match(_BRACKET) is None:
-        cursor.fail(f"expected {kind}, in brackets, found {cursor.shown()}")
+        cursor.fail(f"expected {kind}, in brackets, found {cursor.describe_next()}")
     start = cursor.position
     inside = cursor.balanced()
     return ir.OpaqueAttribute(kind, inside if cursor.text[start] == "<" else cursor.text[start : cursor.position])
@@ -79,7 +79,7 @@ def propagation_barrier(reader: OperationReader, operation: ir.Operation) -> Non
     operation.operands = [reader.operand()]
     assigned(reader, "allowed_direction")
     start = cursor.skip()
-    word = cursor.keyword("a direction")
+    word = cursor.word("a direction")
     if word not in _DIRECTIONS:
         cursor.fail_at(start, f"a direction is one of {', '.join(_DIRECTIONS)}; found {word!r}")
     operation.attributes["allowed_direction"] = ir.IntegerAttribute(_DIRECTIONS.index(word), I32)

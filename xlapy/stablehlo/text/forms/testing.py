@@ -41,7 +41,7 @@ def _tolerance(reader: OperationReader, operation: ir.Operation) -> None:
         assigned(reader, "tolerance")
         found = reader.cursor.match(_TOLERANCE)
         if found is None:
-            reader.cursor.fail(f"expected a tolerance, found {reader.cursor.shown()}")
+            reader.cursor.fail(f"expected a tolerance, found {reader.cursor.describe_next()}")
         operation.attributes["tolerance"] = ir.FloatAttribute(float(found.group()), _F64)
 
 
