@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from xlapy.hlo.conversions import register_conversion
+
 if TYPE_CHECKING:
     from xlapy import opcodes
     from xlapy.base import errors
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
         register_custom_call_type,
         unregister_custom_call_target,
     )
-    from xlapy.hlo.instruction import OpMetadata
+    from xlapy.hlo.computation import Computation
+    from xlapy.hlo.instruction import Instruction
+    from xlapy.hlo.metadata import OpMetadata
     from xlapy.hlo.module import Module
     from xlapy.hlo.sharding import Sharding
     from xlapy.opcodes.attributes.aliasing import OutputAlias
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
     from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
     from xlapy.opcodes.linalg import FftType, Transpose
     from xlapy.opcodes.random import RandomAlgorithm
-    from xlapy.runtime import Buffer, Client, Executable, register_backend
+    from xlapy.runtime import Buffer, Client, Device, Executable, register_backend
     from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
 
@@ -61,14 +65,17 @@ __all__ = [
     "Client",
     "ComparisonDirection",
     "ComparisonType",
+    "Computation",
     "ConvDimensions",
     "CustomCallApiVersion",
     "CustomCallSchedule",
+    "Device",
     "DotDimensionNumbers",
     "Executable",
     "FftType",
     "GatherDimensionNumbers",
     "GroupList",
+    "Instruction",
     "IotaGroups",
     "Layout",
     "Literal",
@@ -112,7 +119,7 @@ __all__ = [
     "unregister_custom_call_target",
 ]
 
-_HOMES = {
+_LAZY_NAMES = {
     "AxisRef": "xlapy.opcodes.attributes.mesh",
     "Buffer": "xlapy.runtime",
     "ChannelHandle": "xlapy.builder.core.channels",
@@ -120,21 +127,24 @@ _HOMES = {
     "Client": "xlapy.runtime",
     "ComparisonDirection": "xlapy.opcodes.elementwise",
     "ComparisonType": "xlapy.opcodes.elementwise",
+    "Computation": "xlapy.hlo.computation",
     "ConvDimensions": "xlapy.opcodes.attributes.dimensions",
     "CustomCallApiVersion": "xlapy.opcodes.custom",
     "CustomCallSchedule": "xlapy.opcodes.custom",
+    "Device": "xlapy.runtime",
     "DotDimensionNumbers": "xlapy.builder.contraction",
     "Executable": "xlapy.runtime",
     "FftType": "xlapy.opcodes.linalg",
     "GatherDimensionNumbers": "xlapy.builder.indexing",
     "GroupList": "xlapy.opcodes.attributes.replica_groups",
+    "Instruction": "xlapy.hlo.instruction",
     "IotaGroups": "xlapy.opcodes.attributes.replica_groups",
     "Layout": "xlapy.base.layout",
     "Literal": "xlapy.base.literal",
     "Mesh": "xlapy.opcodes.attributes.mesh",
     "MeshGroups": "xlapy.opcodes.attributes.replica_groups",
     "Module": "xlapy.hlo.module",
-    "OpMetadata": "xlapy.hlo.instruction",
+    "OpMetadata": "xlapy.hlo.metadata",
     "OutputAlias": "xlapy.opcodes.attributes.aliasing",
     "Padding": "xlapy.builder.core.padding",
     "PaddingConfig": "xlapy.opcodes.attributes.dimensions",
@@ -167,16 +177,21 @@ _HOMES = {
     "register_custom_call_type": "xlapy.custom_calls.registry",
     "unregister_custom_call_target": "xlapy.custom_calls.registry",
 }
-"""The module that each lazy name is read from."""
+"""The module that defines each name that loads on first use."""
 
-_MODULES = {"errors": "xlapy.base.errors", "opcodes": "xlapy.opcodes", "ops": "xlapy.ops"}
+_LAZY_MODULES = {"errors": "xlapy.base.errors", "opcodes": "xlapy.opcodes", "ops": "xlapy.ops"}
+
+register_conversion("to_text", "xlapy.text.printer", "module_to_text")
+register_conversion("to_proto", "xlapy.proto", "to_proto")
+register_conversion("from_proto", "xlapy.proto", "from_proto")
+register_conversion("to_stablehlo", "xlapy.stablehlo.export", "to_stablehlo")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value = import_module(_MODULES[name])
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
+    if name in _LAZY_MODULES:
+        value = import_module(_LAZY_MODULES[name])
+    elif name in _LAZY_NAMES:
+        value = getattr(import_module(_LAZY_NAMES[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

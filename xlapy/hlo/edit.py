@@ -13,7 +13,8 @@ from itertools import product
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
-from xlapy.hlo.instruction import Instruction, OpMetadata
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.opcodes.attributes.codecs import Attributes

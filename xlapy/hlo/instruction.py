@@ -7,7 +7,6 @@ Owns: the data of an instruction. Edges (operands, users, control edges, called 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xlapy.base.shape import Shape
@@ -16,25 +15,8 @@ from xlapy.opcodes.registry import OpDef
 
 if TYPE_CHECKING:
     from xlapy.hlo.computation import Computation
+    from xlapy.hlo.metadata import OpMetadata
     from xlapy.hlo.sharding import Sharding
-
-
-@dataclass(frozen=True, slots=True)
-class OpMetadata:
-    """Where an instruction comes from: the framework's op, and the user's source line (1-based; 0 is unknown)."""
-
-    op_type: str = ""
-    op_name: str = ""
-    source_file: str = ""
-    source_line: int = 0
-    source_end_line: int = 0
-    source_column: int = 0
-    source_end_column: int = 0
-    profile_type: tuple[int, ...] = ()
-    deduplicated_name: str = ""
-    scheduling_name: str = ""
-    stack_frame_id: int = 0
-    metadata_payload: str = ""
 
 
 _NO_INSTRUCTIONS: tuple[Any, ...] = ()

@@ -6,10 +6,29 @@ Owns: reading it from a `Reader` and writing it as XLA does. Must not know: the 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
-from xlapy.hlo.instruction import OpMetadata
 from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, Reader, escape
+
+
+@dataclass(frozen=True, slots=True)
+class OpMetadata:
+    """Where an instruction comes from: the framework's op, and the user's source line (1-based; 0 is unknown)."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+    source_end_line: int = 0
+    source_column: int = 0
+    source_end_column: int = 0
+    profile_type: tuple[int, ...] = ()
+    deduplicated_name: str = ""
+    scheduling_name: str = ""
+    stack_frame_id: int = 0
+    metadata_payload: str = ""
+
 
 _STRINGS = frozenset(["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"])
 _INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])

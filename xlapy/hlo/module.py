@@ -1,18 +1,19 @@
 """A whole program in HLO: `Module`, its computations and its configuration.
 
-Owns: the data of a module, the names in it. Must not know: evaluation, what ops mean. Text, proto and StableHLO are
-offered as methods that load `xlapy.text`, `xlapy.proto` or `xlapy.stablehlo` when they are called.
+Responsible for the data of a module and the uniqueness of the names in it. Does not depend on evaluation or on what ops
+mean. The methods that convert to and from text, protos and StableHLO call the functions that the top-level package
+registers in `xlapy.hlo.conversions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.conversions import find_conversion
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import NameUniquer
 
@@ -133,27 +134,23 @@ class Module:
 
     def to_text(self, **options: Any) -> str:
         """HLO text; options as in `xlapy.text.PrintOptions`."""
-        from xlapy.text import PrintOptions, print_module
-
-        return print_module(self, PrintOptions(**options))
+        text: str = find_conversion("to_text")(self, **options)
+        return text
 
     def to_proto(self) -> bytes:
         """The serialized HloModuleProto, as XLA reads it. Raises `ProtoError` without an entry."""
-        from xlapy.proto import to_proto
-
-        return to_proto(self)
+        data: bytes = find_conversion("to_proto")(self)
+        return data
 
     @staticmethod
     def from_proto(data: bytes, verify: bool = True) -> Module:
         """The module of a serialized HloModuleProto; raises as `xlapy.proto.from_proto` does."""
-        from xlapy.proto import from_proto
-
-        return from_proto(data, verify)
+        module: Module = find_conversion("from_proto")(data, verify)
+        return module
 
     def to_stablehlo(self, locations: bool = True) -> str:
         """The StableHLO program as MLIR text; raises as `xlapy.stablehlo.export.to_stablehlo` does."""
-        # By name: its rules use the definitions of all ops, which a type checker would follow back to here.
-        text: str = import_module("xlapy.stablehlo.export").to_stablehlo(self, locations)
+        text: str = find_conversion("to_stablehlo")(self, locations)
         return text
 
     def __str__(self) -> str:

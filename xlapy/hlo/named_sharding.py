@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.errors import ShapeError
-from xlapy.hlo.instruction import OpMetadata
-from xlapy.hlo.metadata import METADATA
+from xlapy.hlo.metadata import METADATA, OpMetadata
 from xlapy.opcodes.attributes.codecs import Reader, entries
 from xlapy.opcodes.attributes.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
 

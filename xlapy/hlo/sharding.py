@@ -15,8 +15,7 @@ from enum import Enum
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import OpMetadata
-from xlapy.hlo.metadata import METADATA, metadata_text
+from xlapy.hlo.metadata import METADATA, OpMetadata, metadata_text
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named
 from xlapy.hlo.tiles import TileAssignment, read_tiles
 from xlapy.opcodes.attributes.codecs import AttributeCodec, Reader, entries, to_integer

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from xlapy.base.errors import ProtoError
-from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.opcodes.attributes.codecs import FLOAT, split_integers
 from xlapy.proto.messages import Message
 

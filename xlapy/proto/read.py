@@ -14,7 +14,8 @@ from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction, OpMetadata
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.hlo.verify import verify as verify_module

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from xlapy.base.hlo_cursor import HloCursor, is_json
-from xlapy.hlo.instruction import Instruction, OpMetadata
-from xlapy.hlo.metadata import METADATA
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.metadata import METADATA, OpMetadata
 from xlapy.hlo.sharding import SHARDING, Sharding
 from xlapy.opcodes.attributes.codecs import FLOAT, entries, escape
 

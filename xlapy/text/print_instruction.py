@@ -15,8 +15,8 @@ import numpy as np
 
 from xlapy.base.literal import Literal
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction, OpMetadata
-from xlapy.hlo.metadata import is_shown, metadata_text
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.metadata import OpMetadata, is_shown, metadata_text
 from xlapy.opcodes.attributes.codecs import LITERAL, Field, NoAttributes
 from xlapy.opcodes.collectives import REDUCE_SCATTER
 from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE

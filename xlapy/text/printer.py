@@ -7,6 +7,7 @@ instruction is written (`print_instruction`), ops.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
@@ -25,6 +26,11 @@ from xlapy.text.print_instruction import BodyText, InstructionWriter, shortened
 LONG = PrintOptions.long()
 _FEW_INSTRUCTIONS = 5
 _DEEPEST = 256
+
+
+def module_to_text(module: Module, **options: Any) -> str:
+    """The text of a module; `options` are the fields of `PrintOptions`. This is `Module.to_text`."""
+    return print_module(module, PrintOptions(**options))
 
 
 def print_module(module: Module, options: PrintOptions = LONG) -> str:

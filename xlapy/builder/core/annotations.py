@@ -16,7 +16,8 @@ from xlapy.base.errors import BuilderError, ParseError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.builder.core.source import located
-from xlapy.hlo.instruction import Instruction, OpMetadata
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.sharding import Sharding
 from xlapy.text.annotations import frontend_attributes_text, read_frontend_attributes, read_original_value
 

@@ -9,7 +9,7 @@ import os
 import sys
 from functools import lru_cache
 
-from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.metadata import OpMetadata
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OWN = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "ops", "hlo", "builder"))

@@ -5,7 +5,7 @@ Owns: names, places and call stacks. Must not know: operations.
 
 from __future__ import annotations
 
-from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.module import StackFrames
 from xlapy.stablehlo import ir
 

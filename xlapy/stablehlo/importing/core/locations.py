@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from xlapy.hlo.instruction import OpMetadata
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.module import FileLocation, StackFrame, StackFrames
 from xlapy.stablehlo import ir
 

@@ -18,7 +18,8 @@ from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction, OpMetadata
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.movement import BroadcastAttributes, DimensionsAttributes
