@@ -17,8 +17,8 @@ from xlapy.opcodes.registry import OpDef, Rules
 from xlapy.passes import Fixpoint, Pipeline, parse_passes
 from xlapy.passes.expand.expand import Expand
 from xlapy.runtime import Device
-from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.engine.memory import MemoryStats
+from xlapy.runtime.values import Observer, Value
 
 # -- what each operation is in NumPy: text, with the names of the operands
 

@@ -11,11 +11,11 @@ import pytest
 from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, structure
 from xlapy.pjrt.compile.serialized import KIND
 from xlapy.pjrt.native.link import function_of
-from xlapy.pjrt.native.text import expanded, offset
+from xlapy.pjrt.native.macros import expand_macros, offset
 from xlapy.pjrt.objects import buffers
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import Record, read_bytes, read_words
@@ -124,16 +124,18 @@ def test_arguments_in_python_are_looked_at():
 
 
 def test_forms_of_the_text():
-    text = expanded("  %d = get ptr buffer.data of %b\n  put i64 0 buffer.lock of %b\n  %p = at storage.owners of %s")
+    text = expand_macros(
+        "  %d = get ptr buffer.data of %b\n  put i64 0 buffer.lock of %b\n  %p = at storage.owners of %s"
+    )
     assert f"getelementptr inbounds i8, ptr %b, i64 {offset('buffer', 'data')}" in text
     assert f"i64 {offset('buffer', 'lock')}" in text and "store i64 0, ptr %at1" in text
     assert "%p = getelementptr inbounds i8, ptr %s, i64 0" in text
 
 
 def test_loops_of_the_text():
-    text = expanded("  for %n below 3 as row\n  call void @f(i64 %n)\n  end row\n  ret i64 %n")
+    text = expand_macros("  for %n below 3 as row\n  call void @f(i64 %n)\n  end row\n  ret i64 %n")
     assert "%n = phi i64 [ 0, %row.from ], [ %row.following, %row.next ]" in text
-    assert text.endswith("  %row.following = add i64 %n, 1\n  br label %row.look\nrow.end:\n  ret i64 %n")
+    assert text.endswith("  %row.following = add i64 %n, 1\n  br label %row.header\nrow.end:\n  ret i64 %n")
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0, 4), (100, 100)])

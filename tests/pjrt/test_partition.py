@@ -11,12 +11,12 @@ import pytest
 import xlapy as xla
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.pjrt.compile.program_loader import Intake, read_program
+from xlapy.pjrt.compile.program_loader import PartitionedProgram, load_program
 
 MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>'
 
 
-def run_parts(intake: Intake, parts: Sequence[Sequence[Any]]) -> list[Any]:
+def run_parts(intake: PartitionedProgram, parts: Sequence[Sequence[Any]]) -> list[Any]:
     """The result of each of four partitions."""
     executable = xla.Client("cpu", devices=4).compile(intake.module, 1, 4)
     return list(executable.execute_sharded(parts))
@@ -36,7 +36,7 @@ def test_a_product_of_sharded_matrices() -> None:
         %1 = stablehlo.dot_general %0, %b, contracting_dims = [1] x [0]
           : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
         return %1 : tensor<4x8xf32> }} }}"""
-    found = read_program(mixed_artifact(text), "mlir", 4)
+    found = load_program(mixed_artifact(text), "mlir", 4)
     assert [str(sharding) for sharding in found.placement.parameters] == [
         "{devices=[2,2]<=[4]}",
         "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}",
@@ -63,7 +63,7 @@ def test_a_region_by_hand() -> None:
           sdy.return %1 : tensor<2x2xf32>
         }} : (tensor<4x4xf32>) -> tensor<2x4xf32>
         return %0 : tensor<2x4xf32> }} }}"""
-    found = read_program(mixed_artifact(text), "mlir", 4)
+    found = load_program(mixed_artifact(text), "mlir", 4)
     whole = np.arange(16, dtype=np.float32).reshape(4, 4)
     results = run_parts(found, [[part] for part in quarters(whole)])
     expected = np.split(whole[:2] + whole[2:], 2, axis=1)
@@ -92,7 +92,7 @@ def test_asynchronous_collectives_in_an_order_asked_for() -> None:
           sdy.return %5 : tensor<2x2xf32>
         }} : (tensor<4x4xf32>) -> tensor<4x4xf32>
         return %0 : tensor<4x4xf32> }} }}"""
-    found = read_program(text.encode(), "mlir", 4)
+    found = load_program(text.encode(), "mlir", 4)
     parts = quarters(np.arange(16, dtype=np.float32).reshape(4, 4) ** 2)
     for device, result in enumerate(run_parts(found, [[part] for part in parts])):
         np.testing.assert_array_equal(np.asarray(result), parts[device ^ 1] - parts[device])
@@ -100,14 +100,14 @@ def test_asynchronous_collectives_in_an_order_asked_for() -> None:
 
 def test_programs_for_one_device() -> None:
     text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
-    found = read_program(artifact(text), "mlir")
+    found = load_program(artifact(text), "mlir")
     assert (found.placement.parameters, found.placement.results) == ((), ())
     assert [parameter.shape.brief for parameter in found.module.entry_computation.parameters] == ["f32[2]"]
 
 
 def test_damaged_programs() -> None:
     with pytest.raises(InvalidArgumentError, match="the program cannot be read as StableHLO"):
-        read_program(b"ML\xefR sdy", "mlir", 4)
+        load_program(b"ML\xefR sdy", "mlir", 4)
 
 
 def test_addends() -> None:
@@ -120,7 +120,7 @@ def test_addends() -> None:
         %2 = sdy.sharding_constraint %1 <@mesh, [{{"y"}}], unreduced={{"x"}}> : tensor<4xi32>
         %3 = sdy.sharding_constraint %2 <@mesh, [{{}}], unreduced={{"x", "y"}}> : tensor<4xi32>
         return %3 : tensor<4xi32> }} }}"""
-    found = read_program(mixed_artifact(text), "mlir", 4)
+    found = load_program(mixed_artifact(text), "mlir", 4)
     assert [str(sharding) for sharding in found.placement.parameters] == ["{replicated}"]
     assert [str(sharding) for sharding in found.placement.results] == [
         "{devices=[1,4]<=[4] last_tile_dims={unreduced}}"

@@ -31,7 +31,8 @@ def test_program(program):
 
 
 def test_without_being_asked_for_it_costs_nothing():
-    code = "import jax, sys; jax.numpy.ones(3); print(jax.default_backend(), 'xlapy.pjrt.c_api.loaded' in sys.modules)"
+    module = "xlapy.pjrt.c_api.native_library"
+    code = f"import jax, sys; jax.numpy.ones(3); print(jax.default_backend(), '{module}' in sys.modules)"
     for platforms in ("", "cpu"):
         done = run("-c", code, platforms=platforms)
         assert done.stdout.split() == ["cpu", "False"], done.stderr

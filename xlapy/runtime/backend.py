@@ -13,21 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.logging import logger
-from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter.checks import NO_CHECKS, Checks
+from xlapy.runtime.values import Observer, Value
 
 if TYPE_CHECKING:
     from xlapy.runtime.device import Device
     from xlapy.runtime.engine.donation import Donated
     from xlapy.runtime.engine.memory import MemoryStats
     from xlapy.runtime.storage.lazy_module import Unread
-
-Value = Any
-"""A NumPy array, a `DynamicArray`, a tuple of values, or a token, as the interpreter defines them."""
-
-Observer = Callable[[Instruction, Sequence[Value], Value], None]
-"""Called after each instruction with the instruction, its operand values and its value."""
 
 
 class Program(Protocol):

@@ -12,13 +12,14 @@ from xlapy.analysis.cost import module_cost
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
-from xlapy.runtime.backend import Observer, Program
+from xlapy.runtime.backend import Program
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.arguments import check_arguments, wrap_result
 from xlapy.runtime.engine.donation import Donated, donated_buffers
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.storage.lazy_module import Unread
 from xlapy.runtime.storage.serialized import write_executable
+from xlapy.runtime.values import Observer
 
 
 class Executable:

@@ -7,10 +7,10 @@ from xlapy.runtime.backends.cpu import CpuBackend, CpuProgram
 from xlapy.runtime.executable import Executable
 
 
-def instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
-    """The instrumented twin of an executable of cpu."""
+def compile_instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
+    """The instrumented copy of an executable of cpu."""
     assert isinstance(executable.program, CpuProgram), "the executable runs on cpu"
     devices = executable.num_replicas, executable.num_partitions
     program = CpuBackend().compile_instrumented(executable.program, executable.module, instrument, devices)
-    twin = Executable(executable.module, program, executable.platform, executable.devices, *devices, executable.donated)
-    return twin, program
+    copy = Executable(executable.module, program, executable.platform, executable.devices, *devices, executable.donated)
+    return copy, program

@@ -14,7 +14,7 @@ from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.cpu.program.profiling_counters import TOGETHER, Clock, weight
 from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, WhileThunk
 from xlapy.runtime.backends.cpu import CpuBackend, CpuProgram
-from xlapy.runtime.engine.counts import Counts
+from xlapy.runtime.engine.counters import CounterTable
 
 PROGRAM = """HloModule clocked
 double { a = f32[4] parameter(0)  ROOT b = f32[4] add(a, a) }
@@ -63,7 +63,7 @@ def instrumented(instrument: Instrument, text: str = PROGRAM) -> CpuProgram:
     return backend.compile_instrumented(backend.compile(module), module, instrument)
 
 
-def counted(program: CpuProgram, runs: int = 1, values: Sequence[Any] = (V, X)) -> tuple[Counts, list[Clock]]:
+def counted(program: CpuProgram, runs: int = 1, values: Sequence[Any] = (V, X)) -> tuple[CounterTable, list[Clock]]:
     for _ in range(runs):
         program.execute(values)
     (counts,) = program.call.counts()

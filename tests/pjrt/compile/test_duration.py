@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy.pjrt.compile.duration import is_long
+from xlapy.pjrt.compile.duration import is_long_running
 from xlapy.text import parse_hlo
 
 LOOP = """
@@ -46,7 +46,7 @@ ENTRY e {{
 def test_operations(operation, expected):
     less = "less {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT\n}\n"
     module = parse_hlo(f"{less}ENTRY e {{\n  x = f32[64,64] parameter(0)\n  ROOT r = {operation}\n}}")
-    assert is_long(module) is expected
+    assert is_long_running(module) is expected
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_operations(operation, expected):
     ],
 )  # fmt: skip
 def test_loops(most, expected):
-    assert is_long(parse_hlo(LOOP.format(most=most))) is expected
+    assert is_long_running(parse_hlo(LOOP.format(most=most))) is expected
 
 
 def test_devices_that_run_one_after_the_other_take_longer():
     module = parse_hlo("ENTRY e { x = f32[256,128] parameter(0)  ROOT r = f32[256,128] add(x, x) }")
-    assert not is_long(module)
-    assert not is_long(module, devices=0) and is_long(module, devices=4)
+    assert not is_long_running(module)
+    assert not is_long_running(module, devices=0) and is_long_running(module, devices=4)

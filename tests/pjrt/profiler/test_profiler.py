@@ -9,11 +9,12 @@ import pytest
 
 from tests.pjrt.test_native import call, elements, host_buffer
 from xlapy.base.errors import UnsupportedError
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import PROFILER_ENTRIES, structure
 from xlapy.pjrt.compile.options import read_options
 from xlapy.pjrt.compile.program_loader import Placement
-from xlapy.pjrt.objects.executable import Loaded, Traits, load
+from xlapy.pjrt.objects.executable import load_executable
+from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import Record, read_bytes, read_words
 from xlapy.pjrt.profiler import instrumented, tracing
@@ -62,12 +63,14 @@ def session(**options: int) -> int:
 @pytest.fixture
 def program():
     executable = platform().client.compile(ROOTS)
-    loaded = load(executable, read_options(b""), b"", Placement(), Traits("", is_long=False))
+    loaded = load_executable(
+        executable, read_options(b""), b"", Placement(), ExecutableTraits("", is_long_running=False)
+    )
     yield loaded
     call("LoadedExecutable_Destroy", executable=loaded.record.address)
 
 
-def run(loaded: Loaded, array: np.ndarray) -> np.ndarray:
+def run(loaded: LoadedExecutable, array: np.ndarray) -> np.ndarray:
     buffer = host_buffer(array).buffer
     arguments, results = (ctypes.c_uint64 * 1)(buffer), (ctypes.c_uint64 * 1)()
     argument_lists, result_lists = (ctypes.c_uint64 * 1)(), (ctypes.c_uint64 * 1)()
@@ -157,10 +160,10 @@ def test_calls_out_of_order_are_errors(program):
         3,
         "a trace is being taken: there is one at a time in a process",
     )
-    assert ask("CollectData", profiler=first) == (3, "the profiler is to be stopped before its data is collected")
+    assert ask("CollectData", profiler=first) == (3, "the profiler must be stopped before its data is collected")
     run(program, np.ones(300, np.float32))
     ask("Destroy", profiler=first)
-    assert program.record["twin"] == 0 and tracing.current() is None
+    assert program.record["instrumented"] == 0 and tracing.current() is None
     assert ask("CollectData", profiler=first) == (3, f"there is no profiler {first:#x}")
     ask("Destroy", profiler=first)
     ask("Start", profiler=second)
@@ -181,10 +184,10 @@ def test_options():
     assert ask("CollectData", profiler=profiler).buffer_size_in_bytes == 0
 
 
-def test_a_twin_is_compiled_once(program, monkeypatch):
-    made: list[Loaded] = []
-    original = instrumented._made
-    monkeypatch.setattr(instrumented, "_made", lambda loaded: made.append(loaded) or original(loaded))
+def test_the_instrumented_copy_is_compiled_once(program, monkeypatch):
+    made: list[LoadedExecutable] = []
+    original = instrumented._make_instrumented
+    monkeypatch.setattr(instrumented, "_make_instrumented", lambda loaded: made.append(loaded) or original(loaded))
     profiler = session()
     for _ in range(3):
         ask("Start", profiler=profiler)
@@ -199,7 +202,7 @@ def test_what_cannot_be_instrumented_is_told_of_as_a_whole(program, monkeypatch,
     def refuse(*_):
         raise UnsupportedError("no clocks today")
 
-    monkeypatch.setattr(instrumented, "instrumented", refuse)
+    monkeypatch.setattr(instrumented, "compile_instrumented", refuse)
     profiler = session()
     ask("Start", profiler=profiler)
     assert run(program, np.full(300, 8, np.float32)).tolist() == [4.0] * 300
@@ -209,7 +212,7 @@ def test_what_cannot_be_instrumented_is_told_of_as_a_whole(program, monkeypatch,
     assert "only whole runs of roots: no clocks today" in caplog.text
 
 
-def test_deleted_executables_do_not_run_as_twins(program):
+def test_deleted_executables_do_not_run_instrumented(program):
     profiler = session()
     ask("Start", profiler=profiler)
     run(program, np.ones(300, np.float32))
@@ -221,27 +224,27 @@ def test_deleted_executables_do_not_run_as_twins(program):
 
 
 def test_ticks_become_times():
-    clock = tracing.Clock(1000, 10**18, 0.5)
+    clock = tracing.TickClock(1000, 10**18, 0.5)
     assert clock.picoseconds(np.array([1000, 1001, 3000])).tolist() == [0, 500, 1_000_000]
 
 
-def test_steps_belong_to_the_run_around_them():
+def test_steps_belong_to_the_launch_around_them():
     rows = np.array([[1, 7, 10, 20], [1, 7, 30, 40]])
     events = np.array([[0, 0, 7, 10, 20], [0, 0, 7, 31, 39], [0, 0, 7, 22, 25], [0, 0, 7, 35, 41]])
-    assert tracing._containing(rows, np.array([4, 6]), events).tolist() == [4, 6, -1, -1]
-    assert tracing._containing(rows[:0], np.array([], int), events).tolist() == [-1] * 4
+    assert tracing._enclosing_rows(rows, np.array([4, 6]), events).tolist() == [4, 6, -1, -1]
+    assert tracing._enclosing_rows(rows[:0], np.array([], int), events).tolist() == [-1] * 4
 
 
-def test_runs_beyond_the_table_are_counted(program):
+def test_launches_beyond_the_table_are_counted(program):
     profiler = session()
     ask("Start", profiler=profiler)
     run(program, np.ones(300, np.float32))
     trace = tracing.current()
     table = tracing._table()
-    table[1] = tracing.MOST_RUNS + 5
+    table[1] = tracing.MAX_TRACED_LAUNCHES + 5
     ask("Stop", profiler=profiler)
-    assert trace.lost_runs == 5 and trace.dropped()[0] == "5 runs"
+    assert trace.lost_launches == 5 and trace.dropped()[0] == "5 launches"
     (plane,) = collected(profiler).planes
-    assert stats_of(plane, plane)["dropped"].startswith("5 runs")
+    assert stats_of(plane, plane)["dropped"].startswith("5 launches")
     ask("Destroy", profiler=profiler)
-    assert Record("times", table.ctypes.data)["places"] == tracing.MOST_RUNS
+    assert Record("time_table", table.ctypes.data)["capacity"] == tracing.MAX_TRACED_LAUNCHES

@@ -14,7 +14,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import Record
 from xlapy.runtime.collectives import watchdog

@@ -32,7 +32,7 @@ _UNCOUNTED_FROM: Final = 1 << 12
 """Elements from which one of them makes a program long."""
 
 
-def is_long(module: Module, devices: int = 1) -> bool:
+def is_long_running(module: Module, devices: int = 1) -> bool:
     """Whether runs of an optimised module on so many devices, one after the other, are likely to take longer than
     `LONG`."""
     if any(map(_is_dear, module.instructions())):

@@ -15,7 +15,7 @@ import jax
 from jax._src import compilation_cache
 
 from xlapy.base.logging import logger
-from xlapy.pjrt.jax.plugin import NAME
+from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 _is_used = compilation_cache.is_cache_used
 _put = compilation_cache.put_executable_and_time
@@ -28,7 +28,7 @@ def prepare_cache() -> None:
 
 
 def is_cache_used(backend: Any) -> bool:
-    if backend.platform == NAME:
+    if backend.platform == PLATFORM_NAME:
         backend = SimpleNamespace(platform="cpu", supports_executable_serialization=True)
     return _is_used(backend)
 
@@ -38,6 +38,6 @@ def put_executable_and_time(cache_key: str, module_name: str, executable: Any, b
     try:
         _put(cache_key, module_name, executable, backend, compile_time)
     except jax.errors.JaxRuntimeError as error:
-        if backend.platform != NAME or not str(error).startswith("UNIMPLEMENTED"):
+        if backend.platform != PLATFORM_NAME or not str(error).startswith("UNIMPLEMENTED"):
             raise
         logger.info("%s is not kept: %s", module_name, error)

@@ -72,20 +72,20 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Intake:
+class PartitionedProgram:
     """A program that has been read."""
 
     module: Module
     placement: Placement = field(default_factory=Placement)
 
 
-def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
+def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedProgram:
     """The module of a program: `mlir` is StableHLO, as text, bytecode or portable artifact; `hlo` an HloModuleProto.
 
     `InvalidArgumentError` for what cannot be read, `UnsupportedError` for other formats.
     """
     if format == "hlo":
-        return Intake(Module.from_proto(code, verify=False))
+        return PartitionedProgram(Module.from_proto(code, verify=False))
     if format != "mlir":
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
     arguments, results = _signature(code) if _KIND.encode() in code or _LAYOUT.encode() in code else ((), ())
@@ -98,7 +98,7 @@ def read_program(code: bytes, format: str, partitions: int = 1) -> Intake:
         placement = replace(placement, parameters=parts.parameters, results=parts.results)
     if placement.parameter_orders or placement.result_orders:
         lay_out(module, placement.parameter_orders, placement.result_orders)
-    return Intake(_unmarked(module), placement)
+    return PartitionedProgram(_unmarked(module), placement)
 
 
 def _read(code: bytes) -> Module:

@@ -20,19 +20,20 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import entry
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.compile.options import read_options
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.compile.targets import adopt_named, registered_targets
 from xlapy.pjrt.jax.callbacks import TARGET
-from xlapy.pjrt.objects.executable import Loaded, Traits, load, loaded_at
+from xlapy.pjrt.objects.executable import executable_at, load_executable
+from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import read_bytes
 
 KIND = "executable of JAX"
 
 
-def written(loaded: Loaded) -> bytes:
+def written(loaded: LoadedExecutable) -> bytes:
     """`UnsupportedError` for programs that call functions of this process."""
     executable = loaded.executable
     if calls_python(executable.module):
@@ -55,7 +56,7 @@ def calls_python(module: Module) -> bool:
     return any(call.custom_call_target == TARGET for call in calls)
 
 
-def read(data: bytes, options: bytes = b"") -> Loaded:
+def read(data: bytes, options: bytes = b"") -> LoadedExecutable:
     """The inverse of `written`. options: compile options in the place of those it has.
 
     `InvalidArgumentError` for other or damaged bytes, and for what another version of xlapy made.
@@ -69,12 +70,12 @@ def read(data: bytes, options: bytes = b"") -> Loaded:
         orders = (_orders(container.header[name]) for name in ("parameter_orders", "result_orders"))
         placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])), *orders)
         given = container.header["traits"]
-        traits = Traits(str(given["fingerprint"]), bool(given["is_long"]))
+        traits = ExecutableTraits(str(given["fingerprint"]), bool(given["is_long_running"]))
         adopt_named(map(str, container.header["targets"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
     executable = platform().client.deserialize(image)
-    return load(executable, read_options(options or own_options), options or own_options, placement, traits)
+    return load_executable(executable, read_options(options or own_options), options or own_options, placement, traits)
 
 
 def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:
@@ -94,18 +95,18 @@ def _orders(rows: Sequence[Sequence[int]]) -> tuple[Order, ...]:
 
 @entry("Executable_Serialize")
 def executable_serialize(args: Any) -> None:
-    loaded = loaded_at(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = loaded.bytes(written(loaded))
+    loaded = executable_at(args.executable)
+    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(written(loaded))
     args.serialized_executable = args.executable
-    args.serialized_executable_deleter = native().address("nothing")
+    args.serialized_executable_deleter = native().address("no_op")
 
 
 @entry("Executable_GetCompileOptions")
 def executable_get_compile_options(args: Any) -> None:
-    loaded = loaded_at(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = loaded.bytes(loaded.options_bytes)
+    loaded = executable_at(args.executable)
+    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(loaded.options_bytes)
     args.serialized_compile_options = args.executable
-    args.serialized_compile_options_deleter = native().address("nothing")
+    args.serialized_compile_options_deleter = native().address("no_op")
 
 
 @entry("Executable_DeserializeAndLoad")

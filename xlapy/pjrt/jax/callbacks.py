@@ -22,12 +22,11 @@ from jax._src.sharding_impls import SdyArray, SdyArrayList
 
 from xlapy.base.errors import ExecutionError
 from xlapy.custom_calls.registry import register_custom_call_target
+from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 TARGET = "xla_ffi_python_xlapy_callback"
 PARTITIONED_TARGET = "xla_ffi_partitioned_python_xlapy_callback"
 """Of what each device calls with its parts of the operands."""
-
-_NAME = "xlapy"
 
 
 class _Function:
@@ -97,7 +96,7 @@ def make_callable(original: Callable[..., Any]) -> Callable[..., Any]:
         partitioned: bool = False,
         sharding: Any = None,
     ) -> tuple[Sequence[Any], Any, Any]:
-        if tuple(ctx.module_context.platforms) != (_NAME,):
+        if tuple(ctx.module_context.platforms) != (PLATFORM_NAME,):
             return original(
                 ctx, callback, token, operands, operand_avals, result_avals, has_side_effect=has_side_effect,
                 returns_token=returns_token, partitioned=partitioned, sharding=sharding,

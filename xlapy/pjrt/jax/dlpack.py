@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax._src import array, dlpack
 
-from xlapy.pjrt.jax.plugin import NAME
+from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 _to = dlpack._to_dlpack
 _device = array.ArrayImpl.__dlpack_device__
@@ -25,19 +25,19 @@ def prepare_interchange(is_default: bool) -> None:
     dlpack._to_dlpack = to_dlpack
     array.ArrayImpl.__dlpack_device__ = device_of
     if is_default:
-        dlpack._DL_DEVICE_TO_PLATFORM[dlpack.DLDeviceType.kDLCPU] = NAME
+        dlpack._DL_DEVICE_TO_PLATFORM[dlpack.DLDeviceType.kDLCPU] = PLATFORM_NAME
 
 
 def device_of(given: Any) -> tuple[Any, int]:
     """Which memory an array is in, as DLPack says it."""
-    return (dlpack.DLDeviceType.kDLCPU, 0) if given.platform() == NAME else _device(given)
+    return (dlpack.DLDeviceType.kDLCPU, 0) if given.platform() == PLATFORM_NAME else _device(given)
 
 
 def to_dlpack(
     given: Any, stream: Any = None, src_device: Any = None, device: Any = None, copy: bool | None = None
 ) -> object:
     """A capsule. `ValueError` if it would show other memory though `copy` is False."""
-    if given.platform() != NAME or (device is not None and device.platform != NAME):
+    if given.platform() != PLATFORM_NAME or (device is not None and device.platform != PLATFORM_NAME):
         return _to(given, stream, src_device, device, copy)
     shown = jax.device_put(np.asarray(given), jax.devices("cpu")[0])
     if copy is False and shown.unsafe_buffer_pointer() != given.unsafe_buffer_pointer():

@@ -24,7 +24,7 @@ from jaxlib import xla_client
 from xlapy.pjrt.compile.inspect_sharding import inspecting
 from xlapy.pjrt.compile.targets import register_target, register_type
 from xlapy.pjrt.jax.callbacks import make_callable
-from xlapy.pjrt.jax.plugin import NAME
+from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 Platforms = tuple[str, ...]
 
@@ -33,13 +33,13 @@ def prepare_jax() -> None:
     """Enters the platform into JAX's tables."""
     rules = mlir._platform_specific_lowerings
     # A view: rules that come later, of JAX's own modules or of users, count too.
-    rules[NAME] = ChainMap(_changed_rules(), rules["cpu"])
-    mlir._platforms_with_donation.append(NAME)
+    rules[PLATFORM_NAME] = ChainMap(_changed_rules(), rules["cpu"])
+    mlir._platforms_with_donation.append(PLATFORM_NAME)
     emit = make_callable(callback.emit_python_callback)
     callback.emit_python_callback = emit
     jax.interpreters.mlir.emit_python_callback = emit
-    xla_client.register_custom_call_handler(NAME, register_target)
-    xla_client.register_custom_type_handler(NAME, register_type)
+    xla_client.register_custom_call_handler(PLATFORM_NAME, register_target)
+    xla_client.register_custom_type_handler(PLATFORM_NAME, register_type)
 
 
 def _changed_rules() -> dict[Any, mlir.LoweringRuleEntry]:
@@ -65,14 +65,16 @@ def _with_changed(entry: mlir.LoweringRuleEntry, changes: dict[str, Callable[[An
 
 def _branches(branches: Sequence[Platforms | None] | None) -> Sequence[Platforms | None] | None:
     """Of platform_dependent: the platforms of each branch, None for all others."""
-    if branches is None or any(NAME in platforms for platforms in branches if platforms):
+    if branches is None or any(PLATFORM_NAME in platforms for platforms in branches if platforms):
         return branches
-    return tuple(platforms and (*platforms, *[NAME for name in platforms if name == "cpu"]) for platforms in branches)
+    return tuple(
+        platforms and (*platforms, *[PLATFORM_NAME for name in platforms if name == "cpu"]) for platforms in branches
+    )
 
 
 def _exported(exported: Any) -> Any:
     """An exported function: the code for `cpu` is the one for this platform."""
-    if NAME in exported.platforms:
+    if PLATFORM_NAME in exported.platforms:
         return exported
-    platforms = tuple(NAME if platform == "cpu" else platform for platform in exported.platforms)
+    platforms = tuple(PLATFORM_NAME if platform == "cpu" else platform for platform in exported.platforms)
     return dataclasses.replace(exported, platforms=platforms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 
-NAME = "xlapy"
+from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 
 def initialize() -> None:
@@ -18,9 +18,9 @@ def initialize() -> None:
     import jax
 
     asked = str(jax.config.jax_platforms or "").split(",")
-    if NAME not in asked:
+    if PLATFORM_NAME not in asked:
         return
-    register(is_default=asked[0] == NAME)
+    register(is_default=asked[0] == PLATFORM_NAME)
     if "cpu" not in asked:  # where JAX puts what callbacks are given
         jax.config.update("jax_platforms", ",".join([*asked, "cpu"]))
 
@@ -30,14 +30,14 @@ def register(is_default: bool) -> None:
     from jax._src import xla_bridge
     from jax._src.lib import _profiler
 
-    from xlapy.pjrt.c_api.loaded import native
+    from xlapy.pjrt.c_api.native_library import native
     from xlapy.pjrt.compile.persistent_cache import prepare_cache
     from xlapy.pjrt.jax.dlpack import prepare_interchange
     from xlapy.pjrt.jax.lowering import prepare_jax
 
-    xla_bridge._nonexperimental_plugins.add(NAME)  # JAX would warn of every other
+    xla_bridge._nonexperimental_plugins.add(PLATFORM_NAME)  # JAX would warn of every other
     table = _capsule(native().table)
-    xla_bridge.register_plugin(NAME, priority=-100, c_api=table)
+    xla_bridge.register_plugin(PLATFORM_NAME, priority=-100, c_api=table)
     _profiler.register_plugin_profiler(table)
     prepare_jax()
     prepare_cache()

@@ -28,14 +28,14 @@ TEXT = f"""
 
 @row_major_layouts = internal global [{KNOWN_RANKS} x ptr] zeroinitializer
 
-define void @set_row_major(i64 %rank, ptr %layout) {{
+define void @set_row_major_layout(i64 %rank, ptr %layout) {{
   %place = getelementptr ptr, ptr @row_major_layouts, i64 %rank
   store ptr %layout, ptr %place
   ret void
 }}
 
 ; The row-major layout; null for ranks that are not known.
-define internal ptr @row_major(i64 %rank) {{
+define internal ptr @row_major_layout(i64 %rank) {{
 entry:
   %known = icmp ult i64 %rank, {KNOWN_RANKS}
   br i1 %known, label %find, label %none
@@ -50,7 +50,7 @@ none:
 define ptr @Layouts_Client_GetDefaultLayout(ptr %args) {{
 entry:
   %rank = get i64 Layouts_Client_GetDefaultLayout.num_dims of %args
-  %layout = call ptr @row_major(i64 %rank)
+  %layout = call ptr @row_major_layout(i64 %rank)
   %unknown = icmp eq ptr %layout, null
   br i1 %unknown, label %slow, label %tell
 tell:
@@ -77,7 +77,7 @@ define void @set_element_size(i64 %type, i64 %size) {{
 
 ; A buffer of that storage, which it takes over. Its record begins as a copy of a template.
 define ptr @make_buffer(ptr %template, ptr %storage, ptr %data) {{
-  %bytes = get i64 buffer.bytes of %template
+  %bytes = get i64 buffer.record_bytes of %template
   %buffer = call ptr @malloc(i64 %bytes)
   %copied = call ptr @memcpy(ptr %buffer, ptr %template, i64 %bytes)
   put ptr %data buffer.data of %buffer
@@ -89,7 +89,7 @@ define ptr @make_buffer(ptr %template, ptr %storage, ptr %data) {{
 }}
 
 ; The storage, owned once more; null after the end.
-define ptr @pin(ptr %buffer) {{
+define ptr @acquire_hold(ptr %buffer) {{
 entry:
   %lock = at buffer.lock of %buffer
   call void @lock(ptr %lock)
@@ -104,7 +104,7 @@ out:
   ret ptr %storage
 }}
 
-define void @end(ptr %buffer) {{
+define void @delete_buffer(ptr %buffer) {{
 entry:
   %lock = at buffer.lock of %buffer
   call void @lock(ptr %lock)
@@ -122,7 +122,7 @@ out:
 
 define ptr @Buffer_Delete(ptr %args) {{
   %buffer = need Buffer_Delete.buffer of %args
-  call void @end(ptr %buffer)
+  call void @delete_buffer(ptr %buffer)
   ret ptr null
 }}
 
@@ -132,9 +132,9 @@ entry:
   %none = icmp eq ptr %buffer, null
   br i1 %none, label %out, label %give
 give:
-  call void @end(ptr %buffer)
+  call void @delete_buffer(ptr %buffer)
   %event = get ptr buffer.event of %buffer
-  call void @give_up_event(ptr %event)
+  call void @release_event(ptr %event)
   call void @free(ptr %buffer)
   br label %out
 out:
@@ -154,13 +154,13 @@ define ptr @Buffer_ReadyEvent(ptr %args) {{
 entry:
   %buffer = need Buffer_ReadyEvent.buffer of %args
   %event = get ptr buffer.event of %buffer
-  %there = call i1 @is_well(ptr %event)
+  %there = call i1 @is_event_successful(ptr %event)
   br i1 %there, label %known, label %tell
 known:
   put ptr @ready_event Buffer_ReadyEvent.event of %args
   ret ptr null
 tell:
-  call void @keep_event(ptr %event)
+  call void @retain_event(ptr %event)
   put ptr %event Buffer_ReadyEvent.event of %args
   ret ptr null
 }}
@@ -171,13 +171,13 @@ tell:
 define ptr @Buffer_IncreaseExternalReferenceCount(ptr %args) {{
 entry:
   %buffer = need Buffer_IncreaseExternalReferenceCount.buffer of %args
-  %storage = call ptr @pin(ptr %buffer)
+  %storage = call ptr @acquire_hold(ptr %buffer)
   %none = icmp eq ptr %storage, null
   br i1 %none, label %deleted, label %count
 count:
   %external = at storage.external of %storage
   %before = atomicrmw add ptr %external, i64 1 monotonic, align 8
-  put ptr %storage buffer.shown of %buffer
+  put ptr %storage buffer.external_storage of %buffer
   ret ptr null
 deleted:
   %error = call ptr @deleted_error()
@@ -187,7 +187,7 @@ deleted:
 define ptr @Buffer_DecreaseExternalReferenceCount(ptr %args) {{
 entry:
   %buffer = need Buffer_DecreaseExternalReferenceCount.buffer of %args
-  %storage = get ptr buffer.shown of %buffer
+  %storage = get ptr buffer.external_storage of %buffer
   %none = icmp eq ptr %storage, null
   br i1 %none, label %out, label %count
 count:
@@ -263,7 +263,7 @@ entry:
   ret i1 %all
 }}
 
-define internal i64 @product(ptr %dims, i64 %rank) {{
+define internal i64 @element_count(ptr %dims, i64 %rank) {{
 entry:
   %total = alloca i64
   store i64 1, ptr %total
@@ -304,7 +304,7 @@ typed:
   %size_at = getelementptr i64, ptr @element_sizes, i64 %type_word
   %element = load i64, ptr %size_at
   %odd = icmp eq i64 %element, 0
-  %order = call ptr @row_major(i64 %rank)
+  %order = call ptr @row_major_layout(i64 %rank)
   %high = icmp eq ptr %order, null
   %rare = or i1 %odd, %high
   br i1 %rare, label %slow, label %shaped
@@ -314,7 +314,7 @@ shaped:
   %dense = call i1 @is_dense(ptr %dims, i64 %rank, ptr %used_strides, i64 %element)
   br i1 %dense, label %fast, label %slow
 fast:
-  %count = call i64 @product(ptr %dims, i64 %rank)
+  %count = call i64 @element_count(ptr %dims, i64 %rank)
   %bytes = mul i64 %count, %element
   %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %order)
   %may_lend = icmp uge i32 %semantics, {ZERO_COPY}
@@ -327,7 +327,7 @@ fast:
   br i1 %lent, label %lend, label %copy
 lend:
   %event = call ptr @new_event(i64 2)
-  %header = call ptr @lend(ptr %event)
+  %header = call ptr @borrow_host_memory(ptr %event)
   br label %made
 copy:
   %storage = call ptr @allocate(i64 %bytes)
@@ -355,29 +355,29 @@ slow:
 }}
 
 ; A buffer of memory that others own, who are told when it ends.
-define ptr @view_of(ptr %record, ptr %data, ptr %callback, ptr %argument) {{
+define ptr @make_view(ptr %record, ptr %data, ptr %callback, ptr %argument) {{
 entry:
   %event = call ptr @new_event(i64 1)
-  %storage = call ptr @lend(ptr %event)
+  %storage = call ptr @borrow_host_memory(ptr %event)
   put ptr %storage buffer.storage of %record
   put ptr %data buffer.data of %record
   %unheard = icmp eq ptr %callback, null
   br i1 %unheard, label %out, label %tell
 tell:
-  %owner = call ptr @malloc(i64 {SIZES["owner"]})
-  put ptr %data owner.data of %owner
-  put ptr %callback owner.callback of %owner
-  put ptr %argument owner.argument of %owner
-  call void @when(ptr %event, ptr @tell_owner, ptr %owner)
+  %owner = call ptr @malloc(i64 {SIZES["view_callback"]})
+  put ptr %data view_callback.data of %owner
+  put ptr %callback view_callback.callback of %owner
+  put ptr %argument view_callback.argument of %owner
+  call void @when_complete(ptr %event, ptr @notify_view_owner, ptr %owner)
   br label %out
 out:
   ret ptr %record
 }}
 
-define internal void @tell_owner(ptr %error, ptr %owner) {{
-  %data = get ptr owner.data of %owner
-  %callback = get ptr owner.callback of %owner
-  %argument = get ptr owner.argument of %owner
+define internal void @notify_view_owner(ptr %error, ptr %owner) {{
+  %data = get ptr view_callback.data of %owner
+  %callback = get ptr view_callback.callback of %owner
+  %argument = get ptr view_callback.argument of %owner
   call void @free(ptr %owner)
   call void %callback(ptr %data, ptr %argument)
   ret void
@@ -396,7 +396,7 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory,
   put ptr null buffer.data of %record
   put ptr null buffer.storage of %record
   put i64 0 buffer.lock of %record
-  put ptr null buffer.shown of %record
+  put ptr null buffer.external_storage of %record
   put ptr @ready_event buffer.event of %record
   put i64 %bytes buffer.on_device_size_in_bytes of %record
   put ptr %device buffer.device of %record
@@ -405,7 +405,7 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory,
   put i64 %rank buffer.num_dims of %record
   put ptr %behind buffer.dims of %record
   put i64 1 buffer.is_on_cpu of %record
-  put i64 %size buffer.bytes of %record
+  put i64 %size buffer.record_bytes of %record
   put ptr %layout buffer.layout of %record
   ret ptr %record
 }}
@@ -430,12 +430,12 @@ copy:
   %small = icmp ult i64 %room, %bytes
   br i1 %small, label %slow, label %take
 take:
-  %storage = call ptr @pin(ptr %buffer)
+  %storage = call ptr @acquire_hold(ptr %buffer)
   %deleted = icmp eq ptr %storage, null
   br i1 %deleted, label %slow, label %go
 go:
   %event = get ptr buffer.event of %buffer
-  %there = call i1 @is_well(ptr %event)
+  %there = call i1 @is_event_successful(ptr %event)
   br i1 %there, label %now, label %later
 now:
   %data = get ptr buffer.data of %buffer
@@ -444,7 +444,7 @@ now:
   put ptr @ready_event Buffer_ToHostBuffer.event of %args
   ret ptr null
 later:
-  %done = call ptr @copy_later(ptr %buffer, ptr %storage, ptr %target)
+  %done = call ptr @copy_when_ready(ptr %buffer, ptr %storage, ptr %target)
   put ptr %done Buffer_ToHostBuffer.event of %args
   ret ptr null
 slow:
@@ -453,37 +453,37 @@ slow:
 }}
 
 ; Copies a buffer with that storage, which it takes over, when its elements are there; the event of the copy.
-define internal ptr @copy_later(ptr %buffer, ptr %storage, ptr %target) {{
+define internal ptr @copy_when_ready(ptr %buffer, ptr %storage, ptr %target) {{
   %done = call ptr @new_event(i64 2)
-  %transfer = call ptr @malloc(i64 {SIZES["transfer"]})
+  %transfer = call ptr @malloc(i64 {SIZES["pending_copy"]})
   %data = get ptr buffer.data of %buffer
   %bytes = get i64 buffer.on_device_size_in_bytes of %buffer
-  put ptr %storage transfer.storage of %transfer
-  put ptr %data transfer.source of %transfer
-  put ptr %target transfer.target of %transfer
-  put i64 %bytes transfer.size of %transfer
-  put ptr %done transfer.event of %transfer
+  put ptr %storage pending_copy.storage of %transfer
+  put ptr %data pending_copy.source of %transfer
+  put ptr %target pending_copy.target of %transfer
+  put i64 %bytes pending_copy.size of %transfer
+  put ptr %done pending_copy.event of %transfer
   %event = get ptr buffer.event of %buffer
-  call void @when(ptr %event, ptr @carry_over, ptr %transfer)
+  call void @when_complete(ptr %event, ptr @finish_copy, ptr %transfer)
   ret ptr %done
 }}
 
-define internal void @carry_over(ptr %error, ptr %transfer) {{
+define internal void @finish_copy(ptr %error, ptr %transfer) {{
 entry:
-  %storage = get ptr transfer.storage of %transfer
-  %done = get ptr transfer.event of %transfer
+  %storage = get ptr pending_copy.storage of %transfer
+  %done = get ptr pending_copy.event of %transfer
   %worked = icmp eq ptr %error, null
   br i1 %worked, label %copy, label %out
 copy:
-  %source = get ptr transfer.source of %transfer
-  %target = get ptr transfer.target of %transfer
-  %bytes = get i64 transfer.size of %transfer
+  %source = get ptr pending_copy.source of %transfer
+  %target = get ptr pending_copy.target of %transfer
+  %bytes = get i64 pending_copy.size of %transfer
   %copied = call ptr @memcpy(ptr %target, ptr %source, i64 %bytes)
   br label %out
 out:
   call void @release(ptr %storage)
   call void @free(ptr %transfer)
-  call void @happen(ptr %done, ptr %error)
+  call void @complete_event(ptr %done, ptr %error)
   ret void
 }}
 """

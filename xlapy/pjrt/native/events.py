@@ -32,7 +32,7 @@ define ptr @make_error(i64 %code, ptr %message, i64 %size) {
 @null_text = internal constant [16 x i8] c"a handle is null"
 
 ; The error of an entry that needs a handle.
-define internal ptr @null_handle() {
+define internal ptr @null_handle_error() {
   %error = call ptr @make_error(i64 3, ptr @null_text, i64 16)
   ret ptr %error
 }
@@ -52,14 +52,14 @@ out:
   ret ptr %result
 }
 
-define void @forget_error(ptr %error) {
+define void @free_error(ptr %error) {
   call void @free(ptr %error)
   ret void
 }
 
 define ptr @Error_Destroy(ptr %args) {
   %error = get ptr Error_Destroy.error of %args
-  call void @forget_error(ptr %error)
+  call void @free_error(ptr %error)
   ret ptr null
 }
 
@@ -74,11 +74,11 @@ define internal ptr @new_event(i64 %owners) {
   ret ptr %event
 }
 
-define ptr @ready() {
+define ptr @ready_event_handle() {
   ret ptr @ready_event
 }
 
-define internal void @keep_event(ptr %event) {
+define internal void @retain_event(ptr %event) {
 entry:
   %constant = icmp eq ptr %event, @ready_event
   br i1 %constant, label %out, label %count
@@ -90,7 +90,7 @@ out:
   ret void
 }
 
-define internal void @give_up_event(ptr %event) {
+define internal void @release_event(ptr %event) {
 entry:
   %constant = icmp eq ptr %event, @ready_event
   br i1 %constant, label %out, label %count
@@ -114,7 +114,7 @@ entry:
   %none = icmp eq ptr %event, null
   br i1 %none, label %out, label %end
 end:
-  call void @give_up_event(ptr %event)
+  call void @release_event(ptr %event)
   br label %out
 out:
   ret ptr null
@@ -123,31 +123,31 @@ out:
 ; --- happening
 
 ; Calls who waits; gives up the ownership of whoever makes it happen, and takes over the error, which may be null.
-define internal void @happen(ptr %event, ptr %error) {
+define internal void @complete_event(ptr %event, ptr %error) {
 entry:
   put ptr %error event.error of %event
   %state = at event.state of %event
   %before = atomicrmw xchg ptr %state, i64 1 acq_rel, align 8
   %first = inttoptr i64 %before to ptr
-  br label %look
-look:
+  br label %header
+header:
   %node = phi ptr [ %first, %entry ], [ %next, %call ]
   %end = icmp eq ptr %node, null
   br i1 %end, label %out, label %call
 call:
-  %next = get ptr waiter.next of %node
-  %callback = get ptr waiter.callback of %node
-  %argument = get ptr waiter.argument of %node
+  %next = get ptr event_callback.next of %node
+  %callback = get ptr event_callback.callback of %node
+  %argument = get ptr event_callback.argument of %node
   call void @free(ptr %node)
   %given = call ptr @copy_of_error(ptr %error)
   call void %callback(ptr %given, ptr %argument)
-  br label %look
+  br label %header
 out:
-  call void @give_up_event(ptr %event)
+  call void @release_event(ptr %event)
   ret void
 }
 
-define internal i1 @has_happened(ptr %event) {
+define internal i1 @is_event_complete(ptr %event) {
   %at = at event.state of %event
   %state = load atomic i64, ptr %at acquire, align 8
   %happened = icmp eq i64 %state, 1
@@ -155,8 +155,8 @@ define internal i1 @has_happened(ptr %event) {
 }
 
 ; Whether it has happened and not failed.
-define internal i1 @is_well(ptr %event) {
-  %happened = call i1 @has_happened(ptr %event)
+define internal i1 @is_event_successful(ptr %event) {
+  %happened = call i1 @is_event_complete(ptr %event)
   %error = get ptr event.error of %event
   %worked = icmp eq ptr %error, null
   %well = and i1 %happened, %worked
@@ -164,7 +164,7 @@ define internal i1 @is_well(ptr %event) {
 }
 
 ; Has `callback(error, argument)` called when it happens: now, if it has. The callback owns the error.
-define internal void @when(ptr %event, ptr %callback, ptr %argument) {
+define internal void @when_complete(ptr %event, ptr %callback, ptr %argument) {
 entry:
   %at = at event.state of %event
   %state = load atomic i64, ptr %at acquire, align 8
@@ -177,12 +177,12 @@ now:
   ret void
 later:
   %node = call ptr @malloc(i64 24)
-  put ptr %callback waiter.callback of %node
-  put ptr %argument waiter.argument of %node
+  put ptr %callback event_callback.callback of %node
+  put ptr %argument event_callback.argument of %node
   br label %try
 try:
   %seen = phi i64 [ %state, %later ], [ %found, %lost ]
-  put i64 %seen waiter.next of %node
+  put i64 %seen event_callback.next of %node
   %new = ptrtoint ptr %node to i64
   %pair = cmpxchg ptr %at, i64 %seen, i64 %new acq_rel acquire, align 8
   %found = extractvalue { i64, i1 } %pair, 0
@@ -201,13 +201,13 @@ out:
 ; Waits for it; a copy of its error, or null.
 define ptr @await_event(ptr %event) {
 entry:
-  br label %look
-look:
-  %happened = call i1 @has_happened(ptr %event)
+  br label %header
+header:
+  %happened = call i1 @is_event_complete(ptr %event)
   br i1 %happened, label %out, label %sleep
 sleep:
   %slept = call i32 @usleep(i32 50)
-  br label %look
+  br label %header
 out:
   %error = get ptr event.error of %event
   %copy = call ptr @copy_of_error(ptr %error)
@@ -216,7 +216,7 @@ out:
 
 define ptr @Event_IsReady(ptr %args) {
   %event = need Event_IsReady.event of %args
-  %happened = call i1 @has_happened(ptr %event)
+  %happened = call i1 @is_event_complete(ptr %event)
   %byte = zext i1 %happened to i8
   put i8 %byte Event_IsReady.is_ready of %args
   ret ptr null
@@ -239,7 +239,7 @@ define ptr @Event_OnReady(ptr %args) {
   %event = need Event_OnReady.event of %args
   %callback = need Event_OnReady.callback of %args
   %argument = get ptr Event_OnReady.user_arg of %args
-  call void @when(ptr %event, ptr %callback, ptr %argument)
+  call void @when_complete(ptr %event, ptr %callback, ptr %argument)
   ret ptr null
 }
 """

@@ -6,8 +6,8 @@ Owns: how many have an executable, the list of those that nobody has. Must not k
 from __future__ import annotations
 
 TEXT = """
-@ended = internal global ptr null
-@ended_lock = internal global i64 0, align 64
+@destroyed = internal global ptr null
+@destroyed_lock = internal global i64 0, align 64
 
 declare i32 @Py_AddPendingCall(ptr, ptr)
 
@@ -32,16 +32,16 @@ count:
   %last = icmp eq i64 %before, 1
   br i1 %last, label %leave, label %out
 leave:
-  call void @lock(ptr @ended_lock)
-  %others = load ptr, ptr @ended
+  call void @lock(ptr @destroyed_lock)
+  %others = load ptr, ptr @destroyed
   put ptr %others executable.next of %executable
-  store ptr %executable, ptr @ended
-  call void @unlock(ptr @ended_lock)
+  store ptr %executable, ptr @destroyed
+  call void @unlock(ptr @destroyed_lock)
   %ends = call i32 @Py_IsFinalizing()
   %closed = icmp ne i32 %ends, 0
   br i1 %closed, label %out, label %ask
 ask:
-  %asked = call i32 @Py_AddPendingCall(ptr @sweep_function, ptr %executable)
+  %asked = call i32 @Py_AddPendingCall(ptr @sweep_destroyed_function, ptr %executable)
   br label %out
 out:
   ret ptr null
@@ -53,14 +53,14 @@ define ptr @LoadedExecutable_Destroy(ptr %args) {
 }
 
 ; Gives back what an executable keeps for its next run.
-define void @end_parts(ptr %executable) {
+define void @free_spare_memory(ptr %executable) {
 entry:
-  %count = get i64 executable.part_count of %executable
+  %count = get i64 executable.device_program_count of %executable
   for %number below %count as one
-  %part = call ptr @part_of(ptr %executable, i64 %number)
-  call void @end_place(ptr %part)
+  %program = call ptr @device_program_at(ptr %executable, i64 %number)
+  call void @free_spare_frame(ptr %program)
   end one
-  %at = at executable.shared of %executable
+  %at = at executable.spare_shared of %executable
   %shared = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
   %none = icmp eq ptr %shared, null
   br i1 %none, label %out, label %drop
@@ -72,11 +72,11 @@ out:
 }
 
 ; The list of executables that nobody has any more, which is empty then.
-define ptr @take_ended() {
-  call void @lock(ptr @ended_lock)
-  %first = load ptr, ptr @ended
-  store ptr null, ptr @ended
-  call void @unlock(ptr @ended_lock)
+define ptr @take_destroyed() {
+  call void @lock(ptr @destroyed_lock)
+  %first = load ptr, ptr @destroyed
+  store ptr null, ptr @destroyed
+  call void @unlock(ptr @destroyed_lock)
   ret ptr %first
 }
 """

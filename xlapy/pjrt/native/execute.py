@@ -13,51 +13,51 @@ what.
 from __future__ import annotations
 
 _ROWS = """
-define internal ptr @part_of(ptr %executable, i64 %number) {
-  %parts = get ptr executable.parts of %executable
+define internal ptr @device_program_at(ptr %executable, i64 %number) {
+  %parts = get ptr executable.device_programs of %executable
   %at = getelementptr ptr, ptr %parts, i64 %number
-  %part = load ptr, ptr %at
-  ret ptr %part
+  %program = load ptr, ptr %at
+  ret ptr %program
 }
 
-define internal ptr @place_at(ptr %row, i64 %number) {
+define internal ptr @frame_at(ptr %row, i64 %number) {
   %at = getelementptr ptr, ptr %row, i64 %number
-  %place = load ptr, ptr %at
-  ret ptr %place
+  %frame = load ptr, ptr %at
+  ret ptr %frame
 }
 
 ; Fills a row with places that have their arguments; false, and there are none, if some do not fit.
-define internal i1 @take_row(ptr %args, ptr %executable, ptr %row, i64 %count) {
+define internal i1 @acquire_frames(ptr %args, ptr %executable, ptr %row, i64 %count) {
   for %number below %count as one
-  %part = call ptr @part_of(ptr %executable, i64 %number)
-  %place = call ptr @take_place(ptr %part)
+  %program = call ptr @device_program_at(ptr %executable, i64 %number)
+  %frame = call ptr @acquire_frame(ptr %program)
   %at = getelementptr ptr, ptr %row, i64 %number
-  store ptr %place, ptr %at
-  %list = call ptr @arguments_of(ptr %args, ptr %part)
-  %taken = call i1 @take_arguments(ptr %part, ptr %place, ptr %list)
+  store ptr %frame, ptr %at
+  %list = call ptr @argument_list(ptr %args, ptr %program)
+  %taken = call i1 @hold_arguments(ptr %program, ptr %frame, ptr %list)
   br i1 %taken, label %one.next, label %give_up
 give_up:
-  call void @put_back(ptr %part, ptr %place)
-  call void @give_up_row(ptr %row, i64 %number)
+  call void @return_frame(ptr %program, ptr %frame)
+  call void @release_frames(ptr %row, i64 %number)
   ret i1 false
   end one
   ret i1 true
 }
 
-define internal void @give_up_row(ptr %row, i64 %count) {
+define internal void @release_frames(ptr %row, i64 %count) {
   for %number below %count as one
-  %place = call ptr @place_at(ptr %row, i64 %number)
-  %part = get ptr place.part of %place
-  call void @let_go(ptr %part, ptr %place)
+  %frame = call ptr @frame_at(ptr %row, i64 %number)
+  %program = get ptr launch_frame.program of %frame
+  call void @release_frame(ptr %program, ptr %frame)
   end one
   ret void
 }
 
-define internal i1 @are_all_there(ptr %args, ptr %executable, i64 %count) {
+define internal i1 @are_all_arguments_ready(ptr %args, ptr %executable, i64 %count) {
   for %number below %count as one
-  %part = call ptr @part_of(ptr %executable, i64 %number)
-  %list = call ptr @arguments_of(ptr %args, ptr %part)
-  %there = call i1 @are_there(ptr %part, ptr %list)
+  %program = call ptr @device_program_at(ptr %executable, i64 %number)
+  %list = call ptr @argument_list(ptr %args, ptr %program)
+  %there = call i1 @are_arguments_ready(ptr %program, ptr %list)
   br i1 %there, label %one.next, label %no
 no:
   ret i1 false
@@ -67,19 +67,19 @@ no:
 
 ; Makes the results of a row; false, and there are none, if memory that is donated is not the program's to overwrite
 ; (mask as of are_alone), or if there is too little.
-define internal i1 @make_row(ptr %row, i64 %count, i64 %mask) {
-  for %looked below %count as look
-  %seen = call ptr @place_at(ptr %row, i64 %looked)
-  %seen_part = get ptr place.part of %seen
-  %alone = call i1 @are_alone(ptr %seen_part, ptr %seen, i64 %mask)
-  br i1 %alone, label %look.next, label %refuse
+define internal i1 @allocate_all_results(ptr %row, i64 %count, i64 %mask) {
+  for %looked below %count as check
+  %seen = call ptr @frame_at(ptr %row, i64 %looked)
+  %seen_program = get ptr launch_frame.program of %seen
+  %alone = call i1 @are_uniquely_owned(ptr %seen_program, ptr %seen, i64 %mask)
+  br i1 %alone, label %check.next, label %refuse
 refuse:
   ret i1 false
-  end look
+  end check
   for %number below %count as one
-  %place = call ptr @place_at(ptr %row, i64 %number)
-  %part = get ptr place.part of %place
-  %made = call i1 @make_results(ptr %part, ptr %place)
+  %frame = call ptr @frame_at(ptr %row, i64 %number)
+  %program = get ptr launch_frame.program of %frame
+  %made = call i1 @allocate_results(ptr %program, ptr %frame)
   br i1 %made, label %one.next, label %give_up
 give_up:
   call void @release_all_results(ptr %row, i64 %number)
@@ -90,9 +90,9 @@ give_up:
 
 define internal void @release_all_results(ptr %row, i64 %count) {
   for %number below %count as one
-  %place = call ptr @place_at(ptr %row, i64 %number)
-  %part = get ptr place.part of %place
-  call void @release_results(ptr %part, ptr %place)
+  %frame = call ptr @frame_at(ptr %row, i64 %number)
+  %program = get ptr launch_frame.program of %frame
+  call void @release_results(ptr %program, ptr %frame)
   end one
   ret void
 }
@@ -100,25 +100,25 @@ define internal void @release_all_results(ptr %row, i64 %count) {
 
 _NOW = """
 ; Runs a row in this thread: 0, or 1 if nothing has happened, for want of memory, or 2 if a part ended early.
-define internal i32 @run_now(ptr %args, ptr %row, i64 %count) {
-  %made = call i1 @make_row(ptr %row, i64 %count, i64 0)
+define internal i32 @run_in_caller(ptr %args, ptr %row, i64 %count) {
+  %made = call i1 @allocate_all_results(ptr %row, i64 %count, i64 0)
   br i1 %made, label %furnish, label %refuse
 refuse:
   ret i32 1
 furnish:
   for %number below %count as one
-  %place = call ptr @place_at(ptr %row, i64 %number)
-  %part = get ptr place.part of %place
-  %ready = call i1 @furnish(ptr %part, ptr %place)
+  %frame = call ptr @frame_at(ptr %row, i64 %number)
+  %program = get ptr launch_frame.program of %frame
+  %ready = call i1 @allocate_arena(ptr %program, ptr %frame)
   br i1 %ready, label %one.next, label %no_memory
 no_memory:
   call void @release_all_results(ptr %row, i64 %count)
   ret i32 1
   end one
   for %turn below %count as run
-  %mine = call ptr @place_at(ptr %row, i64 %turn)
-  %of = get ptr place.part of %mine
-  %status = call i32 @run_place(ptr %of, ptr %mine)
+  %mine = call ptr @frame_at(ptr %row, i64 %turn)
+  %of = get ptr launch_frame.program of %mine
+  %status = call i32 @run_frame(ptr %of, ptr %mine)
   %worked = icmp eq i32 %status, 0
   br i1 %worked, label %run.next, label %ended
 ended:
@@ -126,9 +126,9 @@ ended:
   ret i32 2
   end run
   for %given below %count as give
-  %done = call ptr @place_at(ptr %row, i64 %given)
-  %done_part = get ptr place.part of %done
-  call void @hand_out(ptr %args, ptr %done_part, ptr %done, ptr @ready_event)
+  %done = call ptr @frame_at(ptr %row, i64 %given)
+  %done_program = get ptr launch_frame.program of %done
+  call void @return_results(ptr %args, ptr %done_program, ptr %done, ptr @ready_event)
   end give
   ret i32 0
 }
@@ -136,11 +136,11 @@ ended:
 
 _EXECUTE = """
 ; Whether native code may run it: a plain program with as many arguments as it takes, all or none of them to be kept.
-define internal i1 @is_plain(ptr %args, ptr %executable) {
-  %fast = get i64 executable.fast of %executable
+define internal i1 @can_run_natively(ptr %args, ptr %executable) {
+  %fast = get i64 executable.runs_natively of %executable
   %argument_count = get i64 executable.argument_count of %executable
   %given = get i64 LoadedExecutable_Execute.num_args of %args
-  %part_count = get i64 executable.part_count of %executable
+  %part_count = get i64 executable.device_program_count of %executable
   %device_count = get i64 LoadedExecutable_Execute.num_devices of %args
   %options = get ptr LoadedExecutable_Execute.options of %args
   %kept = get i64 ExecuteOptions.num_non_donatable_input_indices of %options
@@ -162,49 +162,49 @@ define ptr @LoadedExecutable_Execute(ptr %args) {
 entry:
   %asked = need LoadedExecutable_Execute.executable of %args
   %options = need LoadedExecutable_Execute.options of %args
-  %twin = get ptr executable.twin of %asked
+  %twin = get ptr executable.instrumented of %asked
   %untraced = icmp eq ptr %twin, null
   %executable = select i1 %untraced, ptr %asked, ptr %twin
-  %count = get i64 executable.part_count of %executable
+  %count = get i64 executable.device_program_count of %executable
   %row = alloca ptr, i64 %count
-  %plain = call i1 @is_plain(ptr %args, ptr %executable)
+  %plain = call i1 @can_run_natively(ptr %args, ptr %executable)
   br i1 %plain, label %ask, label %slow
 ask:
-  %large = get i64 executable.large of %executable
+  %large = get i64 executable.checks_memory of %executable
   %is_small = icmp eq i64 %large, 0
   br i1 %is_small, label %begin, label %make_room
 make_room:
-  %refused = call ptr @make_room_in_python(ptr %args)
+  %refused = call ptr @check_memory_in_python(ptr %args)
   %granted = icmp eq ptr %refused, null
   br i1 %granted, label %begin, label %refuse
 refuse:
   ret ptr %refused
 begin:
-  %taken = call i1 @take_row(ptr %args, ptr %executable, ptr %row, i64 %count)
+  %taken = call i1 @acquire_frames(ptr %args, ptr %executable, ptr %row, i64 %count)
   br i1 %taken, label %when, label %slow
 when:
-  %long = call i1 @is_to_wait(ptr %executable)
-  %there = call i1 @are_all_there(ptr %args, ptr %executable, i64 %count)
+  %long = call i1 @is_asynchronous(ptr %executable)
+  %there = call i1 @are_all_arguments_ready(ptr %args, ptr %executable, i64 %count)
   %short = xor i1 %long, true
   %now = and i1 %short, %there
-  br i1 %now, label %run, label %later
+  br i1 %now, label %execute, label %later
 later:
-  %queued = call i1 @run_later(ptr %args, ptr %executable, ptr %row, i64 %count)
+  %queued = call i1 @enqueue_launch(ptr %args, ptr %executable, ptr %row, i64 %count)
   br i1 %queued, label %out, label %give_up
-run:
-  %status = call i32 @run_now(ptr %args, ptr %row, i64 %count)
+execute:
+  %status = call i32 @run_in_caller(ptr %args, ptr %row, i64 %count)
   switch i32 %status, label %cancel [ i32 0, label %done  i32 1, label %give_up ]
 done:
-  call void @give_up_row(ptr %row, i64 %count)
+  call void @release_frames(ptr %row, i64 %count)
   br label %out
 cancel:
-  call void @give_up_row(ptr %row, i64 %count)
-  %cancelled = call ptr @is_cancelled()
+  call void @release_frames(ptr %row, i64 %count)
+  %cancelled = call ptr @cancelled_error()
   ret ptr %cancelled
 out:
   ret ptr null
 give_up:
-  call void @give_up_row(ptr %row, i64 %count)
+  call void @release_frames(ptr %row, i64 %count)
   br label %slow
 slow:
   %result = call ptr @LoadedExecutable_Execute_in_python(ptr %args)

@@ -25,8 +25,19 @@ from xlapy.pjrt.c_api.structs import (
     PROFILER_ENTRIES,
     fields,
 )
-from xlapy.pjrt.native import buffers, events, executables, execute, memory, parts, queues, runs, times, worker
-from xlapy.pjrt.native.text import expanded
+from xlapy.pjrt.native import (
+    buffers,
+    events,
+    executables,
+    execute,
+    launch_frames,
+    launch_times,
+    launches,
+    memory,
+    stream_queues,
+    streams,
+)
+from xlapy.pjrt.native.macros import expand_macros
 
 _GETTERS: Mapping[str, str] = {
     "Error_Message": "error",
@@ -147,34 +158,34 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "allocate": (ctypes.c_void_p, ctypes.c_int64),
     "release": (None, ctypes.c_void_p),
     "trim": (ctypes.c_int64,),
-    "set_limit": (None, ctypes.c_int64),
-    "usage": (None, ctypes.c_void_p, ctypes.c_void_p),
-    "ready": (ctypes.c_void_p,),
+    "set_cache_limit": (None, ctypes.c_int64),
+    "memory_usage": (None, ctypes.c_void_p, ctypes.c_void_p),
+    "ready_event_handle": (ctypes.c_void_p,),
     "set_element_size": (None, ctypes.c_int64, ctypes.c_int64),
-    "set_row_major": (None, ctypes.c_int64, ctypes.c_void_p),
+    "set_row_major_layout": (None, ctypes.c_int64, ctypes.c_void_p),
     "new_record": (ctypes.c_void_p, _WORD, ctypes.c_void_p, _WORD, _WORD, ctypes.c_void_p, ctypes.c_void_p),
     "make_buffer": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
-    "view_of": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
-    "pin": (ctypes.c_void_p, ctypes.c_void_p),
-    "end": (None, ctypes.c_void_p),
-    "take_ended": (ctypes.c_void_p,),
-    "end_parts": (None, ctypes.c_void_p),
-    "forget_error": (None, ctypes.c_void_p),
+    "make_view": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+    "acquire_hold": (ctypes.c_void_p, ctypes.c_void_p),
+    "delete_buffer": (None, ctypes.c_void_p),
+    "take_destroyed": (ctypes.c_void_p,),
+    "free_spare_memory": (None, ctypes.c_void_p),
+    "free_error": (None, ctypes.c_void_p),
     "await_event": (ctypes.c_void_p, ctypes.c_void_p),
-    "set_up_workers": (None,),
-    "set_up_worker": (None, ctypes.c_void_p),
-    "runs_now": (ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64),
-    "give_up_run": (None, ctypes.c_void_p),
-    "doubt": (ctypes.c_int32, ctypes.c_int64),
-    "fail_run": (None, ctypes.c_void_p, ctypes.c_void_p),
+    "initialize_streams": (None,),
+    "initialize_stream": (None, ctypes.c_void_p),
+    "active_launches": (ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64),
+    "release_launch": (None, ctypes.c_void_p),
+    "request_deadlock_check": (ctypes.c_int32, ctypes.c_int64),
+    "fail_launch": (None, ctypes.c_void_p, ctypes.c_void_p),
     "cancelled_word": (ctypes.c_void_p,),
-    "stop_workers": (None,),
-    "are_idle": (ctypes.c_int64,),
+    "stop_streams": (None,),
+    "are_streams_idle": (ctypes.c_int64,),
     "set_cancelled": (None, ctypes.c_int64),
     "before_fork": (None,),
     "after_fork": (None, ctypes.c_int64),
     "ticks": (ctypes.c_int64,),
-    "note_times": (None, ctypes.c_void_p),
+    "set_time_table": (None, ctypes.c_void_p),
     "LoadedExecutable_Execute": (ctypes.c_void_p, ctypes.c_void_p),
 }
 """Native functions that Python calls: the type of the result, then of the arguments."""
@@ -191,11 +202,11 @@ define ptr @ExecuteContext_Create(ptr %args) {
 }
 
 define ptr @Device_ClearMemoryStats(ptr %args) {
-  call void @forget_peak()
+  call void @reset_peak_memory()
   ret ptr null
 }
 
-define ptr @nothing(ptr %args) {
+define ptr @no_op(ptr %args) {
   ret ptr null
 }
 
@@ -280,7 +291,7 @@ def leak(*values: Any) -> None:
 def function_of(entry: str, python: Mapping[str, Any]) -> str:
     """The native function that is an entry."""
     if entry in _NOTHING:
-        return "nothing"
+        return "no_op"
     if entry in _NATIVE or entry in _GETTERS:
         return entry
     return f"{entry}_in_python" if entry in python else f"{entry}_is_unknown"
@@ -288,13 +299,24 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 def module_text(python: Mapping[str, Any]) -> str:
     """The module of all native functions."""
-    modules = (memory, events, buffers, times, parts, executables, execute, queues, runs, worker)
+    modules = (
+        memory,
+        events,
+        buffers,
+        launch_times,
+        launch_frames,
+        executables,
+        execute,
+        stream_queues,
+        launches,
+        streams,
+    )
     pieces = [*(module.TEXT for module in modules), _REST]
     pieces += [RESET_MXCSR_FUNCTION, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_way_text(name) for name in python]
     pieces += [_unknown_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]
-    return "\n".join(map(expanded, pieces))
+    return "\n".join(map(expand_macros, pieces))
 
 
 def _getter_text(entry: str, kind: str) -> str:

@@ -15,10 +15,10 @@ KEPT_FROM = 1 << 16
 _CLASSES = 48 * 16
 
 TEXT = f"""
-@kept = internal global [{_CLASSES} x ptr] zeroinitializer, align 64
-@kept_lock = internal global i64 0, align 64
-@kept_bytes = internal global i64 0
-@kept_limit = internal global i64 0
+@cached_blocks = internal global [{_CLASSES} x ptr] zeroinitializer, align 64
+@cache_lock = internal global i64 0, align 64
+@cached_bytes = internal global i64 0
+@cache_limit = internal global i64 0
 @used_bytes = internal global i64 0, align 64
 @peak_bytes = internal global i64 0
 
@@ -51,7 +51,7 @@ define internal void @unlock(ptr %lock) {{
 
 ; --- blocks
 
-define internal i64 @rounded(i64 %size) {{
+define internal i64 @round_to_size_class(i64 %size) {{
   %zeros = call i64 @llvm.ctlz.i64(i64 %size, i1 true)
   %shift = sub i64 60, %zeros
   %step_shift = call i64 @llvm.umax.i64(i64 %shift, i64 12)
@@ -63,7 +63,7 @@ define internal i64 @rounded(i64 %size) {{
   ret i64 %result
 }}
 
-define internal ptr @class_of(i64 %rounded) {{
+define internal ptr @size_class(i64 %rounded) {{
   %zeros = call i64 @llvm.ctlz.i64(i64 %rounded, i1 true)
   %power = sub i64 47, %zeros
   %above = mul i64 %power, 16
@@ -71,25 +71,25 @@ define internal ptr @class_of(i64 %rounded) {{
   %top = lshr i64 %rounded, %shift
   %low = and i64 %top, 15
   %class = add i64 %above, %low
-  %place = getelementptr ptr, ptr @kept, i64 %class
+  %place = getelementptr ptr, ptr @cached_blocks, i64 %class
   ret ptr %place
 }}
 
-define internal ptr @kept_block(i64 %rounded) {{
-  %place = call ptr @class_of(i64 %rounded)
-  call void @lock(ptr @kept_lock)
+define internal ptr @pop_cached_block(i64 %rounded) {{
+  %place = call ptr @size_class(i64 %rounded)
+  call void @lock(ptr @cache_lock)
   %head = load ptr, ptr %place
   %none = icmp eq ptr %head, null
   br i1 %none, label %out, label %take
 take:
   %next = get ptr storage.next of %head
   store ptr %next, ptr %place
-  %kept = load i64, ptr @kept_bytes
+  %kept = load i64, ptr @cached_bytes
   %left = sub i64 %kept, %rounded
-  store i64 %left, ptr @kept_bytes
+  store i64 %left, ptr @cached_bytes
   br label %out
 out:
-  call void @unlock(ptr @kept_lock)
+  call void @unlock(ptr @cache_lock)
   ret ptr %head
 }}
 
@@ -99,14 +99,14 @@ entry:
   %pointer = alloca ptr
   %whole = add i64 %size, 64
   %large = icmp uge i64 %whole, {KEPT_FROM}
-  br i1 %large, label %look, label %new
-look:
-  %rounded = call i64 @rounded(i64 %whole)
-  %found = call ptr @kept_block(i64 %rounded)
+  br i1 %large, label %header, label %new
+header:
+  %rounded = call i64 @round_to_size_class(i64 %whole)
+  %found = call ptr @pop_cached_block(i64 %rounded)
   %none = icmp eq ptr %found, null
   br i1 %none, label %new, label %ready
 new:
-  %bytes = phi i64 [ %whole, %entry ], [ %rounded, %look ]
+  %bytes = phi i64 [ %whole, %entry ], [ %rounded, %header ]
   %failed = call i32 @posix_memalign(ptr %pointer, i64 64, i64 %bytes)
   %missing = icmp ne i32 %failed, 0
   br i1 %missing, label %nothing, label %made
@@ -116,8 +116,8 @@ made:
   %fresh = load ptr, ptr %pointer
   br label %ready
 ready:
-  %storage = phi ptr [ %found, %look ], [ %fresh, %made ]
-  %taken = phi i64 [ %rounded, %look ], [ %bytes, %made ]
+  %storage = phi ptr [ %found, %header ], [ %fresh, %made ]
+  %taken = phi i64 [ %rounded, %header ], [ %bytes, %made ]
   put i64 1 storage.owners of %storage
   put ptr null storage.event of %storage
   put i64 0 storage.external of %storage
@@ -131,7 +131,7 @@ ready:
 }}
 
 ; Memory of the host, owned once: a header with the event that tells its end.
-define internal ptr @lend(ptr %event) {{
+define internal ptr @borrow_host_memory(ptr %event) {{
   %storage = call ptr @malloc(i64 64)
   put i64 1 storage.owners of %storage
   put ptr %event storage.event of %storage
@@ -159,7 +159,7 @@ end:
   %worked = icmp eq ptr %failed, null
   br i1 %worked, label %whose, label %failure
 failure:
-  call void @give_up_event(ptr %failed)
+  call void @release_event(ptr %failed)
   br label %whose
 whose:
   %event = get ptr storage.event of %storage
@@ -167,18 +167,18 @@ whose:
   %ours = icmp eq ptr %event, null
   br i1 %ours, label %block, label %lent
 lent:
-  call void @happen(ptr %event, ptr null)
+  call void @complete_event(ptr %event, ptr null)
   br label %give
 block:
   %used = atomicrmw sub ptr @used_bytes, i64 %size monotonic, align 8
   %small = icmp ult i64 %size, {KEPT_FROM}
   br i1 %small, label %give, label %keep
 keep:
-  %limit = load i64, ptr @kept_limit
+  %limit = load i64, ptr @cache_limit
   %fits = icmp ule i64 %size, %limit
   br i1 %fits, label %room, label %give
 room:
-  %now = load i64, ptr @kept_bytes
+  %now = load i64, ptr @cached_bytes
   %more = add i64 %now, %size
   %full = icmp ugt i64 %more, %limit
   br i1 %full, label %empty, label %add
@@ -186,15 +186,15 @@ empty:
   %trimmed = call i64 @trim()
   br label %add
 add:
-  %place = call ptr @class_of(i64 %size)
-  call void @lock(ptr @kept_lock)
+  %place = call ptr @size_class(i64 %size)
+  call void @lock(ptr @cache_lock)
   %head = load ptr, ptr %place
   put ptr %head storage.next of %storage
   store ptr %storage, ptr %place
-  %kept = load i64, ptr @kept_bytes
+  %kept = load i64, ptr @cached_bytes
   %sum = add i64 %kept, %size
-  store i64 %sum, ptr @kept_bytes
-  call void @unlock(ptr @kept_lock)
+  store i64 %sum, ptr @cached_bytes
+  call void @unlock(ptr @cache_lock)
   ret void
 give:
   call void @free(ptr %storage)
@@ -206,11 +206,11 @@ out:
 ; Gives kept blocks back; how many bytes that were.
 define i64 @trim() {{
 entry:
-  call void @lock(ptr @kept_lock)
-  %bytes = load i64, ptr @kept_bytes
-  store i64 0, ptr @kept_bytes
+  call void @lock(ptr @cache_lock)
+  %bytes = load i64, ptr @cached_bytes
+  store i64 0, ptr @cached_bytes
   for %class below {_CLASSES} as list
-  %place = getelementptr ptr, ptr @kept, i64 %class
+  %place = getelementptr ptr, ptr @cached_blocks, i64 %class
   %first = load ptr, ptr %place
   store ptr null, ptr %place
   br label %block
@@ -224,17 +224,17 @@ drop:
   br label %block
 done:
   end list
-  call void @unlock(ptr @kept_lock)
+  call void @unlock(ptr @cache_lock)
   ret i64 %bytes
 }}
 
-define void @set_limit(i64 %bytes) {{
-  store i64 %bytes, ptr @kept_limit
+define void @set_cache_limit(i64 %bytes) {{
+  store i64 %bytes, ptr @cache_limit
   ret void
 }}
 
 ; What is in use now, and was at most.
-define void @usage(ptr %used, ptr %peak) {{
+define void @memory_usage(ptr %used, ptr %peak) {{
   %now = load i64, ptr @used_bytes
   store i64 %now, ptr %used
   %most = load i64, ptr @peak_bytes
@@ -242,7 +242,7 @@ define void @usage(ptr %used, ptr %peak) {{
   ret void
 }}
 
-define void @forget_peak() {{
+define void @reset_peak_memory() {{
   %now = load i64, ptr @used_bytes
   store i64 %now, ptr @peak_bytes
   ret void

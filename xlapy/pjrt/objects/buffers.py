@@ -16,7 +16,7 @@ from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import FailedRunError, entry
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.types import number_of, type_of
 from xlapy.pjrt.native.buffers import SEMANTICS
 from xlapy.pjrt.objects.layouts import inverse, layout_handle, order_at, physical, row_major
@@ -51,7 +51,7 @@ def arrays_of(handles: Sequence[int]) -> Iterator[list[Array]]:
     storages: list[int] = []
     try:
         for handle in handles:
-            storage = native().pin(handle)
+            storage = native().acquire_hold(handle)
             if storage is None:
                 raise InvalidArgumentError("the buffer has been deleted or donated")
             storages.append(storage)
@@ -70,7 +70,7 @@ def await_buffer(handle: int) -> None:
         return
     error = Record("error", address)
     code, message = error["code"], read_bytes(error["message"], error["message_size"]).decode("utf-8", "replace")
-    native().forget_error(address)
+    native().free_error(address)
     raise FailedRunError(message, code)
 
 
@@ -153,7 +153,7 @@ def client_buffer_from_host_buffer(args: Any) -> None:
         strides = read_words(args.byte_strides, args.num_byte_strides)
         given = _strided(args.data, elements, strides) if strides else array_at(args.data, element_type, dimensions)
         elements[...] = given
-    args.buffer, args.done_with_host_buffer = handle, native().ready()
+    args.buffer, args.done_with_host_buffer = handle, native().ready_event_handle()
 
 
 @entry("Client_CreateViewOfDeviceBuffer")
@@ -167,7 +167,7 @@ def client_create_view_of_device_buffer(args: Any) -> None:
         element_type, dimensions, memory_of(args.device, args.memory), _order(args.layout, args.num_dims)
     )
     told = args.on_delete_callback, args.on_delete_callback_arg
-    args.buffer = native().view_of(record.address, args.device_buffer_ptr, *told)
+    args.buffer = native().make_view(record.address, args.device_buffer_ptr, *told)
 
 
 def _strided(address: int, like: Array, strides: Sequence[int]) -> Array:
@@ -205,7 +205,7 @@ def buffer_to_host_buffer(args: Any) -> None:
     order = _order(args.host_layout, buffer["num_dims"]) if args.host_layout else order_at(buffer["layout"])
     with arrays_of([args.src]) as (array,):
         _ordered(args.dst, element_type_of(buffer), array.shape, order)[...] = array
-    args.event = native().ready()
+    args.event = native().ready_event_handle()
 
 
 @entry("Buffer_GetMemoryLayout")
@@ -222,7 +222,7 @@ def buffer_copy_raw_to_host(args: Any) -> None:
         raise InvalidArgumentError(f"{args.transfer_size} bytes from {args.offset} are not in a buffer of {size} bytes")
     with arrays_of([args.buffer]):
         ctypes.memmove(args.dst, Record("buffer", args.buffer)["data"] + args.offset, args.transfer_size)
-    args.event = native().ready()
+    args.event = native().ready_event_handle()
 
 
 @entry("Buffer_CopyToMemory")

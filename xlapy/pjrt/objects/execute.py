@@ -17,21 +17,22 @@ from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.dynamic_array import actual
 from xlapy.pjrt.c_api.entries import entry
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.buffers import arrays_of, dimensions_of, element_type_of, new_buffer, new_token
-from xlapy.pjrt.objects.executable import Loaded, donated_parameters, loaded_at, result_leaves
+from xlapy.pjrt.objects.executable import executable_at
 from xlapy.pjrt.objects.layouts import inverse, physical
+from xlapy.pjrt.objects.loaded_executable import LoadedExecutable, donated_parameters, result_leaves
 from xlapy.pjrt.objects.records import Record, read_words
 from xlapy.pjrt.profiler.tracing import current
-from xlapy.runtime.backend import Value
 from xlapy.runtime.engine.memory import available_bytes, readable
+from xlapy.runtime.values import Value
 
 
-@entry("make_room", "LoadedExecutable_Execute")
-def make_room(args: Any) -> None:
+@entry("check_memory", "LoadedExecutable_Execute")
+def check_memory(args: Any) -> None:
     """Before a run that needs much memory: gives kept memory back where that helps; an error if it is not enough."""
-    loaded = loaded_at(args.executable)
+    loaded = executable_at(args.executable)
     stats = loaded.executable.memory_analysis()
     needed = stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
     needed *= len(loaded.devices)
@@ -46,11 +47,11 @@ def make_room(args: Any) -> None:
 
 @entry("LoadedExecutable_Execute")
 def loaded_executable_execute(args: Any) -> int | None:
-    loaded = loaded_at(args.executable)
+    loaded = executable_at(args.executable)
     if loaded.record["is_deleted"]:
         raise InvalidArgumentError(f"{loaded.executable.name} has been deleted")
     trace = current()
-    twin, is_native = (None, False) if trace is None else trace.meet(loaded)
+    instrumented, is_native = (None, False) if trace is None else trace.register(loaded)
     if is_native:
         return int(native().LoadedExecutable_Execute(ctypes.addressof(args)) or 0)
     given = _given(loaded, args)
@@ -60,19 +61,19 @@ def loaded_executable_execute(args: Any) -> int | None:
     for handles in given:
         _check(loaded, handles, donated)
     begin = native().ticks()
-    _run(loaded if twin is None else twin.loaded, given, args)
-    if trace is not None and twin is not None and twin.program is None:
-        trace.note_whole(twin, begin, native().ticks())
+    _run(loaded if instrumented is None else instrumented.loaded, given, args)
+    if trace is not None and instrumented is not None and instrumented.program is None:
+        trace.record_whole_launch(instrumented, begin, native().ticks())
     for handles in given:
         for number in donated:
-            native().end(handles[number])
+            native().delete_buffer(handles[number])
     if args.device_complete_events:
         events = (ctypes.c_uint64 * len(given)).from_address(args.device_complete_events)
-        events[:] = [native().ready()] * len(given)
+        events[:] = [native().ready_event_handle()] * len(given)
     return None
 
 
-def _given(loaded: Loaded, args: Any) -> list[list[int]]:
+def _given(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
     """The handles of the arguments of each device."""
     executable = loaded.executable
     if args.num_devices != len(loaded.devices):
@@ -86,7 +87,7 @@ def _given(loaded: Loaded, args: Any) -> list[list[int]]:
     return [read_words(row, wanted) for row in rows]
 
 
-def _check(loaded: Loaded, handles: Sequence[int], donated: Sequence[int]) -> None:
+def _check(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[int]) -> None:
     """`InvalidArgumentError` unless arguments are what the program takes, and each donated one is given once."""
     name, shapes = loaded.executable.name, loaded.executable.program_shape.parameters
     for number, (shape, handle) in enumerate(zip(shapes, handles, strict=True)):
@@ -113,7 +114,7 @@ def _fits(dimensions: Sequence[int], shape: Shape) -> bool:
     )
 
 
-def _run(loaded: Loaded, given: Sequence[Sequence[int]], args: Any) -> None:
+def _run(loaded: LoadedExecutable, given: Sequence[Sequence[int]], args: Any) -> None:
     """Runs the program, and hands out the buffers of the results on each device."""
     executable, program = loaded.executable, loaded.executable.program
     width = len(given[0])
@@ -129,12 +130,12 @@ def _run(loaded: Loaded, given: Sequence[Sequence[int]], args: Any) -> None:
             _hand_out(loaded, device, result if isinstance(result, tuple) else (result,), args)
 
 
-def _hand_out(loaded: Loaded, device: int, values: Sequence[Value], args: Any) -> None:
+def _hand_out(loaded: LoadedExecutable, device: int, values: Sequence[Value], args: Any) -> None:
     memories = loaded.devices[device].memories
     row = read_words(args.output_lists, device + 1)[-1]
     outputs = (ctypes.c_uint64 * len(values)).from_address(row)
     for number, (shape, value) in enumerate(zip(result_leaves(loaded.executable), values, strict=True)):
-        memory = memories[loaded.kind(number)]
+        memory = memories[loaded.memory_kind(number)]
         if value is TOKEN:
             outputs[number] = new_token(memory)
             continue

@@ -16,7 +16,7 @@ from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import entry
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.native.buffers import KNOWN_RANKS
 from xlapy.pjrt.objects.records import Record, read_words, words
 
@@ -31,7 +31,7 @@ def layout_handle(order: Order) -> int:
     record = Record("layout", minor_to_major=words(order[::-1]), rank=len(order))
     record.set_text("serialized_bytes", Layout(order[::-1]).to_text())
     record["serialized_layout"] = record.address
-    record["serialized_layout_deleter"] = native().address("nothing")
+    record["serialized_layout_deleter"] = native().address("no_op")
     return record.address
 
 
@@ -63,7 +63,7 @@ def rank_of_parameter(shape: Shape) -> int:
 def teach_native() -> None:
     """Tells native code the row-major layouts."""
     for rank in range(KNOWN_RANKS):
-        native().set_row_major(rank, layout_handle(row_major(rank)))
+        native().set_row_major_layout(rank, layout_handle(row_major(rank)))
 
 
 @entry("Layouts_Client_GetDefaultLayout")

@@ -18,15 +18,15 @@ import xlapy
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.entries import entry
-from xlapy.pjrt.c_api.loaded import native
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import sizes
 from xlapy.pjrt.objects.layouts import teach_native
 from xlapy.pjrt.objects.records import Record, keep, text, words
+from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.client import Client
 from xlapy.runtime.storage.compile_cache import surroundings
 
-NAME = "xlapy"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 """All of them are the memory of the machine; the first is the default."""
 
@@ -38,11 +38,11 @@ _INT64_LIST = 2
 
 @dataclass(frozen=True)
 class PlatformDevice:
-    """A device: its number, its handle, the record of its worker, the handles of its memories by kind."""
+    """A device: its number, its handle, the record of its stream, the handles of its memories by kind."""
 
     number: int
     handle: int
-    worker: int
+    stream: int
     memories: dict[str, int] = field(default_factory=dict[str, int])
 
 
@@ -63,10 +63,10 @@ def platform() -> Platform:
     """The client, made when it is first asked for."""
     count = _device_count()
     client = Client(devices=count)
-    native().set_limit(int(flags.get("cache_limit")) << 20)
+    native().set_cache_limit(int(flags.get("cache_limit")) << 20)
     for number, size in sizes().items():
         native().set_element_size(number, size)
-    native().set_up_workers()
+    native().initialize_streams()
     teach_native()
     devices = tuple(_device(number) for number in range(count))
     return Platform(client, _client_record(devices).address, devices)
@@ -82,18 +82,18 @@ def _device_count() -> int:
 
 def _device(number: int) -> PlatformDevice:
     description = Record("description", id=number, attributes=words([]))
-    description.set_text("device_kind", NAME)
+    description.set_text("device_kind", PLATFORM_NAME)
     description.set_text("debug_string", f"XlapyDevice(id={number})")
     description.set_text("to_string", f"XlapyDevice(id={number})")
     record = Record("device", device_description=description.address, is_addressable=1, local_hardware_id=number)
     record["attributes"] = record["device_attributes"] = words([])
-    record["attributes_deleter"] = native().address("nothing")
+    record["attributes_deleter"] = native().address("no_op")
     memories = {kind: _memory(number, place, record.address) for place, kind in enumerate(MEMORY_KINDS)}
     record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
     record["memory"] = memories[MEMORY_KINDS[0]]
-    worker = Record("worker").address
-    native().set_up_worker(worker)
-    return PlatformDevice(number, record.address, worker, memories)
+    stream = Record("stream").address
+    native().initialize_stream(stream)
+    return PlatformDevice(number, record.address, stream, memories)
 
 
 def _memory(device: int, place: int, handle: int) -> int:
@@ -115,7 +115,7 @@ def _client_record(devices: tuple[PlatformDevice, ...]) -> Record:
     descriptions = [Record("device", device.handle)["device_description"] for device in devices]
     topology = Record("topology", descriptions=words(descriptions), num_descriptions=len(devices), attributes=words([]))
     for one in (record, topology):
-        one.set_text("platform_name", NAME)
+        one.set_text("platform_name", PLATFORM_NAME)
         one.set_text("platform_version", f"xlapy {xlapy.__version__}")
     record["topology"] = topology.address
     return record
@@ -159,7 +159,7 @@ def client_lookup_addressable_device(args: Any) -> None:
 def _device_of(number: int) -> PlatformDevice:
     devices = platform().devices
     if not 0 <= number < len(devices):
-        raise InvalidArgumentError(f"there is no device {number}: {NAME} has {len(devices)}")
+        raise InvalidArgumentError(f"there is no device {number}: {PLATFORM_NAME} has {len(devices)}")
     return devices[number]
 
 
@@ -170,7 +170,7 @@ def client_default_device_assignment(args: Any) -> None:
     if not 0 <= count <= min(len(platform().devices), args.default_assignment_size):
         raise InvalidArgumentError(
             f"{args.num_replicas} replicas of {args.num_partitions} partitions need {count} devices: "
-            f"{NAME} has {len(platform().devices)} (XLAPY_FLAGS=--num_devices={count})"
+            f"{PLATFORM_NAME} has {len(platform().devices)} (XLAPY_FLAGS=--num_devices={count})"
         )
     row = (ctypes.c_int32 * count).from_address(args.default_assignment)
     row[:] = range(count)
@@ -180,7 +180,7 @@ def client_default_device_assignment(args: Any) -> None:
 def device_memory_stats(args: Any) -> None:
     """Of all devices together, which share the machine's memory."""
     used, peak = ctypes.c_int64(), ctypes.c_int64()
-    native().usage(ctypes.addressof(used), ctypes.addressof(peak))
+    native().memory_usage(ctypes.addressof(used), ctypes.addressof(peak))
     for name, _ in structure("Device_MemoryStats")._fields_:
         if name.endswith("_is_set"):
             setattr(args, name, False)

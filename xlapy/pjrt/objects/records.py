@@ -14,15 +14,17 @@ from typing import Any, Final
 
 WORD: Final = 8
 
-_KINDS = {
+_RECORD_FIELDS = {
     "error": "zero code message_size message",
-    # error: a record, if what was waited for has failed.
+    # state: 0 while pending, or the first callback that waits; 1 when complete. error: an `error` record if the event
+    # failed.
     "event": "zero state owners error",
-    "waiter": "next callback argument",
-    # Whom memory belongs to that a buffer shows.
-    "owner": "data callback argument",
-    # A copy to the host that waits for its elements.
-    "transfer": "storage source target size event",
+    # A callback that waits for an event.
+    "event_callback": "next callback argument",
+    # The callback that tells the owner of foreign memory that a view of it has ended.
+    "view_callback": "data callback argument",
+    # A copy to the host that waits for its source.
+    "pending_copy": "storage source target size event",
     "client": "zero platform_name platform_name_size process_index platform_version platform_version_size devices "
     "num_devices addressable_devices num_addressable_devices addressable_memories num_addressable_memories topology",
     "topology": "zero platform_name platform_name_size platform_version platform_version_size descriptions "
@@ -33,53 +35,61 @@ _KINDS = {
     "num_attributes device_attributes attributes_deleter",
     "memory": "zero id kind kind_size kind_id debug_string debug_string_size to_string to_string_size devices "
     "num_devices",
-    # data: of the first element. lock: 1 while a thread takes or gives up the storage, which is 0 after the end.
-    # shown: the storage again, once NumPy arrays have been made of it. bytes: of the record, its dimensions included,
-    # which lie behind it. event: happens when the elements are there.
-    "buffer": "zero data storage lock shown event on_device_size_in_bytes device memory type num_dims dims is_on_cpu "
-    "bytes layout",
+    # data: address of the first element. lock: 1 while a thread acquires or drops the storage; storage is 0 after
+    # deletion. external_storage: the storage again, once NumPy arrays share it. record_bytes: size of this record with
+    # its dimensions, which follow it. event: completes when the elements are ready.
+    "buffer": "zero data storage lock external_storage event on_device_size_in_bytes device memory type num_dims dims "
+    "is_on_cpu record_bytes layout",
     "layout": "zero serialized_bytes serialized_bytes_size serialized_layout serialized_layout_deleter "
     "minor_to_major rank",
-    # owners: how many buffers and runs use it. event: of host memory that is lent, set when the last owner goes.
-    # external: how many NumPy arrays show it. next: in the list of kept memory. size: bytes, this record included.
-    # queued: how many of the owners are runs that wait for their turn, or for that one. failed: the event of the run
-    # that was to write it and failed.
+    # owners: number of buffers and launches that use the storage. event: for borrowed host memory, completed when the
+    # last owner releases it. external: number of NumPy arrays that share the memory. next: link in the cache's free
+    # list. size: bytes, this record included. queued: how many of the owners are launches that have not finished.
+    # failed: the event of the launch that failed to write it.
     "storage": "owners event external next size queued failed unused",
-    # owners: how many handles of it JAX has. next: in the list of what nobody has any more. fast: whether native code
-    # runs it alone. long: whether behind the caller's back, by workers. large: whether it asks for memory first. parts:
-    # what each device does. meets: whether these meet, by words at those offsets of the memory that they share. shared:
-    # such memory that no run uses. twin: the executable that runs in its stead.
+    # owners: number of handles that JAX holds. next: link in the list of destroyed executables. runs_natively: whether
+    # native code runs the program without Python. is_asynchronous: whether calls return before the program has run.
+    # checks_memory: whether a call first checks the available memory. device_programs: one record per device.
+    # has_collectives: whether the devices synchronize with each other; wait_words: offsets of the futex words on which
+    # they wait, in their shared memory. spare_shared: shared memory that no launch uses. instrumented: the executable
+    # that runs instead while a trace is taken.
     "executable": "zero executable executable_name executable_name_size num_replicas num_partitions num_outputs "
     "addressable_devices num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids "
     "is_deleted executable_fingerprint executable_fingerprint_size size_in_bytes output_types num_output_types dims "
     "dim_sizes num_parameters memory_kinds memory_kind_sizes output_memory_kinds output_memory_kind_sizes "
-    "parameter_layouts output_layouts owners next fast long large argument_count donated_count parts part_count meets "
-    "words word_count shared shared_bytes twin",
-    # What one device does. number: of the device in the run. waiting: how many runs have not ended. place: memory of a
-    # run that no run uses. table: what the table of a run begins as. arguments: type, size and layout each. donated:
-    # numbers of arguments. outputs: a record of a buffer each. aliases: the argument whose memory an output takes, or
-    # -1. shared_index: where the table has what the devices of a run share. instrumented: the number under which its
-    # times are noted, or 0.
-    "part": "number worker waiting entry place table table_bytes arena_bytes argument_count arguments donated_count "
-    "donated result_count outputs aliases first_result shared_index instrumented",
-    # A part of a run: what it needs when its turn comes. Behind it storages of its arguments, those of its results, the
-    # table. next: in a queue, or among the failed parts of a run. error: of a failed one.
-    "place": "next part event arena run error",
-    # A run whose devices meet. left: how many parts have not ended. open: whether one has not. failed: the places of
-    # parts that have failed. error: the first. Behind it a word for each part: 0 before it runs, 1 meanwhile, 2 then.
-    "run": "next number owners left open executable shared failed error",
-    # The table of times: how many rows it has, and how many were to be noted. Behind it the rows.
-    "times": "places count",
-    "time": "part thread begin end",
-    # Of C's library.
+    "parameter_layouts output_layouts owners next runs_natively is_asynchronous checks_memory argument_count "
+    "donated_count device_programs device_program_count has_collectives wait_words wait_word_count spare_shared "
+    "shared_bytes instrumented",
+    # An executable on one of its devices. number: index of the device within the executable. pending_launches: launches
+    # that have not finished. spare_frame: a launch frame that no launch uses. table: initial contents of a frame's
+    # address table. arguments: element type, size and layout of each. donated: numbers of the donated arguments.
+    # outputs: a template record of each result buffer. aliases: the argument whose memory a result reuses, or -1.
+    # shared_index: index in the address table of the memory that the devices share. trace_id: the number under which
+    # launch times are recorded, or 0.
+    "device_program": "number stream pending_launches entry spare_frame table table_bytes arena_bytes argument_count "
+    "arguments donated_count donated result_count outputs aliases first_result shared_index trace_id",
+    # The state of a launch on one device. The storages of its arguments, the storages of its results and its address
+    # table follow the record. next: link in a stream's queue, or among the failed frames of a launch. error: why this
+    # frame failed.
+    "launch_frame": "next program event arena launch error",
+    # A launch whose devices synchronize. remaining: number of devices that have not finished. is_open: 1 until the last
+    # device finishes. failed_frames: frames of the devices that failed. error: the first error. A state word per device
+    # follows the record: 0 not started, 1 running, 2 finished.
+    "launch": "next number owners remaining is_open executable shared failed_frames error",
+    # Times of instrumented launches. capacity: number of rows that follow the record. count: number of rows requested.
+    "time_table": "capacity count",
+    "time_row": "trace_id thread begin end",
+    # sem_t of the C library.
     "semaphore": "word_0 word_1 word_2 word_3",
-    # The thread of a device. next: of another one. first, last: places of runs that wait; running: of the one that does
-    # not. wake, room: semaphores.
-    "worker": "next started first last running wake wake_1 wake_2 wake_3 room room_1 room_2 room_3",
+    # The stream of a device: a FIFO of launch frames and the thread that runs them. next: the next device's stream.
+    # first, last: the queued frames. running: the frame that runs. wake: semaphore that counts queued frames.
+    # free_slots: semaphore that bounds the queue.
+    "stream": "next started first last running wake wake_1 wake_2 wake_3 free_slots free_slots_1 free_slots_2 "
+    "free_slots_3",
 }
 
 OFFSETS: Mapping[str, Mapping[str, int]] = {
-    kind: {name: WORD * place for place, name in enumerate(names.split())} for kind, names in _KINDS.items()
+    kind: {name: WORD * place for place, name in enumerate(names.split())} for kind, names in _RECORD_FIELDS.items()
 }
 """Where the fields of each kind of record lie, in bytes."""
 

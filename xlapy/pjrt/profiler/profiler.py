@@ -1,6 +1,7 @@
-"""The profiler that PJRT's extension of that name shows: sessions, each of which takes one trace after the other.
+"""The entries of PJRT's profiler extension: profiler sessions, each of which takes one trace after the other.
 
-Owns: the entries, the handles of sessions. Must not know: what is noted, and in which form.
+Responsible for the entries and for session handles. Does not depend on what a trace records or how profiles are
+encoded.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from xlapy.proto.messages import decode
 
 @dataclass(eq=False)
 class _Session:
-    """device_level: 0 if devices are not to be traced. has_modules: whether their programs are told of in full."""
+    """A profiler session. device_level: 0 if devices are not traced. has_modules: whether the profile contains the HLO
+    of the programs."""
 
     device_level: int
     has_modules: bool
     trace: tracing.Trace | None = None
     is_running: bool = False
     profile: Any = None
-    """The serialized profile, which whoever collected it reads until the session ends or begins anew."""
+    """The serialized profile. The caller reads it in place, until the session ends or starts again."""
 
 
 _sessions: dict[int, _Session] = {}
@@ -45,7 +47,7 @@ def _session_of(handle: int) -> _Session:
 @entry("Profiler_Create")
 def profiler_create(args: Any) -> None:
     options = decode("ProfileOptions", read_bytes(args.options, args.options_size))
-    # Options without a version, of old programs, leave the rest unset.
+    # Options without a version come from old callers, which leave the other fields unset.
     level = options.device_tracer_level if options.version else 1
     handle = next(_numbers)
     _sessions[handle] = _Session(level, options.enable_hlo_proto)
@@ -71,10 +73,10 @@ def profiler_stop(args: Any) -> None:
 
 @entry("Profiler_CollectData")
 def profiler_collect_data(args: Any) -> None:
-    """The profile in the session's own memory; or copied to the caller's, who was told its size by a call before."""
+    """Returns the profile: in the session's memory, or copied to a buffer of the size that an earlier call returned."""
     session = _session_of(args.profiler)
     if session.is_running:
-        raise InvalidArgumentError("the profiler is to be stopped before its data is collected")
+        raise InvalidArgumentError("the profiler must be stopped before its data is collected")
     if session.profile is None:
         session.profile = ctypes.create_string_buffer(_profile(session))
     size = len(session.profile) - 1
@@ -103,5 +105,5 @@ def _profile(session: _Session) -> bytes:
     if trace is None:
         return b""
     if dropped := trace.dropped():
-        logger.warning("the trace has no place for %s", ", ".join(dropped))
+        logger.warning("the trace has no room for %s", ", ".join(dropped))
     return space_of(trace, len(platform().devices), has_modules=session.has_modules)

@@ -1,9 +1,11 @@
-"""What a trace notes: the runs of programs on each device, and the steps inside of them.
+"""Traces: which launches of programs ran on each device, and the thunks inside them.
 
-Twins of executables run while a trace is taken; runs by native code are noted there, others here. There is one trace
-at a time. Runs that go on when it ends are told of as far as they have come.
+While a trace is taken, instrumented executables run instead of the original ones. Native code records its launches in a
+table; launches through Python are recorded here. There is one trace at a time. A launch that still runs when the trace
+stops is reported up to that point.
 
-Owns: the one trace, its clock, which steps belong to which run. Must not know: how profiles are written.
+Responsible for the active trace, its clock, and for assigning thunks to launches. Does not depend on the profile
+format.
 """
 
 from __future__ import annotations
@@ -18,158 +20,166 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.pjrt.c_api.loaded import native
-from xlapy.pjrt.objects.executable import Loaded, put_in, put_twins_in
+from xlapy.pjrt.c_api.native_library import native
+from xlapy.pjrt.objects.executable import run_instrumented, set_tracing
+from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable, LoadedExecutable
 from xlapy.pjrt.objects.records import SIZES, WORD
-from xlapy.pjrt.profiler.instrumented import Twin, twin_of
-from xlapy.runtime.engine.counts import Counts
+from xlapy.pjrt.profiler.instrumented import instrumented_executable_of
+from xlapy.runtime.engine.counters import CounterTable
 
 Array = np.ndarray[Any, Any]
 
-MOST_RUNS = 1 << 16
-"""Runs by native code, on each device, that a trace has places for."""
+MAX_TRACED_LAUNCHES = 1 << 16
+"""Native launches, on all devices together, that a trace can record."""
 
-_HEAD, _ROW = SIZES["times"] // WORD, SIZES["time"] // WORD
-_ENOUGH = 0.01
-"""Seconds that the processor's clock is compared with the system's at least."""
+_HEAD, _ROW = SIZES["time_table"] // WORD, SIZES["time_row"] // WORD
+_MIN_CALIBRATION_SECONDS = 0.01
+"""Seconds over which the processor's tick counter is compared with the system clock, at least."""
 
 
 @dataclass(eq=False)
-class Run:
-    """A run of a program on one device, from `begin` to `end` in ticks."""
+class TracedLaunch:
+    """A launch of a program on one device, from tick `begin` to tick `end`."""
 
-    twin: Twin
+    executable: InstrumentedExecutable
     device: int
     begin: int
     end: int
-    is_whole: bool = True
-    """Whether it had ended when the trace did."""
+    is_complete: bool = True
+    """Whether the launch had finished when the trace stopped."""
     steps: Array = field(default_factory=lambda: np.zeros((0, 5), np.int64))
-    """As `Counts.events` has them."""
+    """The events of its thunks, in the format of `CounterTable.events`."""
 
 
 @dataclass(frozen=True)
-class Clock:
-    """From ticks to nanoseconds since the epoch: those of the first tick, and how many a tick takes."""
+class TickClock:
+    """Converts ticks to time. first: the first tick. nanoseconds: time of the first tick since the epoch. rate:
+    nanoseconds per tick."""
 
     first: int
     nanoseconds: int
     rate: float
 
     def picoseconds(self, ticks: Array) -> Array:
-        """Since the first tick."""
+        """Picoseconds since the first tick."""
         return np.rint((ticks - self.first) * (self.rate * 1e3)).astype(np.int64)
 
 
 class Trace:
-    """A trace, from when it is made to `stop`."""
+    """A trace, which records from its construction until `stop`."""
 
     def __init__(self) -> None:
-        self._twins: dict[int, Twin] = {}
+        self._executables: dict[int, InstrumentedExecutable] = {}
         self._lock = threading.Lock()
-        self._runs: list[Run] = []
-        self.lost: dict[Twin, int] = {}
-        """Steps for which there was no place."""
-        self.lost_runs = 0
+        self._launches: list[TracedLaunch] = []
+        self.lost: dict[InstrumentedExecutable, int] = {}
+        """Number of thunk events that did not fit into the table of counters, by executable."""
+        self.lost_launches = 0
         self._first, self._began, self._epoch = native().ticks(), time.perf_counter_ns(), time.time_ns()
-        self.clock = Clock(self._first, self._epoch, 1.0)
+        self.clock = TickClock(self._first, self._epoch, 1.0)
 
-    # -- while it is taken
+    # -- recording
 
-    def meet(self, loaded: Loaded) -> tuple[Twin, bool]:
-        """The twin of an executable that is to run, and whether native code runs that from now on."""
-        twin = twin_of(loaded)
+    def register(self, loaded: LoadedExecutable) -> tuple[InstrumentedExecutable, bool]:
+        """Registers an executable that is about to run. Returns its instrumented copy, and whether native code runs
+        that from now on."""
+        executable = instrumented_executable_of(loaded)
         with self._lock:
-            is_new = twin.number not in self._twins
+            is_new = executable.number not in self._executables
             if is_new:
-                self._begin(loaded, twin)
-        return twin, is_new and bool(twin.parts)
+                self._begin(loaded, executable)
+        return executable, is_new and bool(executable.devices_by_trace_id)
 
-    def _begin(self, loaded: Loaded, twin: Twin) -> None:
-        self._twins[twin.number] = twin
-        if twin.program is not None:
-            twin.program.call.counted = functools.partial(self._note, twin)
-        for counts in twin.counts.values():
-            counts.clear()
-        if twin.parts:
-            put_in(loaded, twin.loaded.record)
+    def _begin(self, loaded: LoadedExecutable, executable: InstrumentedExecutable) -> None:
+        self._executables[executable.number] = executable
+        if executable.program is not None:
+            executable.program.call.on_counted = functools.partial(self._record_counted, executable)
+        for counters in executable.counters_by_trace_id.values():
+            counters.clear()
+        if executable.devices_by_trace_id:
+            run_instrumented(loaded, executable.loaded.record)
 
-    def note_whole(self, twin: Twin, begin: int, end: int) -> None:
-        """Notes a run of what is not instrumented, from and to ticks."""
-        self._runs += [Run(twin, device, begin, end) for device in twin.devices]
+    def record_whole_launch(self, executable: InstrumentedExecutable, begin: int, end: int) -> None:
+        """Records a launch of a program that is not instrumented, from tick `begin` to tick `end`."""
+        self._launches += [TracedLaunch(executable, device, begin, end) for device in executable.devices]
 
-    def _note(self, twin: Twin, counts: Counts, device: int) -> None:
-        """Notes a run by way of Python on one of the program's devices: it takes as long as its steps."""
-        steps = self._taken(twin, counts)
-        counts.clear()
+    def _record_counted(self, executable: InstrumentedExecutable, counters: CounterTable, device: int) -> None:
+        """Records a launch through Python on one of the program's devices. Its duration is that of its thunks."""
+        steps = self._collect_events(executable, counters)
+        counters.clear()
         now = native().ticks()
         begin, end = (int(steps[:, 3].min()), int(steps[:, 4].max())) if len(steps) else (now, now)
-        self._runs.append(Run(twin, twin.devices[device], begin, end, steps=steps))
+        self._launches.append(TracedLaunch(executable, executable.devices[device], begin, end, steps=steps))
 
-    def _taken(self, twin: Twin, counts: Counts) -> Array:
-        """The events of what was noted since the beginning; what was not is lost."""
-        clocks = twin.clocks
+    def _collect_events(self, executable: InstrumentedExecutable, counters: CounterTable) -> Array:
+        """Returns the events recorded since the trace began. Events that did not fit are counted in `lost`."""
+        clocks = executable.clocks
         assert clocks is not None, "it is instrumented"
-        events = counts.events
+        events = counters.events
         known = (events[:, 0] >= 0) & (events[:, 0] < len(clocks.all)) & (events[:, 3] >= self._first)
         events = events[known]
         timed = [clock.number for clock in clocks.all if clock.is_timed]
-        lost = int(counts.figures[timed, 1].sum()) - int((events[:, 1] == 0).sum())
+        lost = int(counters.figures[timed, 1].sum()) - int((events[:, 1] == 0).sum())
         with self._lock:
-            self.lost[twin] = self.lost.get(twin, 0) + max(lost, 0)
+            self.lost[executable] = self.lost.get(executable, 0) + max(lost, 0)
         return events
 
-    # -- its end
+    # -- the result
 
     def stop(self) -> None:
-        """Takes what native code has noted so far."""
+        """Collects what native code has recorded."""
         table = _table()
-        while time.perf_counter_ns() - self._began < _ENOUGH * 1e9:
-            time.sleep(_ENOUGH / 10)
+        while time.perf_counter_ns() - self._began < _MIN_CALIBRATION_SECONDS * 1e9:
+            time.sleep(_MIN_CALIBRATION_SECONDS / 10)
         ticks, now = native().ticks(), time.perf_counter_ns()
-        self.clock = Clock(self._first, self._epoch, (now - self._began) / (ticks - self._first))
-        self.lost_runs = max(0, int(table[1]) - MOST_RUNS)
-        rows = table[_HEAD:].reshape(-1, _ROW)[: min(int(table[1]), MOST_RUNS)]
+        self.clock = TickClock(self._first, self._epoch, (now - self._began) / (ticks - self._first))
+        self.lost_launches = max(0, int(table[1]) - MAX_TRACED_LAUNCHES)
+        rows = table[_HEAD:].reshape(-1, _ROW)[: min(int(table[1]), MAX_TRACED_LAUNCHES)]
         rows = rows[rows[:, 2] >= self._first]
         rows = rows[np.argsort(rows[:, 2])]
-        for twin in self._twins.values():
-            if twin.program is not None:
-                twin.program.call.counted = None
-            for number, counts in twin.counts.items():
-                self._runs += self._runs_of(twin, number, rows[rows[:, 0] == number], self._taken(twin, counts))
+        for executable in self._executables.values():
+            if executable.program is not None:
+                executable.program.call.on_counted = None
+            for number, counters in executable.counters_by_trace_id.items():
+                self._launches += self._native_launches(
+                    executable, number, rows[rows[:, 0] == number], self._collect_events(executable, counters)
+                )
 
-    def _runs_of(self, twin: Twin, number: int, rows: Array, events: Array) -> list[Run]:
-        """The runs of a part by native code, with the steps of their thread, and pieces, between their ends."""
-        device = twin.parts[number]
-        runs = [Run(twin, device, begin, end) for _, _, begin, end in rows.tolist()]
+    def _native_launches(
+        self, executable: InstrumentedExecutable, number: int, rows: Array, events: Array
+    ) -> list[TracedLaunch]:
+        """Returns the native launches on one device. Each gets the thunks that its thread ran, and the parallel-loop
+        pieces that any thread ran, between its begin and its end."""
+        device = executable.devices_by_trace_id[number]
+        launches = [TracedLaunch(executable, device, begin, end) for _, _, begin, end in rows.tolist()]
         owner = np.full(len(events), -1)
         for thread in np.unique(rows[:, 1]):
             mine = np.flatnonzero(rows[:, 1] == thread)
             of_it = np.flatnonzero((events[:, 2] == thread) & (events[:, 1] == 0))
-            owner[of_it] = _containing(rows[mine], mine, events[of_it])
+            owner[of_it] = _enclosing_rows(rows[mine], mine, events[of_it])
         pieces = np.flatnonzero(events[:, 1])
-        owner[pieces] = _containing(rows, np.arange(len(rows)), events[pieces])
+        owner[pieces] = _enclosing_rows(rows, np.arange(len(rows)), events[pieces])
         order = np.argsort(owner, kind="stable")
-        left, *steps = np.split(events[order], np.searchsorted(owner[order], np.arange(len(runs))))
-        for run, own in zip(runs, steps, strict=True):
-            run.steps = own
+        left, *steps = np.split(events[order], np.searchsorted(owner[order], np.arange(len(launches))))
+        for launch, own in zip(launches, steps, strict=True):
+            launch.steps = own
         if len(left):
             begin, end = int(left[:, 3].min()), int(left[:, 4].max())
-            runs.append(Run(twin, device, begin, end, is_whole=False, steps=left))
-        return runs
+            launches.append(TracedLaunch(executable, device, begin, end, is_complete=False, steps=left))
+        return launches
 
     def dropped(self) -> list[str]:
-        """What there was no place for: `1200 steps of jit_f`."""
-        runs = [f"{self.lost_runs} runs"] if self.lost_runs else []
-        return runs + [f"{lost} steps of {twin.name}" for twin, lost in self.lost.items() if lost]
+        """Describes what did not fit into the tables: `1200 steps of jit_f`."""
+        launches = [f"{self.lost_launches} launches"] if self.lost_launches else []
+        return launches + [f"{lost} steps of {executable.name}" for executable, lost in self.lost.items() if lost]
 
-    def runs(self) -> Sequence[Run]:
-        """In the order of their beginnings."""
-        return sorted(self._runs, key=lambda run: run.begin)
+    def launches(self) -> Sequence[TracedLaunch]:
+        """The launches by begin time."""
+        return sorted(self._launches, key=lambda launch: launch.begin)
 
 
-def _containing(rows: Array, numbers: Array, events: Array) -> Array:
-    """For each event the number of the row between whose ends it is; -1 for none. Rows are in order."""
+def _enclosing_rows(rows: Array, numbers: Array, events: Array) -> Array:
+    """For each event, returns the number of the row whose interval contains it, or -1. Rows are sorted by begin."""
     if not len(rows) or not len(events):
         return np.full(len(events), -1)
     at = np.searchsorted(rows[:, 2], events[:, 3], side="right") - 1
@@ -177,46 +187,47 @@ def _containing(rows: Array, numbers: Array, events: Array) -> Array:
     return np.where(inside, numbers[at], -1)
 
 
-# -- the one that is taken
+# -- the active trace
 
 _current: Trace | None = None
 _lock = threading.Lock()
 _tables: list[Array] = []
-"""The table of times, made with the first trace: native code may write there after each of them."""
+"""The table of launch times, in a list once it exists. It is never freed, because native code may still write to it
+after a trace."""
 
 
 def _table() -> Array:
     if not _tables:
-        _tables.append(np.zeros(_HEAD + _ROW * MOST_RUNS, np.int64))
+        _tables.append(np.zeros(_HEAD + _ROW * MAX_TRACED_LAUNCHES, np.int64))
     return _tables[0]
 
 
 def start() -> Trace:
-    """Begins a trace; `InvalidArgumentError` if one is being taken."""
+    """Starts a trace. `InvalidArgumentError` if one is active."""
     global _current
     with _lock:
         if _current is not None:
             raise InvalidArgumentError("a trace is being taken: there is one at a time in a process")
         table = _table()
         table[:] = 0
-        table[0] = MOST_RUNS
+        table[0] = MAX_TRACED_LAUNCHES
         _current = Trace()
-        native().note_times(table.ctypes.data)
-        put_twins_in(True)
+        native().set_time_table(table.ctypes.data)
+        set_tracing(True)
         return _current
 
 
 def stop() -> None:
-    """Ends the trace."""
+    """Stops the active trace."""
     global _current
     with _lock:
-        put_twins_in(False)
-        native().note_times(0)
+        set_tracing(False)
+        native().set_time_table(0)
         if _current is not None:
             _current.stop()
         _current = None
 
 
 def current() -> Trace | None:
-    """The trace that is being taken."""
+    """The active trace, or None."""
     return _current

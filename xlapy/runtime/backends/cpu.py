@@ -23,7 +23,7 @@ from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.program import host_queues
 from xlapy.cpu.program.call_frames import check_custom_call_targets
 from xlapy.cpu.program.host_callbacks import Host, run_ids
-from xlapy.cpu.program.thunks import FeedThunk, TransferThunk
+from xlapy.cpu.program.thunks import TransferThunk
 from xlapy.cpu.program.wait_state import Wait, cancel, shared_memory
 from xlapy.cpu.serialization.executable import LoadedProgram, image_of, load_image
 from xlapy.hlo.computation import Computation
@@ -32,12 +32,12 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import resolve
-from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.buffer import array_type, buffer_at
 from xlapy.runtime.collectives.communicator import DeviceExchange
 from xlapy.runtime.collectives.feeds import joined_feeds
 from xlapy.runtime.collectives.launch import run_on_devices
-from xlapy.runtime.collectives.rendezvous import Outside
+from xlapy.runtime.collectives.rendezvous import ExternalWait
+from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.dispatch import Dispatch, align, device_numbers, leaf_number, located, shown_arguments
@@ -49,6 +49,7 @@ from xlapy.runtime.limits import check_limits
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.compile_cache import compiled_before
 from xlapy.runtime.storage.lazy_module import Unread
+from xlapy.runtime.values import Observer, Value
 
 MAX_CALL_DEPTH = 100
 """How deep computations may call each other: what loops over loops become is nested as deep."""
@@ -184,8 +185,8 @@ class CpuProgram:
         return numbers | self.call.constants()
 
     @property
-    def is_watched(self) -> bool:
-        """Whether the host looks at what each thunk gives."""
+    def has_checks(self) -> bool:
+        """Whether the host looks at what each step gives."""
         return bool(self._checks)
 
     @property
@@ -227,24 +228,16 @@ class _Overseer:
     exchange: DeviceExchange
 
     def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
-        def waits() -> dict[int, Outside]:
-            return {number: outside(wait) for number, wait in look().items()}
+        def waits() -> dict[int, ExternalWait]:
+            return {number: external_wait(wait) for number, wait in look().items()}
 
-        self.exchange.rendezvous.judge(self.exchange.number, waits)
+        self.exchange.rendezvous.check_external_waits(self.exchange.number, waits)
 
     def claim(self, instruction: Instruction) -> None:
         self.exchange.claim(instruction)
 
     def wait_for_host(self, instruction: Instruction, times: int) -> None:
         self.exchange.wait_for_host(instruction, times)
-
-
-def outside(wait: Wait) -> Outside:
-    """What the rendezvous is told of a device that waits in native code."""
-    what = describe_instruction(wait.thunk.instruction)
-    if isinstance(wait.thunk, FeedThunk):
-        what = f"{what} for the host"
-    return Outside(what, wait.missing, wait.times, any_of=isinstance(wait.thunk, TransferThunk))
 
 
 def _lent(shape: ProgramShape, donated: Sequence[Donated]) -> Sequence[Donated]:

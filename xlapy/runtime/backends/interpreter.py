@@ -19,7 +19,6 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
 from xlapy.interpreter.custom import make_ready
-from xlapy.runtime.backend import Observer, Value
 from xlapy.runtime.collectives.communicator import DeviceExchange
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device
@@ -29,6 +28,7 @@ from xlapy.runtime.engine.observe import both
 from xlapy.runtime.limits import call_depth, check_limits, make_room_for_calls
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.lazy_module import Unread
+from xlapy.runtime.values import Observer, Value
 
 MAX_CALL_DEPTH = 5_000
 """How deep computations may call each other."""

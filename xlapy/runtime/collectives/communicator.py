@@ -19,11 +19,11 @@ from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import DynamicArray
-from xlapy.runtime.backend import Value
 from xlapy.runtime.collectives.host_queues import HostQueue
 from xlapy.runtime.collectives.rendezvous import Place, Rendezvous
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.arguments import bounded, check_value, fits, shape_of
+from xlapy.runtime.values import Value
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from xlapy.cpu.program.thunks import QUEUE_BYTES, FeedField, FeedThunk, NativePr
 from xlapy.cpu.program.wait_state import Memory
 from xlapy.interpreter import TOKEN
 from xlapy.native import futex
-from xlapy.runtime.backend import Value
 from xlapy.runtime.device import Device
+from xlapy.runtime.values import Value
 
 
 @contextmanager

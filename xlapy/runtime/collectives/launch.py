@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
-from xlapy.runtime.backend import Value
 from xlapy.runtime.collectives.communicator import DeviceExchange
 from xlapy.runtime.collectives.rendezvous import Rendezvous
 from xlapy.runtime.device import Device, collective_timeout
+from xlapy.runtime.values import Value
 
 Body = Callable[[DeviceExchange], Value]
 """What one device does; its number and the way to the others are in the exchange."""

@@ -37,7 +37,7 @@ class _Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalWait:
     """A device waits in `what`, of which others know nothing, for all that are missing, or (`any_of`) one of them.
 
     times: tells waits apart.
@@ -84,7 +84,7 @@ class Rendezvous:
         self._waits: list[_Wait | None] = [None] * len(names)
         self._outside: dict[int, str] = {}
         """What devices wait in that are no business of other devices."""
-        self._since: dict[int, tuple[Outside, float]] = {}
+        self._since: dict[int, tuple[ExternalWait, float]] = {}
         self._finished: set[int] = set()
         self._uses: Counter[Hashable] = Counter()
         self._meetings: dict[Place, _Meeting] = {}
@@ -188,7 +188,7 @@ class Rendezvous:
             else:
                 self._changed[device].wait(left)
 
-    def judge(self, device: int, look: Callable[[], Mapping[int, Outside]]) -> None:
+    def check_external_waits(self, device: int, look: Callable[[], Mapping[int, ExternalWait]]) -> None:
         """Ends the run if devices that wait elsewhere, as `look` finds them, wait in vain.
 
         `ExecutionError` if it has ended.
@@ -208,7 +208,7 @@ class Rendezvous:
             if self.cancelled.is_set():
                 raise ExecutionError("cancelled")
 
-    def _too_long(self, device: int, wait: Outside) -> bool:
+    def _too_long(self, device: int, wait: ExternalWait) -> bool:
         known = self._since.get(device)
         if known is None or known[0] != wait:
             known = self._since[device] = wait, time.monotonic()

@@ -1,83 +1,80 @@
-"""Whether devices that meet in native code, and have waited there for long, can go on: the rendezvous of a run judges.
+"""The watchdog: finds launches whose devices wait for each other in native code and can never finish.
 
-Owns: who waits in runs that native code has begun. Must not know: how they wait.
+Native code records in shared memory which device waits in which collective or transfer. The watchdog reads these
+records and passes them to a `Rendezvous`, which searches the wait graph for deadlocks and enforces the timeout.
+
+Responsible for the wait state of active launches. Does not depend on who launches programs or how devices wait.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xlapy.base.errors import ExecutionError
-from xlapy.cpu.program.wait_state import Memory, shared_size, waiting
-from xlapy.pjrt.c_api.entries import entry, error_of
-from xlapy.pjrt.c_api.loaded import native
-from xlapy.pjrt.objects.executable import Loaded, running_at
-from xlapy.pjrt.objects.records import SIZES, Record, read_words
-from xlapy.runtime.backends.cpu import CpuProgram, outside
-from xlapy.runtime.collectives.launch import device_name
-from xlapy.runtime.collectives.rendezvous import Outside, Rendezvous
+from xlapy.cpu.program.thunks import FeedThunk, NativeProgram, TransferThunk
+from xlapy.cpu.program.wait_state import Memory, Wait, waiting
+from xlapy.hlo.instruction import describe_instruction
+from xlapy.runtime.collectives.rendezvous import ExternalWait, Rendezvous
 from xlapy.runtime.device import collective_timeout
 
-_MOST = 1 << 10
-"""How many runs are judged at once: devices have queues of fewer."""
-
-_NOT_BEGUN, _ENDED = 0, 2
-
-_known: dict[int, Rendezvous] = {}
-"""By the numbers of runs: who has waited since when."""
+NOT_STARTED, RUNNING, FINISHED = 0, 1, 2
+"""States of one device within a launch, as native code stores them."""
 
 
-@entry("judge", "LoadedExecutable_Execute")
-def judge(_: Any) -> None:
-    """Ends the runs that can never finish, and those that have waited for too long."""
-    row = (ctypes.c_uint64 * _MOST)()
-    runs = [Record("run", address) for address in row[: native().runs_now(ctypes.addressof(row), _MOST)]]
-    try:
-        for run in runs:
-            loaded = running_at(run["executable"])
-            if loaded is not None:
-                _judge(run, loaded)
-    finally:
-        numbers = {run["number"] for run in runs}
-        for number in set(_known) - numbers:
-            del _known[number]
-        for run in runs:
-            native().release(run["shared"])
-            native().give_up_run(run.address)
+@dataclass(frozen=True)
+class ActiveLaunch:
+    """One launch of a native program that has not finished on all of its devices.
+
+    number: unique per launch. shared: the memory that the devices share, with their wait records. device_states:
+    `NOT_STARTED`, `RUNNING` or `FINISHED` for each device. fail: ends the launch with an error.
+    """
+
+    number: int
+    device_names: Sequence[str]
+    program: NativeProgram
+    shared: Memory
+    device_states: Sequence[int]
+    fail: Callable[[BaseException], None]
 
 
-def _judge(run: Record, loaded: Loaded) -> None:
-    rendezvous = _known.get(run["number"]) or _known.setdefault(run["number"], _rendezvous(loaded))
-    states = read_words(run.address + SIZES["run"], len(loaded.devices))
-    for device, state in enumerate(states):
-        if state == _ENDED:
-            rendezvous.finish(device)
-    waits = _waits(loaded, run)
-    try:
-        for device, wait in waits.items():
-            # Nobody is told off for waiting for a device that has other runs first.
-            is_due = all(states[missing] != _NOT_BEGUN for missing in wait.missing)
-            rendezvous.judge(device if is_due else -1, functools.partial(dict, waits))
-    except ExecutionError as error:
-        failure = rendezvous.failure or error
-        native().fail_run(run.address, error_of(native(), failure))
+class Watchdog:
+    """Checks active launches for deadlocks; remembers since when each device of a launch has been waiting."""
+
+    def __init__(self) -> None:
+        self._rendezvous: dict[int, Rendezvous] = {}
+
+    def check(self, launches: Sequence[ActiveLaunch]) -> None:
+        """Fails the launches that can never finish or that exceed the timeout. `launches` are all that are active."""
+        try:
+            for launch in launches:
+                self._check(launch)
+        finally:
+            numbers = {launch.number for launch in launches}
+            for number in set(self._rendezvous) - numbers:
+                del self._rendezvous[number]
+
+    def _check(self, launch: ActiveLaunch) -> None:
+        rendezvous = self._rendezvous.get(launch.number)
+        if rendezvous is None:
+            rendezvous = self._rendezvous[launch.number] = Rendezvous(launch.device_names, collective_timeout())
+        for device, state in enumerate(launch.device_states):
+            if state == FINISHED:
+                rendezvous.finish(device)
+        waits = {device: external_wait(wait) for device, wait in waiting(launch.program, launch.shared).items()}
+        try:
+            for device, wait in waits.items():
+                # A device that has not started this launch still executes earlier ones: it is busy, not missing.
+                is_due = all(launch.device_states[missing] != NOT_STARTED for missing in wait.missing)
+                rendezvous.check_external_waits(device if is_due else -1, functools.partial(dict, waits))
+        except ExecutionError as error:
+            launch.fail(rendezvous.failure or error)
 
 
-def _rendezvous(loaded: Loaded) -> Rendezvous:
-    counts = loaded.options.num_replicas, loaded.options.num_partitions
-    names = [device_name(number, *counts) for number in range(len(loaded.devices))]
-    return Rendezvous(names, collective_timeout())
-
-
-def _waits(loaded: Loaded, run: Record) -> dict[int, Outside]:
-    program = loaded.executable.program
-    assert isinstance(program, CpuProgram)
-    native_program = program.compiled.program
-    size = shared_size(native_program)
-    bytes_: Any = (ctypes.c_char * size).from_address(run["shared"] + SIZES["storage"])
-    shared: Memory = np.frombuffer(bytes_, np.uint8)
-    return {device: outside(wait) for device, wait in waiting(native_program, shared).items()}
+def external_wait(wait: Wait) -> ExternalWait:
+    """Describes to a `Rendezvous` what a device waits for in native code."""
+    what = describe_instruction(wait.thunk.instruction)
+    if isinstance(wait.thunk, FeedThunk):
+        what = f"{what} for the host"
+    return ExternalWait(what, wait.missing, wait.times, any_of=isinstance(wait.thunk, TransferThunk))

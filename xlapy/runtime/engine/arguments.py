@@ -19,8 +19,8 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
 from xlapy.interpreter.dynamic_array import actual, conformed, padded
-from xlapy.runtime.backend import Value
 from xlapy.runtime.buffer import Buffer
+from xlapy.runtime.values import Value
 
 
 def check_arguments(program: ProgramShape, arguments: Sequence[Any]) -> list[Value]:

@@ -20,13 +20,13 @@ from xlapy.cpu.program.host_callbacks import Host
 from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram, StorageClass
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
-from xlapy.runtime.backend import Value
 from xlapy.runtime.buffer import Buffer, array_type, buffer_at
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.arguments import check_argument, check_arguments, check_count
 from xlapy.runtime.engine.donation import Donated, donated_buffers
 from xlapy.runtime.engine.native_call import NativeCall, array_address
+from xlapy.runtime.values import Value
 
 _byte = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof

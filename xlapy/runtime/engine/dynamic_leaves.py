@@ -14,7 +14,7 @@ import numpy as np
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
 from xlapy.interpreter.dynamic_array import physical, sizes_of
-from xlapy.runtime.backend import Value
+from xlapy.runtime.values import Value
 
 
 def static_leaves(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]]:

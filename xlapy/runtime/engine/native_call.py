@@ -20,7 +20,7 @@ from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram
 from xlapy.cpu.serialization.executable import LoadedProgram
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
-from xlapy.runtime.engine.counts import Counts
+from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.memory import available_bytes, readable
 
@@ -52,7 +52,7 @@ class _Place:
         self.table[0] = array_address(self.arena)
         for place, address in constants.items():
             self.table[place] = address
-        self.counts = None if program.clocks is None else Counts(program.clocks)
+        self.counts = None if program.clocks is None else CounterTable(program.clocks)
         if self.counts is not None:
             self.table[program.counters_index] = self.counts.address
         self.interruption = Interruption()
@@ -75,7 +75,7 @@ class NativeCall:
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
         self._places: list[_Place] = []
         self._kept = {} if kept is None else kept
-        self.counted: Callable[[Counts, int], None] | None = None
+        self.on_counted: Callable[[CounterTable, int], None] | None = None
         """Told at the end of each run of an instrumented program: what it counted, the number of its device."""
         calls = any(isinstance(thunk, CallbackThunk) and thunk.convention for thunk in program.callbacks)
         self._targets = Targets(program, self._kept) if calls else None
@@ -117,8 +117,8 @@ class NativeCall:
                 raise _failure(place, host)
             del kept  # what native code calls must live until here
         finally:
-            if place.counts is not None and self.counted is not None:
-                self.counted(place.counts, device)
+            if place.counts is not None and self.on_counted is not None:
+                self.on_counted(place.counts, device)
             if place.made_with is self._targets:
                 self._places.append(place)
 
@@ -164,8 +164,8 @@ class NativeCall:
                 addresses[number] = _address_of(memory)
         return memories, addresses
 
-    def counts(self) -> list[Counts]:
-        """Where the runs of an instrumented program have counted: a table for each of those at the same time."""
+    def counts(self) -> list[CounterTable]:
+        """Where the runs of an instrumented program have on_counted: a table for each of those at the same time."""
         return [place.counts for place in self._places if place.counts is not None]
 
     def constants(self) -> dict[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import Checks, Watch, describe
-from xlapy.runtime.backend import Observer, Value
+from xlapy.runtime.values import Observer, Value
 
 
 def trace(write: Callable[[str], None], pattern: str = "") -> Observer:

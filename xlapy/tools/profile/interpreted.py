@@ -17,7 +17,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.runtime.backend import Observer
+from xlapy.runtime.values import Observer
 from xlapy.tools.profile.rows import Row
 
 

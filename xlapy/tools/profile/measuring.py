@@ -17,8 +17,8 @@ import numpy as np
 from xlapy.cpu.compiler import Compiled, Instrument
 from xlapy.runtime import Executable
 from xlapy.runtime.backends.cpu import CpuProgram
-from xlapy.runtime.engine.counts import Counts
-from xlapy.runtime.instrumented import instrumented
+from xlapy.runtime.engine.counters import CounterTable
+from xlapy.runtime.instrumented import compile_instrumented
 from xlapy.runtime.machine import ticks
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ def compiled_form(program: CpuProgram) -> Compiled:
 def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
     """Runs the program and its twin in turn after a run to warm up, `repeat` times or as often as is worth the time."""
     clock = _Rate()
-    twin, program = instrumented(executable, Instrument.COUNTS)
+    twin, program = compile_instrumented(executable, Instrument.COUNTS)
     run(executable)
     run(twin)
     begin = time.perf_counter()
@@ -95,10 +95,10 @@ def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
     return min(max(slower / max(readings, 1.0), 0.0), DEAREST_STAMP)
 
 
-def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[Counts], float]:
+def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[CounterTable], float]:
     """One run, after one to warm up, with the events of each device, and the ticks of a second."""
     clock = _Rate()
-    twin, program = instrumented(executable, Instrument.EVENTS)
+    twin, program = compile_instrumented(executable, Instrument.EVENTS)
     run(twin)
     _clear(program.call.counts())
     run(twin)
@@ -115,7 +115,7 @@ class _Rate:
         return (ticks() - self._ticks) / (time.perf_counter() - self._begin)
 
 
-def _clear(tables: Sequence[Counts]) -> None:
+def _clear(tables: Sequence[CounterTable]) -> None:
     for table in tables:
         table.clear()
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.runtime import Executable
-from xlapy.runtime.backend import Observer
 from xlapy.runtime.buffer import put
 from xlapy.runtime.machine import machine_limits
+from xlapy.runtime.values import Observer
 from xlapy.tools.profile.interpreted import interpreted
 from xlapy.tools.profile.measuring import measure
 from xlapy.tools.profile.native import native_rows

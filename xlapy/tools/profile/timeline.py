@@ -12,11 +12,11 @@ from typing import Any
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.profiling_counters import MOST_WITH_PIECES, Clock
 from xlapy.hlo.instruction import Instruction
-from xlapy.runtime.engine.counts import Counts
+from xlapy.runtime.engine.counters import CounterTable
 from xlapy.text.describe import framework_name_of, line_of, source_of
 
 
-def timeline(compiled: Compiled, tables: Sequence[Counts], ticks_a_second: float) -> str:
+def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second: float) -> str:
     """JSON of complete events in microseconds from the first one on. A process is a device, threads are its threads."""
     clocks = compiled.program.clocks
     assert clocks is not None, "the program is instrumented"

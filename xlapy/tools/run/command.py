@@ -17,10 +17,10 @@ import numpy as np
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names
-from xlapy.runtime.backend import Observer
 from xlapy.runtime.engine.arguments import leaves, shape_of
 from xlapy.runtime.engine.memory import available_bytes, readable, value_bytes
 from xlapy.runtime.engine.observe import trace
+from xlapy.runtime.values import Observer
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.files import check_writable, read_arguments, save_arrays
 from xlapy.tools.loading import load_option

@@ -14,7 +14,7 @@ from xlapy.cpu.program.profiling_counters import EVENT, FIGURES, HEADER, MOST_EV
 Array = np.ndarray[Any, Any]
 
 
-class Counts:
+class CounterTable:
     """The table of one run at a time, laid out as `xlapy.cpu.program.profiling_counters` says."""
 
     def __init__(self, clocks: Clocks, places: int = MOST_EVENTS) -> None:

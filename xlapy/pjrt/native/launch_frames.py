@@ -12,110 +12,110 @@ from __future__ import annotations
 from xlapy.pjrt.objects.records import SIZES
 
 _PLACES = f"""
-define internal ptr @take_place(ptr %part) {{
+define internal ptr @acquire_frame(ptr %program) {{
 entry:
-  %at = at part.place of %part
+  %at = at device_program.spare_frame of %program
   %free = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
   %none = icmp eq ptr %free, null
   br i1 %none, label %new, label %out
 new:
-  %made = call ptr @new_place(ptr %part)
+  %made = call ptr @new_frame(ptr %program)
   br label %out
 out:
-  %place = phi ptr [ %free, %entry ], [ %made, %new ]
-  ret ptr %place
+  %frame = phi ptr [ %free, %entry ], [ %made, %new ]
+  ret ptr %frame
 }}
 
-define internal ptr @new_place(ptr %part) {{
-  %arguments = get i64 part.argument_count of %part
-  %results = get i64 part.result_count of %part
-  %bytes = get i64 part.table_bytes of %part
+define internal ptr @new_frame(ptr %program) {{
+  %arguments = get i64 device_program.argument_count of %program
+  %results = get i64 device_program.result_count of %program
+  %bytes = get i64 device_program.table_bytes of %program
   %words = add i64 %arguments, %results
   %rows = mul i64 %words, 8
-  %head = add i64 %rows, {SIZES["place"]}
+  %head = add i64 %rows, {SIZES["launch_frame"]}
   %size = add i64 %head, %bytes
-  %place = call ptr @malloc(i64 %size)
-  %table = getelementptr i8, ptr %place, i64 %head
-  %template = get ptr part.table of %part
+  %frame = call ptr @malloc(i64 %size)
+  %table = getelementptr i8, ptr %frame, i64 %head
+  %template = get ptr device_program.table of %program
   %copied = call ptr @memcpy(ptr %table, ptr %template, i64 %bytes)
-  put ptr %part place.part of %place
-  put ptr null place.run of %place
-  put ptr null place.arena of %place
-  ret ptr %place
+  put ptr %program launch_frame.program of %frame
+  put ptr null launch_frame.launch of %frame
+  put ptr null launch_frame.arena of %frame
+  ret ptr %frame
 }}
 
-define internal ptr @pins_of(ptr %place) {{
-  %pins = getelementptr i8, ptr %place, i64 {SIZES["place"]}
-  ret ptr %pins
+define internal ptr @argument_holds(ptr %frame) {{
+  %holds = getelementptr i8, ptr %frame, i64 {SIZES["launch_frame"]}
+  ret ptr %holds
 }}
 
-define internal ptr @results_of(ptr %part, ptr %place) {{
-  %pins = call ptr @pins_of(ptr %place)
-  %count = get i64 part.argument_count of %part
-  %results = getelementptr ptr, ptr %pins, i64 %count
+define internal ptr @result_storages(ptr %program, ptr %frame) {{
+  %holds = call ptr @argument_holds(ptr %frame)
+  %count = get i64 device_program.argument_count of %program
+  %results = getelementptr ptr, ptr %holds, i64 %count
   ret ptr %results
 }}
 
-define internal ptr @table_of(ptr %part, ptr %place) {{
-  %results = call ptr @results_of(ptr %part, ptr %place)
-  %count = get i64 part.result_count of %part
+define internal ptr @address_table(ptr %program, ptr %frame) {{
+  %results = call ptr @result_storages(ptr %program, ptr %frame)
+  %count = get i64 device_program.result_count of %program
   %table = getelementptr ptr, ptr %results, i64 %count
   ret ptr %table
 }}
 
-define internal void @end_place(ptr %part) {{
+define internal void @free_spare_frame(ptr %program) {{
 entry:
-  %at = at part.place of %part
-  %place = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
-  %none = icmp eq ptr %place, null
+  %at = at device_program.spare_frame of %program
+  %frame = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
+  %none = icmp eq ptr %frame, null
   br i1 %none, label %out, label %drop
 drop:
-  call void @drop_place(ptr %place)
+  call void @free_frame(ptr %frame)
   br label %out
 out:
   ret void
 }}
 
-define internal void @drop_place(ptr %place) {{
+define internal void @free_frame(ptr %frame) {{
 entry:
-  %arena = get ptr place.arena of %place
+  %arena = get ptr launch_frame.arena of %frame
   %none = icmp eq ptr %arena, null
   br i1 %none, label %out, label %give
 give:
   call void @release(ptr %arena)
   br label %out
 out:
-  call void @free(ptr %place)
+  call void @free(ptr %frame)
   ret void
 }}
 
-define internal void @put_back(ptr %part, ptr %place) {{
+define internal void @return_frame(ptr %program, ptr %frame) {{
 entry:
-  %at = at part.place of %part
-  %pair = cmpxchg ptr %at, ptr null, ptr %place acq_rel acquire, align 8
+  %at = at device_program.spare_frame of %program
+  %pair = cmpxchg ptr %at, ptr null, ptr %frame acq_rel acquire, align 8
   %kept = extractvalue {{ ptr, i1 }} %pair, 1
   br i1 %kept, label %out, label %drop
 drop:
-  call void @drop_place(ptr %place)
+  call void @free_frame(ptr %frame)
   br label %out
 out:
   ret void
 }}
 
 ; Gives a place its arena; false if there is no memory for it.
-define internal i1 @furnish(ptr %part, ptr %place) {{
+define internal i1 @allocate_arena(ptr %program, ptr %frame) {{
 entry:
-  %kept = get ptr place.arena of %place
+  %kept = get ptr launch_frame.arena of %frame
   %none = icmp eq ptr %kept, null
   br i1 %none, label %make, label %there
 make:
-  %bytes = get i64 part.arena_bytes of %part
+  %bytes = get i64 device_program.arena_bytes of %program
   %made = call ptr @allocate(i64 %bytes)
   %missing = icmp eq ptr %made, null
   br i1 %missing, label %fail, label %enter
 enter:
-  put ptr %made place.arena of %place
-  %table = call ptr @table_of(ptr %part, ptr %place)
+  put ptr %made launch_frame.arena of %frame
+  %table = call ptr @address_table(ptr %program, ptr %frame)
   %data = getelementptr i8, ptr %made, i64 64
   store ptr %data, ptr %table
   br label %there
@@ -126,29 +126,29 @@ fail:
 }}
 
 ; Runs the program with a place that has its arena; 0 if all went well.
-define internal i32 @run_place(ptr %part, ptr %place) {{
+define internal i32 @run_frame(ptr %program, ptr %frame) {{
 entry:
-  %table = call ptr @table_of(ptr %part, ptr %place)
-  %program = get ptr part.entry of %part
-  %number = get i64 part.instrumented of %part
+  %table = call ptr @address_table(ptr %program, ptr %frame)
+  %entry_point = get ptr device_program.entry of %program
+  %number = get i64 device_program.trace_id of %program
   %plain = icmp eq i64 %number, 0
-  br i1 %plain, label %run, label %note
-run:
-  %status = call i32 %program(ptr %table)
+  br i1 %plain, label %execute, label %note
+execute:
+  %status = call i32 %entry_point(ptr %table)
   ret i32 %status
 note:
   %begin = call i64 @ticks()
-  %noted = call i32 %program(ptr %table)
+  %noted = call i32 %entry_point(ptr %table)
   %end = call i64 @ticks()
-  call void @note_time(i64 %number, i64 %begin, i64 %end)
+  call void @record_time(i64 %number, i64 %begin, i64 %end)
   ret i32 %noted
 }}
 """
 
 _ARGUMENTS = """
 ; The buffers that a part is given.
-define internal ptr @arguments_of(ptr %args, ptr %part) {
-  %number = get i64 part.number of %part
+define internal ptr @argument_list(ptr %args, ptr %program) {
+  %number = get i64 device_program.number of %program
   %lists = get ptr LoadedExecutable_Execute.argument_lists of %args
   %at = getelementptr ptr, ptr %lists, i64 %number
   %list = load ptr, ptr %at
@@ -156,16 +156,16 @@ define internal ptr @arguments_of(ptr %args, ptr %part) {
 }
 
 ; Gives up what a place has for a run: the storages of its arguments, and itself.
-define internal void @let_go(ptr %part, ptr %place) {
-  %count = get i64 part.argument_count of %part
-  %pins = call ptr @pins_of(ptr %place)
-  call void @release_row(ptr %pins, i64 %count)
-  call void @put_back(ptr %part, ptr %place)
+define internal void @release_frame(ptr %program, ptr %frame) {
+  %count = get i64 device_program.argument_count of %program
+  %holds = call ptr @argument_holds(ptr %frame)
+  call void @release_storages(ptr %holds, i64 %count)
+  call void @return_frame(ptr %program, ptr %frame)
   ret void
 }
 
 ; Gives up the storages that a row of words owns.
-define internal void @release_row(ptr %row, i64 %count) {
+define internal void @release_storages(ptr %row, i64 %count) {
   for %number below %count as one
   %at = getelementptr ptr, ptr %row, i64 %number
   %storage = load ptr, ptr %at
@@ -175,12 +175,12 @@ define internal void @release_row(ptr %row, i64 %count) {
 }
 
 ; Takes the storages of the arguments; false, and it has none, if one does not fit.
-define internal i1 @take_arguments(ptr %part, ptr %place, ptr %list) {
-  %count = get i64 part.argument_count of %part
-  %pins = call ptr @pins_of(ptr %place)
-  %table = call ptr @table_of(ptr %part, ptr %place)
+define internal i1 @hold_arguments(ptr %program, ptr %frame, ptr %list) {
+  %count = get i64 device_program.argument_count of %program
+  %holds = call ptr @argument_holds(ptr %frame)
+  %table = call ptr @address_table(ptr %program, ptr %frame)
   %addresses = getelementptr ptr, ptr %table, i64 1
-  %expected = get ptr part.arguments of %part
+  %expected = get ptr device_program.arguments of %program
   for %number below %count as one
   %at = getelementptr ptr, ptr %list, i64 %number
   %buffer = load ptr, ptr %at
@@ -201,12 +201,12 @@ define internal i1 @take_arguments(ptr %part, ptr %place, ptr %list) {
   %same = and i1 %alike, %same_layout
   br i1 %same, label %take, label %one.end
 take:
-  %storage = call ptr @pin(ptr %buffer)
+  %storage = call ptr @acquire_hold(ptr %buffer)
   %none = icmp eq ptr %storage, null
   br i1 %none, label %one.end, label %fits
 fits:
-  %pin_at = getelementptr ptr, ptr %pins, i64 %number
-  store ptr %storage, ptr %pin_at
+  %hold_at = getelementptr ptr, ptr %holds, i64 %number
+  store ptr %storage, ptr %hold_at
   %data = get ptr buffer.data of %buffer
   %address_at = getelementptr ptr, ptr %addresses, i64 %number
   store ptr %data, ptr %address_at
@@ -214,20 +214,20 @@ fits:
   %all = icmp eq i64 %number, %count
   br i1 %all, label %out, label %give_up
 give_up:
-  call void @release_row(ptr %pins, i64 %number)
+  call void @release_storages(ptr %holds, i64 %number)
   br label %out
 out:
   ret i1 %all
 }
 
 ; Whether the elements of all arguments are there.
-define internal i1 @are_there(ptr %part, ptr %list) {
-  %count = get i64 part.argument_count of %part
+define internal i1 @are_arguments_ready(ptr %program, ptr %list) {
+  %count = get i64 device_program.argument_count of %program
   for %number below %count as one
   %at = getelementptr ptr, ptr %list, i64 %number
   %buffer = load ptr, ptr %at
   %event = get ptr buffer.event of %buffer
-  %there = call i1 @is_well(ptr %event)
+  %there = call i1 @is_event_successful(ptr %event)
   br i1 %there, label %one.next, label %one.end
   end one
   %all = icmp eq i64 %number, %count
@@ -235,15 +235,15 @@ define internal i1 @are_there(ptr %part, ptr %list) {
 }
 
 ; Whether nobody else has the memory of the donated arguments. mask: -1 if runs that wait for their turn do not count.
-define internal i1 @are_alone(ptr %part, ptr %place, i64 %mask) {
-  %pins = call ptr @pins_of(ptr %place)
-  %count = get i64 part.donated_count of %part
-  %donated = get ptr part.donated of %part
+define internal i1 @are_uniquely_owned(ptr %program, ptr %frame, i64 %mask) {
+  %holds = call ptr @argument_holds(ptr %frame)
+  %count = get i64 device_program.donated_count of %program
+  %donated = get ptr device_program.donated of %program
   for %number below %count as one
   %at = getelementptr i64, ptr %donated, i64 %number
   %argument = load i64, ptr %at
-  %pin_at = getelementptr ptr, ptr %pins, i64 %argument
-  %storage = load ptr, ptr %pin_at
+  %hold_at = getelementptr ptr, ptr %holds, i64 %argument
+  %storage = load ptr, ptr %hold_at
   %owners = get i64 storage.owners of %storage
   %queued = get i64 storage.queued of %storage
   %event = get ptr storage.event of %storage
@@ -261,45 +261,45 @@ define internal i1 @are_alone(ptr %part, ptr %place, i64 %mask) {
   ret i1 %all
 }
 
-define internal void @end_donated(ptr %part, ptr %list) {
-  %count = get i64 part.donated_count of %part
-  %donated = get ptr part.donated of %part
+define internal void @delete_donated_buffers(ptr %program, ptr %list) {
+  %count = get i64 device_program.donated_count of %program
+  %donated = get ptr device_program.donated of %program
   for %number below %count as one
   %at = getelementptr i64, ptr %donated, i64 %number
   %argument = load i64, ptr %at
   %buffer_at = getelementptr ptr, ptr %list, i64 %argument
   %buffer = load ptr, ptr %buffer_at
-  call void @end(ptr %buffer)
+  call void @delete_buffer(ptr %buffer)
   end one
   ret void
 }
 """
 
 _RESULTS = """
-define internal void @release_results(ptr %part, ptr %place) {
-  %count = get i64 part.result_count of %part
-  %results = call ptr @results_of(ptr %part, ptr %place)
-  call void @release_row(ptr %results, i64 %count)
+define internal void @release_results(ptr %program, ptr %frame) {
+  %count = get i64 device_program.result_count of %program
+  %results = call ptr @result_storages(ptr %program, ptr %frame)
+  call void @release_storages(ptr %results, i64 %count)
   ret void
 }
 
 ; Makes storages of the results; false, and there are none, if there is no memory.
-define internal i1 @make_results(ptr %part, ptr %place) {
-  %count = get i64 part.result_count of %part
-  %pins = call ptr @pins_of(ptr %place)
-  %results = call ptr @results_of(ptr %part, ptr %place)
-  %table = call ptr @table_of(ptr %part, ptr %place)
-  %outputs = get ptr part.outputs of %part
-  %aliases = get ptr part.aliases of %part
-  %first = get i64 part.first_result of %part
+define internal i1 @allocate_results(ptr %program, ptr %frame) {
+  %count = get i64 device_program.result_count of %program
+  %holds = call ptr @argument_holds(ptr %frame)
+  %results = call ptr @result_storages(ptr %program, ptr %frame)
+  %table = call ptr @address_table(ptr %program, ptr %frame)
+  %outputs = get ptr device_program.outputs of %program
+  %aliases = get ptr device_program.aliases of %program
+  %first = get i64 device_program.first_result of %program
   for %number below %count as one
   %alias_at = getelementptr i64, ptr %aliases, i64 %number
   %alias = load i64, ptr %alias_at
   %own = icmp slt i64 %alias, 0
   br i1 %own, label %new, label %shared
 shared:
-  %pin_at = getelementptr ptr, ptr %pins, i64 %alias
-  %given = load ptr, ptr %pin_at
+  %hold_at = getelementptr ptr, ptr %holds, i64 %alias
+  %given = load ptr, ptr %hold_at
   call void @retain(ptr %given)
   br label %owned
 new:
@@ -323,19 +323,19 @@ owned:
   %all = icmp eq i64 %number, %count
   br i1 %all, label %out, label %give_up
 give_up:
-  call void @release_row(ptr %results, i64 %number)
+  call void @release_storages(ptr %results, i64 %number)
   br label %out
 out:
   ret i1 %all
 }
 
 ; Buffers of the results, which are there when the event happens.
-define internal void @make_outputs(ptr %part, ptr %place, ptr %list, ptr %event) {
-  %outputs = get ptr part.outputs of %part
-  %aliases = get ptr part.aliases of %part
-  %count = get i64 part.result_count of %part
-  %results = call ptr @results_of(ptr %part, ptr %place)
-  %table = call ptr @table_of(ptr %part, ptr %place)
+define internal void @make_result_buffers(ptr %program, ptr %frame, ptr %list, ptr %event) {
+  %outputs = get ptr device_program.outputs of %program
+  %aliases = get ptr device_program.aliases of %program
+  %count = get i64 device_program.result_count of %program
+  %results = call ptr @result_storages(ptr %program, ptr %frame)
+  %table = call ptr @address_table(ptr %program, ptr %frame)
   %addresses = getelementptr ptr, ptr %table, i64 1
   for %number below %count as one
   %output_at = getelementptr ptr, ptr %outputs, i64 %number
@@ -356,7 +356,7 @@ new:
 make:
   %data = phi ptr [ %there, %shared ], [ %behind, %new ]
   %buffer = call ptr @make_buffer(ptr %output, ptr %storage, ptr %data)
-  call void @keep_event(ptr %event)
+  call void @retain_event(ptr %event)
   put ptr %event buffer.event of %buffer
   %list_at = getelementptr ptr, ptr %list, i64 %number
   store ptr %buffer, ptr %list_at
@@ -365,20 +365,20 @@ make:
 }
 
 ; Everything that a caller is given: buffers of the results, an event if one is asked for; donated buffers end.
-define internal void @hand_out(ptr %args, ptr %part, ptr %place, ptr %event) {
+define internal void @return_results(ptr %args, ptr %program, ptr %frame, ptr %event) {
 entry:
-  %number = get i64 part.number of %part
+  %number = get i64 device_program.number of %program
   %output_lists = get ptr LoadedExecutable_Execute.output_lists of %args
   %output_list_at = getelementptr ptr, ptr %output_lists, i64 %number
   %output_list = load ptr, ptr %output_list_at
-  call void @make_outputs(ptr %part, ptr %place, ptr %output_list, ptr %event)
-  %list = call ptr @arguments_of(ptr %args, ptr %part)
-  call void @end_donated(ptr %part, ptr %list)
+  call void @make_result_buffers(ptr %program, ptr %frame, ptr %output_list, ptr %event)
+  %list = call ptr @argument_list(ptr %args, ptr %program)
+  call void @delete_donated_buffers(ptr %program, ptr %list)
   %events = get ptr LoadedExecutable_Execute.device_complete_events of %args
   %unasked = icmp eq ptr %events, null
   br i1 %unasked, label %out, label %tell
 tell:
-  call void @keep_event(ptr %event)
+  call void @retain_event(ptr %event)
   %event_at = getelementptr ptr, ptr %events, i64 %number
   store ptr %event, ptr %event_at
   br label %out

@@ -10,7 +10,7 @@ from __future__ import annotations
 from xlapy.pjrt.objects.records import SIZES
 
 TEXT = f"""
-@times = internal global ptr null, align 64
+@time_table = internal global ptr null, align 64
 
 declare i64 @llvm.readcyclecounter()
 declare ptr @llvm.thread.pointer.p0()
@@ -22,32 +22,32 @@ define i64 @ticks() {{
 }}
 
 ; Where times are noted from now on; null for nowhere. Runs that are ending may write to the table before.
-define void @note_times(ptr %table) {{
-  store atomic ptr %table, ptr @times release, align 8
+define void @set_time_table(ptr %table) {{
+  store atomic ptr %table, ptr @time_table release, align 8
   ret void
 }}
 
-define internal void @note_time(i64 %part, i64 %begin, i64 %end) {{
+define internal void @record_time(i64 %program, i64 %begin, i64 %end) {{
 entry:
-  %table = load atomic ptr, ptr @times acquire, align 8
+  %table = load atomic ptr, ptr @time_table acquire, align 8
   %none = icmp eq ptr %table, null
   br i1 %none, label %out, label %take
 take:
-  %count = at times.count of %table
+  %count = at time_table.count of %table
   %number = atomicrmw add ptr %count, i64 1 monotonic, align 8
-  %places = get i64 times.places of %table
+  %places = get i64 time_table.capacity of %table
   %fits = icmp ult i64 %number, %places
   br i1 %fits, label %write, label %out
 write:
-  %rows = getelementptr i8, ptr %table, i64 {SIZES["times"]}
-  %bytes = mul i64 %number, {SIZES["time"]}
+  %rows = getelementptr i8, ptr %table, i64 {SIZES["time_table"]}
+  %bytes = mul i64 %number, {SIZES["time_row"]}
   %row = getelementptr i8, ptr %rows, i64 %bytes
   %thread = call ptr @llvm.thread.pointer.p0()
-  put ptr %thread time.thread of %row
-  put i64 %begin time.begin of %row
-  put i64 %end time.end of %row
-  %last = at time.part of %row
-  store atomic i64 %part, ptr %last release, align 8
+  put ptr %thread time_row.thread of %row
+  put i64 %begin time_row.begin of %row
+  put i64 %end time_row.end of %row
+  %last = at time_row.trace_id of %row
+  store atomic i64 %program, ptr %last release, align 8
   br label %out
 out:
   ret void

@@ -15,17 +15,17 @@ from __future__ import annotations
 from xlapy.pjrt.objects.records import SIZES
 
 _LIFE = f"""
-@runs = internal global ptr null
-@runs_lock = internal global i64 0, align 64
-@run_numbers = internal global i64 0, align 64
+@launches = internal global ptr null
+@launches_lock = internal global i64 0, align 64
+@launch_numbers = internal global i64 0, align 64
 
 declare ptr @memset(ptr, i32, i64)
 declare i64 @syscall(i64, ...)
 
 ; Memory of zeros, or of a run that is over; null if there is none.
-define internal ptr @take_shared(ptr %executable) {{
+define internal ptr @acquire_shared_memory(ptr %executable) {{
 entry:
-  %at = at executable.shared of %executable
+  %at = at executable.spare_shared of %executable
   %kept = atomicrmw xchg ptr %at, ptr null acq_rel, align 8
   %none = icmp eq ptr %kept, null
   br i1 %none, label %make, label %out
@@ -43,14 +43,14 @@ out:
   ret ptr %shared
 }}
 
-define internal void @put_shared_back(ptr %executable, ptr %shared) {{
+define internal void @return_shared_memory(ptr %executable, ptr %shared) {{
 entry:
   %word = getelementptr i8, ptr %shared, i64 64
   %cancelled = load atomic i32, ptr %word acquire, align 4
   %spoilt = icmp ne i32 %cancelled, 0
   br i1 %spoilt, label %drop, label %keep
 keep:
-  %at = at executable.shared of %executable
+  %at = at executable.spare_shared of %executable
   %pair = cmpxchg ptr %at, ptr null, ptr %shared acq_rel acquire, align 8
   %kept = extractvalue {{ ptr, i1 }} %pair, 1
   br i1 %kept, label %out, label %drop
@@ -62,77 +62,77 @@ out:
 }}
 
 ; A run of all parts; null if there is no memory.
-define internal ptr @new_run(ptr %executable) {{
+define internal ptr @new_launch(ptr %executable) {{
 entry:
-  %shared = call ptr @take_shared(ptr %executable)
+  %shared = call ptr @acquire_shared_memory(ptr %executable)
   %missing = icmp eq ptr %shared, null
   br i1 %missing, label %nothing, label %make
 nothing:
   ret ptr null
 make:
-  %count = get i64 executable.part_count of %executable
+  %count = get i64 executable.device_program_count of %executable
   %words = mul i64 %count, 8
-  %size = add i64 %words, {SIZES["run"]}
-  %run = call ptr @malloc(i64 %size)
-  %cleared = call ptr @memset(ptr %run, i32 0, i64 %size)
-  %number = atomicrmw add ptr @run_numbers, i64 1 monotonic, align 8
-  put i64 %number run.number of %run
-  put i64 1 run.owners of %run
-  put i64 %count run.left of %run
-  put ptr %executable run.executable of %run
-  put ptr %shared run.shared of %run
-  call void @lock(ptr @runs_lock)
-  %first = load ptr, ptr @runs
-  put ptr %first run.next of %run
-  put i64 1 run.open of %run
-  store ptr %run, ptr @runs
-  call void @unlock(ptr @runs_lock)
-  ret ptr %run
+  %size = add i64 %words, {SIZES["launch"]}
+  %launch = call ptr @malloc(i64 %size)
+  %cleared = call ptr @memset(ptr %launch, i32 0, i64 %size)
+  %number = atomicrmw add ptr @launch_numbers, i64 1 monotonic, align 8
+  put i64 %number launch.number of %launch
+  put i64 1 launch.owners of %launch
+  put i64 %count launch.remaining of %launch
+  put ptr %executable launch.executable of %launch
+  put ptr %shared launch.shared of %launch
+  call void @lock(ptr @launches_lock)
+  %first = load ptr, ptr @launches
+  put ptr %first launch.next of %launch
+  put i64 1 launch.is_open of %launch
+  store ptr %launch, ptr @launches
+  call void @unlock(ptr @launches_lock)
+  ret ptr %launch
 }}
 
 ; From now on nobody ends it from outside.
-define internal void @close_run(ptr %run) {{
+define internal void @close_launch(ptr %launch) {{
 entry:
-  call void @lock(ptr @runs_lock)
-  put i64 0 run.open of %run
-  br label %look
-look:
-  %at = phi ptr [ @runs, %entry ], [ %behind, %on ]
+  call void @lock(ptr @launches_lock)
+  put i64 0 launch.is_open of %launch
+  br label %header
+header:
+  %at = phi ptr [ @launches, %entry ], [ %behind, %on ]
   %found = load ptr, ptr %at
-  %here = icmp eq ptr %found, %run
+  %here = icmp eq ptr %found, %launch
   br i1 %here, label %take, label %on
 on:
-  %behind = at run.next of %found
-  br label %look
+  %behind = at launch.next of %found
+  br label %header
 take:
-  %next = get ptr run.next of %run
+  %next = get ptr launch.next of %launch
   store ptr %next, ptr %at
-  call void @unlock(ptr @runs_lock)
-  %executable = get ptr run.executable of %run
-  %shared = get ptr run.shared of %run
-  call void @put_shared_back(ptr %executable, ptr %shared)
+  call void @unlock(ptr @launches_lock)
+  %executable = get ptr launch.executable of %launch
+  %shared = get ptr launch.shared of %launch
+  call void @return_shared_memory(ptr %executable, ptr %shared)
   ret void
 }}
 
-define void @give_up_run(ptr %run) {{
+define void @release_launch(ptr %launch) {{
 entry:
-  %owners = at run.owners of %run
+  %owners = at launch.owners of %launch
   %before = atomicrmw sub ptr %owners, i64 1 acq_rel, align 8
   %last = icmp eq i64 %before, 1
   br i1 %last, label %end, label %out
 end:
-  %error = get ptr run.error of %run
+  %error = get ptr launch.error of %launch
   call void @free(ptr %error)
-  call void @free(ptr %run)
+  call void @free(ptr %launch)
   br label %out
 out:
   ret void
 }}
 
 ; 0 while a part has not begun, 1 while it runs, 2 when it has ended.
-define internal void @note_state(ptr %run, ptr %part, i64 %state) {{
-  %number = get i64 part.number of %part
-  %states = getelementptr i8, ptr %run, i64 {SIZES["run"]}
+define internal void @set_device_state(ptr %launch, ptr %program, i64 %state) {{
+  %number = get i64 device_program.number of %program
+  %states = getelementptr i8, ptr %launch, i64 {SIZES["launch"]}
   %at = getelementptr i64, ptr %states, i64 %number
   store atomic i64 %state, ptr %at release, align 8
   ret void
@@ -141,16 +141,16 @@ define internal void @note_state(ptr %run, ptr %part, i64 %state) {{
 
 _ENDS = """
 ; Tells the parts that run to end, and wakes those that sleep. The run must be open.
-define internal void @cancel_run(ptr %run) {
-  %shared = get ptr run.shared of %run
+define internal void @cancel_launch(ptr %launch) {
+  %shared = get ptr launch.shared of %launch
   %data = getelementptr i8, ptr %shared, i64 64
   %before = atomicrmw xchg ptr %data, i32 1 seq_cst, align 4
   %told = icmp ne i32 %before, 0
   br i1 %told, label %out, label %tell
 tell:
-  %executable = get ptr run.executable of %run
-  %words = get ptr executable.words of %executable
-  %count = get i64 executable.word_count of %executable
+  %executable = get ptr launch.executable of %launch
+  %words = get ptr executable.wait_words of %executable
+  %count = get i64 executable.wait_word_count of %executable
   for %number below %count as one
   %at = getelementptr i64, ptr %words, i64 %number
   %offset = load i64, ptr %at
@@ -164,29 +164,29 @@ out:
 }
 
 ; Ends a run, if it is still on, by an error, which it takes over: the first counts.
-define void @fail_run(ptr %run, ptr %error) {
+define void @fail_launch(ptr %launch, ptr %error) {
 entry:
-  call void @lock(ptr @runs_lock)
-  %open = get i64 run.open of %run
+  call void @lock(ptr @launches_lock)
+  %open = get i64 launch.is_open of %launch
   %over = icmp eq i64 %open, 0
-  %first = get ptr run.error of %run
+  %first = get ptr launch.error of %launch
   %known = icmp ne ptr %first, null
   %late = or i1 %over, %known
   br i1 %late, label %drop, label %enter
 enter:
-  put ptr %error run.error of %run
-  call void @cancel_run(ptr %run)
+  put ptr %error launch.error of %launch
+  call void @cancel_launch(ptr %launch)
   br label %out
 drop:
   call void @free(ptr %error)
   br label %out
 out:
-  call void @unlock(ptr @runs_lock)
+  call void @unlock(ptr @launches_lock)
   ret void
 }
 
-define internal i1 @has_failed(ptr %run) {
-  %shared = get ptr run.shared of %run
+define internal i1 @is_launch_cancelled(ptr %launch) {
+  %shared = get ptr launch.shared of %launch
   %data = getelementptr i8, ptr %shared, i64 64
   %cancelled = load atomic i32, ptr %data acquire, align 4
   %failed = icmp ne i32 %cancelled, 0
@@ -194,86 +194,86 @@ define internal i1 @has_failed(ptr %run) {
 }
 
 ; What a part of a run that has failed is to say.
-define internal ptr @error_of_run(ptr %run) {
+define internal ptr @launch_error(ptr %launch) {
 entry:
-  call void @lock(ptr @runs_lock)
-  %first = get ptr run.error of %run
+  call void @lock(ptr @launches_lock)
+  %first = get ptr launch.error of %launch
   %copy = call ptr @copy_of_error(ptr %first)
-  call void @unlock(ptr @runs_lock)
+  call void @unlock(ptr @launches_lock)
   %none = icmp eq ptr %copy, null
   br i1 %none, label %plain, label %out
 plain:
-  %cancelled = call ptr @is_cancelled()
+  %cancelled = call ptr @cancelled_error()
   ret ptr %cancelled
 out:
   ret ptr %copy
 }
 
-define internal void @cancel_runs() {
+define internal void @cancel_launches() {
 entry:
-  call void @lock(ptr @runs_lock)
-  %first = load ptr, ptr @runs
-  br label %look
-look:
-  %run = phi ptr [ %first, %entry ], [ %next, %one ]
-  %none = icmp eq ptr %run, null
+  call void @lock(ptr @launches_lock)
+  %first = load ptr, ptr @launches
+  br label %header
+header:
+  %launch = phi ptr [ %first, %entry ], [ %next, %one ]
+  %none = icmp eq ptr %launch, null
   br i1 %none, label %out, label %one
 one:
-  call void @cancel_run(ptr %run)
-  %next = get ptr run.next of %run
-  br label %look
+  call void @cancel_launch(ptr %launch)
+  %next = get ptr launch.next of %launch
+  br label %header
 out:
-  call void @unlock(ptr @runs_lock)
+  call void @unlock(ptr @launches_lock)
   ret void
 }
 
 ; The runs that are on, owned once more each, as is what they share, in a row with so much room; how many.
-define i64 @runs_now(ptr %row, i64 %room) {
+define i64 @active_launches(ptr %row, i64 %room) {
 entry:
-  call void @lock(ptr @runs_lock)
-  %first = load ptr, ptr @runs
-  br label %look
-look:
-  %run = phi ptr [ %first, %entry ], [ %next, %one ]
+  call void @lock(ptr @launches_lock)
+  %first = load ptr, ptr @launches
+  br label %header
+header:
+  %launch = phi ptr [ %first, %entry ], [ %next, %one ]
   %count = phi i64 [ 0, %entry ], [ %more, %one ]
-  %none = icmp eq ptr %run, null
+  %none = icmp eq ptr %launch, null
   %full = icmp uge i64 %count, %room
   %done = or i1 %none, %full
   br i1 %done, label %out, label %one
 one:
-  %owners = at run.owners of %run
+  %owners = at launch.owners of %launch
   %before = atomicrmw add ptr %owners, i64 1 monotonic, align 8
   %at = getelementptr ptr, ptr %row, i64 %count
-  store ptr %run, ptr %at
-  %shared = get ptr run.shared of %run
+  store ptr %launch, ptr %at
+  %shared = get ptr launch.shared of %launch
   call void @retain(ptr %shared)
   %more = add i64 %count, 1
-  %next = get ptr run.next of %run
-  br label %look
+  %next = get ptr launch.next of %launch
+  br label %header
 out:
-  call void @unlock(ptr @runs_lock)
+  call void @unlock(ptr @launches_lock)
   ret i64 %count
 }
 """
 
 _DOUBTS = f"""
-@doubtful = internal global i64 0, align 64
-@watched = internal global i64 0
-@doubts = internal global [{SIZES["semaphore"]} x i8] zeroinitializer, align 64
+@check_requested = internal global i64 0, align 64
+@watchdog_started = internal global i64 0
+@watchdog_semaphore = internal global [{SIZES["semaphore"]} x i8] zeroinitializer, align 64
 
 ; What programs call where their parts wait for long: they go on, and somebody looks whether they should.
-define i32 @doubt(i64 %number) {{
+define i32 @request_deadlock_check(i64 %number) {{
 entry:
   %thread = alloca i64
-  %asked = atomicrmw xchg ptr @doubtful, i64 1 acq_rel, align 8
+  %asked = atomicrmw xchg ptr @check_requested, i64 1 acq_rel, align 8
   %known = icmp ne i64 %asked, 0
   br i1 %known, label %out, label %ask
 ask:
-  %before = atomicrmw xchg ptr @watched, i64 1 acq_rel, align 8
+  %before = atomicrmw xchg ptr @watchdog_started, i64 1 acq_rel, align 8
   %there = icmp ne i64 %before, 0
   br i1 %there, label %post, label %start
 start:
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @watch, ptr null)
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @watchdog_main, ptr null)
   %made = icmp eq i32 %failed, 0
   br i1 %made, label %let, label %none
 let:
@@ -281,31 +281,31 @@ let:
   %detached = call i32 @pthread_detach(i64 %id)
   br label %post
 none:
-  store atomic i64 0, ptr @watched release, align 8
-  store atomic i64 0, ptr @doubtful release, align 8
+  store atomic i64 0, ptr @watchdog_started release, align 8
+  store atomic i64 0, ptr @check_requested release, align 8
   br label %out
 post:
-  %posted = call i32 @sem_post(ptr @doubts)
+  %posted = call i32 @sem_post(ptr @watchdog_semaphore)
   br label %out
 out:
   ret i32 0
 }}
 
-define internal ptr @watch(ptr %unused) {{
+define internal ptr @watchdog_main(ptr %unused) {{
 entry:
   br label %wait
 wait:
-  call void @wait_for(ptr @doubts)
-  store atomic i64 0, ptr @doubtful release, align 8
-  %error = call ptr @judge_in_python(ptr @doubts)
+  call void @wait_semaphore(ptr @watchdog_semaphore)
+  store atomic i64 0, ptr @check_requested release, align 8
+  %error = call ptr @check_deadlocks_in_python(ptr @watchdog_semaphore)
   call void @free(ptr %error)
   br label %wait
 }}
 
-define internal void @set_up_doubts() {{
-  %ready = call i32 @sem_init(ptr @doubts, i32 0, i32 0)
-  store atomic i64 0, ptr @watched release, align 8
-  store atomic i64 0, ptr @doubtful release, align 8
+define internal void @initialize_watchdog() {{
+  %ready = call i32 @sem_init(ptr @watchdog_semaphore, i32 0, i32 0)
+  store atomic i64 0, ptr @watchdog_started release, align 8
+  store atomic i64 0, ptr @check_requested release, align 8
   ret void
 }}
 """

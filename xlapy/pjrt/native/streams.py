@@ -14,7 +14,7 @@ programs do.
 
 from __future__ import annotations
 
-from xlapy.pjrt.native.queues import MOST
+from xlapy.pjrt.native.stream_queues import QUEUE_CAPACITY
 
 _OUT_OF_MEMORY = "out of memory for the temporaries of a program"
 _CANCELLED = "the program was cancelled"
@@ -29,24 +29,24 @@ _HEAD = f"""
 {_message("memory", _OUT_OF_MEMORY)}
 {_message("cancelled", _CANCELLED)}
 {_message("forked", _FORKED)}
-@workers = internal global ptr null
+@streams = internal global ptr null
 @stopped = internal global i64 0
 @cancelled = internal global i64 0, align 64
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 
-define internal ptr @out_of_memory() {{
+define internal ptr @out_of_memory_error() {{
   %error = call ptr @make_error(i64 8, ptr @memory_text, i64 {len(_OUT_OF_MEMORY)})
   ret ptr %error
 }}
 
-define internal ptr @is_cancelled() {{
+define internal ptr @cancelled_error() {{
   %error = call ptr @make_error(i64 1, ptr @cancelled_text, i64 {len(_CANCELLED)})
   ret ptr %error
 }}
 
-define internal ptr @is_forked() {{
+define internal ptr @forked_error() {{
   %error = call ptr @make_error(i64 1, ptr @forked_text, i64 {len(_FORKED)})
   ret ptr %error
 }}
@@ -59,10 +59,10 @@ define ptr @cancelled_word() {{
 
 _RUN = """
 ; Runs a place; null, or the error.
-define internal ptr @outcome(ptr %place) {
-  %part = get ptr place.part of %place
-  %run = get ptr place.run of %place
-  %failed = call ptr @failed_argument(ptr %part, ptr %place)
+define internal ptr @execute_frame(ptr %frame) {
+  %program = get ptr launch_frame.program of %frame
+  %launch = get ptr launch_frame.launch of %frame
+  %failed = call ptr @failed_argument_event(ptr %program, ptr %frame)
   %given = icmp eq ptr %failed, null
   br i1 %given, label %ask, label %pass_on
 pass_on:
@@ -72,22 +72,22 @@ pass_on:
 ask:
   %asked = load atomic i64, ptr @cancelled monotonic, align 8
   %goes_on = icmp eq i64 %asked, 0
-  %alone = icmp eq ptr %run, null
-  br i1 %goes_on, label %look, label %ended
-look:
+  %alone = icmp eq ptr %launch, null
+  br i1 %goes_on, label %header, label %ended
+header:
   br i1 %alone, label %furnish, label %join
 join:
-  call void @note_state(ptr %run, ptr %part, i64 1)
-  %over = call i1 @has_failed(ptr %run)
+  call void @set_device_state(ptr %launch, ptr %program, i64 1)
+  %over = call i1 @is_launch_cancelled(ptr %launch)
   br i1 %over, label %ended, label %furnish
 furnish:
-  %ready = call i1 @furnish(ptr %part, ptr %place)
+  %ready = call i1 @allocate_arena(ptr %program, ptr %frame)
   br i1 %ready, label %go, label %no_memory
 no_memory:
-  %missing = call ptr @out_of_memory()
+  %missing = call ptr @out_of_memory_error()
   ret ptr %missing
 go:
-  %status = call i32 @run_place(ptr %part, ptr %place)
+  %status = call i32 @run_frame(ptr %program, ptr %frame)
   %worked = icmp eq i32 %status, 0
   br i1 %worked, label %well, label %ended
 well:
@@ -95,19 +95,19 @@ well:
 ended:
   br i1 %alone, label %cancel, label %tell
 cancel:
-  %cancelled = call ptr @is_cancelled()
+  %cancelled = call ptr @cancelled_error()
   ret ptr %cancelled
 tell:
-  %told = call ptr @error_of_run(ptr %run)
+  %told = call ptr @launch_error(ptr %launch)
   ret ptr %told
 }
 
 ; The event of the run that was to make an argument and failed, or null.
-define internal ptr @failed_argument(ptr %part, ptr %place) {
-  %count = get i64 part.argument_count of %part
-  %pins = call ptr @pins_of(ptr %place)
+define internal ptr @failed_argument_event(ptr %program, ptr %frame) {
+  %count = get i64 device_program.argument_count of %program
+  %holds = call ptr @argument_holds(ptr %frame)
   for %number below %count as one
-  %at = getelementptr ptr, ptr %pins, i64 %number
+  %at = getelementptr ptr, ptr %holds, i64 %number
   %storage = load ptr, ptr %at
   %failed = get ptr storage.failed of %storage
   %worked = icmp eq ptr %failed, null
@@ -119,95 +119,95 @@ found:
 }
 
 ; Ends what one device did in a run. What failed parts own goes when the last of their run has ended.
-define internal void @end_part(ptr %place, ptr %error) {
+define internal void @finish_device(ptr %frame, ptr %error) {
 entry:
-  %run = get ptr place.run of %place
-  %alone = icmp eq ptr %run, null
+  %launch = get ptr launch_frame.launch of %frame
+  %alone = icmp eq ptr %launch, null
   br i1 %alone, label %finish, label %note
 finish:
-  call void @finish(ptr %place, ptr %error)
+  call void @finish_frame(ptr %frame, ptr %error)
   ret void
 note:
-  %part = get ptr place.part of %place
-  call void @note_state(ptr %run, ptr %part, i64 2)
+  %program = get ptr launch_frame.program of %frame
+  call void @set_device_state(ptr %launch, ptr %program, i64 2)
   %worked = icmp eq ptr %error, null
   br i1 %worked, label %leave, label %fail
 fail:
   %copy = call ptr @copy_of_error(ptr %error)
-  call void @fail_run(ptr %run, ptr %copy)
-  put ptr %error place.error of %place
-  call void @lock(ptr @runs_lock)
-  %others = get ptr run.failed of %run
-  put ptr %others place.next of %place
-  put ptr %place run.failed of %run
-  call void @unlock(ptr @runs_lock)
+  call void @fail_launch(ptr %launch, ptr %copy)
+  put ptr %error launch_frame.error of %frame
+  call void @lock(ptr @launches_lock)
+  %others = get ptr launch.failed_frames of %launch
+  put ptr %others launch_frame.next of %frame
+  put ptr %frame launch.failed_frames of %launch
+  call void @unlock(ptr @launches_lock)
   br label %leave
 leave:
-  %left = at run.left of %run
+  %left = at launch.remaining of %launch
   %before = atomicrmw sub ptr %left, i64 1 acq_rel, align 8
   %last = icmp eq i64 %before, 1
   br i1 %last, label %close, label %own
 close:
-  call void @close_run(ptr %run)
+  call void @close_launch(ptr %launch)
   br label %own
 own:
   br i1 %worked, label %well, label %rest
 well:
-  call void @finish(ptr %place, ptr null)
+  call void @finish_frame(ptr %frame, ptr null)
   br label %rest
 rest:
   br i1 %last, label %end, label %out
 end:
-  call void @finish_failed(ptr %run)
-  call void @give_up_run(ptr %run)
+  call void @finish_failed_frames(ptr %launch)
+  call void @release_launch(ptr %launch)
   br label %out
 out:
   ret void
 }
 
-define internal void @finish_failed(ptr %run) {
+define internal void @finish_failed_frames(ptr %launch) {
 entry:
-  %first = get ptr run.failed of %run
-  br label %look
-look:
-  %place = phi ptr [ %first, %entry ], [ %next, %one ]
-  %none = icmp eq ptr %place, null
+  %first = get ptr launch.failed_frames of %launch
+  br label %header
+header:
+  %frame = phi ptr [ %first, %entry ], [ %next, %one ]
+  %none = icmp eq ptr %frame, null
   br i1 %none, label %out, label %one
 one:
-  %next = get ptr place.next of %place
-  %error = get ptr place.error of %place
-  call void @finish(ptr %place, ptr %error)
-  br label %look
+  %next = get ptr launch_frame.next of %frame
+  %error = get ptr launch_frame.error of %frame
+  call void @finish_frame(ptr %frame, ptr %error)
+  br label %header
 out:
   ret void
 }
 
 ; Ends a run. What it owned is given up before anybody hears of it.
-define internal void @finish(ptr %place, ptr %error) {
+define internal void @finish_frame(ptr %frame, ptr %error) {
 entry:
-  %part = get ptr place.part of %place
-  %event = get ptr place.event of %place
-  %argument_count = get i64 part.argument_count of %part
-  %result_count = get i64 part.result_count of %part
-  %pins = call ptr @pins_of(ptr %place)
-  %results = call ptr @results_of(ptr %part, ptr %place)
+  %program = get ptr launch_frame.program of %frame
+  %event = get ptr launch_frame.event of %frame
+  %argument_count = get i64 device_program.argument_count of %program
+  %result_count = get i64 device_program.result_count of %program
+  %holds = call ptr @argument_holds(ptr %frame)
+  %results = call ptr @result_storages(ptr %program, ptr %frame)
   put ptr %error event.error of %event
   %worked = icmp eq ptr %error, null
   br i1 %worked, label %give_up, label %mark
 mark:
-  call void @mark_failed(ptr %results, i64 %result_count, ptr %event)
+  call void @mark_results_failed(ptr %results, i64 %result_count, ptr %event)
   br label %give_up
 give_up:
-  call void @leave_row(ptr %pins, i64 %argument_count)
-  call void @leave_row(ptr %results, i64 %result_count)
-  call void @put_back(ptr %part, ptr %place)
-  %waiting = at part.waiting of %part
+  call void @release_queued(ptr %holds, i64 %argument_count)
+  call void @release_queued(ptr %results, i64 %result_count)
+  call void @return_frame(ptr %program, ptr %frame)
+  %waiting = at device_program.pending_launches of %program
   %before = atomicrmw sub ptr %waiting, i64 1 release, align 8
-  call void @happen(ptr %event, ptr %error)
+  call void @complete_event(ptr %event, ptr %error)
   ret void
 }
 
-define internal void @mark_failed(ptr %results, i64 %count, ptr %event) {
+define internal void @mark_results_failed(ptr %results, i64 %count, ptr %event) {
   for %number below %count as one
   %at = getelementptr ptr, ptr %results, i64 %number
   %storage = load ptr, ptr %at
@@ -215,82 +215,82 @@ define internal void @mark_failed(ptr %results, i64 %count, ptr %event) {
   %first = icmp eq ptr %already, null
   br i1 %first, label %mark, label %one.next
 mark:
-  call void @keep_event(ptr %event)
+  call void @retain_event(ptr %event)
   put ptr %event storage.failed of %storage
   end one
   ret void
 }
 
-define internal ptr @work(ptr %worker) {
+define internal ptr @stream_main(ptr %stream) {
 entry:
-  %wake = at worker.wake of %worker
-  %room = at worker.room of %worker
-  %left = get ptr worker.running of %worker
+  %wake = at stream.wake of %stream
+  %room = at stream.free_slots of %stream
+  %left = get ptr stream.running of %stream
   %forked = icmp ne ptr %left, null
   br i1 %forked, label %lost, label %wait
 lost:
-  %ended = call ptr @is_forked()
-  put ptr null worker.running of %worker
-  call void @end_part(ptr %left, ptr %ended)
+  %ended = call ptr @forked_error()
+  put ptr null stream.running of %stream
+  call void @finish_device(ptr %left, ptr %ended)
   %roomier = call i32 @sem_post(ptr %room)
   br label %wait
 wait:
-  call void @wait_for(ptr %wake)
-  %place = call ptr @pop(ptr %worker)
-  %none = icmp eq ptr %place, null
-  br i1 %none, label %wait, label %run
-run:
-  %error = call ptr @outcome(ptr %place)
-  put ptr null worker.running of %worker
-  call void @end_part(ptr %place, ptr %error)
+  call void @wait_semaphore(ptr %wake)
+  %frame = call ptr @pop_frame(ptr %stream)
+  %none = icmp eq ptr %frame, null
+  br i1 %none, label %wait, label %execute
+execute:
+  %error = call ptr @execute_frame(ptr %frame)
+  put ptr null stream.running of %stream
+  call void @finish_device(ptr %frame, ptr %error)
   %given = call i32 @sem_post(ptr %room)
   br label %wait
 }
 """
 
 _LIFE = f"""
-define void @set_up_workers() {{
-  call void @set_up_launch()
-  call void @set_up_doubts()
+define void @initialize_streams() {{
+  call void @initialize_enqueue()
+  call void @initialize_watchdog()
   ret void
 }}
 
-define void @set_up_worker(ptr %worker) {{
-  %room = at worker.room of %worker
-  %wake = at worker.wake of %worker
-  %first = call i32 @sem_init(ptr %room, i32 0, i32 {MOST})
+define void @initialize_stream(ptr %stream) {{
+  %room = at stream.free_slots of %stream
+  %wake = at stream.wake of %stream
+  %first = call i32 @sem_init(ptr %room, i32 0, i32 {QUEUE_CAPACITY})
   %second = call i32 @sem_init(ptr %wake, i32 0, i32 0)
-  %others = load ptr, ptr @workers
-  put ptr %others worker.next of %worker
-  store ptr %worker, ptr @workers
+  %others = load ptr, ptr @streams
+  put ptr %others stream.next of %stream
+  store ptr %stream, ptr @streams
   ret void
 }}
 
 ; Whether there is a thread.
-define internal i1 @start(ptr %worker) {{
+define internal i1 @start_stream(ptr %stream) {{
 entry:
-  %at = at worker.started of %worker
+  %at = at stream.started of %stream
   %known = load atomic i64, ptr %at acquire, align 8
   %is_known = icmp ne i64 %known, 0
-  br i1 %is_known, label %yes, label %look
-look:
+  br i1 %is_known, label %yes, label %header
+header:
   call void @lock(ptr @queues_lock)
-  %made = call i1 @start_locked(ptr %worker)
+  %made = call i1 @start_stream_locked(ptr %stream)
   call void @unlock(ptr @queues_lock)
   ret i1 %made
 yes:
   ret i1 true
 }}
 
-define internal i1 @start_locked(ptr %worker) {{
+define internal i1 @start_stream_locked(ptr %stream) {{
 entry:
   %thread = alloca i64
-  %at = at worker.started of %worker
+  %at = at stream.started of %stream
   %known = load i64, ptr %at
   %is_known = icmp ne i64 %known, 0
   br i1 %is_known, label %yes, label %new
 new:
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @work, ptr %worker)
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @stream_main, ptr %stream)
   %made = icmp eq i32 %failed, 0
   br i1 %made, label %note, label %no
 note:
@@ -305,27 +305,27 @@ no:
 }}
 
 ; From now on callers run all programs themselves.
-define void @stop_workers() {{
+define void @stop_streams() {{
   store atomic i64 1, ptr @stopped seq_cst, align 8
   ret void
 }}
 
-define i64 @are_idle() {{
+define i64 @are_streams_idle() {{
 entry:
   %value = alloca i32
-  %first = load ptr, ptr @workers
-  br label %look
-look:
-  %worker = phi ptr [ %first, %entry ], [ %next, %ask ]
-  %none = icmp eq ptr %worker, null
+  %first = load ptr, ptr @streams
+  br label %header
+header:
+  %stream = phi ptr [ %first, %entry ], [ %next, %ask ]
+  %none = icmp eq ptr %stream, null
   br i1 %none, label %yes, label %ask
 ask:
-  %next = get ptr worker.next of %worker
-  %room = at worker.room of %worker
+  %next = get ptr stream.next of %stream
+  %room = at stream.free_slots of %stream
   %told = call i32 @sem_getvalue(ptr %room, ptr %value)
   %free = load i32, ptr %value
-  %idle = icmp sge i32 %free, {MOST}
-  br i1 %idle, label %look, label %no
+  %idle = icmp sge i32 %free, {QUEUE_CAPACITY}
+  br i1 %idle, label %header, label %no
 yes:
   ret i64 1
 no:
@@ -339,7 +339,7 @@ entry:
   %ends = icmp ne i64 %value, 0
   br i1 %ends, label %end, label %out
 end:
-  call void @cancel_runs()
+  call void @cancel_launches()
   br label %out
 out:
   ret void
@@ -349,8 +349,8 @@ out:
 
 define void @before_fork() {{
   call void @lock(ptr @queues_lock)
-  call void @lock(ptr @runs_lock)
-  call void @lock(ptr @kept_lock)
+  call void @lock(ptr @launches_lock)
+  call void @lock(ptr @cache_lock)
   ret void
 }}
 
@@ -358,54 +358,54 @@ define void @before_fork() {{
 define void @after_fork(i64 %is_child) {{
 entry:
   %child = icmp ne i64 %is_child, 0
-  call void @unlock(ptr @kept_lock)
-  call void @unlock(ptr @runs_lock)
+  call void @unlock(ptr @cache_lock)
+  call void @unlock(ptr @launches_lock)
   br i1 %child, label %again, label %out
 again:
-  call void @set_up_workers()
-  %first = load ptr, ptr @workers
-  br label %look
-look:
-  %worker = phi ptr [ %first, %again ], [ %next, %one ]
-  %none = icmp eq ptr %worker, null
+  call void @initialize_streams()
+  %first = load ptr, ptr @streams
+  br label %header
+header:
+  %stream = phi ptr [ %first, %again ], [ %next, %one ]
+  %none = icmp eq ptr %stream, null
   br i1 %none, label %out, label %one
 one:
-  %next = get ptr worker.next of %worker
-  call void @renew(ptr %worker)
-  br label %look
+  %next = get ptr stream.next of %stream
+  call void @restart_stream(ptr %stream)
+  br label %header
 out:
   call void @unlock(ptr @queues_lock)
   ret void
 }}
 
-define internal void @renew(ptr %worker) {{
+define internal void @restart_stream(ptr %stream) {{
 entry:
-  %running = get ptr worker.running of %worker
+  %running = get ptr stream.running of %stream
   %is_lost = icmp ne ptr %running, null
   %lost = zext i1 %is_lost to i32
-  %first = get ptr worker.first of %worker
-  br label %look
-look:
-  %place = phi ptr [ %first, %entry ], [ %next, %one ]
+  %first = get ptr stream.first of %stream
+  br label %header
+header:
+  %frame = phi ptr [ %first, %entry ], [ %next, %one ]
   %count = phi i32 [ 0, %entry ], [ %more, %one ]
-  %none = icmp eq ptr %place, null
+  %none = icmp eq ptr %frame, null
   br i1 %none, label %out, label %one
 one:
-  %next = get ptr place.next of %place
+  %next = get ptr launch_frame.next of %frame
   %more = add i32 %count, 1
-  br label %look
+  br label %header
 out:
   %used = add i32 %count, %lost
-  %free = sub i32 {MOST}, %used
-  %room = at worker.room of %worker
-  %wake = at worker.wake of %worker
+  %free = sub i32 {QUEUE_CAPACITY}, %used
+  %room = at stream.free_slots of %stream
+  %wake = at stream.wake of %stream
   %roomy = call i32 @sem_init(ptr %room, i32 0, i32 %free)
   %ready = call i32 @sem_init(ptr %wake, i32 0, i32 %count)
-  put i64 0 worker.started of %worker
+  put i64 0 stream.started of %stream
   %idle = icmp eq i32 %used, 0
   br i1 %idle, label %end, label %start
 start:
-  %made = call i1 @start_locked(ptr %worker)
+  %made = call i1 @start_stream_locked(ptr %stream)
   br label %end
 end:
   ret void

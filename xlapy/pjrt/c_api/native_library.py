@@ -14,17 +14,17 @@ import time
 from xlapy.pjrt.c_api.entries import thunks
 from xlapy.pjrt.native.link import Native
 
-_ENTRIES = (
+_ENTRY_MODULES = (
     "xlapy.pjrt.objects.platform",
     "xlapy.pjrt.objects.layouts",
     "xlapy.pjrt.objects.buffers",
     "xlapy.pjrt.objects.executable",
-    "xlapy.pjrt.compile.serialized",
     "xlapy.pjrt.objects.execute",
-    "xlapy.runtime.collectives.watchdog",
+    "xlapy.pjrt.objects.deadlock_check",
+    "xlapy.pjrt.compile.serialized",
     "xlapy.pjrt.profiler.profiler",
 )
-"""The modules of entries in Python."""
+"""The modules whose import registers entries that are implemented in Python."""
 
 _GLANCE = 0.001
 """Seconds between two looks at workers, at the end."""
@@ -33,7 +33,7 @@ _GLANCE = 0.001
 @functools.cache
 def native() -> Native:
     """The native functions, with entries in Python behind them."""
-    for name in _ENTRIES:
+    for name in _ENTRY_MODULES:
         importlib.import_module(name)
     linked = Native(thunks(native))
     atexit.register(_end, linked)
@@ -47,8 +47,8 @@ def native() -> Native:
 
 def _end(linked: Native) -> None:
     """Waits for what is running; Ctrl-C ends it."""
-    linked.stop_workers()
-    while not linked.are_idle():
+    linked.stop_streams()
+    while not linked.are_streams_idle():
         try:
             time.sleep(_GLANCE)
         except KeyboardInterrupt:

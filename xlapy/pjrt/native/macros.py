@@ -34,7 +34,7 @@ _FOR = re.compile(r"^ *for (?P<number>%[\w.]+) below (?P<count>[%\w.]+) as (?P<n
 _END = re.compile(r"^ *end (?P<name>\w+)$")
 
 
-def expanded(text: str) -> str:
+def expand_macros(text: str) -> str:
     """Plain LLVM text."""
     numbers = itertools.count()
     loops: dict[str, str] = {}
@@ -55,8 +55,8 @@ def _loop(line: str, loops: dict[str, str]) -> str:
         loops[name] = number
         return f"""  br label %{name}.from
 {name}.from:
-  br label %{name}.look
-{name}.look:
+  br label %{name}.header
+{name}.header:
   {number} = phi i64 [ 0, %{name}.from ], [ %{name}.following, %{name}.next ]
   %{name}.more = icmp ult i64 {number}, {form["count"]}
   br i1 %{name}.more, label %{name}.body, label %{name}.end
@@ -66,7 +66,7 @@ def _loop(line: str, loops: dict[str, str]) -> str:
         return f"""  br label %{name}.next
 {name}.next:
   %{name}.following = add i64 {loops.pop(name)}, 1
-  br label %{name}.look
+  br label %{name}.header
 {name}.end:"""
     return ""
 
@@ -86,7 +86,7 @@ def _line(line: str, numbers: itertools.count[int]) -> str:
   %{name}.none = icmp eq ptr %{name}, null
   br i1 %{name}.none, label %{name}.missing, label %{name}.given
 {name}.missing:
-  %{name}.error = call ptr @null_handle()
+  %{name}.error = call ptr @null_handle_error()
   ret ptr %{name}.error
 {name}.given:"""
     if form["verb"] == "get":

@@ -1,0 +1,147 @@
+"""The executable behind a PJRT handle: the compiled program, its options and the memory that its record points to.
+
+PJRT distinguishes executables and loaded executables. Here both handles are the same record, which is freed with the
+last of them.
+
+Responsible for the data of an executable. Does not depend on how executables are compiled or run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.shape import Shape
+from xlapy.cpu.program.profiling_counters import Clocks
+from xlapy.hlo.module import Module
+from xlapy.passes.layouts.entry_layouts import Order
+from xlapy.pjrt.compile.options import CompileOptions
+from xlapy.pjrt.compile.program_loader import Placement
+from xlapy.pjrt.objects import records
+from xlapy.pjrt.objects.layouts import rank_of_parameter, row_major
+from xlapy.pjrt.objects.platform import MEMORY_KINDS, PlatformDevice, platform
+from xlapy.pjrt.objects.records import Record
+from xlapy.runtime.backends.cpu import CpuProgram
+from xlapy.runtime.engine.counters import CounterTable
+from xlapy.runtime.executable import Executable
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableTraits:
+    """Properties of an executable that are determined at compile time and serialized with it.
+
+    fingerprint: digest of the program and the compile options. is_long_running: whether calls return before the program
+    has run.
+    """
+
+    fingerprint: str
+    is_long_running: bool
+
+
+@dataclass(eq=False)
+class LoadedExecutable:
+    """An executable behind its handle. kept: addresses of the objects that its record points to, freed with it."""
+
+    executable: Executable
+    options: CompileOptions
+    options_bytes: bytes
+    traits: ExecutableTraits
+    record: Record
+    kept: list[int] = field(default_factory=list[int])
+    program_bytes: bytes | None = None
+    placement: Placement = field(default_factory=Placement)
+    device_programs: list[Record] = field(default_factory=list[Record])
+    """One `device_program` record per device if native code runs the program, else empty."""
+    instrumented: InstrumentedExecutable | None = None
+    """The executable that runs instead while a trace is taken; None until a trace first needs it."""
+
+    @property
+    def devices(self) -> list[PlatformDevice]:
+        return [platform().devices[number] for number in self.options.devices]
+
+    def memory_kind(self, result: int) -> str:
+        """The memory kind of result number `result`."""
+        return (self.placement.kinds[result] if self.placement.kinds else "") or MEMORY_KINDS[0]
+
+    @property
+    def is_running(self) -> bool:
+        return any(program["pending_launches"] for program in self.device_programs)
+
+    @functools.cached_property
+    def parameter_orders(self) -> Sequence[Order]:
+        """The order of the dimensions of each parameter in memory."""
+        shapes = self.executable.program_shape.parameters
+        return self.placement.parameter_orders or [row_major(rank_of_parameter(shape)) for shape in shapes]
+
+    @functools.cached_property
+    def result_orders(self) -> Sequence[Order]:
+        """The order of the dimensions of each result in memory."""
+        return self.placement.result_orders or [row_major(shape.rank) for shape in result_leaves(self.executable)]
+
+    def keep_words(self, values: list[int]) -> int:
+        """Returns the address of an array of words that lives as long as the record."""
+        self.kept.append(records.words(values))
+        return self.kept[-1]
+
+    def keep_text(self, value: str) -> tuple[int, int]:
+        """Returns address and size of a string that lives as long as the record."""
+        address, size = records.text(value)
+        self.kept.append(address)
+        return address, size
+
+    def keep_bytes(self, data: bytes) -> tuple[int, int]:
+        """Returns address and size of a copy of `data` that lives as long as the record."""
+        return self.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
+
+    def keep(self, value: Any) -> int:
+        """Keeps a `ctypes` object alive as long as the record; returns its address."""
+        self.kept.append(records.keep(value))
+        return self.kept[-1]
+
+
+@dataclass(eq=False)
+class InstrumentedExecutable:
+    """What runs instead of an executable while a trace is taken: its instrumented copy, or itself if there is none."""
+
+    number: int
+    loaded: LoadedExecutable
+    program: CpuProgram | None
+    """The instrumented program; None if the trace can show whole launches only."""
+    devices_by_trace_id: dict[int, int] = field(default_factory=dict[int, int])
+    """The device of each `trace_id` under which native code records launch times."""
+    counters_by_trace_id: dict[int, CounterTable] = field(default_factory=dict[int, CounterTable])
+    """The counters that launches write on each device, by the same numbers."""
+
+    @property
+    def name(self) -> str:
+        return self.loaded.executable.name
+
+    @property
+    def module(self) -> Module:
+        """The module after optimization."""
+        return self.loaded.executable.program.optimised
+
+    @property
+    def devices(self) -> list[int]:
+        return [device.number for device in self.loaded.devices]
+
+    @property
+    def clocks(self) -> Clocks | None:
+        return None if self.program is None else self.program.compiled.program.clocks
+
+
+def result_leaves(executable: Executable) -> list[Shape]:
+    """The shapes of the result buffers, in order. `InvalidArgumentError` if a result is neither array nor token."""
+    result = executable.program_shape.result
+    shapes = list(result.tuple_shapes if result.is_tuple else (result,))
+    if not all(shape.is_array or shape.is_token for shape in shapes):
+        raise InvalidArgumentError(f"{executable.name}: results are arrays and tokens, not {result.brief}")
+    return shapes
+
+
+def donated_parameters(executable: Executable) -> list[int]:
+    return [leaf.parameter for leaf in executable.donated]
