@@ -11,7 +11,7 @@ import pytest
 from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
-from xlapy.interpreter.transfer import read_pairs
+from xlapy.interpreter.transfer import parse_pairs
 from xlapy.text import parse_hlo
 
 COPY = """
@@ -308,4 +308,4 @@ def test_a_transfer_is_done_once() -> None:
     ],
 )
 def test_pairs_are_read_from_text(text: str, pairs: Any) -> None:
-    assert read_pairs(text) == pairs
+    assert parse_pairs(text) == pairs

@@ -78,7 +78,7 @@ def custom_call_status_functions() -> dict[str, int]:
     return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in _STATUS_FUNCTIONS.items()}
 
 
-def status_failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
+def take_status_failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
     """The message of a failure; None for success. A status of success is all zeros, one of failure is not."""
     message = _failures.pop(ctypes.addressof(status), None)
     if message is None and any(status.raw):
@@ -102,7 +102,7 @@ def check_layouts(instruction: Instruction) -> None:
                 )
 
 
-def constrained(instruction: Instruction) -> Shape | None:
+def operand_layout_shapes(instruction: Instruction) -> Shape | None:
     """The tuple of the operands' shapes with the layouts that the target takes them in, None if it is not said."""
     constraints = instruction.operand_layout_constraints
     if constraints is None or len(constraints) != len(instruction.operands):
@@ -110,21 +110,21 @@ def constrained(instruction: Instruction) -> Shape | None:
     return Shape.tuple(constraints)
 
 
-def laid_out(value: Array, layout: Layout | None) -> Array:
+def copy_to_layout(value: Array, layout: Layout | None) -> Array:
     """A copy of an array whose elements lie in memory in the order of a layout, row-major if there is none."""
-    order = _order(value.ndim, layout)
+    order = _major_to_minor(value.ndim, layout)
     moved = value.transpose(order)
-    lying = _aligned(moved.shape, moved.dtype)
+    lying = _allocate_aligned(moved.shape, moved.dtype)
     lying[...] = moved
     return lying.transpose(np.argsort(order))
 
 
-def _order(rank: int, layout: Layout | None) -> tuple[int, ...]:
+def _major_to_minor(rank: int, layout: Layout | None) -> tuple[int, ...]:
     """The dimensions from major to minor."""
     return tuple(range(rank)) if layout is None else layout.minor_to_major[::-1]
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     size = prod(shape) * dtype.itemsize
     raw = np.zeros(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
@@ -153,10 +153,10 @@ def _leaves(value: Value, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
 def operand_buffers(instruction: Instruction, values: Sequence[Value]) -> Buffers:
     """Operands in the layouts of the constraints; index paths begin with the operand's number."""
     buffers = Buffers()
-    whole = constrained(instruction)
+    whole = operand_layout_shapes(instruction)
     for path, value in _leaves(tuple(values)):
         layout = None if whole is None else whole.subshape(path).layout
-        buffers.arrays[path] = laid_out(value, layout) if isinstance(value, np.ndarray) else None
+        buffers.arrays[path] = copy_to_layout(value, layout) if isinstance(value, np.ndarray) else None
     return buffers
 
 
@@ -166,16 +166,16 @@ def result_buffers(instruction: Instruction, operands: Buffers) -> Buffers:
     for path, leaf in instruction.shape.leaves():
         zeros = np.zeros((), leaf.dtype) if leaf.is_array else None
         filled = None if zeros is None else np.broadcast_to(zeros, leaf.dimensions)
-        buffers.arrays[tuple(path)] = None if filled is None else laid_out(filled, leaf.layout)
+        buffers.arrays[tuple(path)] = None if filled is None else copy_to_layout(filled, leaf.layout)
     for alias in instruction.output_to_operand_aliasing:
         place = (alias.operand, *alias.operand_index)
         for path in buffers.arrays:
             if path[: len(alias.output_index)] == alias.output_index:
-                _share(buffers, path, operands, (*place, *path[len(alias.output_index) :]))
+                _share_buffer(buffers, path, operands, (*place, *path[len(alias.output_index) :]))
     return buffers
 
 
-def _share(results: Buffers, path: tuple[int, ...], operands: Buffers, place: tuple[int, ...]) -> None:
+def _share_buffer(results: Buffers, path: tuple[int, ...], operands: Buffers, place: tuple[int, ...]) -> None:
     """The result's buffer begins with the operand's elements and takes its place."""
     result, operand = results.arrays[path], operands.arrays[place]
     if result is not None and operand is not None:
@@ -211,7 +211,7 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
     if target.api_version is not CustomCallApiVersion.ORIGINAL:
         arguments.append(ctypes.addressof(status))
     _SIGNATURES[target.api_version](target.address)(*arguments)
-    message = status_failure(status)
+    message = take_status_failure(status)
     if message is not None:
         raise target_error(instruction, message)
     return result_value(instruction.shape, results)

@@ -114,7 +114,7 @@ def _note_change() -> None:
     _changes += 1
 
 
-def target_changes() -> int:
+def registry_generation() -> int:
     """How often targets were registered or forgotten: while it stays the same, so does what `find_target` finds."""
     return _changes
 
@@ -151,7 +151,7 @@ def find_target(name: str, platform: str = "interpreter") -> Target | None:
     return _TARGETS.get((platform, name))
 
 
-def unknown_target(name: str, built_in: tuple[str, ...], platform: str = "interpreter") -> str:
+def unknown_target_message(name: str, built_in: tuple[str, ...], platform: str = "interpreter") -> str:
     """Says that no target has a name, which names are near it, and which there are."""
     registered = sorted(known for where, known in _TARGETS if where == platform)
     spellings = {known.casefold(): known for known in (*built_in, *registered)}

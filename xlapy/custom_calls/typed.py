@@ -31,7 +31,7 @@ _instantiating = threading.Lock()
 
 
 @dataclass(slots=True)
-class Instance:
+class TypedCallInstance:
     """A call of a program with its target."""
 
     target: TypedTarget
@@ -40,10 +40,10 @@ class Instance:
 
 
 @dataclass(slots=True)
-class InstanceRun:
+class TypedCallRun:
     """What an instance keeps during a run on one device."""
 
-    instance: Instance
+    instance: TypedCallInstance
     prepared: State = field(default_factory=State)
     initialized: State = field(default_factory=State)
 
@@ -68,13 +68,13 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
         ) from error
 
 
-def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> Instance:
+def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> TypedCallInstance:
     """The call's instance in what its program keeps; made, by the stage INSTANTIATE, if the target has none there."""
     with _instantiating:
         instance = kept.get(instruction)
-        if isinstance(instance, Instance) and instance.target is target:
+        if isinstance(instance, TypedCallInstance) and instance.target is target:
             return instance
-        made = Instance(target, call_attributes(instruction))
+        made = TypedCallInstance(target, call_attributes(instruction))
         _stage(instruction, made, Stage.INSTANTIATE, Frame(made.attributes), Invocation(), made.state)
         kept[instruction] = made
         return made
@@ -88,13 +88,13 @@ def call_typed(context: CallContext, instruction: Instruction, target: TypedTarg
     frame = Frame(instance.attributes, tuple(operands.arrays.values()), tuple(results.arrays.values()))
     run = context.run_state.get(instruction)
     if run is None or run.instance is not instance:
-        run = context.run_state[instruction] = begin_run(context, instruction, InstanceRun(instance), frame)
+        run = context.run_state[instruction] = prepare_run(context, instruction, TypedCallRun(instance), frame)
     invocation = _invocation(context, run)
     _stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
     return result_value(instruction.shape, results)
 
 
-def begin_run(context: CallContext, instruction: Instruction, run: InstanceRun, frame: Frame) -> InstanceRun:
+def prepare_run(context: CallContext, instruction: Instruction, run: TypedCallRun, frame: Frame) -> TypedCallRun:
     """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` with their error."""
     for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
         invocation = _invocation(context, run)
@@ -102,13 +102,13 @@ def begin_run(context: CallContext, instruction: Instruction, run: InstanceRun, 
     return run
 
 
-def _invocation(context: CallContext, run: InstanceRun) -> Invocation:
+def _invocation(context: CallContext, run: TypedCallRun) -> Invocation:
     return Invocation(context.run_id, context.device_ordinal, run.states())
 
 
 def _stage(
     instruction: Instruction,
-    instance: Instance,
+    instance: TypedCallInstance,
     stage: Stage,
     frame: Frame,
     invocation: Invocation,

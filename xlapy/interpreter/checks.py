@@ -57,7 +57,7 @@ class Checks:
 NO_CHECKS = Checks()
 
 
-def looks_at(instruction: Instruction) -> bool:
+def may_hold_nan_or_infinity(instruction: Instruction) -> bool:
     """Whether the value of an instruction may hold a NaN or an infinity."""
     return any(
         leaf.is_array and (leaf.element_type.is_floating or leaf.element_type.is_complex)
@@ -66,7 +66,7 @@ def looks_at(instruction: Instruction) -> bool:
 
 
 @dataclass(slots=True)
-class Watch:
+class ValueChecker:
     """Looks at the values of one run on one device, and counts the turns of its loops."""
 
     checks: Checks
@@ -144,12 +144,12 @@ def _loops_of(instruction: Instruction) -> Iterator[tuple[Instruction, str]]:
             yield caller, "body" if is_body else "condition"
 
 
-def describe(value: Value) -> str:
+def describe_value(value: Value) -> str:
     """A value on one line, long arrays shortened; where dimensions are dynamic, the sizes before the elements."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(describe, value))})"
+        return f"({', '.join(map(describe_value, value))})"
     if isinstance(value, DynamicArray):
-        return f"[{','.join(map(str, value.sizes))}] {describe(value.actual)}"
+        return f"[{','.join(map(str, value.sizes))}] {describe_value(value.actual)}"
     if isinstance(value, np.ndarray):
         return " ".join(np.array2string(value, threshold=8, edgeitems=3, precision=6).split())
     return str(value)
@@ -158,9 +158,9 @@ def describe(value: Value) -> str:
 def _message(instruction: Instruction, operands: Sequence[Value], value: Value, what: str) -> str:
     source = instruction.metadata
     line = f" at {source.source_file}:{source.source_line}" if source and source.source_file else ""
-    given = "; ".join(f"operand {i} = {describe(operand)}" for i, operand in enumerate(operands))
+    given = "; ".join(f"operand {i} = {describe_value(operand)}" for i, operand in enumerate(operands))
     where = f"{instruction.name} ({instruction.op.name}){line}"
-    return f"{where} is the first to make {what}: {describe(value)}; {given or 'it has no operands'}"
+    return f"{where} is the first to make {what}: {describe_value(value)}; {given or 'it has no operands'}"
 
 
 def _has(judge: Callable[[Array], Array], value: Value) -> bool:

@@ -20,7 +20,7 @@ from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.kernels.collective_slices import permuted_slices
+from xlapy.interpreter.kernels.collective_slices import permute_slices
 from xlapy.interpreter.kernels.conversion import convert_array
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, group_mode, participants
 
@@ -36,13 +36,13 @@ def device_number(context: Context) -> int:
     return context.replica_id * context.communicator.partition_count + context.partition_id
 
 
-def mode_of(instruction: Instruction) -> GroupMode:
+def collective_group_mode(instruction: Instruction) -> GroupMode:
     """What the ids in the groups or pairs of a collective number."""
     attributes = instruction.attributes
     return group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
 
 
-def members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[int, ...]:
+def group_members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[int, ...]:
     """The devices in this device's group, in the group's order; none if it is in no group."""
     communicator = context.communicator
     return participants(groups, mode, communicator.replica_count, communicator.partition_count, device_number(context))
@@ -50,7 +50,7 @@ def members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[i
 
 def _meet(context: Context, instruction: Instruction, values: Brought) -> tuple[list[Brought], int]:
     """What all members of the group bring, in their order, and this device's place among them."""
-    group = members(context, instruction.replica_groups, mode_of(instruction))
+    group = group_members(context, instruction.replica_groups, collective_group_mode(instruction))
     place = _place(context, instruction, group)
     return context.communicator.gather_operands(instruction, group, tuple(values)), place
 
@@ -154,7 +154,7 @@ def _converted(instruction: Instruction, array: Array, target: PrimitiveType) ->
 @RULES.rule(opcodes.COLLECTIVE_REDUCE)
 def collective_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The reduction of the operands of all members on the root; zeros on the others, and outside all groups."""
-    if not members(context, instruction.replica_groups, mode_of(instruction)):
+    if not group_members(context, instruction.replica_groups, collective_group_mode(instruction)):
         return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
     brought, place = _meet(context, instruction, values)
     roots = _roots(instruction, brought)
@@ -168,7 +168,7 @@ def collective_reduce(context: Context, instruction: Instruction, values: Sequen
 @RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def collective_broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the root; zeros outside all groups."""
-    if not members(context, instruction.replica_groups, mode_of(instruction)):
+    if not group_members(context, instruction.replica_groups, collective_group_mode(instruction)):
         return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
     brought, _ = _meet(context, instruction, values)
     return _one_or_tuple([brought[root][number] for number, root in enumerate(_roots(instruction, brought))])
@@ -249,12 +249,12 @@ def _require_rows(instruction: Instruction, what: str, array: Array, start: int,
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE)
 def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the source whose target this device is; zeros if it is none."""
-    group = members(context, ALL_REPLICAS, mode_of(instruction))
+    group = group_members(context, ALL_REPLICAS, collective_group_mode(instruction))
     place = group.index(device_number(context))
     brought = context.communicator.gather_operands(instruction, group, tuple(values))
     _check_places(instruction, len(brought))
     if instruction.slice_sizes:
-        return permuted_slices(instruction, brought, place)
+        return permute_slices(instruction, brought, place)
     sources = [source for source, target in instruction.source_target_pairs if target == place]
     if not sources:
         return _one_or_tuple([np.zeros_like(value) for value in values])

@@ -14,7 +14,7 @@ import numpy as np
 from xlapy.base.element_types import BF16
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.kernels.products import Accumulator
+from xlapy.interpreter.kernels.sums_of_products import Accumulator
 from xlapy.opcodes.contraction import (
     DOT,
     RAGGED_DOT,

@@ -15,8 +15,8 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.kernels.products import Accumulator
-from xlapy.interpreter.kernels.sparse_kernels import dense_kernel
+from xlapy.interpreter.kernels.sparse_convolution import dense_kernel
+from xlapy.interpreter.kernels.sums_of_products import Accumulator
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, WindowDimension
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 

@@ -30,7 +30,7 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
 from xlapy.interpreter.communicator import SINGLE_DEVICE, Communicator
-from xlapy.interpreter.dynamic_array import conformed
+from xlapy.interpreter.dynamic_array import conform_to_shape
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.opcodes.registry import AsyncRole, Rules
 
@@ -153,7 +153,7 @@ def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
             value = rule(context, instruction, values)
         except ShapeError as error:
             raise ExecutionError(f"{instruction.name}, of the sizes that it meets: {error}") from error
-        return conformed(value, instruction.shape)
+        return conform_to_shape(value, instruction.shape)
 
     return evaluate
 
@@ -166,7 +166,7 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:
-        values[slot] = conformed(arguments[number], plan.bounds[number]) if plan.bounds else arguments[number]
+        values[slot] = conform_to_shape(arguments[number], plan.bounds[number]) if plan.bounds else arguments[number]
     observer = context.observer
     if context.cancelled.is_set():
         raise ExecutionError(f"execution cancelled in {computation.name}")

@@ -18,16 +18,23 @@ from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.custom_calls.context import CallContext
 from xlapy.custom_calls.lapack import lapack_targets
-from xlapy.custom_calls.native import call_native, check_layouts, constrained, laid_out
-from xlapy.custom_calls.registry import NativeTarget, PythonTarget, Target, TypedTarget, find_target, unknown_target
+from xlapy.custom_calls.native import call_native, check_layouts, copy_to_layout, operand_layout_shapes
+from xlapy.custom_calls.registry import (
+    NativeTarget,
+    PythonTarget,
+    Target,
+    TypedTarget,
+    find_target,
+    unknown_target_message,
+)
 from xlapy.custom_calls.typed import call_attributes, call_typed, instantiate
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.builtin_targets.decompositions import DECOMPOSITIONS
 from xlapy.interpreter.builtin_targets.dynamic import DYNAMIC_TARGETS
-from xlapy.interpreter.builtin_targets.lapack import check_lapack, lapack
-from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET, check_program, interpret
-from xlapy.interpreter.builtin_targets.sparse import CSR_TARGET, check_csr_product, csr_product
+from xlapy.interpreter.builtin_targets.lapack import call_lapack, check_lapack
+from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET, call_program, check_program
+from xlapy.interpreter.builtin_targets.sparse import CSR_TARGET, call_csr_product, check_csr_product
 from xlapy.interpreter.collectives import device_number
 from xlapy.interpreter.core import (
     RULES,
@@ -39,8 +46,8 @@ from xlapy.interpreter.core import (
     evaluate_computation,
     is_dynamic,
 )
-from xlapy.interpreter.dynamic_array import actual, padded_to
-from xlapy.interpreter.sorting import first_of_rows
+from xlapy.interpreter.dynamic_array import actual_array, pad_value_to_bounds
+from xlapy.interpreter.sorting import top_k_of_rows
 from xlapy.opcodes.custom import CustomCallApiVersion
 from xlapy.opcodes.requirements import agrees
 
@@ -48,17 +55,17 @@ from xlapy.opcodes.requirements import agrees
 @RULES.rule(opcodes.CUSTOM_CALL)
 def custom_call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the target returns, called once."""
-    return resolve(instruction, context.platform)(context, instruction, values)
+    return custom_call_rule(instruction, context.platform)(context, instruction, values)
 
 
-def resolve(instruction: Instruction, platform: str = "interpreter") -> InterpreterRule:
+def custom_call_rule(instruction: Instruction, platform: str = "interpreter") -> InterpreterRule:
     """What evaluates a custom call; `UnsupportedError` if nothing does: a program's calls can be asked beforehand."""
     name = instruction.custom_call_target
     target = find_target(name, platform)
     if target is None:
         if name not in _BUILT_IN:
             raise UnsupportedError(
-                f"{describe_instruction(instruction)}: {unknown_target(name, tuple(_BUILT_IN), platform)}"
+                f"{describe_instruction(instruction)}: {unknown_target_message(name, tuple(_BUILT_IN), platform)}"
             )
         check, rule = _BUILT_IN[name]
         check(instruction)
@@ -75,9 +82,9 @@ def resolve(instruction: Instruction, platform: str = "interpreter") -> Interpre
     return partial(_typed, target) if isinstance(target, TypedTarget) else partial(_native, target)
 
 
-def make_ready(instruction: Instruction, kept: dict[Any, Any], platform: str = "interpreter") -> None:
-    """Does what a custom call needs before its program runs; errors as of `resolve` and of its target."""
-    resolve(instruction, platform)
+def prepare_custom_call(instruction: Instruction, kept: dict[Any, Any], platform: str = "interpreter") -> None:
+    """Does what a custom call needs before its program runs; errors as of `custom_call_rule` and of its target."""
+    custom_call_rule(instruction, platform)
     target = find_target(instruction.custom_call_target, platform)
     if isinstance(target, TypedTarget):
         instantiate(instruction, target, kept)
@@ -126,7 +133,7 @@ def call_context(context: Context) -> CallContext:
 
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     where = f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r}"
-    operands = _shown(tuple(values), constrained(instruction))
+    operands = _shown(tuple(values), operand_layout_shapes(instruction))
     info = _info(context, instruction)
     if _reads_attributes(target, instruction):
         info["ffi_attributes"] = call_attributes(instruction)
@@ -175,7 +182,7 @@ def _shown(value: Value, shape: Shape | None = None) -> Any:
     layout = None if shape is None else shape.layout
     physical = array if layout is None else array.transpose(layout.minor_to_major[::-1])
     if not physical.flags.c_contiguous:
-        array = laid_out(array, layout)
+        array = copy_to_layout(array, layout)
     array.flags.writeable = False
     return array
 
@@ -247,11 +254,11 @@ def _is_top_k(operand: Shape, shape: Shape) -> bool:
 
 
 def _top_k(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    rows, k = actual(values[0]), instruction.shape.tuple_shapes[0].dimensions[-1]
-    return padded_to(first_of_rows(rows, min(k, rows.shape[-1]), largest=True), instruction.shape)
+    rows, k = actual_array(values[0]), instruction.shape.tuple_shapes[0].dimensions[-1]
+    return pad_value_to_bounds(top_k_of_rows(rows, min(k, rows.shape[-1]), largest=True), instruction.shape)
 
 
-IDENTITIES = (
+IDENTITY_TARGETS = (
     "Sharding",
     "SPMDFullToShardShape",
     "SPMDShardToFullShape",
@@ -265,12 +272,12 @@ IDENTITIES = (
 """Marks for the partitioner, for layouts and for memory spaces, none of which the interpreter has."""
 
 _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
-    **dict.fromkeys(IDENTITIES, (_check_identity, _identity)),
+    **dict.fromkeys(IDENTITY_TARGETS, (_check_identity, _identity)),
     "TopK": (_check_top_k, _top_k),
     **DYNAMIC_TARGETS,
-    CSR_TARGET: (check_csr_product, csr_product),
-    INTERPRET_TARGET: (check_program, interpret),
+    CSR_TARGET: (check_csr_product, call_csr_product),
+    INTERPRET_TARGET: (check_program, call_program),
     **DECOMPOSITIONS,
-    **dict.fromkeys(lapack_targets(), (check_lapack, lapack)),
+    **dict.fromkeys(lapack_targets(), (check_lapack, call_lapack)),
 }
 """What XLA's own passes and frameworks leave in programs: a check of the instruction, and its meaning."""

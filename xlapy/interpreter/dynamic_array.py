@@ -28,22 +28,22 @@ class DynamicArray:
     @property
     def actual(self) -> Array:
         """The elements that are there: a view of the actual sizes."""
-        return first(self.array, self.sizes)
+        return crop(self.array, self.sizes)
 
 
-def first(array: Array, sizes: Sequence[int]) -> Array:
+def crop(array: Array, sizes: Sequence[int]) -> Array:
     """A view of the first elements, so many a dimension; of all in dimensions that `sizes` does not reach."""
     places: tuple[Any, ...] = (*map(slice, sizes), ...)
     view: Array = array[places]
     return view
 
 
-def physical(value: Array | DynamicArray) -> Array:
+def array_of_bounds(value: Array | DynamicArray) -> Array:
     """The array of the bounds, padding included."""
     return value.array if isinstance(value, DynamicArray) else value
 
 
-def actual(value: Array | DynamicArray) -> Array:
+def actual_array(value: Array | DynamicArray) -> Array:
     """The array of the actual sizes."""
     return value.actual if isinstance(value, DynamicArray) else value
 
@@ -53,7 +53,7 @@ def sizes_of(value: Array | DynamicArray) -> tuple[int, ...]:
     return value.sizes if isinstance(value, DynamicArray) else value.shape
 
 
-def padded(array: Array, bounds: Sequence[int], onto: Array | None = None) -> Array | DynamicArray:
+def pad_to_bounds(array: Array, bounds: Sequence[int], onto: Array | None = None) -> Array | DynamicArray:
     """An array of actual sizes under the bounds: padded by zeros, or by what `onto`, of the bounds, holds there."""
     if array.shape == tuple(bounds):
         return array
@@ -62,14 +62,16 @@ def padded(array: Array, bounds: Sequence[int], onto: Array | None = None) -> Ar
     return DynamicArray(whole, array.shape)
 
 
-def padded_to(value: Any, shape: Shape) -> Any:
-    """`padded` of each array of a value, by the bounds of the shape."""
+def pad_value_to_bounds(value: Any, shape: Shape) -> Any:
+    """`pad_to_bounds` of each array of a value, by the bounds of the shape."""
     if isinstance(value, tuple):
-        return tuple(padded_to(element, part) for element, part in zip(value, shape.tuple_shapes, strict=True))
-    return padded(value, shape.dimensions) if isinstance(value, np.ndarray) else value
+        return tuple(
+            pad_value_to_bounds(element, part) for element, part in zip(value, shape.tuple_shapes, strict=True)
+        )
+    return pad_to_bounds(value, shape.dimensions) if isinstance(value, np.ndarray) else value
 
 
-def conformed(value: Any, shape: Shape) -> Any:
+def conform_to_shape(value: Any, shape: Shape) -> Any:
     """The value as a declared shape says which of its dimensions are dynamic.
 
     XLA lets f32[<=4] and f32[4] stand for each other: a dimension declared static takes its bound, with what lies
@@ -77,7 +79,7 @@ def conformed(value: Any, shape: Shape) -> Any:
     """
     if isinstance(value, tuple):
         parts = shape.tuple_shapes
-        return (*map(conformed, value, parts), *value[len(parts) :])
+        return (*map(conform_to_shape, value, parts), *value[len(parts) :])
     if isinstance(value, DynamicArray):
         if shape.is_static:
             return value.array

@@ -25,7 +25,7 @@ from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
 from xlapy.interpreter.kernels import complex as complexes
 from xlapy.interpreter.kernels import float as floats
 from xlapy.interpreter.kernels import integer as integers
-from xlapy.interpreter.kernels.conversion import widen_float
+from xlapy.interpreter.kernels.conversion import to_native_float
 from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
 from xlapy.opcodes.registry import OpDef
 
@@ -53,12 +53,12 @@ class Kernels:
         if element_type is PRED and self.logical:
             return np.asarray(self.logical(*operands))
         if element_type.is_integral and self.integral:
-            wide = self.integral(*map(integers.widen, operands), element_type.bits)
+            wide = self.integral(*map(integers.to_native_integer, operands), element_type.bits)
             return integers.wrap(np.asarray(wide), dtype)
         if element_type.is_complex and self.complex_valued:
             return _rounded_complex(self.complex_valued(*[o.astype(np.complex128) for o in operands]), dtype)
         if element_type.is_floating and self.exact:
-            return _rounded(self.exact(*map(widen_float, operands)), dtype)
+            return _rounded(self.exact(*map(to_native_float, operands)), dtype)
         if element_type.is_floating and self.function:
             return _rounded(self.function(*[o.astype(np.float64) for o in operands]), dtype)
         raise UnsupportedError(f"{name}: no meaning for elements of {element_type}")
@@ -192,8 +192,8 @@ def _comparable(array: Array) -> Array:
     """The same numbers in a type that NumPy compares."""
     element_type = PrimitiveType.from_dtype(array.dtype)
     if element_type.is_floating:
-        return widen_float(array)
-    return integers.widen(array) if element_type.is_integral else array
+        return to_native_float(array)
+    return integers.to_native_integer(array) if element_type.is_integral else array
 
 
 def total_order_key(array: Array) -> Array:

@@ -196,7 +196,7 @@ def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> 
 _CHECKS = {opcodes.RNG_BIT_GENERATOR: _check_bits, opcodes.STOCHASTIC_CONVERT: _check_rounded}
 
 
-def check_form(instruction: Instruction) -> None:
+def check_random_instruction(instruction: Instruction) -> None:
     """`UnsupportedError` for what XLA's verifier lets pass and has no meaning: a compiler asks before anything runs."""
     check = _CHECKS.get(instruction.op)
     if check is not None:

@@ -30,11 +30,11 @@ Precedes = Callable[[Array, Array], Array]
 @RULES.rule(opcodes.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands, permuted together along a dimension: no element precedes an earlier one by the comparator."""
-    results = sorted_along(context, instruction.to_apply, values, instruction.attributes.dimension)
+    results = sort_along(context, instruction.to_apply, values, instruction.attributes.dimension)
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def sorted_along(context: Context, comparator: Computation, values: Sequence[Array], dimension: int) -> list[Array]:
+def sort_along(context: Context, comparator: Computation, values: Sequence[Array], dimension: int) -> list[Array]:
     """Arrays sorted together along a dimension."""
     moved: list[Array] = [np.moveaxis(value, dimension, -1) for value in values]
     shape = moved[0].shape
@@ -50,10 +50,10 @@ def topk(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
     Floating-point numbers are in the total order: NaN is largest, -0 less than +0. Equal elements keep their order.
     """
-    return first_of_rows(values[0], instruction.k, instruction.largest)
+    return top_k_of_rows(values[0], instruction.k, instruction.largest)
 
 
-def first_of_rows(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:
+def top_k_of_rows(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:
     """The k elements of `topk` and their places in the rows."""
     key = integer_key(operand)
     order = np.argsort(~key if largest else key, axis=-1, kind="stable")[..., :k]

@@ -20,11 +20,11 @@ from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
-from xlapy.interpreter.collectives import device_number, members
+from xlapy.interpreter.collectives import device_number, group_members
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode
 
-PAIRS = "_xla_send_recv_source_target_pairs"
+SOURCE_TARGET_PAIRS = "_xla_send_recv_source_target_pairs"
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -58,7 +58,7 @@ def outfeed(context: Context, instruction: Instruction, values: Sequence[Value])
 def send(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operand is under way at once, to the host or to another device."""
     communicator, value = context.communicator, values[0]
-    pairs = pairs_of(instruction)
+    pairs = source_target_pairs(instruction)
     if instruction.is_host_transfer:
         communicator.send_to_host(instruction, value)
     elif pairs is None:
@@ -79,7 +79,7 @@ def send_done(context: Context, instruction: Instruction, values: Sequence[Value
 def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Zeros for the buffer, and the number under which recv-done takes the value: 0 if none comes."""
     communicator = context.communicator
-    pairs = pairs_of(instruction)
+    pairs = source_target_pairs(instruction)
     if instruction.is_host_transfer:
         number = communicator.start_receive_from_host(instruction)
     elif pairs is None:
@@ -99,21 +99,22 @@ def recv_done(context: Context, instruction: Instruction, values: Sequence[Value
     return context.communicator.finish_receive(instruction, int(number), instruction.shape.tuple_shapes[0]), TOKEN
 
 
-def pairs_of(instruction: Instruction) -> Pairs | None:
+def source_target_pairs(instruction: Instruction) -> Pairs | None:
     """The (source, target) pairs of a send or recv, None if it names none; `ExecutionError` if they cannot be read."""
-    text = (instruction.frontend_attributes or {}).get(PAIRS)
+    text = (instruction.frontend_attributes or {}).get(SOURCE_TARGET_PAIRS)
     if text is None:
         return None
-    pairs = read_pairs(text)
+    pairs = parse_pairs(text)
     if pairs is None:
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: {PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, it is {text}"
+            f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, "
+            f"it is {text}"
         )
     return pairs
 
 
 @functools.lru_cache(maxsize=256)
-def read_pairs(text: str) -> Pairs | None:
+def parse_pairs(text: str) -> Pairs | None:
     """The pairs in `{{0,1},{1,2}}`, quoted or not; None if it reads otherwise."""
     text = text.strip().strip('"')
     if not _PAIRS.fullmatch(text):
@@ -121,25 +122,26 @@ def read_pairs(text: str) -> Pairs | None:
     return tuple((int(source), int(target)) for source, target in re.findall(_PAIR, text))
 
 
-def mode_of(instruction: Instruction) -> GroupMode:
+def transfer_group_mode(instruction: Instruction) -> GroupMode:
     """What the ids in the pairs of a send or recv number."""
     return GroupMode.CROSS_PARTITION if instruction.channel_id else GroupMode.CROSS_REPLICA
 
 
 def _partners(context: Context, instruction: Instruction, pairs: Pairs) -> list[int]:
     """The devices that stand second in the pairs where this device stands first."""
-    everybody = members(context, ALL_REPLICAS, mode_of(instruction))
-    return partners_in(instruction, pairs, everybody, device_number(context))
+    everybody = group_members(context, ALL_REPLICAS, transfer_group_mode(instruction))
+    return find_partners(instruction, pairs, everybody, device_number(context))
 
 
-def partners_in(instruction: Instruction, pairs: Pairs, everybody: Sequence[int], device: int) -> list[int]:
+def find_partners(instruction: Instruction, pairs: Pairs, everybody: Sequence[int], device: int) -> list[int]:
     """Those that stand second where a device stands first, in pairs of places among the devices that take part."""
     place = everybody.index(device)
     others = [other for own, other in pairs if own == place]
     if any(other >= len(everybody) for other in others):
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: {PAIRS} name id {max(others)}, there are {len(everybody)} "
-            f"{mode_of(instruction).value.removeprefix('cross_')}s"
+            f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, there are "
+            f"{len(everybody)} "
+            f"{transfer_group_mode(instruction).value.removeprefix('cross_')}s"
         )
     return [everybody[other] for other in others]
 

@@ -16,8 +16,8 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.interpreter.kernels.collective_slices import check_slices
-from xlapy.interpreter.transfer import PAIRS, pairs_of
-from xlapy.interpreter.transfer import mode_of as transfer_mode
+from xlapy.interpreter.transfer import SOURCE_TARGET_PAIRS, source_target_pairs
+from xlapy.interpreter.transfer import transfer_group_mode as transfer_mode
 from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode, participants
 
 _MAY_LEAVE_OUT = frozenset({opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE})
@@ -107,9 +107,9 @@ def _check_pairs(instruction: Instruction, replicas: int, partitions: int) -> No
 
 
 def _check_transfer(instruction: Instruction, replicas: int, partitions: int) -> None:
-    pairs = None if instruction.is_host_transfer else pairs_of(instruction)
+    pairs = None if instruction.is_host_transfer else source_target_pairs(instruction)
     if pairs:
-        _check_ids(instruction, PAIRS, pairs, transfer_mode(instruction), replicas, partitions)
+        _check_ids(instruction, SOURCE_TARGET_PAIRS, pairs, transfer_mode(instruction), replicas, partitions)
 
 
 def _check_ids(

@@ -20,7 +20,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import RULES
-from xlapy.interpreter.transfer import pairs_of
+from xlapy.interpreter.transfer import source_target_pairs
 from xlapy.runtime import Buffer, Device
 from xlapy.runtime.backends.interpreter import InterpreterBackend
 from xlapy.runtime.collectives.rendezvous import Rendezvous
@@ -386,7 +386,7 @@ def test_transfers_bound_to_one_partition_are_refused() -> None:
 
 def replicas_of(parsed: Module) -> int:
     """Those of the header; pairs of a send name replicas that the header may not."""
-    pairs = [pairs_of(i) or () for i in parsed.instructions() if i.op in (opcodes.SEND, opcodes.RECV)]
+    pairs = [source_target_pairs(i) or () for i in parsed.instructions() if i.op in (opcodes.SEND, opcodes.RECV)]
     named = max((identifier for some in pairs for pair in some for identifier in pair), default=0)
     return max(parsed.config.replica_count, named + 1)
 

@@ -10,7 +10,7 @@ import xlapy as xla
 from tests.tools.programs import COUNT_TO_3
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.interpreter import TOKEN
-from xlapy.runtime.engine.observe import both, check_nans, describe, trace
+from xlapy.runtime.engine.observe import both, check_nans, describe_value, trace
 
 
 def run(text: str, *arguments: object, observer) -> object:
@@ -39,7 +39,7 @@ def test_trace_takes_a_regular_expression():
     ],
 )
 def test_describe(value: object, text: str):
-    assert describe(value) == text
+    assert describe_value(value) == text
 
 
 NAN = """HloModule n

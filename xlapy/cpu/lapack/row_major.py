@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
-from xlapy.custom_calls.lapack import target_of
+from xlapy.custom_calls.lapack import lapack_target_name
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
@@ -27,7 +27,7 @@ def row_major_call(
     overwritten: int = 0,
 ) -> Instruction:
     """A call on row-major arrays; the operand `overwritten` makes place for the first result."""
-    target = target_of(routine, operands[0].shape.element_type)
+    target = lapack_target_name(routine, operands[0].shape.element_type)
     path = () if len(results) == 1 else (0,)
     aliases = [OutputAlias(path, overwritten, ())] if agrees(operands[overwritten].shape, results[0]) else []
     found = CustomCallAttributes.make(

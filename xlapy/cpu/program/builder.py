@@ -52,7 +52,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.core import rule_of
-from xlapy.interpreter.random import check_form
+from xlapy.interpreter.random import check_random_instruction
 from xlapy.loops import Buffer, Kernel
 from xlapy.lower import LOWERINGS
 from xlapy.lower.scalar_computations import applies_unlowerable_computation
@@ -297,7 +297,7 @@ class Scope:
     def callback(self, instruction: Instruction) -> None:
         """The host carries out the instruction; `UnsupportedError` if the interpreter does not evaluate it."""
         rule_of(instruction)
-        check_form(instruction)
+        check_random_instruction(instruction)
         operands = [slice_ for operand in instruction.operands for slice_ in self.slices_of(operand)]
         callbacks = self.maker.program.callbacks
         thunk = CallbackThunk(len(callbacks), instruction, operands, self.fresh(instruction), instruction.name)

@@ -25,12 +25,12 @@ from xlapy.cpu.program.thunks import BLOCK_BYTES, CallbackThunk, CallBlockField,
 from xlapy.custom_calls.ffi import objects
 from xlapy.custom_calls.ffi.calls import Frame, await_future
 from xlapy.custom_calls.ffi.structures import Buffer, Stage
-from xlapy.custom_calls.native import STATUS_BYTES, status_failure, target_error
-from xlapy.custom_calls.registry import NativeTarget, TypedTarget, find_target, target_changes
-from xlapy.custom_calls.typed import Instance, InstanceRun, begin_run, instantiate
+from xlapy.custom_calls.native import STATUS_BYTES, take_status_failure, target_error
+from xlapy.custom_calls.registry import NativeTarget, TypedTarget, find_target, registry_generation
+from xlapy.custom_calls.typed import TypedCallInstance, TypedCallRun, instantiate, prepare_run
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import Context
-from xlapy.interpreter.custom import call_context, make_ready, resolve
+from xlapy.interpreter.custom import call_context, custom_call_rule, prepare_custom_call
 
 _PLATFORM = "cpu"
 _ALIGNMENT = 64
@@ -45,11 +45,11 @@ Table = Any
 class Targets:
     """The native targets of a program's custom calls, as they were registered when this was made.
 
-    kept: what instances of typed targets live in, as long as the program. Errors as of `make_ready`.
+    kept: what instances of typed targets live in, as long as the program. Errors as of `prepare_custom_call`.
     """
 
     def __init__(self, program: NativeProgram, kept: dict[Any, Any]) -> None:
-        self._changes = target_changes()
+        self._changes = registry_generation()
         self._first = program.call_blocks_index
         self._calls = [thunk for thunk in program.callbacks if isinstance(thunk, CallbackThunk) and thunk.convention]
         self._found = [_found(thunk.instruction, kept) for thunk in self._calls]
@@ -59,7 +59,7 @@ class Targets:
     @property
     def outdated(self) -> bool:
         """Whether targets have been registered or forgotten since."""
-        return self._changes != target_changes()
+        return self._changes != registry_generation()
 
     def place(self, table: Table) -> FrameTargets:
         """Blocks for runs with a table of addresses, which is told where they are."""
@@ -74,10 +74,10 @@ def check_custom_call_targets(program: NativeProgram, kept: dict[Any, Any]) -> N
     """Makes what custom calls need before a program runs; `UnsupportedError` names a target that is not registered."""
     for thunk in program.callbacks:
         if thunk.instruction.op is opcodes.CUSTOM_CALL:
-            make_ready(thunk.instruction, kept, _PLATFORM)
+            prepare_custom_call(thunk.instruction, kept, _PLATFORM)
 
 
-_Found = NativeTarget | Instance | None
+_Found = NativeTarget | TypedCallInstance | None
 """None: the host carries out the call."""
 
 
@@ -86,7 +86,7 @@ def _found(instruction: Instruction, kept: dict[Any, Any]) -> _Found:
     if not isinstance(target, NativeTarget | TypedTarget):
         return None
     try:
-        resolve(instruction, _PLATFORM)
+        custom_call_rule(instruction, _PLATFORM)
     except UnsupportedError:
         return None  # the host says so, when the call is reached
     return target if isinstance(target, NativeTarget) else instantiate(instruction, target, kept)
@@ -96,8 +96,8 @@ def _asks(found: _Found) -> bool:
     return found is None or _is_staged(found)
 
 
-def _is_staged(found: NativeTarget | Instance) -> bool:
-    return isinstance(found, Instance) and any(stage in found.target.handlers for stage in _STAGES_OF_A_RUN)
+def _is_staged(found: NativeTarget | TypedCallInstance) -> bool:
+    return isinstance(found, TypedCallInstance) and any(stage in found.target.handlers for stage in _STAGES_OF_A_RUN)
 
 
 class FrameTargets:
@@ -114,7 +114,7 @@ class FrameTargets:
     def add(self, thunk: CallbackThunk, found: _Found) -> _Block:
         """The block of a call, made."""
         made: _Block
-        if isinstance(found, Instance):
+        if isinstance(found, TypedCallInstance):
             made = typed = _TypedCall(thunk, found, ctypes.cast(self._awaiting, ctypes.c_void_p).value or 0)
             self._typed.append(typed)
         else:
@@ -213,13 +213,13 @@ class _Call(_Block):
         if not self.taken_failure():
             return None
         status = (ctypes.c_char * STATUS_BYTES).from_address(self.address + CallBlockField.STATUS)
-        return target_error(self._instruction, status_failure(status) or "")
+        return target_error(self._instruction, take_status_failure(status) or "")
 
 
 class _TypedCall(_Block):
     """A call of the typed interface, by a frame of its own."""
 
-    def __init__(self, thunk: CallbackThunk, instance: Instance, awaiting: int) -> None:
+    def __init__(self, thunk: CallbackThunk, instance: TypedCallInstance, awaiting: int) -> None:
         super().__init__(thunk)
         self._instance = instance
         self._staged = _is_staged(instance)
@@ -228,8 +228,8 @@ class _TypedCall(_Block):
         arguments, results = (list(map(_described, leaves)) for leaves in (self._operands, self._results))
         self.frame = Frame(instance.attributes, arguments, results)
         self._invocation = objects.Invocation()
-        self._handle = objects.enter(self._invocation)
-        weakref.finalize(self, objects.leave, self._handle)
+        self._handle = objects.register_invocation(self._invocation)
+        weakref.finalize(self, objects.unregister_invocation, self._handle)
         self._execute()
         self.set(CallBlockField.OPERANDS, self.frame.argument_buffers)
         self.set(CallBlockField.RESULTS, self.frame.result_buffers)
@@ -251,7 +251,7 @@ class _TypedCall(_Block):
         self._invocation.memory.clear()
 
     def prepare(self, context: Context) -> None:
-        run = begin_run(call_context(context), self._instruction, InstanceRun(self._instance), self.frame)
+        run = prepare_run(call_context(context), self._instruction, TypedCallRun(self._instance), self.frame)
         self._invocation.states = run.states()
         self._execute()
         self.set(CallBlockField.READY, 1)
@@ -263,7 +263,7 @@ class _TypedCall(_Block):
             if not isinstance(error, ExecutionError):
                 raise error
             return target_error(self._instruction, str(error))
-        return target_error(self._instruction, objects.taken_error(failure)) if failure else None
+        return target_error(self._instruction, objects.take_error_text(failure)) if failure else None
 
 
 def _leaves(shapes: Sequence[Shape]) -> list[Shape]:

@@ -21,7 +21,7 @@ from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.cpu.program.builder import THUNK_RULES, Scope, kernels_of
 from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, Convention, KernelThunk
 from xlapy.cpu.target import host_target
-from xlapy.custom_calls.native import constrained
+from xlapy.custom_calls.native import operand_layout_shapes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import ShapeIndex
 from xlapy.interpreter.core import is_dynamic
@@ -90,7 +90,7 @@ def _custom_call(scope: Scope, instruction: Instruction) -> None:
 
 def _operands(scope: Scope, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
     """The memory of each array of the operands as the code takes it; paths begin with the operand's number."""
-    whole = constrained(instruction)
+    whole = operand_layout_shapes(instruction)
     found: dict[ShapeIndex, BufferSlice] = {}
     for number, operand in enumerate(instruction.operands):
         for path, leaf in array_leaves(operand.shape):

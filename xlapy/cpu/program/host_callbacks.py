@@ -34,7 +34,7 @@ from xlapy.cpu.program.thunks import (
 from xlapy.cpu.program.wait_state import Memory, Wait, wait_count, waiting
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import TOKEN, Context
-from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
+from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
 from xlapy.interpreter.core import Value, rule_of
 
 Array = np.ndarray[Any, Any]
@@ -96,7 +96,7 @@ class Host:
         overseer: Overseer = NO_WATCHDOG,
         checks: Checks = NO_CHECKS,
     ) -> None:
-        self._watch = Watch(checks)
+        self._watch = ValueChecker(checks)
         self._program = program
         self._context = context
         self._number = number

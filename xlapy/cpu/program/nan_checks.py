@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xlapy import opcodes
 from xlapy.cpu.program.thunks import CallbackThunk, Thunk, WhileThunk
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.checks import looks_at
+from xlapy.interpreter.checks import may_hold_nan_or_infinity
 
 if TYPE_CHECKING:
     from xlapy.cpu.program.builder import Scope
@@ -39,7 +39,7 @@ def add_checks(scope: Scope, instruction: Instruction) -> None:
     """Appends what lets the host look at the value of an instruction, whose thunks are the last of the scope."""
     if instruction.op is opcodes.WHILE:
         _count_turns(scope, instruction)
-    elif instruction.op not in _CALLERS and looks_at(instruction):
+    elif instruction.op not in _CALLERS and may_hold_nan_or_infinity(instruction):
         operands = [slice_ for operand in instruction.operands for slice_ in scope.slices_of(operand)]
         slices = [*operands, *scope.slices_of(instruction)]
         callbacks = scope.maker.program.callbacks

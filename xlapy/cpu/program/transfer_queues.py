@@ -18,7 +18,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.interpreter.transfer import mode_of, pairs_of, partners_in
+from xlapy.interpreter.transfer import find_partners, source_target_pairs, transfer_group_mode
 from xlapy.lower.scalar_computations import CONTROL_FLOW
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants
 
@@ -56,14 +56,14 @@ class Channels:
 
     def partners(self, start: Instruction) -> list[tuple[int, ...]] | None:
         """Whom each device sends to or receives from; None if no pairs say so. `ExecutionError` for wrong pairs."""
-        pairs = pairs_of(start)
+        pairs = source_target_pairs(start)
         if pairs is None:
             return None
         if start.op is opcodes.RECV:
             pairs = tuple((target, source) for source, target in pairs)
         counts = self._program.replica_count, self._program.partition_count
-        rows = [participants(ALL_REPLICAS, mode_of(start), *counts, device) for device in self._devices]
-        partners = [tuple(partners_in(start, pairs, row, device)) for device, row in enumerate(rows)]
+        rows = [participants(ALL_REPLICAS, transfer_group_mode(start), *counts, device) for device in self._devices]
+        partners = [tuple(find_partners(start, pairs, row, device)) for device, row in enumerate(rows)]
         return partners if start.op is opcodes.SEND else [row[:1] for row in partners]
 
     def queues(self, start: Instruction) -> list[tuple[int, ...]]:
@@ -171,7 +171,7 @@ def _transfer(
         instruction.name,
         queues=channels.queues(start),
         partners=channels.others(start),
-        claims=instruction is start and pairs_of(start) is None,
+        claims=instruction is start and source_target_pairs(start) is None,
     )
     callbacks.append(thunk)
     scope.thunks.append(thunk)

@@ -206,7 +206,7 @@ def _fail_future(args: Any) -> int | None:
     if not args.error:
         raise FfiError(ErrorCode.INVALID_ARGUMENT, "the error of a future must not be null")
     future = objects.find_future(args.future)
-    future.error = objects.taken_error(args.error)
+    future.error = objects.take_error_text(args.error)
     future.done.set()
     return None
 

@@ -117,15 +117,15 @@ def call_handler(
 ) -> None:
     """Calls the code at an address, and waits for its future if it makes one; `ExecutionError` with its error."""
     structure = frame.structure
-    structure.stage, structure.ctx, structure.future = stage, objects.enter(invocation), None
+    structure.stage, structure.ctx, structure.future = stage, objects.register_invocation(invocation), None
     try:
         error = _HANDLER(handler)(ctypes.addressof(structure))
         if error:
-            raise ExecutionError(objects.taken_error(error))
+            raise ExecutionError(objects.take_error_text(error))
         if structure.future:
             await_future(frame, timeout, cancelled)
     finally:
-        objects.leave(structure.ctx)
+        objects.unregister_invocation(structure.ctx)
 
 
 def await_future(frame: Frame, timeout: float, cancelled: threading.Event | None) -> None:
@@ -166,7 +166,7 @@ def check_version(name: str, handler: int) -> None:
     frame.structure.stage = Stage.EXECUTE
     error = _HANDLER(handler)(ctypes.addressof(frame.structure))
     if error:
-        raise InvalidArgumentError(f"target {name!r} does not tell its version: {objects.taken_error(error)}")
+        raise InvalidArgumentError(f"target {name!r} does not tell its version: {objects.take_error_text(error)}")
     version = metadata.api_version.major_version, metadata.api_version.minor_version
     if not c.OLDEST_VERSION <= version <= c.API_VERSION:
         shown, oldest, newest = (".".join(map(str, v)) for v in (version, c.OLDEST_VERSION, c.API_VERSION))

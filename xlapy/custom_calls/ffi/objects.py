@@ -62,7 +62,7 @@ def destroy_error(handle: int | None) -> None:
     _errors.pop(handle or 0, None)
 
 
-def taken_error(handle: int) -> str:
+def take_error_text(handle: int) -> str:
     """The code and message of an error, which is destroyed."""
     error = find_error(handle)
     destroy_error(handle)
@@ -191,13 +191,13 @@ class Invocation:
 _invocations: dict[int, Invocation] = {}
 
 
-def enter(invocation: Invocation) -> int:
+def register_invocation(invocation: Invocation) -> int:
     handle = next(_handles)
     _invocations[handle] = invocation
     return handle
 
 
-def leave(handle: int) -> None:
+def unregister_invocation(handle: int) -> None:
     _invocations.pop(handle, None)
 
 

@@ -5,8 +5,8 @@ from xlapy.custom_calls.lapack.calls import (
     LapackCall,
     is_lapack_target,
     lapack_call,
+    lapack_target_name,
     lapack_targets,
-    target_of,
 )
 
 __all__ = [
@@ -15,5 +15,5 @@ __all__ = [
     "is_lapack_target",
     "lapack_call",
     "lapack_targets",
-    "target_of",
+    "lapack_target_name",
 ]

@@ -116,7 +116,7 @@ def is_lapack_target(name: str) -> bool:
     return name in _TARGETS
 
 
-def target_of(routine: str, element_type: PrimitiveType) -> str:
+def lapack_target_name(routine: str, element_type: PrimitiveType) -> str:
     """The name of the target for matrices of a type."""
     return next(name for name, found in _TARGETS.items() if found == (routine, element_type))
 
@@ -186,7 +186,7 @@ def _is_number(value: Any) -> bool:
 # -- shapes
 
 
-def arrays_of(signature: str) -> tuple[list[tuple[str, tuple[str, ...]]], list[tuple[str, tuple[str, ...]]]]:
+def parse_signature(signature: str) -> tuple[list[tuple[str, tuple[str, ...]]], list[tuple[str, tuple[str, ...]]]]:
     """The kind and the dimensions of each operand and of each result."""
     operands, results = signature.split("->")
     return list(_arrays(operands)), list(_arrays(results))
@@ -199,7 +199,7 @@ def _arrays(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _matched(instruction: Instruction, signature: str, element_type: PrimitiveType) -> dict[str, int] | None:
     """What the letters of the dimensions stand for; None where the shapes do not fit."""
-    operands, results = arrays_of(signature)
+    operands, results = parse_signature(signature)
     shape = instruction.shape
     given = list(shape.tuple_shapes) if shape.is_tuple else [shape]
     if (len(results) > 1) != shape.is_tuple or (len(operands), len(results)) != (len(instruction.operands), len(given)):

@@ -13,7 +13,7 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.batching.core import BATCHING_RULES, batch_size, broadcast_to_batch, merge_batch, split_batch
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.kernels.sparse_kernels import dense_kernel
+from xlapy.interpreter.kernels.sparse_convolution import dense_kernel
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
 

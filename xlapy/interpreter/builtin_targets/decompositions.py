@@ -18,9 +18,9 @@ from xlapy.base.shape import Shape
 from xlapy.custom_calls.ffi.attributes import read_attributes
 from xlapy.custom_calls.lapack import LapackCall
 from xlapy.hlo.instruction import Instruction, describe_instruction
-from xlapy.interpreter.builtin_targets.lapack import computed_by_lapack
+from xlapy.interpreter.builtin_targets.lapack import run_lapack_routine
 from xlapy.interpreter.core import Array, Context, InterpreterRule, Value
-from xlapy.interpreter.sorting import sorted_along
+from xlapy.interpreter.sorting import sort_along
 from xlapy.opcodes.requirements import agrees
 
 _TYPES = (F32, F64, C64, C128)
@@ -150,7 +150,7 @@ def _by_lapack(
     element_type = instruction.operand_shapes[0].element_type
     call = LapackCall(routine, element_type, letters or {}, {}, a.shape[:-2], sizes)
     flat = [a.reshape(-1, rows, columns), *(v.reshape(-1, v.shape[-1]) for v in values[1:])] if a.size else []
-    return [list(computed_by_lapack(call, matrices)) for matrices in zip(*flat, strict=True)]
+    return [list(run_lapack_routine(call, matrices)) for matrices in zip(*flat, strict=True)]
 
 
 def _stacked(instruction: Instruction, found: list[list[Any]]) -> Value:
@@ -201,7 +201,7 @@ def _approx_top_k(context: Context, instruction: Instruction, values: Sequence[V
     """The exact answer, which any recall allows: the first elements by the comparator."""
     dimension, count = approx_top_k_of(instruction)
     operands = values[: len(values) // 2]
-    arrays = sorted_along(context, instruction.computations[0], operands, dimension)
+    arrays = sort_along(context, instruction.computations[0], operands, dimension)
     kept = [np.take(array, range(count), axis=dimension) for array in arrays]
     return tuple(kept) if instruction.shape.is_tuple else kept[0]
 

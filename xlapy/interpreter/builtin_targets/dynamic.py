@@ -18,10 +18,10 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
-from xlapy.interpreter.dynamic.convolution import features_paired
-from xlapy.interpreter.dynamic.core import checked_size
-from xlapy.interpreter.dynamic.reduction import fitted_source
-from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded_to, physical, sizes_of
+from xlapy.interpreter.dynamic.convolution import crop_paired_features
+from xlapy.interpreter.dynamic.core import check_size
+from xlapy.interpreter.dynamic.reduction import fit_source_to_windows
+from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, array_of_bounds, pad_value_to_bounds, sizes_of
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, same_padding
 from xlapy.opcodes.convolution import ConvolutionAttributes
@@ -53,7 +53,7 @@ def _check_pad_to_static(instruction: Instruction) -> None:
 
 
 def _pad_to_static(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
-    return physical(values[0]), *(np.array(size, np.int32) for size in sizes_of(values[0]))
+    return array_of_bounds(values[0]), *(np.array(size, np.int32) for size in sizes_of(values[0]))
 
 
 def _check_slice_to_dynamic(instruction: Instruction) -> None:
@@ -65,8 +65,8 @@ def _check_slice_to_dynamic(instruction: Instruction) -> None:
 
 def _slice_to_dynamic(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     bounds = instruction.shape
-    sizes = [checked_size(instruction, int(size), dimension, bounds) for dimension, size in enumerate(values[1:])]
-    return DynamicArray(physical(values[0]), tuple(sizes))
+    sizes = [check_size(instruction, int(size), dimension, bounds) for dimension, size in enumerate(values[1:])]
+    return DynamicArray(array_of_bounds(values[0]), tuple(sizes))
 
 
 # -- windows with SAME padding
@@ -95,16 +95,16 @@ def _same(dimension: WindowDimension, size: int) -> WindowDimension:
 
 
 def _reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    array = actual(values[0])
+    array = actual_array(values[0])
     attributes = WindowAttributes.make(window=_same_window(instruction, array.shape))
     return _evaluate(context, opcodes.REDUCE_WINDOW, instruction, [array, values[1]], attributes)
 
 
 def _select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     operand, source, init = values
-    array = actual(operand)
+    array = actual_array(operand)
     window = _same_window(instruction, array.shape)
-    arrays = [array, fitted_source(array, source, init, window), init]
+    arrays = [array, fit_source_to_windows(array, source, init, window), init]
     return _evaluate(context, opcodes.SELECT_AND_SCATTER, instruction, arrays, WindowAttributes.make(window=window))
 
 
@@ -117,7 +117,7 @@ def _evaluate(
     inferred = op.result_shape(shapes, attributes, [c.program_shape for c in instruction.computations])
     shape = inferred.with_element_type(instruction.shape.element_type)
     called = Instruction(op, shape, operands, attributes, instruction.computations, instruction.name)
-    return padded_to(RULES.find(op)(context, called, arrays), instruction.shape)
+    return pad_value_to_bounds(RULES.find(op)(context, called, arrays), instruction.shape)
 
 
 # -- convolutions
@@ -146,7 +146,7 @@ def _convolve(
 def _forward(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The convolution of the elements that are there; SAME pads their number."""
     numbers = instruction.dim_labels
-    lhs, rhs = features_paired(values, numbers, instruction.feature_group_count)
+    lhs, rhs = crop_paired_features(values, numbers, instruction.feature_group_count)
     flags = instruction.operands[0].shape.dynamic_dimensions
     same = instruction.padding_type is PaddingType.SAME
     rows = zip(instruction.window.dimensions, numbers.input_spatial_dimensions, strict=True)
@@ -157,7 +157,7 @@ def _forward(context: Context, instruction: Instruction, values: Sequence[Value]
 def _input_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operand 0 gives the sizes of the result; the strides of the convolution are the dilation of its gradient."""
     numbers, input_sizes = instruction.dim_labels, values[0]
-    gradient, kernel = features_paired(values[1:], numbers, instruction.feature_group_count)
+    gradient, kernel = crop_paired_features(values[1:], numbers, instruction.feature_group_count)
     flags = instruction.operands[1].shape.dynamic_dimensions
     spatial: list[WindowDimension] = []
     for window, d, out in zip(
@@ -167,7 +167,7 @@ def _input_gradient(context: Context, instruction: Instruction, values: Sequence
         strict=True,
     ):
         if flags[d]:
-            size = checked_size(instruction, int(input_sizes[d]), out, instruction.shape)
+            size = check_size(instruction, int(input_sizes[d]), out, instruction.shape)
             window = _backwards(instruction, window, size, gradient.shape[d])
         spatial.append(window)
     return _convolve(context, instruction, gradient, kernel, spatial)
@@ -184,7 +184,7 @@ def _backwards(instruction: Instruction, window: WindowDimension, size: int, pos
 def _kernel_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The gradients slide over the activations; the result has as many elements as the kernel."""
     numbers = instruction.dim_labels
-    activations, gradients = features_paired(values, numbers, instruction.feature_group_count)
+    activations, gradients = crop_paired_features(values, numbers, instruction.feature_group_count)
     flags = instruction.operands[0].shape.dynamic_dimensions
     spatial: list[WindowDimension] = []
     for window, d, taps, out in zip(

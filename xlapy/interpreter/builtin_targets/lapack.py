@@ -14,12 +14,19 @@ import numpy as np
 
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
-from xlapy.custom_calls.lapack.calls import FINITE_ONLY, NOT_FINITE, LapackCall, arrays_of, lapack_call, signature_of
-from xlapy.custom_calls.native import constrained
+from xlapy.custom_calls.lapack.calls import (
+    FINITE_ONLY,
+    NOT_FINITE,
+    LapackCall,
+    lapack_call,
+    parse_signature,
+    signature_of,
+)
+from xlapy.custom_calls.native import operand_layout_shapes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Array, Context, Value
 
-__all__ = ["check_lapack", "computed_by_lapack", "lapack"]
+__all__ = ["check_lapack", "run_lapack_routine", "call_lapack"]
 
 
 def check_lapack(instruction: Instruction) -> None:
@@ -27,11 +34,11 @@ def check_lapack(instruction: Instruction) -> None:
     lapack_call(instruction)
 
 
-def lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def call_lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Results as their target leaves them; what a failed computation (`info` is not 0) leaves is unspecified."""
     call = lapack_call(instruction)
-    operands, results = arrays_of(signature_of(call.routine, call.element_type))
-    layouts = constrained(instruction)
+    operands, results = parse_signature(signature_of(call.routine, call.element_type))
+    layouts = operand_layout_shapes(instruction)
     count = prod(call.batch)
     given = [
         _matrices(value, None if layouts is None else layouts.tuple_shapes[number].layout, count, len(dimensions))
@@ -54,10 +61,10 @@ def _computed(call: LapackCall, given: list[Array], zeros: list[Array]) -> Seque
     """The results for one matrix of the batch."""
     if call.routine in FINITE_ONLY and not np.isfinite(given[0]).all():
         return [*zeros[:-1], NOT_FINITE]
-    return computed_by_lapack(call, given)
+    return run_lapack_routine(call, given)
 
 
-def computed_by_lapack(call: LapackCall, matrices: Sequence[Array]) -> Sequence[Any]:
+def run_lapack_routine(call: LapackCall, matrices: Sequence[Array]) -> Sequence[Any]:
     """What a routine gives for one matrix, and what goes with it; the batch of the call does not count."""
     from xlapy.custom_calls.lapack.routines import ROUTINES  # SciPy's part of it takes long to load
 

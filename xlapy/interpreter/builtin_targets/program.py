@@ -28,7 +28,7 @@ def _parsed(text: str) -> Module:
     return parse_hlo(text)
 
 
-def program_of(instruction: Instruction) -> Module:
+def parse_program(instruction: Instruction) -> Module:
     """The module that a call evaluates; `UnsupportedError` if it is none, or does not fit the call."""
     where = f"{describe_instruction(instruction)}: {INTERPRET_TARGET}"
     try:
@@ -47,9 +47,9 @@ def program_of(instruction: Instruction) -> Module:
 
 
 def check_program(instruction: Instruction) -> None:
-    """Errors as of `program_of`."""
-    program_of(instruction)
+    """Errors as of `parse_program`."""
+    parse_program(instruction)
 
 
-def interpret(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return evaluate_computation(context, program_of(instruction).entry_computation, values)
+def call_program(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    return evaluate_computation(context, parse_program(instruction).entry_computation, values)

@@ -50,7 +50,7 @@ def _fits(instruction: Instruction) -> bool:
     return elements.dimensions == columns.dimensions and result.dimensions == wanted
 
 
-def csr_product(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def call_csr_product(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The terms of each row are added in their order. `ExecutionError` for rows or columns that are none."""
     elements, starts, columns, dense = values
     starts = starts.astype(np.int64)

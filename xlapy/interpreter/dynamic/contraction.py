@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Context, Value
-from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
+from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, crop_paired_dimensions
 from xlapy.opcodes.contraction import DotAttributes
 
-DYNAMIC_RULES.rule(opcodes.RAGGED_DOT, opcodes.SCALED_DOT)(at_actual_sizes)
+DYNAMIC_RULES.rule(opcodes.RAGGED_DOT, opcodes.SCALED_DOT)(apply_at_actual_sizes)
 
 
 @DYNAMIC_RULES.rule(opcodes.DOT)
@@ -21,4 +21,6 @@ def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     attrs: DotAttributes = instruction.attributes
     left = (*attrs.lhs_batch_dims, *attrs.lhs_contracting_dims)
     right = (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims)
-    return at_actual_sizes(context, instruction, paired(values[0], values[1], zip(left, right, strict=True)))
+    return apply_at_actual_sizes(
+        context, instruction, crop_paired_dimensions(values[0], values[1], zip(left, right, strict=True))
+    )

@@ -11,7 +11,7 @@ from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
-from xlapy.interpreter.dynamic.core import at_actual_sizes, paired
+from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, crop_paired_dimensions
 from xlapy.opcodes.attributes.dimensions import ConvDimensions
 from xlapy.opcodes.convolution import ConvolutionAttributes
 
@@ -27,10 +27,12 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
                 f"{instruction.name} (convolution): spatial dimension {dimension} of the kernel {kernel.brief} is "
                 f"dynamic; a smaller kernel would have more positions than the bound of the result"
             )
-    return at_actual_sizes(context, instruction, features_paired(values, attrs.dim_labels, attrs.feature_group_count))
+    return apply_at_actual_sizes(
+        context, instruction, crop_paired_features(values, attrs.dim_labels, attrs.feature_group_count)
+    )
 
 
-def features_paired(values: Sequence[Value], numbers: ConvDimensions, groups: int) -> tuple[Array, Array]:
+def crop_paired_features(values: Sequence[Value], numbers: ConvDimensions, groups: int) -> tuple[Array, Array]:
     """Input and kernel without padding; without groups of features, of which the smaller number is taken."""
     pair = (numbers.input_feature_dimension, numbers.kernel_input_feature_dimension)
-    return paired(values[0], values[1], [pair] if groups == 1 else [])
+    return crop_paired_dimensions(values[0], values[1], [pair] if groups == 1 else [])

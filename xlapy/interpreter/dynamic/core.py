@@ -1,14 +1,15 @@
-"""How instructions that meet dynamic dimensions are evaluated: at the sizes that their operands actually have.
+"""Evaluates instructions with dynamic dimensions at the sizes that their operands have at run time.
 
-Owns: the evaluation of an instruction at actual sizes, agreement of sizes. Must not know: what any op means.
+Responsible for the evaluation of an instruction at actual sizes, and for the rule by which differing sizes of operands
+are reconciled. Does not depend on what any op means.
 
-Most rules hand the ordinary rule the operands without their padding and an instruction of the shape that the op infers
-for those sizes, and pad its result again (`at_actual_sizes`). Ops that only move or map elements, so that padding meets
-padding, run on the arrays of the bounds as they are. Where the sizes of operands disagree, all take the smallest, as in
-XLA.
+Most rules remove the padding of the operands, apply the op's ordinary rule to an instruction of the shape that the op
+infers for those sizes, and pad the result again (`apply_at_actual_sizes`). Ops that only move or map elements run on
+the padded arrays, because padding then only meets padding. Where sizes of operands differ, all operands are cropped to
+the smallest, as in XLA.
 
-Example: f32[<=4,3] dot f32[3,2] of an operand of 2 rows gives the ordinary rule arrays [2,3] and [3,2] and the result
-shape f32[2,2]; its result is padded to f32[4,2], of the sizes (2,2).
+Example: f32[<=4,3] dot f32[3,2] with an operand of 2 rows applies the ordinary rule to arrays [2,3] and [3,2] and the
+result shape f32[2,2]; the result is padded to f32[4,2] and has the sizes (2,2).
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.dynamic_array import DynamicArray, actual, first, padded_to, sizes_of
+from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, crop, pad_value_to_bounds, sizes_of
 
 Arrays = list[Array]
 
 
-def ordinary(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+def apply_ordinary_rule(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The ordinary rule as it stands: it hands arrays on, or makes them of the bounds."""
     return RULES.find(instruction.op)(context, instruction, values)
 
 
-def at_actual_sizes(context: Context, instruction: Instruction, values: Sequence[Value], **changes: Any) -> Value:
+def apply_at_actual_sizes(context: Context, instruction: Instruction, values: Sequence[Value], **changes: Any) -> Value:
     """What the ordinary rule gives for the operands without padding; `changes` are to the attributes.
 
     `ShapeError` where the op cannot take those sizes.
     """
-    arrays = [actual(value) for value in values]
+    arrays = [actual_array(value) for value in values]
     attributes = instruction.attributes.replace(**changes) if changes else instruction.attributes
     shapes = [Shape.array(o.shape.element_type, a.shape) for a, o in zip(arrays, instruction.operands, strict=True)]
     programs = [computation.program_shape for computation in instruction.computations]
     inferred = instruction.op.result_shape(shapes, attributes, programs)
-    return evaluate_as(context, instruction, arrays, _with_types(inferred, instruction.shape), attributes)
+    return apply_with_shape(context, instruction, arrays, _with_types(inferred, instruction.shape), attributes)
 
 
-def evaluate_as(
+def apply_with_shape(
     context: Context, instruction: Instruction, arrays: Sequence[Array], shape: Shape, attributes: Any
 ) -> Value:
     """What the ordinary rule gives for an instruction of another shape and other attributes, padded to its own."""
@@ -56,7 +57,7 @@ def evaluate_as(
         instruction.name,
         instruction.metadata,
     )
-    return padded_to(RULES.find(instruction.op)(context, sized, arrays), instruction.shape)
+    return pad_value_to_bounds(RULES.find(instruction.op)(context, sized, arrays), instruction.shape)
 
 
 def _with_types(inferred: Shape, declared: Shape) -> Shape:
@@ -69,7 +70,7 @@ def _with_types(inferred: Shape, declared: Shape) -> Shape:
 # -- sizes that agree
 
 
-def checked_size(instruction: Instruction, size: int, dimension: int, bounds: Shape) -> int:
+def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shape) -> int:
     """A size for a dimension; `ExecutionError` unless it is between 0 and the bound."""
     bound = bounds.dimensions[dimension]
     if 0 <= size <= bound:
@@ -80,25 +81,25 @@ def checked_size(instruction: Instruction, size: int, dimension: int, bounds: Sh
     )
 
 
-def smallest(values: Iterable[Value]) -> tuple[int, ...]:
+def smallest_sizes(values: Iterable[Value]) -> tuple[int, ...]:
     """The smallest size in each dimension of arrays of one rank."""
     return tuple(map(min, zip(*map(sizes_of, values), strict=True)))
 
 
-def cropped(value: Value, sizes: Sequence[int]) -> Array:
+def crop_value(value: Value, sizes: Sequence[int]) -> Array:
     """The first of the elements that are there, so many a dimension."""
-    return first(actual(value), sizes)
+    return crop(actual_array(value), sizes)
 
 
-def agreed(values: Sequence[Value]) -> Arrays:
+def crop_to_smallest_sizes(values: Sequence[Value]) -> Arrays:
     """Arrays of one rank without padding, all cropped to the smallest sizes."""
-    sizes = smallest(values)
-    return [cropped(value, sizes) for value in values]
+    sizes = smallest_sizes(values)
+    return [crop_value(value, sizes) for value in values]
 
 
-def paired(left: Value, right: Value, pairs: Iterable[tuple[int, int]]) -> tuple[Array, Array]:
+def crop_paired_dimensions(left: Value, right: Value, pairs: Iterable[tuple[int, int]]) -> tuple[Array, Array]:
     """Two arrays without padding, cropped where dimensions that are paired have different sizes."""
-    a, b = actual(left), actual(right)
+    a, b = actual_array(left), actual_array(right)
     for i, j in pairs:
         size = min(a.shape[i], b.shape[j])
         a, b = a[(slice(None),) * i + (slice(size),)], b[(slice(None),) * j + (slice(size),)]
@@ -117,16 +118,16 @@ def broadcast_sizes(instruction: Instruction, values: Sequence[Value]) -> tuple[
     for dimension in range(rank):
         dynamic = [sizes_of(value)[dimension] for value, shape in wide if shape.dynamic_dimensions[dimension]]
         for number, size in enumerate(dynamic):
-            sizes[dimension] = _met(sizes[dimension], size) if number else size
+            sizes[dimension] = _broadcast_size(sizes[dimension], size) if number else size
     return tuple(sizes)
 
 
-def _met(first: int, second: int) -> int:
-    low, high = min(first, second), max(first, second)
+def _broadcast_size(crop: int, second: int) -> int:
+    low, high = min(crop, second), max(crop, second)
     return high if low == 1 else low
 
 
-def repeats(value: Value, shape: Shape, sizes: Sequence[int]) -> list[int]:
+def repeated_dimensions(value: Value, shape: Shape, sizes: Sequence[int]) -> list[int]:
     """The dimensions in which a dynamic operand of size 1 is repeated to a larger size."""
     if not isinstance(value, DynamicArray):
         return []

@@ -13,8 +13,8 @@ from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
-from xlapy.interpreter.dynamic.core import broadcast_sizes, ordinary, repeats
-from xlapy.interpreter.dynamic_array import DynamicArray, physical, sizes_of
+from xlapy.interpreter.dynamic.core import apply_ordinary_rule, broadcast_sizes, repeated_dimensions
+from xlapy.interpreter.dynamic_array import DynamicArray, array_of_bounds, sizes_of
 from xlapy.opcodes.registry import REGISTRY
 
 
@@ -23,12 +23,12 @@ def elementwise(context: Context, instruction: Instruction, values: Sequence[Val
     sizes = broadcast_sizes(instruction, values)
     pairs = zip(values, instruction.operand_shapes, strict=True)
     arrays = [_repeated(value, shape, sizes) for value, shape in pairs]
-    return DynamicArray(ordinary(context, instruction, arrays), sizes)
+    return DynamicArray(apply_ordinary_rule(context, instruction, arrays), sizes)
 
 
 def _repeated(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
-    array = physical(value)
-    stretched = repeats(value, shape, sizes)
+    array = array_of_bounds(value)
+    stretched = repeated_dimensions(value, shape, sizes)
     if not stretched:
         return array
     kept = tuple(slice(1) if d in stretched else slice(None) for d in range(array.ndim))
@@ -41,6 +41,6 @@ DYNAMIC_RULES.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementw
 @DYNAMIC_RULES.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A last dimension may come or go, which counts parts of an element and is there in full."""
-    result = ordinary(context, instruction, [physical(values[0])])
+    result = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
     sizes = sizes_of(values[0])[: result.ndim]
     return DynamicArray(result, (*sizes, *result.shape[len(sizes) :]))

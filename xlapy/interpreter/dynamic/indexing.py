@@ -11,8 +11,14 @@ from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
-from xlapy.interpreter.dynamic.core import agreed, cropped, evaluate_as, ordinary, paired
-from xlapy.interpreter.dynamic_array import DynamicArray, padded, physical, sizes_of
+from xlapy.interpreter.dynamic.core import (
+    apply_ordinary_rule,
+    apply_with_shape,
+    crop_paired_dimensions,
+    crop_to_smallest_sizes,
+    crop_value,
+)
+from xlapy.interpreter.dynamic_array import DynamicArray, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
 
 
@@ -27,7 +33,9 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
             dimensions[dimension] = slices[dimension] = size
     shapes = [operand.with_dimensions(dimensions), indices.with_dimensions(sizes_of(values[1]))]
     result = opcodes.GATHER.result_shape(shapes, attributes.replace(slice_sizes=tuple(slices)))
-    return DynamicArray(ordinary(context, instruction, list(map(physical, values))), result.dimensions)
+    return DynamicArray(
+        apply_ordinary_rule(context, instruction, list(map(array_of_bounds, values))), result.dimensions
+    )
 
 
 @DYNAMIC_RULES.rule(opcodes.SCATTER)
@@ -38,17 +46,17 @@ def scatter(context: Context, instruction: Instruction, values: Sequence[Value])
     """
     count = len(values) // 2
     attrs: ScatterAttributes = instruction.attributes
-    indices, updates = _rows_paired(values[count], agreed(values[count + 1 :]), attrs)
+    indices, updates = _rows_paired(values[count], crop_to_smallest_sizes(values[count + 1 :]), attrs)
     taken = _covered(instruction, values[0], updates[0])
-    operands = [cropped(physical(value), taken) for value in values[:count]]
+    operands = [crop_value(array_of_bounds(value), taken) for value in values[:count]]
     window = zip(attrs.update_window_dims, window_dims_to_operand_dims(len(taken), attrs), strict=True)
     limits = list(updates[0].shape)
     for source, dimension in window:
         limits[source] = min(limits[source], taken[dimension])
-    arrays = [*operands, indices, *(cropped(update, limits) for update in updates)]
+    arrays = [*operands, indices, *(crop_value(update, limits) for update in updates)]
     shapes = [Shape.array(o.shape.element_type, taken) for o in instruction.operands[:count]]
     shape = shapes[0] if count == 1 else Shape.tuple(shapes)
-    result = evaluate_as(context, instruction, arrays, shape, attrs)
+    result = apply_with_shape(context, instruction, arrays, shape, attrs)
     written = [result] if count == 1 else list(result)
     final = [_restored(new, old, taken) for new, old in zip(written, values, strict=False)]
     return final[0] if count == 1 else tuple(final)
@@ -59,7 +67,7 @@ def _rows_paired(indices: Value, updates: list[Array], attrs: ScatterAttributes)
     rows = [d for d in range(updates[0].ndim) if d not in attrs.update_window_dims]
     sources = [d for d in range(len(sizes_of(indices))) if d != attrs.index_vector_dim]
     pairs = list(zip(sources, rows, strict=True))
-    fitting = [paired(indices, update, pairs) for update in updates]
+    fitting = [crop_paired_dimensions(indices, update, pairs) for update in updates]
     return fitting[0][0], [update for _, update in fitting]
 
 
@@ -77,5 +85,7 @@ def _covered(instruction: Instruction, operand: Value, update: Array) -> list[in
 
 def _restored(new: Value, old: Value, taken: Sequence[int]) -> Value:
     """The array of the bounds, of which a part was written, with its sizes."""
-    whole = padded(cropped(physical(new), taken), physical(old).shape, onto=physical(old))
-    return DynamicArray(physical(whole), sizes_of(old))
+    whole = pad_to_bounds(
+        crop_value(array_of_bounds(new), taken), array_of_bounds(old).shape, onto=array_of_bounds(old)
+    )
+    return DynamicArray(array_of_bounds(whole), sizes_of(old))

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC_RULES
-from xlapy.interpreter.dynamic.core import at_actual_sizes
+from xlapy.interpreter.dynamic.core import apply_at_actual_sizes
 
-DYNAMIC_RULES.rule(opcodes.CHOLESKY, opcodes.FFT, opcodes.TRIANGULAR_SOLVE)(at_actual_sizes)
+DYNAMIC_RULES.rule(opcodes.CHOLESKY, opcodes.FFT, opcodes.TRIANGULAR_SOLVE)(apply_at_actual_sizes)

@@ -18,13 +18,20 @@ from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
-from xlapy.interpreter.dynamic.core import at_actual_sizes, checked_size, cropped, evaluate_as, ordinary, smallest
-from xlapy.interpreter.dynamic_array import DynamicArray, actual, padded, physical, sizes_of
+from xlapy.interpreter.dynamic.core import (
+    apply_at_actual_sizes,
+    apply_ordinary_rule,
+    apply_with_shape,
+    check_size,
+    crop_value,
+    smallest_sizes,
+)
+from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.opcodes.attributes.dimensions import strided
 from xlapy.opcodes.movement import DynamicSliceAttributes, ShuffleMode, factor_groups
 
-DYNAMIC_RULES.rule(opcodes.COPY)(ordinary)
-DYNAMIC_RULES.rule(opcodes.REVERSE)(at_actual_sizes)
+DYNAMIC_RULES.rule(opcodes.COPY)(apply_ordinary_rule)
+DYNAMIC_RULES.rule(opcodes.REVERSE)(apply_at_actual_sizes)
 
 
 # -- sizes
@@ -42,8 +49,8 @@ def set_dimension_size(context: Context, instruction: Instruction, values: Seque
     operand, size = values
     dimension = instruction.attributes.dimension
     sizes = list(sizes_of(operand))
-    sizes[dimension] = checked_size(instruction, int(size), dimension, instruction.operands[0].shape)
-    return DynamicArray(physical(operand), tuple(sizes))
+    sizes[dimension] = check_size(instruction, int(size), dimension, instruction.operands[0].shape)
+    return DynamicArray(array_of_bounds(operand), tuple(sizes))
 
 
 # -- whole dimensions
@@ -54,13 +61,13 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
     sizes = list(instruction.shape.dimensions)
     for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
         sizes[dimension] = size
-    return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
+    return DynamicArray(apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])]), tuple(sizes))
 
 
 @DYNAMIC_RULES.rule(opcodes.TRANSPOSE)
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = sizes_of(values[0])
-    moved = ordinary(context, instruction, [physical(values[0])])
+    moved = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
     return DynamicArray(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
 
 
@@ -69,17 +76,19 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
     """A rotation is one of the elements that are there; coordinates are those of the bounds, the last not there."""
     attributes = instruction.attributes
     if attributes.mode is ShuffleMode.ROTATE:
-        return at_actual_sizes(context, instruction, values)
-    kept = cropped(attributes.indices.array, sizes_of(values[0]))
-    return at_actual_sizes(context, instruction, values, indices=Literal.array_of(kept))
+        return apply_at_actual_sizes(context, instruction, values)
+    kept = crop_value(attributes.indices.array, sizes_of(values[0]))
+    return apply_at_actual_sizes(context, instruction, values, indices=Literal.array_of(kept))
 
 
 @DYNAMIC_RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements that are there, without gaps; the other dimensions take the smallest sizes."""
-    dimension, least = instruction.attributes.dimension, smallest(values)
+    dimension, least = instruction.attributes.dimension, smallest_sizes(values)
     rows = [[*least[:dimension], sizes_of(value)[dimension], *least[dimension + 1 :]] for value in values]
-    return at_actual_sizes(context, instruction, [cropped(v, sizes) for v, sizes in zip(values, rows, strict=True)])
+    return apply_at_actual_sizes(
+        context, instruction, [crop_value(v, sizes) for v, sizes in zip(values, rows, strict=True)]
+    )
 
 
 # -- slices and padding
@@ -91,7 +100,7 @@ def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) 
     ranges = instruction.attributes.ranges
     rows = zip(sizes_of(values[0]), ranges.starts, ranges.limits, ranges.strides, strict=True)
     sizes = [strided(max(0, min(size, limit) - start), 1, stride) for size, start, limit, stride in rows]
-    return DynamicArray(ordinary(context, instruction, [physical(values[0])]), tuple(sizes))
+    return DynamicArray(apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])]), tuple(sizes))
 
 
 @DYNAMIC_RULES.rule(opcodes.PAD)
@@ -100,17 +109,17 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     config = instruction.attributes.padding.dimensions
     pairs = zip(config, sizes_of(values[0]), strict=True)
     shape = instruction.shape.with_dimensions([max(0, entry.output_size(size)) for entry, size in pairs])
-    return evaluate_as(context, instruction, [actual(values[0]), values[1]], shape, instruction.attributes)
+    return apply_with_shape(context, instruction, [actual_array(values[0]), values[1]], shape, instruction.attributes)
 
 
 @DYNAMIC_RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
     operand, *indices = values
-    array = physical(operand)
+    array = array_of_bounds(operand)
     rows = zip(sizes_of(operand), array.shape, instruction.attributes.dynamic_slice_sizes, strict=True)
     sizes = tuple(size if taken == bound else taken for size, bound, taken in rows)
-    return DynamicArray(ordinary(context, instruction, [array, *map(physical, indices)]), sizes)
+    return DynamicArray(apply_ordinary_rule(context, instruction, [array, *map(array_of_bounds, indices)]), sizes)
 
 
 @DYNAMIC_RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
@@ -120,13 +129,13 @@ def dynamic_update_slice(context: Context, instruction: Instruction, values: Seq
     A dimension that a dynamic update replaces whole takes the update's size, any other keeps the operand's.
     """
     operand, update, *indices = values
-    array, part = physical(operand), physical(update)
-    kept = ordinary(context, _slice_of(instruction), [array, *indices])
-    written = padded(actual(update), part.shape, onto=kept)
+    array, part = array_of_bounds(operand), array_of_bounds(update)
+    kept = apply_ordinary_rule(context, _slice_of(instruction), [array, *indices])
+    written = pad_to_bounds(actual_array(update), part.shape, onto=kept)
     flags = instruction.operands[1].shape.dynamic_dimensions
     rows = zip(sizes_of(operand), sizes_of(update), array.shape, part.shape, flags, strict=True)
     sizes = tuple(new if flag and bound == whole else old for old, new, whole, bound, flag in rows)
-    return DynamicArray(ordinary(context, instruction, [array, physical(written), *indices]), sizes)
+    return DynamicArray(apply_ordinary_rule(context, instruction, [array, array_of_bounds(written), *indices]), sizes)
 
 
 def _slice_of(update: Instruction) -> Instruction:
@@ -144,9 +153,9 @@ def reshape(context: Context, instruction: Instruction, values: Sequence[Value])
     """The elements that are there in row-major order; a division of the size that does not come out rounds down."""
     sizes = _reshaped_sizes(instruction, values[0])
     if sizes is None:
-        return _from_front(actual(values[0]).reshape(-1), instruction.shape.dimensions)
-    elements = cropped(physical(values[0]), _taken(instruction, values[0])).reshape(-1)
-    return padded(elements[: prod(sizes)].reshape(sizes), instruction.shape.dimensions)
+        return _from_front(actual_array(values[0]).reshape(-1), instruction.shape.dimensions)
+    elements = crop_value(array_of_bounds(values[0]), _taken(instruction, values[0])).reshape(-1)
+    return pad_to_bounds(elements[: prod(sizes)].reshape(sizes), instruction.shape.dimensions)
 
 
 def _from_front(elements: Array, dimensions: Sequence[int]) -> Array:
@@ -205,14 +214,14 @@ def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence
     sizes = list(shape.dimensions)
     for dimension, size in enumerate(given):
         if shape.dynamic_dimensions[dimension]:
-            sizes[dimension] = checked_size(instruction, int(size), dimension, shape)
-    elements = actual(operand).reshape(-1)
+            sizes[dimension] = check_size(instruction, int(size), dimension, shape)
+    elements = actual_array(operand).reshape(-1)
     if elements.size != prod(sizes):
         raise ExecutionError(
             f"{instruction.name} (dynamic-reshape): the operand has {elements.size} elements, the sizes {sizes} hold "
             f"{prod(sizes)}"
         )
-    return padded(elements.reshape(sizes), shape.dimensions)
+    return pad_to_bounds(elements.reshape(sizes), shape.dimensions)
 
 
 @DYNAMIC_RULES.rule(opcodes.BITCAST)
@@ -223,5 +232,5 @@ def bitcast(context: Context, instruction: Instruction, values: Sequence[Value])
         raise UnsupportedError(
             f"{instruction.name} (bitcast): the sizes of {shape.brief} do not follow from {source.brief}"
         )
-    result = ordinary(context, instruction, [physical(values[0])])
+    result = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
     return DynamicArray(result, sizes_of(values[0])) if shape.is_dynamic else result

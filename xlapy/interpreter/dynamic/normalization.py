@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Context, Value
-from xlapy.interpreter.dynamic.core import at_actual_sizes, cropped, smallest
+from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, crop_value, smallest_sizes
 from xlapy.interpreter.dynamic_array import sizes_of
 
 
@@ -19,7 +19,7 @@ def batch_norm(context: Context, instruction: Instruction, values: Sequence[Valu
     """Arrays take the smallest sizes, and so do the vectors, which have an element a feature."""
     wide = (0, 4) if instruction.op is opcodes.BATCH_NORM_GRAD else (0,)
     feature = instruction.attributes.feature_index
-    sizes = list(smallest(values[number] for number in wide))
+    sizes = list(smallest_sizes(values[number] for number in wide))
     sizes[feature] = min(sizes[feature], *(sizes_of(v)[0] for number, v in enumerate(values) if number not in wide))
-    fitting = [cropped(v, sizes if number in wide else [sizes[feature]]) for number, v in enumerate(values)]
-    return at_actual_sizes(context, instruction, fitting)
+    fitting = [crop_value(v, sizes if number in wide else [sizes[feature]]) for number, v in enumerate(values)]
+    return apply_at_actual_sizes(context, instruction, fitting)

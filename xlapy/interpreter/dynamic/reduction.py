@@ -13,8 +13,8 @@ from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
-from xlapy.interpreter.dynamic.core import agreed, at_actual_sizes, broadcast_sizes, cropped
-from xlapy.interpreter.dynamic_array import actual
+from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, broadcast_sizes, crop_to_smallest_sizes, crop_value
+from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.opcodes.attributes.dimensions import Window
 
 DYNAMIC_RULES.refuse("its body is written for slices of the bounds", opcodes.SCAN)
@@ -24,7 +24,7 @@ DYNAMIC_RULES.refuse("its body is written for slices of the bounds", opcodes.SCA
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operands take the smallest sizes; the padding of a window surrounds the elements that are there."""
     count = len(values) // 2
-    return at_actual_sizes(context, instruction, [*agreed(values[:count]), *values[count:]])
+    return apply_at_actual_sizes(context, instruction, [*crop_to_smallest_sizes(values[:count]), *values[count:]])
 
 
 @DYNAMIC_RULES.rule(opcodes.MAP)
@@ -32,24 +32,24 @@ def map_(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     """Of the elements that are there alone: the computation may not end on others."""
     sizes = broadcast_sizes(instruction, values)
     pairs = zip(values, instruction.operand_shapes, strict=True)
-    return at_actual_sizes(context, instruction, [_mapped(value, shape, sizes) for value, shape in pairs])
+    return apply_at_actual_sizes(context, instruction, [_mapped(value, shape, sizes) for value, shape in pairs])
 
 
 def _mapped(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
-    return np.broadcast_to(cropped(value, sizes), sizes) if shape.rank else actual(value)
+    return np.broadcast_to(crop_value(value, sizes), sizes) if shape.rank else actual_array(value)
 
 
 @DYNAMIC_RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     operand, source, init = values
-    fitting = fitted_source(actual(operand), source, init, instruction.attributes.window)
-    return at_actual_sizes(context, instruction, [operand, fitting, init])
+    fitting = fit_source_to_windows(actual_array(operand), source, init, instruction.attributes.window)
+    return apply_at_actual_sizes(context, instruction, [operand, fitting, init])
 
 
-def fitted_source(operand: Array, source: Value, init: Array, window: Window) -> Array:
+def fit_source_to_windows(operand: Array, source: Value, init: Array, window: Window) -> Array:
     """The source with one element a window position: cut off, or filled up with the initial value."""
     positions = window.output_sizes(operand.shape)
     whole = np.full(positions, init)
-    known = cropped(source, positions)
+    known = crop_value(source, positions)
     whole[tuple(map(slice, known.shape))] = known
     return whole

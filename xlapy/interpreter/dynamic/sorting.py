@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Context, Value
-from xlapy.interpreter.dynamic.core import agreed, at_actual_sizes
+from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, crop_to_smallest_sizes
 from xlapy.interpreter.dynamic_array import sizes_of
 
 
 @DYNAMIC_RULES.rule(opcodes.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return at_actual_sizes(context, instruction, agreed(values))
+    return apply_at_actual_sizes(context, instruction, crop_to_smallest_sizes(values))
 
 
 @DYNAMIC_RULES.rule(opcodes.TOPK)
 def topk(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Of fewer than k elements all are taken; the k places of the result are declared static, the last are padding."""
     k = min(instruction.attributes.k, sizes_of(values[0])[-1])
-    return at_actual_sizes(context, instruction, values, k=k)
+    return apply_at_actual_sizes(context, instruction, values, k=k)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.interpreter.core import DYNAMIC_RULES
-from xlapy.interpreter.dynamic.core import ordinary
+from xlapy.interpreter.dynamic.core import apply_ordinary_rule
 
 DYNAMIC_RULES.rule(
     opcodes.COPY_DONE,
@@ -18,4 +18,4 @@ DYNAMIC_RULES.rule(
     opcodes.RECV_DONE,
     opcodes.SEND,
     opcodes.SEND_DONE,
-)(ordinary)
+)(apply_ordinary_rule)

@@ -68,7 +68,7 @@ def _slice_count(offsets: Shape) -> int:
     return len(offsets.tuple_shapes) if any(part.is_tuple for part in offsets.tuple_shapes) else 1
 
 
-def permuted_slices(instruction: Instruction, brought: Sequence[Sequence[Value]], place: int) -> Value:
+def permute_slices(instruction: Instruction, brought: Sequence[Sequence[Value]], place: int) -> Value:
     """The output of the device at a place among those that bring their operands, with what the others send it."""
     pairs = instruction.source_target_pairs
     output = brought[place][1]

@@ -18,7 +18,7 @@ from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.rounding import round_to, round_to_odd
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.kernels.integer import widen
+from xlapy.interpreter.kernels.integer import to_native_integer
 
 
 @RULES.rule(opcodes.CONVERT)
@@ -58,19 +58,19 @@ def convert_array(array: Array, target: PrimitiveType) -> Array:
     if source.is_complex:
         return array.astype(dtype) if target.is_complex else convert_array(array.real, target)
     if target is PRED:
-        return np.asarray(widen_float(array) != 0 if source.is_floating else widen(array) != 0)
+        return np.asarray(to_native_float(array) != 0 if source.is_floating else to_native_integer(array) != 0)
     if target.is_integral:
         return _saturate(array, target) if source.is_floating else _wide_integers(array).astype(dtype)
     if target.is_complex:
         return convert_array(array, target.component_type).astype(dtype)
     if source.is_floating:
-        return round_to(widen_float(array), dtype)
+        return round_to(to_native_float(array), dtype)
     return _float_of_integer(_wide_integers(array), dtype)
 
 
 def _wide_integers(array: Array) -> Array:
     """Integers and booleans as native numbers."""
-    return array.view(np.uint8) if array.dtype == np.bool_ else widen(array)
+    return array.view(np.uint8) if array.dtype == np.bool_ else to_native_integer(array)
 
 
 def _saturate(array: Array, target: PrimitiveType) -> Array:
@@ -92,7 +92,7 @@ def _float_of_integer(array: Array, dtype: np.dtype[Any]) -> Array:
     return round_to(round_to_odd(array, np.dtype(np.float64)), dtype)
 
 
-def widen_float(array: Array) -> Array:
+def to_native_float(array: Array) -> Array:
     """Floats in a native type that holds them exactly: float64 stays, all others become float32."""
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 

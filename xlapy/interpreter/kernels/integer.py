@@ -16,7 +16,7 @@ import numpy as np
 from xlapy.base.element_types import Array
 
 
-def widen(array: Array) -> Array:
+def to_native_integer(array: Array) -> Array:
     """The same numbers in a native NumPy type: the array itself from 8 bits on, int8 or uint8 below."""
     if array.dtype.kind in "iu":
         return array
@@ -32,7 +32,7 @@ def is_signed(array: Array) -> bool:
     return array.dtype.kind == "i"
 
 
-def unsigned(array: Array, bits: int) -> Array:
+def unsigned_bits(array: Array, bits: int) -> Array:
     """The bit patterns, in an unsigned type of the same storage, zero above `bits`."""
     pattern = array.view(f"u{array.itemsize}")
     return pattern if bits == 8 * array.itemsize else pattern & pattern.dtype.type((1 << bits) - 1)
@@ -93,7 +93,7 @@ def _truncating_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
 
 def power(base: Array, exponent: Array, bits: int) -> Array:
     """Wrapping power; x^0 is 1, and a negative exponent rounds the reciprocal towards zero: 1^-n = 1, 2^-1 = 0."""
-    remaining = unsigned(exponent, bits)
+    remaining = unsigned_bits(exponent, bits)
     result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), base.dtype)
     square = base
     for bit in range(bits):
@@ -156,7 +156,7 @@ def bitwise_not(operand: Array, _: int) -> Array:
 
 def _amount(rhs: Array, bits: int) -> tuple[Array, Array]:
     """A shift amount read as unsigned: where it lies within the width, and the amount made safe elsewhere."""
-    amount = unsigned(rhs, bits)
+    amount = unsigned_bits(rhs, bits)
     within = amount < bits
     return within, np.where(within, amount, amount.dtype.type(0))
 
@@ -164,14 +164,14 @@ def _amount(rhs: Array, bits: int) -> tuple[Array, Array]:
 def shift_left(lhs: Array, rhs: Array, bits: int) -> Array:
     """Shifts by the width or more give 0."""
     within, amount = _amount(rhs, bits)
-    pattern = unsigned(lhs, bits)
+    pattern = unsigned_bits(lhs, bits)
     return np.where(within, pattern << amount, pattern.dtype.type(0))
 
 
 def shift_right_logical(lhs: Array, rhs: Array, bits: int) -> Array:
     """Fills with zeros; shifts by the width or more give 0."""
     within, amount = _amount(rhs, bits)
-    pattern = unsigned(lhs, bits)
+    pattern = unsigned_bits(lhs, bits)
     return np.where(within, pattern >> amount, pattern.dtype.type(0))
 
 
@@ -195,7 +195,7 @@ def _as_signed(array: Array, bits: int) -> Array:
 
 def count_leading_zeros(operand: Array, bits: int) -> Array:
     """Zeros above the highest set bit; the full width for 0."""
-    pattern = unsigned(operand, bits)
+    pattern = unsigned_bits(operand, bits)
     step = 1
     while step < bits:
         pattern = pattern | (pattern >> pattern.dtype.type(step))
@@ -204,4 +204,4 @@ def count_leading_zeros(operand: Array, bits: int) -> Array:
 
 
 def population_count(operand: Array, bits: int) -> Array:
-    return np.bitwise_count(unsigned(operand, bits))
+    return np.bitwise_count(unsigned_bits(operand, bits))

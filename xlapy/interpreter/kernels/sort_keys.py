@@ -24,7 +24,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import ancestors, post_order
 from xlapy.interpreter.core import RULES, Array, Context
 from xlapy.interpreter.elementwise import total_order_key
-from xlapy.interpreter.kernels.integer import widen
+from xlapy.interpreter.kernels.integer import to_native_integer
 from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
 
 _MOST_KEYS = 8  # the table has 3^keys entries
@@ -45,7 +45,7 @@ def integer_key(array: Array) -> Array:
     if array.dtype == np.bool_:
         return array.astype(np.uint8)
     element_type = PrimitiveType.from_dtype(array.dtype)
-    return total_order_key(array) if element_type.is_floating else widen(array)
+    return total_order_key(array) if element_type.is_floating else to_native_integer(array)
 
 
 def comparator_keys(context: Context, comparator: Computation, operands: Sequence[Array]) -> list[Array] | None:

@@ -25,7 +25,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
-from xlapy.interpreter.custom import IDENTITIES
+from xlapy.interpreter.custom import IDENTITY_TARGETS
 from xlapy.passes.layouts.entry_layouts import Order, lay_out, natural_orders
 from xlapy.pjrt.compile.inspect_sharding import inspect
 from xlapy.pjrt.jax.callbacks import PARTITIONED_TARGET
@@ -52,7 +52,7 @@ _LAYOUT = "mhlo.layout_mode"
 """The attribute of an argument or a result that says its layout: as text, or `auto`, or `default`."""
 
 _MARK = "xla.sdy."
-"""How targets of custom calls begin that say something of a sharding and do nothing, as `IDENTITIES` do."""
+"""How targets of custom calls begin that say something of a sharding and do nothing, as `IDENTITY_TARGETS` do."""
 
 _SCHEDULE = "control_dep"
 """The target of custom calls that ask for their first operand to be computed before the second."""
@@ -213,7 +213,7 @@ def _is_mark(instruction: Instruction) -> bool:
         return False
     target = instruction.custom_call_target
     return (
-        (target.startswith(_MARK) or target in IDENTITIES)
+        (target.startswith(_MARK) or target in IDENTITY_TARGETS)
         and len(instruction.operands) == 1
         and instruction.operands[0].shape.compatible(instruction.shape)
     )

@@ -14,7 +14,7 @@ from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.custom_calls.registry import find_target, register_custom_call_target, register_custom_call_type
 from xlapy.hlo.module import Module
-from xlapy.interpreter.custom import resolve
+from xlapy.interpreter.custom import custom_call_rule
 from xlapy.opcodes.custom import CustomCallApiVersion
 
 _CPU = "cpu"
@@ -36,7 +36,7 @@ def adopt_targets(module: Module) -> None:
     for instruction in module.instructions():
         if instruction.op is opcodes.CUSTOM_CALL and find_target(instruction.custom_call_target, _CPU) is None:
             try:
-                resolve(instruction, _CPU)
+                custom_call_rule(instruction, _CPU)
             except UnsupportedError:
                 _adopt(instruction.custom_call_target)
 

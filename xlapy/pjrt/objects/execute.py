@@ -15,7 +15,7 @@ import numpy as np
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
-from xlapy.interpreter.dynamic_array import actual
+from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
@@ -140,6 +140,6 @@ def _hand_out(loaded: LoadedExecutable, device: int, values: Sequence[Value], ar
             outputs[number] = new_token(memory)
             continue
         order = loaded.result_orders[number]
-        array = actual(value).transpose(inverse(order))
+        array = actual_array(value).transpose(inverse(order))
         outputs[number], elements = new_buffer(shape.element_type, array.shape, memory, order)
         elements[...] = array

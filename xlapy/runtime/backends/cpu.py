@@ -31,7 +31,7 @@ from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
-from xlapy.interpreter.custom import resolve
+from xlapy.interpreter.custom import custom_call_rule
 from xlapy.runtime.buffer import array_type, buffer_at
 from xlapy.runtime.collectives.communicator import DeviceExchange
 from xlapy.runtime.collectives.feeds import joined_feeds
@@ -251,7 +251,7 @@ def _check(module: Module, replica_count: int, partition_count: int) -> None:
     check_limits(module, "cpu", MAX_CALL_DEPTH)
     for instruction in module.instructions():
         if instruction.op is opcodes.CUSTOM_CALL:
-            resolve(instruction, "cpu")
+            custom_call_rule(instruction, "cpu")
 
 
 class CpuBackend:

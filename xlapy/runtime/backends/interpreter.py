@@ -17,8 +17,8 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
-from xlapy.interpreter.checks import NO_CHECKS, Checks, Watch
-from xlapy.interpreter.custom import make_ready
+from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
+from xlapy.interpreter.custom import prepare_custom_call
 from xlapy.runtime.collectives.communicator import DeviceExchange
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device
@@ -64,7 +64,7 @@ class InterpreterProgram:
         """Finds the targets of custom calls and instantiates them; `UnsupportedError` for one that is unknown."""
         for instruction in self.module.instructions():
             if instruction.op is opcodes.CUSTOM_CALL:
-                make_ready(instruction, self._kept)
+                prepare_custom_call(instruction, self._kept)
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -97,7 +97,7 @@ class InterpreterProgram:
         """The observer of one run on one device: the user's, and what the program is watched for."""
         if not self._checks:
             return observer
-        watch = Watch(self._checks)
+        watch = ValueChecker(self._checks)
         return watch.observe if observer is None else both(observer, watch.observe)
 
     def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:

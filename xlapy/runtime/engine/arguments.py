@@ -18,7 +18,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
-from xlapy.interpreter.dynamic_array import actual, conformed, padded
+from xlapy.interpreter.dynamic_array import actual_array, conform_to_shape, pad_to_bounds
 from xlapy.runtime.buffer import Buffer
 from xlapy.runtime.values import Value
 
@@ -157,7 +157,7 @@ def fits(value: Value, shape: Shape) -> bool:
         parts = shape.tuple_shapes
         return shape.is_tuple and len(value) == len(parts) and all(map(fits, value, parts))
     if isinstance(value, DynamicArray | np.ndarray):
-        array = actual(value)
+        array = actual_array(value)
         return shape.is_array and array.dtype == shape.dtype and _has_dimensions(array.shape, shape)
     return shape.is_token
 
@@ -167,7 +167,7 @@ def bounded(value: Value, shape: Shape) -> Value:
     if isinstance(value, tuple):
         return tuple(map(bounded, value, shape.tuple_shapes))
     if isinstance(value, DynamicArray | np.ndarray):
-        return conformed(padded(actual(value), shape.dimensions), shape)
+        return conform_to_shape(pad_to_bounds(actual_array(value), shape.dimensions), shape)
     return value
 
 

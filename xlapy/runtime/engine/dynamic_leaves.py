@@ -13,7 +13,7 @@ import numpy as np
 
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
-from xlapy.interpreter.dynamic_array import physical, sizes_of
+from xlapy.interpreter.dynamic_array import array_of_bounds, sizes_of
 from xlapy.runtime.values import Value
 
 
@@ -23,7 +23,7 @@ def static_leaves(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]]:
         for element, part in zip(value, shape.tuple_shapes, strict=True):
             yield from static_leaves(element, part)
     elif shape.is_array:
-        yield physical(value)
+        yield array_of_bounds(value)
         for size, dynamic in zip(sizes_of(value), shape.dynamic_dimensions, strict=True):
             if dynamic:
                 yield np.array(size, np.int32)

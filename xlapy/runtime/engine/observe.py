@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.checks import Checks, Watch, describe
+from xlapy.interpreter.checks import Checks, ValueChecker, describe_value
 from xlapy.runtime.values import Observer, Value
 
 
@@ -30,14 +30,14 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
             parent = "" if instruction.parent is None else f"{instruction.parent.name}: "
             operands = ", ".join(operand.name for operand in instruction.operands)
             applied = f"{instruction.op.name}({operands})" if operands else instruction.op.name
-            write(f"{parent}{instruction.name} = {instruction.shape.brief} {applied} -> {describe(value)}")
+            write(f"{parent}{instruction.name} = {instruction.shape.brief} {applied} -> {describe_value(value)}")
 
     return observe
 
 
 def check_nans(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
     """Raises `ExecutionError` at an instruction whose value has a NaN though none of its operands has."""
-    Watch(Checks(nans=True)).look(instruction, operands, value)
+    ValueChecker(Checks(nans=True)).look(instruction, operands, value)
 
 
 def both(*observers: Observer) -> Observer:

@@ -14,7 +14,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.transfer import PAIRS
+from xlapy.interpreter.transfer import SOURCE_TARGET_PAIRS
 from xlapy.opcodes.transfer import ChannelAttributes, InfeedAttributes, OutfeedAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import as_integers, fields, flag, matrix, pairs, shown, text
@@ -89,4 +89,7 @@ def _name_devices(operation: ir.Operation, *instructions: Instruction) -> None:
     if named:
         listed = ",".join(f"{{{source},{target}}}" for source, target in named)
         for instruction in instructions:
-            instruction.frontend_attributes = {**(instruction.frontend_attributes or {}), PAIRS: f"{{{listed}}}"}
+            instruction.frontend_attributes = {
+                **(instruction.frontend_attributes or {}),
+                SOURCE_TARGET_PAIRS: f"{{{listed}}}",
+            }

@@ -22,7 +22,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET
 from xlapy.interpreter.core import rule_of
-from xlapy.interpreter.custom import resolve
+from xlapy.interpreter.custom import custom_call_rule
 from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.dynamic.core import Sized, SizeWriter, Value, packed_shape, static
@@ -32,7 +32,7 @@ def interpreted(write: SizeWriter, instruction: Instruction, values: Sequence[Va
     """The instruction as such a call; `UnsupportedError` if the interpreter does not evaluate it either."""
     rule_of(instruction)
     if instruction.op is opcodes.CUSTOM_CALL:
-        resolve(instruction)
+        custom_call_rule(instruction)
     shapes = instruction.operand_shapes
     operands = [write.packed(write.conformed(value, shape), shape) for value, shape in zip(values, shapes, strict=True)]
     attributes = CustomCallAttributes.make(
