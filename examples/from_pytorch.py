@@ -72,7 +72,7 @@ if "--save" in sys.argv[1:]:
     save(exported)
 text, values, expected = exported
 module = xla.parse_stablehlo(text)
-print(f"{module.instruction_count} instructions: {module.entry_computation.program_shape.result.brief}")
+print(f"{module.instruction_count} instructions: {module.entry_computation.program_shape.result.to_text(layout=False)}")
 result = np.asarray(xla.Client().compile(module)(*values))
 print("most likely words:", *result[0].argmax(-1))
 print("as PyTorch says:  ", *expected[0].argmax(-1))

@@ -95,7 +95,7 @@ def check_types(module: Module) -> None:
     for instruction in module.instructions():
         for _, leaf in instruction.shape.leaves():
             if not leaf.is_array or leaf.is_dynamic or leaf.element_type.name not in ("F32", "F64"):
-                what = f"{instruction.name} ({instruction.op.name}) of shape {leaf.brief}"
+                what = f"{instruction.name} ({instruction.op.name}) of shape {leaf.to_text(layout=False)}"
                 raise xla.errors.UnsupportedError(f"numpy computes with f32 and f64 of static dimensions, not {what}")
 
 

@@ -22,7 +22,10 @@ module = xla.parse_hlo(TEXT)
 for instruction in module.entry_computation:
     operands = ", ".join(operand.name for operand in instruction.operands)
     users = ", ".join(user.name for user in instruction.users) or "the result"
-    print(f"{instruction.name}: {instruction.shape.brief} = {instruction.op.name}({operands}), read by {users}")
+    print(
+        f"{instruction.name}: {instruction.shape.to_text(layout=False)} "
+        f"= {instruction.op.name}({operands}), read by {users}"
+    )
 
 client = xla.Client("interpreter")
 a, b = np.array([1, 2, 3, 4], np.float32), np.array([4, 3, 2, 2], np.float32)

@@ -64,7 +64,7 @@ def test_of_with_an_element_type():
     assert Literal.of(2**64 - 1, U64).to_text() == "18446744073709551615"
     assert Literal.of(2.0, S32).to_text() == "2"
     assert Literal.of(1.5, C64).to_text() == "(1.5, 0)"
-    assert Literal.of((1, 2), F64).shape.brief == "(f64[], f64[])"
+    assert Literal.of((1, 2), F64).shape.to_text(layout=False) == "(f64[], f64[])"
     made = Literal.of(3)
     assert Literal.of(made) is made
 

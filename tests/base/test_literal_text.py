@@ -53,7 +53,7 @@ def test_random_bits_print_as_xla_and_read_back(element_type):
     literal = random_bits(element_type, 256 if element_type.bits <= 8 else 4000)
     exact = exact_text(literal)
     assert parse_literal(exact, literal.shape) == literal
-    assert literal.to_text() == xla_text(literal.shape.brief, exact)
+    assert literal.to_text() == xla_text(literal.shape.to_text(layout=False), exact)
     assert parse_literal(literal.to_text(), literal.shape) == literal
 
 
@@ -80,7 +80,7 @@ def test_random_doubles_round_as_xla(element_type):
 @pytest.mark.parametrize("element_type", [t for t in ARRAY_TYPES if t.is_integral], ids=str)
 def test_integers_as_xla(element_type):
     literal = random_bits(element_type, 200)
-    assert literal.to_text() == xla_text(literal.shape.brief, literal.to_text())
+    assert literal.to_text() == xla_text(literal.shape.to_text(layout=False), literal.to_text())
     assert parse_literal(literal.to_text(), literal.shape) == literal
 
 

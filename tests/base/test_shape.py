@@ -52,13 +52,13 @@ def test_reads_and_prints_as_xla(text):
     shape = Shape.parse(text)
     assert shape.to_text() == str(shape) == xla_text(text)
     assert Shape.parse(str(shape)) == shape
-    assert shape.compatible(Shape.parse(shape.brief))
+    assert shape.compatible(Shape.parse(shape.to_text(layout=False)))
 
 
 @pytest.mark.parametrize("type_", ARRAY_TYPES, ids=str)
 def test_every_element_type_as_xla(type_):
     shape = Shape.array(type_, (2, 3))
-    assert shape.to_text() == xla_text(shape.brief) == f"{type_}[2,3]{{1,0}}"
+    assert shape.to_text() == xla_text(shape.to_text(layout=False)) == f"{type_}[2,3]{{1,0}}"
 
 
 def test_array_fields():
@@ -70,7 +70,7 @@ def test_array_fields():
     assert (shape.rank, shape.size, shape.byte_size) == (2, 6, 24)
     assert shape.is_array and shape.is_dynamic and not shape.is_static and not shape.is_scalar
     assert shape.dtype == np.float32
-    assert shape.brief == "f32[2,<=3]"
+    assert shape.to_text(layout=False) == "f32[2,<=3]"
     assert Shape.array(F32, (2,), layout=None).to_text() == "f32[2]"
 
 
@@ -139,7 +139,7 @@ def test_with():
 
 def test_leaves_and_subshapes():
     shape = Shape.parse("(f32[2], ((s32[]), token[]), ())")
-    assert [(path, leaf.brief) for path, leaf in shape.leaves()] == [
+    assert [(path, leaf.to_text(layout=False)) for path, leaf in shape.leaves()] == [
         ((0,), "f32[2]"),
         ((1, 0, 0), "s32[]"),
         ((1, 1), "token[]"),
@@ -166,7 +166,7 @@ def test_immutable_copyable_picklable():
 
 def test_unbounded_sizes():
     shape = Shape.array(F32, (UNBOUNDED, 2), (True, False))
-    assert shape.brief == "f32[?,2]"
+    assert shape.to_text(layout=False) == "f32[?,2]"
     with pytest.raises(ShapeError, match=r"f32\[\?,2\] has an unbounded dimension, so it has no element count"):
         _ = shape.size
     with pytest.raises(ShapeError, match="is not an array, so it has no element count"):

@@ -176,14 +176,14 @@ class TestInstructions:
         result = ops.add(a, b)
         assert opcode_names(result) == ["reshape", "broadcast", "add"]
         wide = result.instruction.operands[1]
-        assert wide.operands[0].shape.brief == "f32[3]"
+        assert wide.operands[0].shape.to_text(layout=False) == "f32[3]"
         assert wide.dimensions == (1,)
 
     def test_lower_rank_with_degenerate_dimension_is_placed_then_expanded(self) -> None:
         a, b = parameters("f32[4,3,1]", "f32[1,2]")
         result = ops.add(a, b, [1, 2])
         assert opcode_names(result) == ["reshape", "broadcast", "broadcast", "reshape", "broadcast", "add"]
-        assert result.shape.brief == "f32[4,3,2]"
+        assert result.shape.to_text(layout=False) == "f32[4,3,2]"
 
     def test_equal_shapes_need_none(self) -> None:
         a, b = parameters("f32[2,3]", "f32[2,3]")
@@ -193,17 +193,17 @@ class TestInstructions:
 class TestDynamic:
     def test_dynamic_dimension_of_either_side_is_kept(self) -> None:
         a, b = parameters("f32[<=4,3]", "f32[4,3]")
-        assert ops.add(b, a).shape.brief == "f32[<=4,3]"
+        assert ops.add(b, a).shape.to_text(layout=False) == "f32[<=4,3]"
 
     def test_scalar_beside_dynamic(self) -> None:
         a, b = parameters("f32[<=4]", "f32[]")
         result = ops.add(b, a)
-        assert result.instruction.operands[0].shape.brief == "f32[4]"
-        assert result.shape.brief == "f32[<=4]"
+        assert result.instruction.operands[0].shape.to_text(layout=False) == "f32[4]"
+        assert result.shape.to_text(layout=False) == "f32[<=4]"
 
     def test_lower_rank_dynamic(self) -> None:
         a, b = parameters("f32[2,<=4]", "f32[<=4]")
-        assert ops.add(a, b, [1]).shape.brief == "f32[2,<=4]"
+        assert ops.add(a, b, [1]).shape.to_text(layout=False) == "f32[2,<=4]"
 
     @pytest.mark.parametrize(
         ("left", "right", "dimensions"),
@@ -221,7 +221,7 @@ class TestDynamic:
 
     def test_static_dimension_of_size_one_beside_dynamic(self) -> None:
         a, b = parameters("f32[2,<=3]", "f32[1]")
-        assert ops.add(a, b, [1]).shape.brief == "f32[2,<=3]"
+        assert ops.add(a, b, [1]).shape.to_text(layout=False) == "f32[2,<=3]"
 
     def test_unbounded_is_refused(self) -> None:
         a, b = parameters("f32[?]", "f32[]")

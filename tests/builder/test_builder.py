@@ -49,7 +49,7 @@ class TestBuild:
         (x,) = parameters("f32[2]")
         y = x + x
         y * y
-        assert x.builder.get_program_shape(x > x).result.brief == "pred[2]"
+        assert x.builder.get_program_shape(x > x).result.to_text(layout=False) == "pred[2]"
         computation = x.builder.build(y)
         assert computation.module.entry_computation.root is y.instruction
 
@@ -99,7 +99,7 @@ class TestBuild:
         sub = x.builder.create_sub_builder("body")
         ops.parameter(sub, 0, Shape.scalar(F32))
         assert sub.name == "body"
-        assert sub.build().program_shape.result.brief == "f32[]"
+        assert sub.build().program_shape.result.to_text(layout=False) == "f32[]"
         assert not x.builder.is_finished
 
     def test_repr(self) -> None:

@@ -28,7 +28,7 @@ class TestAllGather:
     def test_array(self) -> None:
         (x,) = parameters("f32[2,3]")
         result = ops.all_gather(x, 0, 4)
-        assert result.shape.brief == "f32[8,3]"
+        assert result.shape.to_text(layout=False) == "f32[8,3]"
         assert instruction_texts(result) == ["all-gather = f32[8,3] all-gather(p0), replica_groups={}, dimensions={0}"]
 
     def test_everything(self) -> None:
@@ -57,8 +57,8 @@ class TestAllGather:
 
     def test_tuple_of_one_stays_a_tuple(self) -> None:
         x, y = parameters("(f32[2])", "f32[2]")
-        assert ops.all_gather(x, 0, 2).shape.brief == "(f32[4])"
-        assert ops.all_gather_tuple([y], 0, 2).shape.brief == "(f32[4])"
+        assert ops.all_gather(x, 0, 2).shape.to_text(layout=False) == "(f32[4])"
+        assert ops.all_gather_tuple([y], 0, 2).shape.to_text(layout=False) == "(f32[4])"
 
     def test_groups_of_other_forms(self) -> None:
         (x,) = parameters("f32[2]")
@@ -120,12 +120,12 @@ class TestAllReduce:
 
     def test_tuples(self) -> None:
         pair, single, x = parameters("(f32[2], f32[3])", "(f32[2])", "f32[3]")
-        assert ops.all_reduce(pair, reducer()).shape.brief == "(f32[2], f32[3])"
+        assert ops.all_reduce(pair, reducer()).shape.to_text(layout=False) == "(f32[2], f32[3])"
         laid_out = Shape.parse("(f32[2]{0:S(1)})")
         reduced = ops.all_reduce(single, reducer(), shape_with_layout=laid_out)
         assert reduced.shape == laid_out
         assert ops.all_reduce_tuple([x], reducer(), shape_with_layout=x.shape).shape == Shape.tuple([x.shape])
-        assert ops.all_reduce_tuple([x, x], reducer()).shape.brief == "(f32[3], f32[3])"
+        assert ops.all_reduce_tuple([x, x], reducer()).shape.to_text(layout=False) == "(f32[3], f32[3])"
 
     def test_refused(self) -> None:
         x, mixed = parameters("f32[2]", "(f32[2], s32[2])")
@@ -144,7 +144,7 @@ class TestAllReduce:
     def test_cross_replica_sum(self, shape: str, element: str, op: str) -> None:
         (x,) = parameters(shape)
         result = ops.cross_replica_sum(x, [[0, 1]])
-        assert result.shape.brief == shape
+        assert result.shape.to_text(layout=False) == shape
         text = listing(result.builder.build())
         assert f"ROOT {op} = {element}[] {op}(x, y)" in text
         assert "replica_groups={{0,1}}, to_apply=sum" in text
@@ -176,7 +176,7 @@ class TestReduceScatter:
 
     def test_tuple_of_one_stays_a_tuple(self) -> None:
         (x,) = parameters("(f32[8])")
-        assert ops.reduce_scatter(x, reducer(), 0, 2).shape.brief == "(f32[4])"
+        assert ops.reduce_scatter(x, reducer(), 0, 2).shape.to_text(layout=False) == "(f32[4])"
 
     @pytest.mark.parametrize(
         ("dimension", "count", "message"),
@@ -203,7 +203,7 @@ class TestCollectiveReduce:
     def test_dynamic_root(self) -> None:
         x, y, root = parameters("f32[4]", "f32[2]", "s32[2]")
         result = ops.collective_reduce([x, y, root], reducer(), [[0, 1]], 1, True, has_dynamic_root=True)
-        assert result.shape.brief == "(f32[4], f32[2])"
+        assert result.shape.to_text(layout=False) == "(f32[4], f32[2])"
         attributes = result.instruction.attributes
         assert (attributes.channel_id, attributes.use_global_device_ids, attributes.has_dynamic_root) == (1, True, True)
 
@@ -235,7 +235,7 @@ class TestAllToAll:
     def test_blocks_move(self, split: int, concat: int, shape: str, order: tuple[int, ...]) -> None:
         (x,) = parameters("f32[4,6,5]")
         result = ops.all_to_all(x, split, concat, 2, [[1, 0]])
-        assert result.shape.brief == shape
+        assert result.shape.to_text(layout=False) == shape
         assert result.instruction.operands[0].dimensions == order
 
     def test_along_one_dimension(self) -> None:
@@ -272,10 +272,10 @@ class TestAllToAll:
 
     def test_tuple_forms(self) -> None:
         x, y = parameters("f32[4]", "f32[4]")
-        assert ops.all_to_all_tuple([x, y], [[0, 1]]).shape.brief == "(f32[4], f32[4])"
+        assert ops.all_to_all_tuple([x, y], [[0, 1]]).shape.to_text(layout=False) == "(f32[4], f32[4])"
         assert ops.all_to_all_tuple(operands=[x], layout=Layout([0])).instruction.constrain_layout
         by_name = ops.all_to_all_tuple(operand=x, split_dimension=0, concat_dimension=0, split_count=1)
-        assert by_name.shape.brief == "f32[4]"
+        assert by_name.shape.to_text(layout=False) == "f32[4]"
 
     @pytest.mark.parametrize(
         ("shape", "arguments", "message"),
@@ -328,7 +328,7 @@ class TestCopies:
     def test_broadcast_from_a_dynamic_root(self) -> None:
         x, y, root = parameters("f32[4]", "s32[]", "s32[2]")
         result = ops.collective_broadcast([x, y, root], [[0, 1]], has_dynamic_root=True)
-        assert result.shape.brief == "(f32[4], s32[])"
+        assert result.shape.to_text(layout=False) == "(f32[4], s32[])"
         assert result.instruction.has_dynamic_root
 
     def test_broadcast_refused(self) -> None:

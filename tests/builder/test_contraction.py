@@ -32,7 +32,7 @@ BATCHED = DotDimensionNumbers((2,), (1,), (0,), (0,))
 )
 def test_dot(lhs: str, rhs: str, result: str, contracting: tuple[tuple[int, ...], ...]) -> None:
     product = ops.dot(*parameters(lhs, rhs))
-    assert product.shape.brief == result
+    assert product.shape.to_text(layout=False) == result
     attributes = product.instruction.attributes
     assert (attributes.lhs_contracting_dims, attributes.rhs_contracting_dims) == contracting
     assert opcode_names(product) == ["dot"]
@@ -47,15 +47,15 @@ def test_values_of_dot() -> None:
 def test_a_plain_value_takes_the_type_of_the_other_operand() -> None:
     (x,) = parameters("f32[2,3]")
     product = x @ np.arange(3)
-    assert product.shape.brief == "f32[2]"
+    assert product.shape.to_text(layout=False) == "f32[2]"
     assert evaluate(product, np.ones((2, 3), np.float32)).tolist() == [3, 3]
     (y,) = parameters("f32[3]")
-    assert (np.ones((4, 3)) @ y).shape.brief == "f32[4]"
+    assert (np.ones((4, 3)) @ y).shape.to_text(layout=False) == "f32[4]"
 
 
 def test_dot_general() -> None:
     product = ops.dot_general(*parameters("f32[5,2,3]", "f32[5,3,4]"), BATCHED)
-    assert product.shape.brief == "f32[5,2,4]"
+    assert product.shape.to_text(layout=False) == "f32[5,2,4]"
     assert product.instruction.attributes == DotAttributes.make(
         lhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_batch_dims=(0,), rhs_contracting_dims=(1,)
     )
@@ -63,18 +63,18 @@ def test_dot_general() -> None:
 
 @pytest.mark.parametrize(("wanted", "text"), [(F64, "f64[2]"), ("bf16", "bf16[2]"), (np.int32, "s32[2]")])
 def test_preferred_element_type(wanted: Any, text: str) -> None:
-    assert ops.dot(*parameters("f32[2,3]", "f32[3]"), preferred_element_type=wanted).shape.brief == text
+    assert ops.dot(*parameters("f32[2,3]", "f32[3]"), preferred_element_type=wanted).shape.to_text(layout=False) == text
 
 
 def test_of_two_types_without_a_higher_one_the_result_has_what_is_chosen() -> None:
     operands = parameters("f8e4m3[2,3]", "f8e4m3fnuz[3]")
-    assert ops.dot(*operands, preferred_element_type="f32").shape.brief == "f32[2]"
+    assert ops.dot(*operands, preferred_element_type="f32").shape.to_text(layout=False) == "f32[2]"
     with pytest.raises(ShapeError, match="neither f8e4m3 nor f8e4m3fnuz is the more precise type"):
         ops.dot(*operands)
 
 
 def test_mixed_operands_have_the_more_precise_type() -> None:
-    assert ops.dot(*parameters("bf16[2,3]", "f32[3]")).shape.brief == "f32[2]"
+    assert ops.dot(*parameters("bf16[2,3]", "f32[3]")).shape.to_text(layout=False) == "f32[2]"
 
 
 def test_precision() -> None:
@@ -113,7 +113,7 @@ def test_refusal_of_a_real_result() -> None:
 def test_scaled_dot() -> None:
     operands = parameters("f8e4m3fn[4,32]", "f8e4m3fn[32,5]", "f8e8m0fnu[4,1]", "f8e8m0fnu[1,5]")
     product = ops.scaled_dot(*operands, DotDimensionNumbers((1,), (0,)), preferred_element_type="f32")
-    assert product.shape.brief == "f32[4,5]"
+    assert product.shape.to_text(layout=False) == "f32[4,5]"
     assert opcode_names(product) == ["scaled-dot"]
     with pytest.raises(ShapeError, match="scaled-dot takes a lhs scale of the rank"):
         ops.scaled_dot(*operands[:2], operands[0][0], operands[3], DotDimensionNumbers((1,), (0,)))
@@ -122,7 +122,7 @@ def test_scaled_dot() -> None:
 def test_ragged_dot() -> None:
     numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
     product = ops.ragged_dot(*parameters("f32[4,3]", "f32[2,3,5]", "s32[2]"), numbers)
-    assert product.shape.brief == "f32[4,5]"
+    assert product.shape.to_text(layout=False) == "f32[4,5]"
     assert product.instruction.attributes == RaggedDotAttributes.make(
         lhs_contracting_dims=(1,), rhs_contracting_dims=(1,), lhs_ragged_dims=(0,), rhs_group_dims=(0,)
     )
@@ -134,7 +134,7 @@ def test_ragged_dot_takes_a_precision_but_no_algorithm() -> None:
     numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
     operands = parameters("f32[4,3]", "f32[2,3,5]", "s32[2]")
     product = ops.ragged_dot(*operands, numbers, PrecisionConfig((Precision.HIGH, Precision.HIGH)), S32)
-    assert product.shape.brief == "s32[4,5]"
+    assert product.shape.to_text(layout=False) == "s32[4,5]"
     assert product.instruction.attributes.operand_precision == (Precision.HIGH, Precision.HIGH)
     with pytest.raises(BuilderError, match="ragged-dot takes no algorithm"):
         ops.ragged_dot(*operands, numbers, PrecisionConfig(algorithm=Algorithm.DOT_F32_F32_F32))

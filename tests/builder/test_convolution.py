@@ -25,7 +25,7 @@ NHWC = "b01f_01io->b01f"
 
 def test_conv_has_default_dimension_numbers() -> None:
     result = ops.conv(*parameters("f32[2,3,8,9]", "f32[4,3,3,2]"), [1, 2], Padding.SAME)
-    assert result.shape.brief == "f32[2,4,8,5]"
+    assert result.shape.to_text(layout=False) == "f32[2,4,8,5]"
     assert result.instruction.attributes.dim_labels == ConvDimensions.parse("bf01_oi01->bf01")
     assert result.instruction.attributes.window == Window.make([3, 2], [1, 2], [(1, 1), (0, 1)])
 
@@ -44,7 +44,7 @@ def test_conv_listing() -> None:
 
 def test_conv_with_general_padding() -> None:
     result = ops.conv_with_general_padding(*parameters("f32[2,3,8]", "f32[4,3,3]"), [1], [(2, -1)])
-    assert result.shape.brief == "f32[2,4,7]"
+    assert result.shape.to_text(layout=False) == "f32[2,4,7]"
     assert result.instruction.attributes.window == Window.make([3], [1], [(2, -1)])
 
 
@@ -52,12 +52,12 @@ def test_conv_with_general_padding() -> None:
 def test_conv_with_general_dimensions(numbers: Any) -> None:
     operands = parameters("f32[2,8,9,3]", "f32[3,2,3,4]")
     result = ops.conv_with_general_dimensions(*operands, [1, 1], Padding.VALID, numbers)
-    assert result.shape.brief == "f32[2,6,8,4]"
+    assert result.shape.to_text(layout=False) == "f32[2,6,8,4]"
 
 
 def test_conv_general() -> None:
     result = ops.conv_general(*parameters("f32[2,8,9,3]", "f32[3,2,3,4]"), [2, 1], [(1, 1), (0, 0)], NHWC)
-    assert result.shape.brief == "f32[2,4,8,4]"
+    assert result.shape.to_text(layout=False) == "f32[2,4,8,4]"
 
 
 def test_conv_general_dilated() -> None:
@@ -75,7 +75,7 @@ def test_conv_general_dilated() -> None:
         "f32",
         [True, False],
     )
-    assert result.shape.brief == "f32[2,13,4,4]"
+    assert result.shape.to_text(layout=False) == "f32[2,13,4,4]"
     attributes = result.instruction.attributes
     assert attributes.window == Window.make([3, 2], [1, 2], [(1, -1), (0, 2)], [2, 1], [1, 3], [True, False])
     assert (attributes.feature_group_count, attributes.batch_group_count) == (2, 1)
@@ -85,14 +85,14 @@ def test_conv_general_dilated() -> None:
 
 def test_batch_groups_and_empty_lists() -> None:
     result = ops.conv_general(*parameters("f32[4,3,8]", "f32[6,3,3]"), [], [(0, 0)], None, 1, 2)
-    assert result.shape.brief == "f32[2,6,6]"
-    assert ops.conv(*parameters("f32[4,3]", "f32[6,3]"), [], "SAME").shape.brief == "f32[4,6]"
+    assert result.shape.to_text(layout=False) == "f32[2,6,6]"
+    assert ops.conv(*parameters("f32[4,3]", "f32[6,3]"), [], "SAME").shape.to_text(layout=False) == "f32[4,6]"
 
 
 def test_values() -> None:
     (x,) = parameters("f32[1,1,4]")
     result = ops.conv(x, np.array([[[1, 10, 100]]]), [1], "SAME")
-    assert result.shape.brief == "f32[1,1,4]"
+    assert result.shape.to_text(layout=False) == "f32[1,1,4]"
     value = evaluate(result, np.array([[[1, 2, 3, 4]]], np.float32))
     assert value.reshape(-1).tolist() == [210, 321, 432, 43]
 
@@ -133,7 +133,7 @@ DYNAMIC = ([1, 1], [(0, 0), (0, 0)], [1, 1], [1, 1], NHWC, 1, 1, None)
 def test_dynamic_conv_forward() -> None:
     x, y = parameters("f32[<=2,8,<=9,3]", "f32[3,2,3,4]")
     result = ops.dynamic_conv_forward(x, y, *DYNAMIC, Padding.SAME)
-    assert result.shape.brief == "f32[<=2,6,<=8,4]"
+    assert result.shape.to_text(layout=False) == "f32[<=2,6,<=8,4]"
     attributes = result.instruction.attributes
     assert attributes.custom_call_target == "DynamicConvolutionForward"
     assert attributes.padding_type is PaddingType.SAME
@@ -144,14 +144,14 @@ def test_dynamic_conv_forward() -> None:
 def test_dynamic_conv_input_grad() -> None:
     sizes, x, y = parameters("s32[4]", "f32[<=2,8,9,3]", "f32[3,2,3,4]")
     result = ops.dynamic_conv_input_grad(sizes, x, y, *DYNAMIC, Padding.VALID, "bf16")
-    assert result.shape.brief == "bf16[<=2,6,8,4]"
+    assert result.shape.to_text(layout=False) == "bf16[<=2,6,8,4]"
     assert result.instruction.attributes.custom_call_target == "DynamicConvolutionInputGrad"
     assert [o.name for o in result.instruction.operands] == ["p0", "p1", "p2"]
 
 
 def test_dynamic_conv_kernel_grad_is_static() -> None:
     result = ops.dynamic_conv_kernel_grad(*parameters("f32[<=2,8,<=9,3]", "f32[3,2,3,4]"), *DYNAMIC, Padding.SAME)
-    assert result.shape.brief == "f32[2,6,8,4]"
+    assert result.shape.to_text(layout=False) == "f32[2,6,8,4]"
     assert result.instruction.attributes.custom_call_target == "DynamicConvolutionKernelGrad"
 
 
@@ -164,4 +164,4 @@ def test_dynamic_convolutions_take_no_algorithm() -> None:
 def test_same_counts_the_holes_of_dilation() -> None:
     result = ops.conv_general_dilated(*parameters("f32[2,3,8]", "f32[4,3,3]"), [1], "SAME", [2], [3], None)
     assert result.instruction.attributes.window == Window.make([3], [1], [(3, 3)], [2], [3])
-    assert result.shape.brief == "f32[2,4,15]"
+    assert result.shape.to_text(layout=False) == "f32[2,4,15]"

@@ -81,7 +81,7 @@ def test_unary(function: str, name: str, kind: str) -> None:
     (x,) = parameters(f"{kind}[2,3]")
     result = getattr(ops, function)(x)
     assert opcode_names(result) == [name]
-    assert result.shape.brief == ("pred[2,3]" if name == "is-finite" else f"{kind}[2,3]")
+    assert result.shape.to_text(layout=False) == ("pred[2,3]" if name == "is-finite" else f"{kind}[2,3]")
     assert result.instruction.operands == (x.instruction,)
 
 
@@ -96,7 +96,7 @@ def test_binary(function: str, name: str, kind: str) -> None:
     x, y = parameters(f"{kind}[2,3]", f"{kind}[2,3]")
     result = getattr(ops, function)(x, y)
     assert opcode_names(result) == [name]
-    assert result.shape.brief == ("c64[2,3]" if name == "complex" else f"{kind}[2,3]")
+    assert result.shape.to_text(layout=False) == ("c64[2,3]" if name == "complex" else f"{kind}[2,3]")
     assert result.instruction.operands == (x.instruction, y.instruction)
 
 
@@ -113,7 +113,7 @@ class TestPlainValues:
     def test_number_takes_the_element_type_of_the_op(self) -> None:
         (x,) = parameters("bf16[3]")
         result = ops.mul(2, x)
-        assert result.shape.brief == "bf16[3]"
+        assert result.shape.to_text(layout=False) == "bf16[3]"
         assert opcode_names(result) == ["constant", "broadcast", "multiply"]
 
     def test_array(self) -> None:
@@ -261,13 +261,13 @@ class TestSelect:
     def test_two_plain_values(self) -> None:
         (p,) = parameters("pred[2]")
         result = ops.select(p, 1, 2)
-        assert result.shape.brief == "s32[2]"
+        assert result.shape.to_text(layout=False) == "s32[2]"
         assert evaluate(result, [True, False]).tolist() == [1, 2]
 
     def test_tuples_leaf_by_leaf(self) -> None:
         p, x, y = parameters("pred[]", "(f32[2], (s32[]))", "(f32[2], (s32[]))")
         result = ops.select(p, x, y)
-        assert result.shape.brief == "(f32[2], (s32[]))"
+        assert result.shape.to_text(layout=False) == "(f32[2], (s32[]))"
         assert opcode_names(result).count("select") == 2
         first, second = (np.float32([1, 2]), (np.int32(3),)), (np.float32([4, 5]), (np.int32(6),))
         value = evaluate(result, np.bool_(True), first, second)
@@ -295,7 +295,7 @@ class TestConversion:
     def test_convert(self, target: object) -> None:
         (x,) = parameters("f32[2]")
         result = ops.convert_element_type(x, target)
-        assert result.shape.brief == "s32[2]"
+        assert result.shape.to_text(layout=False) == "s32[2]"
         assert evaluate(result, np.float32([1.9, -1.9])).tolist() == [1, -1]
 
     def test_astype(self) -> None:
@@ -310,7 +310,7 @@ class TestConversion:
 
     def test_real_to_complex(self) -> None:
         (x,) = parameters("s32[1]")
-        assert ops.convert_element_type(x, C64).shape.brief == "c64[1]"
+        assert ops.convert_element_type(x, C64).shape.to_text(layout=False) == "c64[1]"
 
     def test_unknown_type(self) -> None:
         (x,) = parameters("f32[2]")
@@ -325,7 +325,7 @@ class TestConversion:
     @pytest.mark.parametrize(("target", "shape"), [(S32, "s32[3,2]"), (S8, "s8[3,2,4]"), (PrimitiveType.F64, "f64[3]")])
     def test_bitcast(self, target: PrimitiveType, shape: str) -> None:
         (x,) = parameters("f32[3,2]")
-        assert ops.bitcast_convert_type(x, target).shape.brief == shape
+        assert ops.bitcast_convert_type(x, target).shape.to_text(layout=False) == shape
 
     def test_bitcast_value(self) -> None:
         (x,) = parameters("f32[1]")
@@ -333,7 +333,7 @@ class TestConversion:
 
     def test_bitcast_keeps_dynamic_dimensions(self) -> None:
         (x,) = parameters("f32[<=4]")
-        assert ops.bitcast_convert_type(x, U8).shape.brief == "u8[<=4,4]"
+        assert ops.bitcast_convert_type(x, U8).shape.to_text(layout=False) == "u8[<=4,4]"
 
     def test_bitcast_refused(self) -> None:
         x, pairs = parameters("f32[3]", "f32[3,2]")

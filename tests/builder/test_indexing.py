@@ -30,7 +30,7 @@ class TestGather:
     def test_rows(self) -> None:
         x, i = parameters("f32[3,5]", "s32[3]")
         rows = ops.gather(x, i, ROWS, [1, 5])
-        assert rows.shape.brief == "f32[3,5]"
+        assert rows.shape.to_text(layout=False) == "f32[3,5]"
         assert rows.instruction.slice_sizes == (1, 5)
         values = np.arange(15, dtype=np.float32).reshape(3, 5)
         np.testing.assert_array_equal(evaluate(rows, values, np.int32([2, 0, 2])), values[[2, 0, 2]])
@@ -67,7 +67,7 @@ class TestScatter:
     def test_sums_into_rows(self) -> None:
         x, i, u = parameters("f32[3,2]", "s32[4]", "f32[4,2]")
         result = ops.scatter(x, i, u, sums("f32"), INTO_ROWS)
-        assert result.shape.brief == "f32[3,2]"
+        assert result.shape.to_text(layout=False) == "f32[3,2]"
         updates = np.float32([[1, 2], [3, 4], [5, 6], [7, 8]])
         value = evaluate(result, np.zeros((3, 2), np.float32), np.int32([0, 2, 0, 3]), updates)
         assert value.tolist() == [[6, 8], [0, 0], [3, 4]]
@@ -75,7 +75,7 @@ class TestScatter:
     def test_several_operands(self) -> None:
         x, y, i, u, v = parameters("f32[3,2]", "s8[3,2]", "s32[1]", "f32[1,2]", "s8[1,2]")
         result = ops.scatter([x, y], i, [u, v], sums("f32", "s8"), INTO_ROWS, unique_indices=True)
-        assert result.shape.brief == "(f32[3,2], s8[3,2])"
+        assert result.shape.to_text(layout=False) == "(f32[3,2], s8[3,2])"
         assert (result.instruction.unique_indices, result.instruction.indices_are_sorted) == (True, False)
         zeros, ones = np.zeros((3, 2)), np.ones((1, 2))
         first, second = evaluate(

@@ -52,9 +52,9 @@ class TestOperators:
 
     def test_matrix_product(self) -> None:
         x, v = parameters("f32[2,3]", "f32[3]")
-        assert (x @ v).shape.brief == "f32[2]"
+        assert (x @ v).shape.to_text(layout=False) == "f32[2]"
         product = np.float32([[1, 2], [3, 4]]) @ x
-        assert (product.instruction.op.name, product.shape.brief) == ("dot", "f32[2,3]")
+        assert (product.instruction.op.name, product.shape.to_text(layout=False)) == ("dot", "f32[2,3]")
         assert evaluate(product @ v, np.float32([[1, 0, 0], [0, 1, 0]]), np.float32([1, 10, 100])).tolist() == [21, 43]
 
     def test_plus_is_the_op_itself(self) -> None:
@@ -229,19 +229,19 @@ class TestIndexing:
 
     def test_dynamic_dimensions_survive_a_new_axis(self) -> None:
         (x,) = parameters("s32[<=4,3]")
-        assert x[:, None].shape.brief == "s32[<=4,1,3]"
+        assert x[:, None].shape.to_text(layout=False) == "s32[<=4,1,3]"
 
     def test_iteration(self) -> None:
         (x,) = parameters("s32[2,3,4]")
         first, second = x
-        assert first.shape.brief == "s32[3,4]"
+        assert first.shape.to_text(layout=False) == "s32[3,4]"
         np.testing.assert_array_equal(evaluate(second, A), A[1])
 
     def test_tuple(self) -> None:
         (t,) = parameters("(f32[2], s32[])")
         first, second = t
-        assert (first.shape.brief, second.shape.brief) == ("f32[2]", "s32[]")
-        assert t[-1].shape.brief == "s32[]"
+        assert (first.shape.to_text(layout=False), second.shape.to_text(layout=False)) == ("f32[2]", "s32[]")
+        assert t[-1].shape.to_text(layout=False) == "s32[]"
         for index in (2, -3, slice(None), (0, 0), "a"):
             with pytest.raises(BuilderError, match=r"a tuple of 2 elements takes one integer from -2 to 1"):
                 t[index]

@@ -438,7 +438,7 @@ class TestBuild:
 
     def test_operand_shapes(self) -> None:
         x, y = parameters("f32[4]", "s32[]")
-        assert [shape.brief for shape in x.builder.get_operand_shapes([y, x])] == ["s32[]", "f32[4]"]
+        assert [shape.to_text(layout=False) for shape in x.builder.get_operand_shapes([y, x])] == ["s32[]", "f32[4]"]
 
     def test_a_finished_builder_is_not_changed(self) -> None:
         (x,) = parameters("f32[4]")
@@ -483,8 +483,8 @@ class TestPartitioningByHand:
         b = x.builder
         mine = ops.convert_spmd_full_to_shard_shape(b, x, dimension, sharding, [0])
         back = ops.convert_spmd_shard_to_full_shape(b, mine, x.shape, dimension, sharding)
-        assert mine.shape.brief == shard
-        assert back.shape.brief == "f32[8,6]"
+        assert mine.shape.to_text(layout=False) == shard
+        assert back.shape.to_text(layout=False) == "f32[8,6]"
         made = [i for i in b._computation if i.operands]
         given = [(i.custom_call_target, i.backend_config, str(i.sharding)) for i in made]
         assert given == [
@@ -498,7 +498,7 @@ class TestPartitioningByHand:
     def test_shards_are_rounded_up(self) -> None:
         (x,) = parameters("f32[7,3]")
         mine = ops.convert_spmd_full_to_shard_shape(x.builder, x, -1, "{devices=[2,2]<=[4]}")
-        assert mine.shape.brief == "f32[4,2]"
+        assert mine.shape.to_text(layout=False) == "f32[4,2]"
         assert x.builder.annotations.sharding is None
 
     def test_refused(self) -> None:

@@ -22,7 +22,7 @@ class TestParameter:
     def test_number_shape_name(self, builder: XlaBuilder) -> None:
         x = ops.parameter(builder, 0, Shape.parse("(f32[2], token[])"), "input")
         assert x.name == "input"
-        assert x.shape.brief == "(f32[2], token[])"
+        assert x.shape.to_text(layout=False) == "(f32[2], token[])"
         assert x.instruction.number == 0
         assert x.instruction.parameter_replication is None
 
@@ -67,10 +67,10 @@ class TestConstant:
     )
     def test_natural_type(self, builder: XlaBuilder, value: object, shape: str) -> None:
         x = ops.constant(builder, value)
-        assert (x.shape.brief, opcode_names(x)) == (shape, ["constant"])
+        assert (x.shape.to_text(layout=False), opcode_names(x)) == (shape, ["constant"])
 
     def test_element_type(self, builder: XlaBuilder) -> None:
-        assert ops.constant(builder, [1, 2], S8).shape.brief == "s8[2]"
+        assert ops.constant(builder, [1, 2], S8).shape.to_text(layout=False) == "s8[2]"
         with pytest.raises(BuilderError, match=r"constant: the value 200 does not fit in s8"):
             ops.constant(builder, [1, 200], S8)
         with pytest.raises(BuilderError, match=r"constant: complex values do not fit in f32"):
@@ -88,7 +88,7 @@ class TestConstant:
             "  ROOT broadcast = s32[2,3] broadcast(constant), dimensions={}\n"
             "}"
         )
-        assert x.shape.brief == "s32[2,3]"
+        assert x.shape.to_text(layout=False) == "s32[2,3]"
 
     def test_zeros_of_two_signs_are_not_repeated(self, builder: XlaBuilder) -> None:
         x = ops.constant(builder, np.float32([0.0, -0.0]))

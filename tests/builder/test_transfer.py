@@ -34,7 +34,7 @@ class TestInfeed:
         builder = XlaBuilder("test")
         first = ops.infeed(builder, VECTOR)
         second = ops.infeed(builder, Shape.parse("(s32[], f32[2])"))
-        assert second.shape.brief == "(s32[], f32[2])"
+        assert second.shape.to_text(layout=False) == "(s32[], f32[2])"
         assert instruction_texts(ops.tuple(builder, [first, second])) == [
             "after-all = token[] after-all()",
             "infeed = (f32[3], token[]) infeed(after-all)",
@@ -123,7 +123,7 @@ class TestSendAndRecv:
     def test_recv_with_token(self) -> None:
         (token,) = parameters("token[]")
         result = ops.recv_with_token(token, VECTOR, 1)
-        assert result.shape.brief == "(f32[3], token[])"
+        assert result.shape.to_text(layout=False) == "(f32[3], token[])"
         assert opcode_names(result) == ["recv", "recv-done"]
 
     def test_host(self) -> None:

@@ -33,7 +33,7 @@ def test_values() -> None:
 
 def test_elements_are_taken_in_order() -> None:
     (triple,) = parameters("(f32[], s32[], pred[])")
-    assert [element.shape.brief for element in triple] == ["f32[]", "s32[]", "pred[]"]
+    assert [element.shape.to_text(layout=False) for element in triple] == ["f32[]", "s32[]", "pred[]"]
     assert len(triple) == 3
 
 

@@ -45,7 +45,7 @@ def built(build: Callable[..., xla.XlaOp], *shapes: str) -> xla.XlaOp:
 
 def shape(build: Callable[..., xla.XlaOp], *shapes: str) -> str:
     """The shape of `build` applied to parameters of these shapes, without layouts."""
-    return built(build, *shapes).shape.brief
+    return built(build, *shapes).shape.to_text(layout=False)
 
 
 def function(build: Callable[..., xla.XlaOp], *shapes: str) -> xla.XlaComputation:
@@ -59,9 +59,9 @@ def evaluate(build: Callable[..., xla.XlaOp], *values: Any) -> Any:
 
     The shape that the builder infers must be that of the value.
     """
-    root = built(build, *[str(xla.Literal.of(value).shape.brief) for value in values])
+    root = built(build, *[str(xla.Literal.of(value).shape.to_text(layout=False)) for value in values])
     result = _read(CLIENT.compile(root.builder.build(root))(*values))
-    assert xla.Literal.of(result).shape.brief == root.shape.brief
+    assert xla.Literal.of(result).shape.to_text(layout=False) == root.shape.to_text(layout=False)
     return result
 
 

@@ -145,7 +145,10 @@ class TestComposition:
     def test_the_program_is_explicit(self) -> None:
         root = built(add(0), "f32[4]", "f32[1,2]")
         assert root.instruction.op is opcodes.ADD
-        assert [operand.shape.brief for operand in root.instruction.operands] == ["f32[4,2]", "f32[4,2]"]
+        assert [operand.shape.to_text(layout=False) for operand in root.instruction.operands] == [
+            "f32[4,2]",
+            "f32[4,2]",
+        ]
         assert {i.op.name for i in root.instruction.parent or ()} == {"parameter", "broadcast", "reshape", "add"}
 
 

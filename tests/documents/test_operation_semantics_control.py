@@ -264,7 +264,7 @@ class TestText:
         text = entry("x = f32[2] parameter(0)", "y = f32[3] parameter(1)", "ROOT z = f32[2] add(x, y)")
         module = xla.parse_hlo(text, verify=False)
         assert module.entry_computation.root is not None
-        assert module.entry_computation.root.shape.brief == "f32[2]"
+        assert module.entry_computation.root.shape.to_text(layout=False) == "f32[2]"
         with pytest.raises(xla.errors.VerificationError, match=r"f32\[2\].*f32\[3\]"):
             xla.parse_hlo(text, verify=True)
         with pytest.raises(xla.errors.VerificationError):

@@ -28,7 +28,7 @@ def programs(texts: Sequence[str]) -> list[ProgramShape]:
 
 def inferred(op: OpDef, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> str:
     """The text, layouts left out, of the shape that the op infers."""
-    return op.result_shape(shapes(operands), op.attributes.make(**attributes), programs(calls)).brief
+    return op.result_shape(shapes(operands), op.attributes.make(**attributes), programs(calls)).to_text(layout=False)
 
 
 def accepts(op: OpDef, shape: str, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> bool:

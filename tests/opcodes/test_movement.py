@@ -23,7 +23,7 @@ def shapes(*texts: str) -> list[Shape]:
 
 
 def inferred(op: OpDef, operands: tuple[str, ...], **values: Any) -> str:
-    return op.result_shape(shapes(*operands), attributes_of(op, values)).brief
+    return op.result_shape(shapes(*operands), attributes_of(op, values)).to_text(layout=False)
 
 
 def attributes_of(op: OpDef, values: dict[str, Any]) -> Attributes:
@@ -116,7 +116,7 @@ def test_reshape_keeps_the_element_count():
     ],
 )
 def test_reshaped(operand, dimensions, inferred_dimension, result):
-    assert ops.reshaped(Shape.parse(operand), dimensions, inferred_dimension).brief == result
+    assert ops.reshaped(Shape.parse(operand), dimensions, inferred_dimension).to_text(layout=False) == result
 
 
 def test_reshaped_refuses():

@@ -51,7 +51,7 @@ def flattened(text: str) -> Module:
 def test_a_loop_carries_leaves() -> None:
     module = flattened(LOOP)
     loop = next(i for i in module.instructions() if i.op is opcodes.WHILE)
-    assert loop.shape.brief == "(f32[2], s32[], s32[])"
+    assert loop.shape.to_text(layout=False) == "(f32[2], s32[], s32[])"
     body = loop.computations[1]
     assert [i.op for i in body] == [
         opcodes.PARAMETER,
@@ -73,7 +73,7 @@ def test_a_nested_result_is_put_together_again() -> None:
         "g = (f32[2], s32[]) get-tuple-element(w), index=0\n  h = s32[] get-tuple-element(w), index=1\n  ROOT r =",
     )
     module = flattened(text)
-    assert module.entry_computation.root_instruction.shape.brief == "((f32[2], s32[]), s32[])"
+    assert module.entry_computation.root_instruction.shape.to_text(layout=False) == "((f32[2], s32[]), s32[])"
 
 
 def test_branches_take_and_return_leaves() -> None:
@@ -97,8 +97,12 @@ no {
 """,
     )
     conditional = next(i for i in flattened(text).instructions() if i.op is opcodes.CONDITIONAL)
-    assert [o.shape.brief for o in conditional.operands] == ["pred[]", "(f32[2], f32[2])", "(f32[2], f32[2])"]
-    assert conditional.shape.brief == "(f32[2], f32[2])"
+    assert [o.shape.to_text(layout=False) for o in conditional.operands] == [
+        "pred[]",
+        "(f32[2], f32[2])",
+        "(f32[2], f32[2])",
+    ]
+    assert conditional.shape.to_text(layout=False) == "(f32[2], f32[2])"
 
 
 def test_a_call_takes_leaves_one_by_one() -> None:

@@ -102,7 +102,9 @@ def test_programs_for_one_device() -> None:
     text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
     found = load_program(artifact(text), "mlir")
     assert (found.placement.parameters, found.placement.results) == ((), ())
-    assert [parameter.shape.brief for parameter in found.module.entry_computation.parameters] == ["f32[2]"]
+    assert [parameter.shape.to_text(layout=False) for parameter in found.module.entry_computation.parameters] == [
+        "f32[2]"
+    ]
 
 
 def test_damaged_programs() -> None:

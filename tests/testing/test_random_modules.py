@@ -113,7 +113,7 @@ class TestInstructionByInstruction:
         found = 0
         for step in steps(0):
             name = step.instruction.op.name
-            if step.instruction.shape.brief[:4] != "f32[" or not step.value.size or name in SUMS:
+            if step.instruction.shape.to_text(layout=False)[:4] != "f32[" or not step.value.size or name in SUMS:
                 continue
             wrong = np.array(step.value, order="C")
             wrong.reshape(-1)[-1] = 12345.5

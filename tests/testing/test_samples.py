@@ -85,7 +85,7 @@ def reasons_not_to_run(module: Module) -> list[str]:
     refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
     refused += [i.custom_call_target for i in instructions if i.op is opcodes.CUSTOM_CALL]
     refused += [DYNAMIC_RULES.refusals[i.op] for i in instructions if i.op in DYNAMIC_RULES.refusals and is_dynamic(i)]
-    return refused + [i.shape.brief for i in instructions if "?" in i.shape.brief]
+    return refused + [i.shape.to_text(layout=False) for i in instructions if "?" in i.shape.to_text(layout=False)]
 
 
 def run(module: Module) -> Any:

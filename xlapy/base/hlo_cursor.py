@@ -100,7 +100,7 @@ class HloCursor(Cursor):
             return self._shaped_literal(start)
         if shape.is_tuple and self.match(_ELIDED):
             return self._parse_literal(lambda: _elided(shape), start)
-        end = self._skip_literal(shape.brief)
+        end = self._skip_literal(shape.to_text(layout=False))
         token = self.text[start:end]
         if len(token) > _MAX_CACHED_CHARACTERS:
             return self._parse_literal(parse_literal, start, token, shape)

@@ -30,9 +30,11 @@ def check_holdable(shape: Shape) -> None:
     """Raises `ShapeError` for the shape of an array that NumPy cannot have: dimensions without limit on their number,
     or sizes that beside a zero multiply to more than 64 bits."""
     if shape.rank > MAX_RANK:
-        raise ShapeError(f"{shape.brief} has {shape.rank} dimensions; a value has at most {MAX_RANK}")
+        raise ShapeError(f"{shape.to_text(layout=False)} has {shape.rank} dimensions; a value has at most {MAX_RANK}")
     if not shape.size and math.prod(d for d in shape.dimensions if d) * shape.dtype.itemsize >= 2**63:
-        raise ShapeError(f"{shape.brief} has no elements, but its other sizes multiply to more than 64 bits hold")
+        raise ShapeError(
+            f"{shape.to_text(layout=False)} has no elements, but its other sizes multiply to more than 64 bits hold"
+        )
 
 
 class Literal:
@@ -87,7 +89,9 @@ class Literal:
         shape = shape or Shape.of(array)
         if not shape.is_array or array.shape != shape.dimensions or array.dtype != shape.dtype:
             given = f"{array.dtype.name}{list(array.shape)}"
-            raise InvalidArgumentError(f"a NumPy array {given} cannot be a literal of shape {shape.brief}")
+            raise InvalidArgumentError(
+                f"a NumPy array {given} cannot be a literal of shape {shape.to_text(layout=False)}"
+            )
         frozen = not array.flags.writeable and array.base is None
         return _new(shape, array if frozen and array.flags.c_contiguous else np.array(array, order="C"))
 
@@ -111,7 +115,7 @@ class Literal:
     def from_flat(shape: Shape, values: Array) -> Literal:
         """The array literal of a vector that lists the elements in the order of `shape.layout`."""
         if values.size != shape.size:
-            raise InvalidArgumentError(f"{values.size} elements for a literal of {shape.brief}")
+            raise InvalidArgumentError(f"{values.size} elements for a literal of {shape.to_text(layout=False)}")
         order = _axis_order(shape)
         stored = values.astype(shape.dtype, copy=False).reshape([shape.dimensions[axis] for axis in order])
         return _new(shape, np.array(stored.transpose(np.argsort(order)), order="C"))
@@ -125,7 +129,9 @@ class Literal:
         if narrow and packed:
             expected = (shape.size * bits + 7) // 8
         if len(data) != expected:
-            raise InvalidArgumentError(f"a literal of {shape.brief} takes {expected} bytes, not {len(data)}")
+            raise InvalidArgumentError(
+                f"a literal of {shape.to_text(layout=False)} takes {expected} bytes, not {len(data)}"
+            )
         raw = np.frombuffer(data, np.uint8)
         if narrow:
             raw = _unpack(raw, bits)[: shape.size] if packed else raw & np.uint8((1 << bits) - 1)
@@ -139,7 +145,9 @@ class Literal:
     def array(self) -> Array:
         """The elements of an array literal, read-only. Raises InvalidArgumentError for tuples and tokens."""
         if self._array is None:
-            raise InvalidArgumentError(f"a literal of shape {self.shape.brief} has no array of elements")
+            raise InvalidArgumentError(
+                f"a literal of shape {self.shape.to_text(layout=False)} has no array of elements"
+            )
         return self._array
 
     def flat(self) -> Array:
@@ -177,7 +185,9 @@ class Literal:
     def with_shape(self, shape: Shape) -> Literal:
         """The same elements under a shape that differs in layouts only."""
         if not self.shape.compatible(shape):
-            raise InvalidArgumentError(f"a literal of {self.shape.brief} cannot have the shape {shape.brief}")
+            raise InvalidArgumentError(
+                f"a literal of {self.shape.to_text(layout=False)} cannot have the shape {shape.to_text(layout=False)}"
+            )
         parts = _tuple(part.with_shape(s) for part, s in zip(self.elements, shape.tuple_shapes, strict=True))
         return _new(shape, self._array, parts, self.is_elided)
 
@@ -188,7 +198,9 @@ class Literal:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False and dtype is not None and np.dtype(dtype) != self.array.dtype:
-            raise ValueError(f"a literal of {self.shape.brief} is no {np.dtype(dtype)} array without a copy")
+            raise ValueError(
+                f"a literal of {self.shape.to_text(layout=False)} is no {np.dtype(dtype)} array without a copy"
+            )
         return np.array(self.array, dtype=dtype) if copy else np.asarray(self.array, dtype=dtype)
 
     def __eq__(self, other: object) -> bool:
@@ -205,12 +217,12 @@ class Literal:
     def __hash__(self) -> int:
         if self._hash is None:
             parts = self.elements if self._array is None else _bits(self._array)
-            _set(self, "_hash", id(self) if self.is_elided else hash((self.shape.brief, parts)))
+            _set(self, "_hash", id(self) if self.is_elided else hash((self.shape.to_text(layout=False), parts)))
         return cast(int, self._hash)
 
     def __repr__(self) -> str:
         text = self.to_text() if not self.shape.is_array or self.shape.size <= 100 else "{...}"
-        return f"Literal({self.shape.brief} {text})"
+        return f"Literal({self.shape.to_text(layout=False)} {text})"
 
     def __reduce__(self) -> Any:
         return _new, (self.shape, self._array, self.elements, self.is_elided)

@@ -98,7 +98,7 @@ class _LiteralParser(Cursor):
         if shape.buffer_shape is not None:
             return self.literal(shape.buffer_shape)
         if not shape.is_array:
-            self.fail(f"there are no literals of shape {shape.brief}")
+            self.fail(f"there are no literals of shape {shape.to_text(layout=False)}")
         return self.array(shape)
 
     def shaped(self, depth: int = 1) -> Literal:
@@ -122,9 +122,9 @@ class _LiteralParser(Cursor):
 
     def tuple(self, shape: Shape) -> Literal:
         count = len(shape.tuple_shapes)
-        self.expect("(", f"before the {count} elements of a tuple {shape.brief}")
+        self.expect("(", f"before the {count} elements of a tuple {shape.to_text(layout=False)}")
         elements = [self.literal(part) for part in shape.tuple_shapes]
-        self.expect(")", f"after the {count} elements of a tuple {shape.brief}")
+        self.expect(")", f"after the {count} elements of a tuple {shape.to_text(layout=False)}")
         return Literal.tuple(elements)
 
     def array(self, shape: Shape) -> Literal:
@@ -175,7 +175,7 @@ class _ArrayParser:
         return Literal.array_of(array, self.shape)
 
     def _fail_at_token(self) -> NoReturn:
-        self.cursor.fail(f"expected a value of {self.shape.brief}, found {self.cursor.describe_next()}")
+        self.cursor.fail(f"expected a value of {self.shape.to_text(layout=False)}, found {self.cursor.describe_next()}")
 
     def _token(self, match: re.Match[str]) -> None:
         kind = match.lastgroup or ""
@@ -200,7 +200,8 @@ class _ArrayParser:
         self.level += 1
         if self.level > self.shape.rank:
             self.cursor.fail_at(
-                start, f"{self.shape.brief} takes {self.shape.rank} levels of braces, but there are more"
+                start,
+                f"{self.shape.to_text(layout=False)} takes {self.shape.rank} levels of braces, but there are more",
             )
         if self.level > 1:
             self._count(self.level - 2, start)
@@ -210,7 +211,8 @@ class _ArrayParser:
         if self.seen[axis] > self.shape.dimensions[axis]:
             self.cursor.fail_at(
                 start,
-                f"expected {self.shape.dimensions[axis]} elements along dimension {axis} of {self.shape.brief} "
+                f"expected {self.shape.dimensions[axis]} elements along "
+                f"dimension {axis} of {self.shape.to_text(layout=False)} "
                 f"in element {self._place(axis)}, but there are more",
             )
 
@@ -222,7 +224,7 @@ class _ArrayParser:
         if seen != size:
             self.cursor.fail_at(
                 start,
-                f"expected {size} elements along dimension {self.level} of {self.shape.brief} "
+                f"expected {size} elements along dimension {self.level} of {self.shape.to_text(layout=False)} "
                 f"in element {self._place(self.level)}, but there are {seen}",
             )
         self.seen[self.level] = 0
@@ -239,7 +241,8 @@ class _ArrayParser:
     def _complex(self, after: int, start: int) -> None:
         if not self.type.is_complex:
             self.cursor.fail_at(
-                start, f"parentheses are for complex numbers, and this is an element of {self.shape.brief}"
+                start,
+                f"parentheses are for complex numbers, and this is an element of {self.shape.to_text(layout=False)}",
             )
         self._place_element(start)
         real, imaginary = self._component(after), self._component(None)
@@ -261,7 +264,9 @@ class _ArrayParser:
     def _element(self, kind: str, word: str, start: int) -> None:
         self._place_element(start)
         if self.type.is_complex:
-            self.cursor.fail_at(start, f"an element of {self.shape.brief} is written (real, imaginary), not {word}")
+            self.cursor.fail_at(
+                start, f"an element of {self.shape.to_text(layout=False)} is written (real, imaginary), not {word}"
+            )
         if self.type.is_floating:
             value: Any = self._float(kind, word, start, len(self.values))
         elif kind == "word" and self.type is PRED and word != "token":
@@ -269,7 +274,9 @@ class _ArrayParser:
         elif kind == "integer":
             value = self._integer(word, start)
         else:
-            self.cursor.fail_at(start, f"expected an integer for an element of {self.shape.brief}, found {word}")
+            self.cursor.fail_at(
+                start, f"expected an integer for an element of {self.shape.to_text(layout=False)}, found {word}"
+            )
         self.values.append(value)
 
     def _place_element(self, start: int) -> None:
@@ -279,10 +286,11 @@ class _ArrayParser:
                 self._count(rank - 1, start)
         elif self.level:  # a number outside all braces is the first element
             self.cursor.fail_at(
-                start, f"an element of {self.shape.brief} needs {rank} levels of braces, not {self.level}"
+                start,
+                f"an element of {self.shape.to_text(layout=False)} needs {rank} levels of braces, not {self.level}",
             )
         elif not self.shape.size:
-            self.cursor.fail_at(start, f"{self.shape.brief} has no elements, but there is one")
+            self.cursor.fail_at(start, f"{self.shape.to_text(layout=False)} has no elements, but there is one")
 
     # -- numbers
 
@@ -307,7 +315,8 @@ class _ArrayParser:
     def _out_of_range(self, word: str, start: int, interval: str) -> NoReturn:
         self.cursor.fail_at(
             start,
-            f"the value {word} is out of range for {self.type} in a literal of {self.shape.brief}: {interval}",
+            f"the value {word} is out of range for {self.type} in a "
+            f"literal of {self.shape.to_text(layout=False)}: {interval}",
         )
 
     def _float(self, kind: str, word: str, start: int, index: int) -> float:
@@ -316,7 +325,9 @@ class _ArrayParser:
         if kind == "hexadecimal":
             return self._checked(_from_hexadecimal(word), word, start)
         if kind not in ("float", "integer", "infinity"):
-            self.cursor.fail_at(start, f"expected a number for an element of {self.shape.brief}, found {word}")
+            self.cursor.fail_at(
+                start, f"expected a number for an element of {self.shape.to_text(layout=False)}, found {word}"
+            )
         value = float(word)
         if kind != "infinity":
             self._checked(value, word, start)

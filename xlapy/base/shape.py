@@ -11,7 +11,7 @@ from builtins import tuple as _tuple  # inside the class, `tuple` is Shape.tuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from operator import index
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -54,11 +54,11 @@ class Shape:
     """
 
     __slots__ = (
-        "_brief",
         "_depth",
         "_hash",
         "_size",
         "_text",
+        "_text_without_layout",
         "buffer_shape",
         "dimensions",
         "dynamic_dimensions",
@@ -78,8 +78,8 @@ class Shape:
     _hash: int
     _size: int
     _depth: int
-    _brief: str | None
     _text: str | None
+    _text_without_layout: str | None
 
     def __init__(self) -> None:
         raise InvalidArgumentError("make a Shape with Shape.array, scalar, tuple, token, opaque, buffer, of or parse")
@@ -133,7 +133,7 @@ class Shape:
     def buffer(shape: Shape) -> Shape:
         """The buffer holding array `shape`, printed `b(f32[2])`. Raises ShapeError if `shape` is no array."""
         if not shape.is_array:
-            raise ShapeError(f"a buffer holds an array, not {shape.brief}")
+            raise ShapeError(f"a buffer holds an array, not {shape.to_text(layout=False)}")
         return _new(BUFFER, (), (), None, (), shape, depth=1)
 
     @staticmethod
@@ -189,7 +189,7 @@ class Shape:
         """Number of elements of an array, dynamic dimensions at their bound. Raises ShapeError otherwise."""
         if self._size < 0:
             why = "has an unbounded dimension" if self.is_array else "is not an array"
-            raise ShapeError(f"{self.brief} {why}, so it has no element count")
+            raise ShapeError(f"{self.to_text(layout=False)} {why}, so it has no element count")
         return self._size
 
     @property
@@ -207,23 +207,17 @@ class Shape:
         """The NumPy dtype of the elements. Raises ShapeError if this is no array."""
         dtype = self.element_type.dtype
         if dtype is None:
-            raise ShapeError(f"{self.brief} is not an array, so it has no dtype")
+            raise ShapeError(f"{self.to_text(layout=False)} is not an array, so it has no dtype")
         return dtype
-
-    @property
-    def brief(self) -> str:
-        """The text without layouts, for messages."""
-        if self._brief is None:
-            _set(self, "_brief", _text_of(self, layout=False))
-        return cast(str, self._brief)
 
     def to_text(self, layout: bool = True) -> str:
         """XLA's text: `f32[<=10,3]{1,0}`, `(f32[2]{0}, token[])`; without layouts if `layout` is false."""
-        if not layout:
-            return self.brief
-        if self._text is None:
-            _set(self, "_text", _text_of(self, layout=True))
-        return cast(str, self._text)
+        slot = "_text" if layout else "_text_without_layout"
+        text: str | None = getattr(self, slot)
+        if text is None:
+            text = _text_of(self, layout)
+            _set(self, slot, text)
+        return text
 
     # -- comparing
 
@@ -297,7 +291,9 @@ class Shape:
         path, shape = _tuple(index_path), self
         for position in path:
             if not 0 <= position < len(shape.tuple_shapes):
-                raise ShapeError(f"{self.brief} has no element at tuple index {{{','.join(map(str, path))}}}")
+                raise ShapeError(
+                    f"{self.to_text(layout=False)} has no element at tuple index {{{','.join(map(str, path))}}}"
+                )
             shape = shape.tuple_shapes[position]
         return shape
 
@@ -322,7 +318,7 @@ class Shape:
 
     def _must_be_array(self, what: str) -> None:
         if not self.is_array:
-            raise ShapeError(f"{self.brief} is not an array, so it can have no other {what}")
+            raise ShapeError(f"{self.to_text(layout=False)} is not an array, so it can have no other {what}")
 
     # -- Python's protocols
 
@@ -398,8 +394,8 @@ def _new(
     _set(shape, "_hash", hash(_fields(shape)))
     _set(shape, "_depth", depth)
     _set(shape, "_size", size)
-    _set(shape, "_brief", None)
     _set(shape, "_text", None)
+    _set(shape, "_text_without_layout", None)
     return shape
 
 

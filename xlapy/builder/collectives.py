@@ -102,8 +102,8 @@ def _require_one_type(name: str, arrays: Sequence[XlaOp]) -> None:
     for number, array in enumerate(arrays):
         if array.element_type is not arrays[0].element_type:
             raise ShapeError(
-                f"{name} reduces arrays of one element type, operand 0 is {arrays[0].shape.brief}, "
-                f"operand {number} is {array.shape.brief}"
+                f"{name} reduces arrays of one element type, operand 0 is {arrays[0].shape.to_text(layout=False)}, "
+                f"operand {number} is {array.shape.to_text(layout=False)}"
             )
 
 
@@ -323,7 +323,7 @@ def all_to_all(
 def _check_exchange(operand: Shape, split: int, concat: int, count: int, groups: ReplicaGroups) -> None:
     require_arrays("all-to-all", (operand,))
     if operand.is_dynamic:
-        raise ShapeError(f"all-to-all takes static dimensions, given {operand.brief}")
+        raise ShapeError(f"all-to-all takes static dimensions, given {operand.to_text(layout=False)}")
     require_dimension("all-to-all", "split_dimension", split, operand)
     require_dimension("all-to-all", "concat_dimension", concat, operand)
     _require_positive("all-to-all", "split_count", count)
@@ -332,7 +332,9 @@ def _check_exchange(operand: Shape, split: int, concat: int, count: int, groups:
             f"all-to-all: split_count is {count}, replica_groups {groups.to_text()} have {groups.group_size} members"
         )
     if operand.dimensions[split] % count:
-        raise ShapeError(f"all-to-all: dimension {split} of {operand.brief} must be divisible by split_count {count}")
+        raise ShapeError(
+            f"all-to-all: dimension {split} of {operand.to_text(layout=False)} must be divisible by split_count {count}"
+        )
 
 
 def _move_blocks(exchanged: XlaOp, split: int, concat: int, count: int) -> XlaOp:

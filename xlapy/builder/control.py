@@ -86,7 +86,7 @@ def _conditional_on_predicate(
     false_computation: XlaComputation,
 ) -> XlaOp:
     if not predicate.shape.is_scalar or predicate.element_type is not PRED:
-        fail("conditional", f"on a predicate takes a scalar pred, given {predicate.shape.brief}")
+        fail("conditional", f"on a predicate takes a scalar pred, given {predicate.shape.to_text(layout=False)}")
     operands = (predicate, true_operand, false_operand)
     return append(CONDITIONAL, operands, computations=(true_computation, false_computation))
 
@@ -95,7 +95,7 @@ def _conditional_on_index(
     branch_index: XlaOp, branch_computations: Sequence[XlaComputation], branch_operands: Sequence[XlaOp]
 ) -> XlaOp:
     if not branch_index.shape.is_scalar or branch_index.element_type is not S32:
-        fail("conditional", f"on a branch index takes a scalar s32, given {branch_index.shape.brief}")
+        fail("conditional", f"on a branch index takes a scalar s32, given {branch_index.shape.to_text(layout=False)}")
     return append(CONDITIONAL, (branch_index, *branch_operands), computations=branch_computations)
 
 
@@ -108,7 +108,7 @@ def after_all(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
     """A token that is ready when all the given ones are. Raises BuilderError for operands that are no tokens."""
     for number, token in enumerate(tokens):
         if not token.shape.is_token:
-            fail("after-all", f"takes tokens, operand {number} is {token.shape.brief}")
+            fail("after-all", f"takes tokens, operand {number} is {token.shape.to_text(layout=False)}")
     return builder.append(AFTER_ALL, tokens)
 
 

@@ -181,7 +181,9 @@ def _numbers(dimension_numbers: DimensionNumbers, lhs: Shape) -> ConvDimensions:
 def _spatial_sizes(what: str, operand: XlaOp, dimensions: Sequence[int]) -> tuple[int, ...]:
     shape = operand.shape
     if not all(0 <= dimension < shape.rank for dimension in dimensions):
-        raise ShapeError(f"{what} spatial dimensions {list(dimensions)} do not all exist in {shape.brief}")
+        raise ShapeError(
+            f"{what} spatial dimensions {list(dimensions)} do not all exist in {shape.to_text(layout=False)}"
+        )
     return tuple(shape.dimensions[dimension] for dimension in dimensions)
 
 

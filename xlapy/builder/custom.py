@@ -259,8 +259,8 @@ def convert_spmd_shard_to_full_shape(
         shard = _shard_shape(output_shape, sharding, single_dim)
         given = builder.get_shape(input)
         if not agrees(given, shard):
-            what = f"{sharding} splits {output_shape.brief} into {shard.brief}"
-            raise ShapeError(f"{what}, the input is {given.brief}")
+            what = f"{sharding} splits {output_shape.to_text(layout=False)} into {shard.to_text(layout=False)}"
+            raise ShapeError(f"{what}, the input is {given.to_text(layout=False)}")
         by_hand = _by_hand(sharding, single_dim)
         annotated = _marked(builder, "Sharding", input, given, by_hand, unspecified_dims)
         return _marked(builder, "SPMDShardToFullShape", annotated, output_shape, sharding, unspecified_dims)
@@ -282,7 +282,9 @@ def _manual_input(given: ShardingLike, single_dim: int, whole: Shape) -> Shardin
     if sharding.kind is ShardingKind.NAMED:
         raise InvalidArgumentError(f"takes a sharding with tile counts, given {sharding}")
     if not -1 <= single_dim < whole.rank:
-        raise InvalidArgumentError(f"single_dim is a dimension of {whole.brief}, or -1 for all, given {single_dim}")
+        raise InvalidArgumentError(
+            f"single_dim is a dimension of {whole.to_text(layout=False)}, or -1 for all, given {single_dim}"
+        )
     return sharding
 
 

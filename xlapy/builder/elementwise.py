@@ -469,9 +469,12 @@ def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
 
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
     if not on_true.shape.compatible(on_false.shape):
-        raise ShapeError(f"select takes tuples of one shape, given {on_true.shape.brief} and {on_false.shape.brief}")
+        raise ShapeError(
+            f"select takes tuples of one shape, given {on_true.shape.to_text(layout=False)} "
+            f"and {on_false.shape.to_text(layout=False)}"
+        )
     if not pred.shape.is_scalar:
-        raise ShapeError(f"select of tuples takes a scalar predicate, given {pred.shape.brief}")
+        raise ShapeError(f"select of tuples takes a scalar predicate, given {pred.shape.to_text(layout=False)}")
     parts = [
         select(pred, tuples.get_tuple_element(on_true, i), tuples.get_tuple_element(on_false, i))
         for i in range(len(on_true.shape.tuple_shapes))

@@ -68,7 +68,7 @@ def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dime
 
 
 def _check_broadcast(operand: Shape, result: Shape, mapped: tuple[int, ...]) -> None:
-    given = f"{list(mapped)} for {operand.brief} to {result.brief}"
+    given = f"{list(mapped)} for {operand.to_text(layout=False)} to {result.to_text(layout=False)}"
     if len(mapped) != operand.rank:
         raise ShapeError(f"needs one entry of broadcast_dimensions a dimension of the operand, given {given}")
     for dimension, target in enumerate(mapped):
@@ -138,7 +138,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
             return operand
         first, last = merged[0], merged[-1]
         if merged != tuple(range(first, last + 1)):
-            given = f"{list(merged)} of {operand.shape.brief}"
+            given = f"{list(merged)} of {operand.shape.to_text(layout=False)}"
             raise ShapeError(f"collapse takes consecutive ascending dimensions, given {given}")
         sizes = operand.shape.dimensions
         return reshape(operand, (*sizes[:first], prod(sizes[first : last + 1]), *sizes[last + 1 :]))

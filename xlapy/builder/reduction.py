@@ -61,7 +61,7 @@ def _with_inits(builder: XlaBuilder, arrays: Sequence[XlaOp], init_values: InitV
         raise ShapeError(f"takes one initial value an array, given {len(inits)} for {len(arrays)}")
     for array in arrays:
         if not array.shape.is_array:
-            raise ShapeError(f"takes arrays, operand {array.name} is {array.shape.brief}")
+            raise ShapeError(f"takes arrays, operand {array.name} is {array.shape.to_text(layout=False)}")
     return [*arrays, *[constant_of(builder, i, a.element_type) for i, a in zip(inits, arrays, strict=True)]]
 
 
@@ -274,7 +274,7 @@ def scan(
         shape = scan_shape([op.shape for op in operands], attributes, to_apply.program_shape, size)
         if arrays and scan_dimension_size not in (None, arrays[0].shape.dimensions[scan_dimension]):
             raise InvalidArgumentError(
-                f"scan_dimension_size is {scan_dimension_size}, input 0 is {arrays[0].shape.brief}, "
+                f"scan_dimension_size is {scan_dimension_size}, input 0 is {arrays[0].shape.to_text(layout=False)}, "
                 f"scanned along dimension {scan_dimension}"
             )
         shape = shape if shape.is_tuple else Shape.tuple([shape])

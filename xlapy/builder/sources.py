@@ -34,7 +34,11 @@ def parameter(
         fail("parameter", f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one")
     taken = builder.parameter_shape(parameter_number)
     if taken is not None:
-        fail("parameter", f"number {parameter_number} is taken by {taken.brief}, given again with {shape.brief}")
+        fail(
+            "parameter",
+            f"number {parameter_number} is taken by {taken.to_text(layout=False)}, "
+            f"given again with {shape.to_text(layout=False)}",
+        )
     replication = None if replicated_at_leaf_buffers is None else tuple(replicated_at_leaf_buffers)
     attributes = ParameterAttributes.make(number=parameter_number, parameter_replication=replication)
     return builder.append(PARAMETER, (), attributes, shape=shape, name=name or f"p{parameter_number}")
@@ -69,5 +73,5 @@ def iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int)
         if isinstance(shape, PrimitiveType):
             shape, iota_dimension = Shape.array(shape, (iota_dimension,)), 0
         if shape.is_dynamic:
-            fail("iota", f"makes arrays without dynamic dimensions, given {shape.brief}")
+            fail("iota", f"makes arrays without dynamic dimensions, given {shape.to_text(layout=False)}")
         return builder.append(IOTA, (), IotaAttributes.make(iota_dimension=iota_dimension), shape=shape)

@@ -36,7 +36,9 @@ from xlapy.opcodes.transfer import (
 def _require_layout(what: str, shape: Shape) -> None:
     for _, leaf in shape.leaves():
         if leaf.is_array and leaf.layout is None:
-            raise ShapeError(f"{what} {shape.brief} needs a layout; with_default_layout() gives the row-major one")
+            raise ShapeError(
+                f"{what} {shape.to_text(layout=False)} needs a layout; with_default_layout() gives the row-major one"
+            )
 
 
 # -- infeed, outfeed
@@ -128,7 +130,10 @@ def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle:
         require_arrays("send", (operand.shape,))
         _require_layout("shape_with_layout", shape_with_layout)
         if not agrees(operand.shape, shape_with_layout):
-            raise ShapeError(f"shape_with_layout is {shape_with_layout.brief}, the operand {operand.shape.brief}")
+            raise ShapeError(
+                f"shape_with_layout is {shape_with_layout.to_text(layout=False)}, "
+                f"the operand {operand.shape.to_text(layout=False)}"
+            )
         number = transfer_number(handle, ChannelType.DEVICE_TO_HOST)
         attributes = ChannelAttributes.make(channel_id=number, is_host_transfer=True)
         sent = append(SEND, (operand, token), attributes, shape=_context(shape_with_layout))

@@ -156,8 +156,8 @@ def replace_uses(instruction: Instruction, replacement: Instruction) -> None:
     """Gives every user of an instruction, and the root if it is one, the replacement instead (layouts may differ)."""
     if not instruction.shape.compatible(replacement.shape):
         raise InvalidArgumentError(
-            f"cannot replace {instruction.name} of shape {instruction.shape.brief} "
-            f"by {replacement.name} of shape {replacement.shape.brief}"
+            f"cannot replace {instruction.name} of shape {instruction.shape.to_text(layout=False)} "
+            f"by {replacement.name} of shape {replacement.shape.to_text(layout=False)}"
         )
     for user in instruction.users:
         if user is not replacement:

@@ -76,13 +76,17 @@ class Sharding:
         if shape.is_token:
             return
         if (self.kind is ShardingKind.TUPLE) != shape.is_tuple:
-            raise ShapeError(f"sharding {self} of {'one array' if shape.is_tuple else 'a tuple'} on {shape.brief}")
+            raise ShapeError(
+                f"sharding {self} of {'one array' if shape.is_tuple else 'a tuple'} on {shape.to_text(layout=False)}"
+            )
         if not shape.is_tuple:
             self._check_array(shape)
             return
         leaves = list(shape.leaves())
         if len(self.elements) != len(leaves) and (leaves or len(self.elements) > 1):  # () takes one sharding, or none
-            raise ShapeError(f"sharding {self} has {len(self.elements)} elements, {shape.brief} {len(leaves)} leaves")
+            raise ShapeError(
+                f"sharding {self} has {len(self.elements)} elements, {shape.to_text(layout=False)} {len(leaves)} leaves"
+            )
         for element, (_, leaf) in zip(self.elements, leaves, strict=False):
             element.check(leaf)
 
@@ -99,7 +103,9 @@ class Sharding:
         else:
             return
         if rank != shape.rank:
-            raise ShapeError(f"sharding {self} splits {rank} dimensions, {shape.brief} has rank {shape.rank}")
+            raise ShapeError(
+                f"sharding {self} splits {rank} dimensions, {shape.to_text(layout=False)} has rank {shape.rank}"
+            )
 
     @property
     def data_rank(self) -> int:

@@ -141,7 +141,7 @@ def _verify_bounded(instruction: Instruction) -> None:
     if any(UNBOUNDED in leaf.dimensions for _, leaf in instruction.shape.leaves()):
         fail(
             instruction,
-            f"has shape {instruction.shape.brief}: a program that is run has no unbounded dimensions; "
+            f"has shape {instruction.shape.to_text(layout=False)}: a program that is run has no unbounded dimensions; "
             "give them a bound, as in f32[<=8], or a size",
         )
 
@@ -155,8 +155,8 @@ def _verify_precision(instruction: Instruction) -> None:
         if len(seen) > 1 and first is not None:
             fail(
                 instruction,
-                f"takes floating-point operands of one type, {first.name} is {first.shape.brief} "
-                f"and {operand.name} is {operand.shape.brief}; convert one of them",
+                f"takes floating-point operands of one type, {first.name} is {first.shape.to_text(layout=False)} "
+                f"and {operand.name} is {operand.shape.to_text(layout=False)}; convert one of them",
             )
 
 
@@ -231,7 +231,10 @@ def verify_aliases(module: Module) -> None:
         except ShapeError as error:
             raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
         if output.byte_size != source.byte_size:
-            raise VerificationError(f"{where} pairs {output.brief} with {source.brief}, which differ in size")
+            raise VerificationError(
+                f"{where} pairs {output.to_text(layout=False)} with "
+                f"{source.to_text(layout=False)}, which differ in size"
+            )
         _verify_same_buffer(module, alias, where)
     _verify_donors(module, program)
 
@@ -254,7 +257,7 @@ def _parameter_buffer(program: ProgramShape, source: Alias | BufferDonor) -> Sha
 def _buffer(shape: Shape, index: ShapeIndex) -> Shape:
     found = shape.subshape(index)
     if not found.is_array:
-        raise ShapeError(f"{found.brief} is no array")
+        raise ShapeError(f"{found.to_text(layout=False)} is no array")
     return found
 
 

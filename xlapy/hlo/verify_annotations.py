@@ -104,7 +104,7 @@ def _verify_original_value(instruction: Instruction) -> None:
         fail(
             instruction,
             f"origin {{{instruction.original_value}}} does not have the tuple structure of the shape "
-            f"{instruction.shape.brief}",
+            f"{instruction.shape.to_text(layout=False)}",
         )
 
 

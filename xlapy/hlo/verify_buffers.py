@@ -71,7 +71,7 @@ def _is_of_entry(parameter: Instruction) -> bool:
 def _verify_no_buffers(instruction: Instruction) -> None:
     for value in (*instruction.operands, instruction):
         if any(_buffers(value.shape)):
-            fail(instruction, f"takes and gives no buffers here, {value.name} is {value.shape.brief}")
+            fail(instruction, f"takes and gives no buffers here, {value.name} is {value.shape.to_text(layout=False)}")
 
 
 def _buffers(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
@@ -95,8 +95,8 @@ def _verify_custom_call(call: Instruction) -> None:
 
 def _verify_creation(call: Instruction) -> None:
     if call.operands or not call.shape.is_buffer:
-        given = ", ".join(operand.shape.brief for operand in call.operands)
-        fail(call, f"CreateBuffer takes nothing and makes a buffer: ({given}) -> {call.shape.brief}")
+        given = ", ".join(operand.shape.to_text(layout=False) for operand in call.operands)
+        fail(call, f"CreateBuffer takes nothing and makes a buffer: ({given}) -> {call.shape.to_text(layout=False)}")
 
 
 def _verify_pinning(call: Instruction, to_buffer: bool) -> None:
@@ -106,8 +106,12 @@ def _verify_pinning(call: Instruction, to_buffer: bool) -> None:
     fits = len(given) == 1 and array[0].is_array and buffer[0].buffer_shape is not None
     if not fits or not array[0].compatible(buffer[0].buffer_shape or buffer[0]):
         form = "f32[2] to b(f32[2])" if to_buffer else "b(f32[2]) to f32[2]"
-        shown = ", ".join(shape.brief for shape in given)
-        fail(call, f"{call.custom_call_target} goes from {form}, keeping the shape: ({shown}) -> {call.shape.brief}")
+        shown = ", ".join(shape.to_text(layout=False) for shape in given)
+        fail(
+            call,
+            f"{call.custom_call_target} goes from {form}, keeping the "
+            f"shape: ({shown}) -> {call.shape.to_text(layout=False)}",
+        )
 
 
 def _verify_buffer_aliases(call: Instruction) -> None:
@@ -137,7 +141,11 @@ def _verify_written_once(value: Instruction) -> None:
         writers = _writers(value, index)
         if len(writers) > 1:
             names = ", ".join(writer.name for writer in writers[:4])
-            fail(value, f"the buffer {buffer.brief} at {list(index)} is written {len(writers)} times, by {names}")
+            fail(
+                value,
+                f"the buffer {buffer.to_text(layout=False)} at "
+                f"{list(index)} is written {len(writers)} times, by {names}",
+            )
 
 
 def _writers(value: Instruction, index: ShapeIndex) -> list[Instruction]:

@@ -137,14 +137,25 @@ def _verify_chain(instruction: Instruction, start: Instruction) -> None:
     else:
         bound = instruction.operands[0].shape.tuple_shapes[0]
         if not agrees(bound, parameters):
-            fail(instruction, f"{called.name} takes {parameters.brief}, only {bound.brief} is bound when it is done")
+            fail(
+                instruction,
+                f"{called.name} takes {parameters.to_text(layout=False)}, "
+                f"only {bound.to_text(layout=False)} is bound when it is done",
+            )
         if not agrees(instruction.shape, result):
-            fail(instruction, f"has shape {instruction.shape.brief}, {called.name} returns {result.brief}")
+            fail(
+                instruction,
+                f"has shape {instruction.shape.to_text(layout=False)}, "
+                f"{called.name} returns {result.to_text(layout=False)}",
+            )
 
 
 def _require_prefix(update: Instruction, what: str, declared: Shape, whole: Shape, called: Computation) -> None:
     if not is_prefix(declared, whole):
-        fail(update, f"declares the {what} {declared.brief}, {called.name} has {whole.brief}")
+        fail(
+            update,
+            f"declares the {what} {declared.to_text(layout=False)}, {called.name} has {whole.to_text(layout=False)}",
+        )
 
 
 def _verify_called(start: Instruction, called: Computation) -> None:

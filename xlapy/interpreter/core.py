@@ -187,4 +187,6 @@ def _apply(step: Step, context: Context, operands: Sequence[Value]) -> Value:
         return step.rule(context, instruction, operands)
     except MemoryError as error:
         where = f"{instruction.name} ({instruction.op.name})"
-        raise ExecutionError(f"{where}: out of memory for a value of shape {instruction.shape.brief}") from error
+        raise ExecutionError(
+            f"{where}: out of memory for a value of shape {instruction.shape.to_text(layout=False)}"
+        ) from error

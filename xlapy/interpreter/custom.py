@@ -192,7 +192,7 @@ def _taken(value: Any, shape: Shape, where: str) -> Value:
     if shape.is_tuple:
         parts = () if value is None else value
         if not isinstance(parts, list | tuple) or len(parts) != len(shape.tuple_shapes):
-            raise ExecutionError(f"{where} {_described(value)}, declared is the tuple {shape.brief}")
+            raise ExecutionError(f"{where} {_described(value)}, declared is the tuple {shape.to_text(layout=False)}")
         pairs = zip(parts, shape.tuple_shapes, strict=True)
         return tuple(_taken(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs))
     if not shape.is_array:
@@ -204,7 +204,7 @@ def _taken(value: Any, shape: Shape, where: str) -> Value:
     if array.shape != shape.dimensions or array.dtype != shape.dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
         hint = f"; convert it with .astype({shape.dtype.name!r})" if array.shape == shape.dimensions else ""
-        raise ExecutionError(f"{where} {given}, declared is {shape.brief} ({shape.dtype.name}){hint}")
+        raise ExecutionError(f"{where} {given}, declared is {shape.to_text(layout=False)} ({shape.dtype.name}){hint}")
     return array
 
 
@@ -220,10 +220,10 @@ def _described(value: Any) -> str:
 def _check_identity(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
     if len(shapes) != 1 or not agrees(shapes[0], instruction.shape):
-        given = ", ".join(shape.brief for shape in shapes)
+        given = ", ".join(shape.to_text(layout=False) for shape in shapes)
         raise UnsupportedError(
             f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
-            f"{instruction.shape.brief} "
+            f"{instruction.shape.to_text(layout=False)} "
             f"needs a program that is partitioned already; on one partition both shapes are equal"
         )
 
@@ -237,11 +237,11 @@ def _check_top_k(instruction: Instruction) -> None:
     operands, shape = instruction.operand_shapes, instruction.shape
     if len(operands) == 1 and _is_top_k(operands[0], shape):
         return
-    given = ", ".join(operand.brief for operand in operands)
+    given = ", ".join(operand.to_text(layout=False) for operand in operands)
     raise UnsupportedError(
         f"{describe_instruction(instruction)}: TopK takes t[..., n] and gives (t[..., k], s32[..., k]) with k at most "
         f"n, "
-        f"given ({given}) and {shape.brief}"
+        f"given ({given}) and {shape.to_text(layout=False)}"
     )
 
 

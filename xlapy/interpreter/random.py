@@ -136,12 +136,16 @@ def _check_bits(instruction: Instruction) -> None:
     element_type = bits_shape.element_type
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
-        raise UnsupportedError(f"{where} makes integers or floating-point numbers, declared {bits_shape.brief}")
+        raise UnsupportedError(
+            f"{where} makes integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}"
+        )
     algorithm, given = instruction.attributes.algorithm, instruction.operands[0].shape
     words = (2,) if algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
     if given.element_type is not U64 or given.rank != 1 or given.dimensions[0] not in words:
         allowed = " or ".join(f"u64[{count}]" for count in words)
-        raise UnsupportedError(f"{where} with {algorithm.value} takes a state of {allowed}, given {given.brief}")
+        raise UnsupportedError(
+            f"{where} with {algorithm.value} takes a state of {allowed}, given {given.to_text(layout=False)}"
+        )
 
 
 def _elements(words: Array, element_type: PrimitiveType) -> Array:
@@ -177,7 +181,8 @@ def _check_rounded(instruction: Instruction) -> None:
     target = instruction.shape.element_type
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(
-            f"{instruction.name} (stochastic-convert) converts to signed integers, declared {instruction.shape.brief}"
+            f"{instruction.name} (stochastic-convert) converts to signed "
+            f"integers, declared {instruction.shape.to_text(layout=False)}"
         )
 
 

@@ -38,7 +38,10 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     source, result = operand.shape, instruction.shape
     before, after = source.element_type, result.element_type
     if before.bits != after.bits or before.is_complex != after.is_complex:
-        raise UnsupportedError(f"{instruction.name}: a bitcast of {source.brief} to {result.brief} does not run on cpu")
+        raise UnsupportedError(
+            f"{instruction.name}: a bitcast of {source.to_text(layout=False)} "
+            f"to {result.to_text(layout=False)} does not run on cpu"
+        )
     order, back = _major_to_minor(result), _major_to_minor(source)
     position = linear(tuple(index[d] for d in order), [result.dimensions[d] for d in order])
     places = delinear(lowering.builder, position, [source.dimensions[d] for d in back])

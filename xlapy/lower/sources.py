@@ -31,7 +31,9 @@ def constant(lowering: Lowering, instruction: Instruction, index: Index) -> Elem
     """A constant whose elements are all the same; others lie in memory."""
     number = uniform_value(instruction)
     if number is None:
-        raise UnsupportedError(f"{instruction.name}: a constant of shape {instruction.shape.brief} lies in memory")
+        raise UnsupportedError(
+            f"{instruction.name}: a constant of shape {instruction.shape.to_text(layout=False)} lies in memory"
+        )
     return constant_element(lowering.builder, instruction.shape.element_type, number)
 
 

@@ -160,7 +160,9 @@ def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) 
     """The first array of a result that has one an operand, found to have the dimension, as all operands are."""
     arrays = result.tuple_shapes if len(operands) > 1 else (result,)
     if len(arrays) != len(operands) or not all(a.is_array for a in arrays):
-        raise ShapeError(f"{name} of {len(operands)} operands makes as many arrays, declared {result.brief}")
+        raise ShapeError(
+            f"{name} of {len(operands)} operands makes as many arrays, declared {result.to_text(layout=False)}"
+        )
     for operand in (*operands, arrays[0]):
         require_dimension(name, "dimension", dimension, operand)
     return arrays[0]
@@ -201,7 +203,7 @@ def _check_all_gather_start(
 ) -> None:
     """The result is (operands, gathered)."""
     if len(shape.tuple_shapes) != 2:
-        raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.brief}")
+        raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.to_text(layout=False)}")
     require_shape("all-gather-start: the first element", shape.tuple_shapes[0], one_or_tuple(operands))
     _gathered("all-gather-start", shape.tuple_shapes[1], operands, attrs)
 
@@ -233,7 +235,7 @@ ALL_GATHER_START = OpDef(
 
 def _second_element(name: str, operand: Shape) -> Shape:
     if len(operand.tuple_shapes) < 2:
-        raise ShapeError(f"{name} takes (operands, results, ...), given {operand.brief}")
+        raise ShapeError(f"{name} takes (operands, results, ...), given {operand.to_text(layout=False)}")
     return operand.tuple_shapes[1]
 
 
@@ -350,7 +352,7 @@ def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count:
         size = operand.dimensions[dimension]
         if size % shard_count:
             raise ShapeError(
-                f"reduce-scatter: dimension {dimension} of {operand.brief} must be divisible by "
+                f"reduce-scatter: dimension {dimension} of {operand.to_text(layout=False)} must be divisible by "
                 f"the number of shards {shard_count}"
             )
         return size // shard_count
@@ -411,11 +413,15 @@ def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Sha
     data, root = operands[:-1], operands[-1]
     if not data:
         raise ShapeError(
-            f"{name} with has_dynamic_root=true takes data operands before the root, given {root.brief} alone"
+            f"{name} with has_dynamic_root=true takes data operands "
+            f"before the root, given {root.to_text(layout=False)} alone"
         )
     wanted = Shape.array(S32, (len(data),))
     if not agrees(root, wanted):
-        raise ShapeError(f"{name}: the root of {len(data)} data operands must be {wanted.brief}, it is {root.brief}")
+        raise ShapeError(
+            f"{name}: the root of {len(data)} data operands must be "
+            f"{wanted.to_text(layout=False)}, it is {root.to_text(layout=False)}"
+        )
     return one_or_tuple(data)
 
 
@@ -486,7 +492,10 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
         )
     for number, operand in enumerate(operands):
         if not operand.compatible(operands[0]):
-            raise ShapeError(f"all-to-all: operand 0 is {operands[0].brief}, operand {number} is {operand.brief}")
+            raise ShapeError(
+                f"all-to-all: operand 0 is {operands[0].to_text(layout=False)}, "
+                f"operand {number} is {operand.to_text(layout=False)}"
+            )
         if not same_layout(operand, operands[0]):
             raise ShapeError(f"all-to-all: operand 0 lies as {operands[0]}, operand {number} as {operand}")
     return Shape.tuple(operands)
@@ -500,7 +509,8 @@ def _split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -
     size = operand.dimensions[dimension]
     if members and size >= 0 and size % members:
         raise ShapeError(
-            f"all-to-all: dimension {dimension} of {operand.brief} must be divisible by the {members} group members"
+            f"all-to-all: dimension {dimension} of {operand.to_text(layout=False)} "
+            f"must be divisible by the {members} group members"
         )
     return operand
 
@@ -540,12 +550,15 @@ def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAtt
     _mode("ragged-all-to-all", attrs)
     offsets = operands[2]
     if offsets.rank not in (1, 2):
-        raise ShapeError(f"ragged-all-to-all: input_offsets must have rank 1 or 2, it is {offsets.brief}")
+        raise ShapeError(
+            f"ragged-all-to-all: input_offsets must have rank 1 or 2, it is {offsets.to_text(layout=False)}"
+        )
     for number in range(3, 6):
         if not agrees(operands[number], offsets):
             raise ShapeError(
-                f"ragged-all-to-all: {_RAGGED[number]} must have the shape of input_offsets {offsets.brief}, "
-                f"it is {operands[number].brief}"
+                f"ragged-all-to-all: {_RAGGED[number]} must have the "
+                f"shape of input_offsets {offsets.to_text(layout=False)}, "
+                f"it is {operands[number].to_text(layout=False)}"
             )
     return operands[1]
 
@@ -652,12 +665,18 @@ def _check_slices(name: str, operands: Sequence[Shape]) -> int:
     """Offsets are a tuple of one scalar a dimension, or of such tuples, for each buffer; returns how many slices."""
     source, target = map(elements_of, operands[:2])
     if operands[0].is_tuple is not operands[1].is_tuple or len(source) != len(target):
-        raise ShapeError(f"{name}: input {operands[0].brief} and output {operands[1].brief} must hold as many buffers")
+        raise ShapeError(
+            f"{name}: input {operands[0].to_text(layout=False)} and output "
+            f"{operands[1].to_text(layout=False)} must hold as many buffers"
+        )
     for buffers, offsets in ((operands[0], operands[2]), (operands[1], operands[3])):
         parts = elements_of(buffers)
         places = offsets.tuple_shapes if buffers.is_tuple else (offsets,)
         if len(parts) != len(places):
-            raise ShapeError(f"{name}: offsets {offsets.brief} must hold one entry for each buffer of {buffers.brief}")
+            raise ShapeError(
+                f"{name}: offsets {offsets.to_text(layout=False)} must hold "
+                f"one entry for each buffer of {buffers.to_text(layout=False)}"
+            )
         for buffer, place in zip(parts, places, strict=True):
             _check_offsets(name, buffer, place)
     first = operands[2].tuple_shapes
@@ -670,7 +689,8 @@ def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
     rows = [part.tuple_shapes for part in parts] if nested else [parts]
     if not offsets.is_tuple or any(len(row) != buffer.rank or not all(s.is_array for s in row) for row in rows):
         raise ShapeError(
-            f"{name}: offsets into {buffer.brief} must be a tuple of {buffer.rank} scalars, they are {offsets.brief}"
+            f"{name}: offsets into {buffer.to_text(layout=False)} must be a tuple "
+            f"of {buffer.rank} scalars, they are {offsets.to_text(layout=False)}"
         )
 
 
@@ -707,7 +727,9 @@ def _check_collective_permute_start(
     """The result is (operands, results, contexts...)."""
     expected = _permuted("collective-permute-start", operands, attrs)
     if len(shape.tuple_shapes) < 2:
-        raise ShapeError(f"collective-permute-start has shape (operands, results, ...), declared {shape.brief}")
+        raise ShapeError(
+            f"collective-permute-start has shape (operands, results, ...), declared {shape.to_text(layout=False)}"
+        )
     require_shape("collective-permute-start", shape, Shape.tuple((*expected, *shape.tuple_shapes[2:])))
 
 

@@ -149,22 +149,22 @@ def _check_side(name: str, side: str, operand: Shape, batch: Sequence[int], cont
     if len(set(named)) < len(named):
         raise ShapeError(
             f"{name}: {side} dimensions must be distinct, given batch {list(batch)} "
-            f"and contracting {list(contracting)} of {operand.brief}"
+            f"and contracting {list(contracting)} of {operand.to_text(layout=False)}"
         )
 
 
 def _check_pairs(name: str, what: str, lhs: Shape, rhs: Shape, left: Sequence[int], right: Sequence[int]) -> None:
     if len(left) != len(right):
         raise ShapeError(
-            f"{name} pairs {what} dimensions one to one, given {list(left)} of lhs {lhs.brief} "
-            f"and {list(right)} of rhs {rhs.brief}"
+            f"{name} pairs {what} dimensions one to one, given {list(left)} of lhs {lhs.to_text(layout=False)} "
+            f"and {list(right)} of rhs {rhs.to_text(layout=False)}"
         )
     for pair, (i, j) in enumerate(zip(left, right, strict=True)):
         a, b = lhs.dimensions[i], rhs.dimensions[j]
         if a != b and UNBOUNDED not in (a, b):
             raise ShapeError(
-                f"{name}: {what} pair {pair} has sizes {a} (lhs dimension {i} of {lhs.brief}) "
-                f"and {b} (rhs dimension {j} of {rhs.brief})"
+                f"{name}: {what} pair {pair} has sizes {a} (lhs dimension {i} of {lhs.to_text(layout=False)}) "
+                f"and {b} (rhs dimension {j} of {rhs.to_text(layout=False)})"
             )
 
 
@@ -210,10 +210,13 @@ def of_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
 def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
     """The element type declared for a sum of products: any, but real only if both operands are."""
     if not shape.is_array:
-        raise ShapeError(f"{name} makes an array, declared {shape.brief}")
+        raise ShapeError(f"{name} makes an array, declared {shape.to_text(layout=False)}")
     for operand in operands[:2]:
         if operand.is_array and operand.element_type.is_complex and not shape.element_type.is_complex:
-            raise ShapeError(f"{name} of complex {operand.brief} has a complex result, declared {shape.brief}")
+            raise ShapeError(
+                f"{name} of complex {operand.to_text(layout=False)} has "
+                f"a complex result, declared {shape.to_text(layout=False)}"
+            )
     return shape.element_type
 
 
@@ -324,13 +327,14 @@ def group_prefix(attrs: RaggedDotAttributes, lhs_rank: int) -> tuple[int, ...]:
 def _check_group_sizes(lhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
     """Group sizes are `[g]`, or list the groups for each index of the prefix dimensions."""
     if not group_sizes.element_type.is_integral:
-        raise ShapeError(f"ragged-dot takes integer group sizes, given {group_sizes.brief}")
+        raise ShapeError(f"ragged-dot takes integer group sizes, given {group_sizes.to_text(layout=False)}")
     prefix = tuple(lhs.dimensions[d] for d in group_prefix(attrs, lhs.rank))
     if group_sizes.rank == 1 or (group_sizes.rank == len(prefix) + 1 and group_sizes.dimensions[:-1] == prefix):
         return
     wanted = ",".join([*map(str, prefix), "g"])
     raise ShapeError(
-        f"ragged-dot takes group sizes of dimensions [g] or [{wanted}] for lhs {lhs.brief}, given {group_sizes.brief}"
+        f"ragged-dot takes group sizes of dimensions [g] or [{wanted}] for lhs "
+        f"{lhs.to_text(layout=False)}, given {group_sizes.to_text(layout=False)}"
     )
 
 
@@ -346,13 +350,14 @@ def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) ->
         require_dimension("ragged-dot", "rhs group dimension", group, rhs)
         if group in (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims):
             raise ShapeError(
-                f"ragged-dot: rhs group dimension {group} of {rhs.brief} is a batch or contracting dimension too"
+                f"ragged-dot: rhs group dimension {group} of "
+                f"{rhs.to_text(layout=False)} is a batch or contracting dimension too"
             )
         count, size = group_sizes.dimensions[-1], rhs.dimensions[group]
         if count != size and UNBOUNDED not in (count, size):
             raise ShapeError(
-                f"ragged-dot has {count} groups ({group_sizes.brief}), "
-                f"rhs dimension {group} of {rhs.brief} lists {size}"
+                f"ragged-dot has {count} groups ({group_sizes.to_text(layout=False)}), "
+                f"rhs dimension {group} of {rhs.to_text(layout=False)} lists {size}"
             )
 
 
@@ -408,17 +413,20 @@ def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[
     if _is_unscaled(operand, scale):
         return
     if scale.rank != operand.rank:
-        raise ShapeError(f"scaled-dot takes a {side} scale of the rank of {operand.brief}, given {scale.brief}")
+        raise ShapeError(
+            f"scaled-dot takes a {side} scale of the rank of "
+            f"{operand.to_text(layout=False)}, given {scale.to_text(layout=False)}"
+        )
     if len(contracting) != 1:
         raise ShapeError(
             f"scaled-dot contracts one dimension of a scaled operand, given "
-            f"{side} {list(contracting)} of {operand.brief}"
+            f"{side} {list(contracting)} of {operand.to_text(layout=False)}"
         )
     for dimension, (size, blocks) in enumerate(zip(operand.dimensions, scale.dimensions, strict=True)):
         if blocks == 0 or size % blocks:
             raise ShapeError(
-                f"scaled-dot: {side} dimension {dimension} of {operand.brief} has size {size}, "
-                f"no multiple of the size {blocks} of its scale {scale.brief}"
+                f"scaled-dot: {side} dimension {dimension} of {operand.to_text(layout=False)} has size {size}, "
+                f"no multiple of the size {blocks} of its scale {scale.to_text(layout=False)}"
             )
 
 
@@ -426,7 +434,10 @@ def _scaled_dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_t
     _check_contraction("scaled-dot", operands, attrs)
     lhs, rhs, lhs_scale, rhs_scale = operands
     if not lhs_scale.rank and not rhs_scale.rank:
-        raise ShapeError(f"scaled-dot needs a scale that is no scalar, given {lhs_scale.brief} and {rhs_scale.brief}")
+        raise ShapeError(
+            "scaled-dot needs a scale that is no scalar, given "
+            f"{lhs_scale.to_text(layout=False)} and {rhs_scale.to_text(layout=False)}"
+        )
     _check_scale("lhs", lhs, lhs_scale, attrs.lhs_contracting_dims)
     _check_scale("rhs", rhs, rhs_scale, attrs.rhs_contracting_dims)
     return result_of(operands, _contracted(lhs, rhs, attrs), element_type)

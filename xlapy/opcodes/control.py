@@ -58,8 +58,8 @@ def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShap
     for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
         if not agrees(operand, parameter):
             raise ShapeError(
-                f"{name}: parameter {number} of the called computation is {parameter.brief}, "
-                f"operand {number} is {operand.brief}"
+                f"{name}: parameter {number} of the called computation is {parameter.to_text(layout=False)}, "
+                f"operand {number} is {operand.to_text(layout=False)}"
             )
 
 
@@ -94,12 +94,18 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> 
             raise ShapeError(f"while: the {key} must take one parameter, it is {program.to_text()}")
         if not agrees(program.parameters[0], init):
             raise ShapeError(
-                f"while: the {key}'s parameter is {program.parameters[0].brief}, the initial value {init.brief}"
+                f"while: the {key}'s parameter is {program.parameters[0].to_text(layout=False)}, "
+                f"the initial value {init.to_text(layout=False)}"
             )
     if not (condition.result.is_scalar and condition.result.element_type is PRED):
-        raise ShapeError(f"while: the condition must return pred[], it returns {condition.result.brief}")
+        raise ShapeError(
+            f"while: the condition must return pred[], it returns {condition.result.to_text(layout=False)}"
+        )
     if not agrees(body.result, init):
-        raise ShapeError(f"while: the body returns {body.result.brief}, the initial value is {init.brief}")
+        raise ShapeError(
+            f"while: the body returns {body.result.to_text(layout=False)}, "
+            f"the initial value is {init.to_text(layout=False)}"
+        )
     return init
 
 
@@ -130,7 +136,9 @@ def _branch_slots(operands: Sequence[Shape]) -> tuple[CalledComputationSlot, ...
 def _infer_conditional(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> Shape:
     index = operands[0]
     if not index.is_scalar or index.element_type not in (PRED, S32):
-        raise ShapeError(f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.brief}")
+        raise ShapeError(
+            f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.to_text(layout=False)}"
+        )
     if index.element_type is PRED:
         require_programs("conditional on pred[]", programs, 2)
     elif not programs:
@@ -149,11 +157,14 @@ def _check_branch(number: int, operand: Shape, program: ProgramShape, result: Sh
         raise ShapeError(f"conditional: branch {number} must take one parameter, it is {program.to_text()}")
     if not agrees(program.parameters[0], operand):
         raise ShapeError(
-            f"conditional: the parameter of branch {number} is {program.parameters[0].brief}, "
-            f"operand {number + 1} is {operand.brief}"
+            f"conditional: the parameter of branch {number} is {program.parameters[0].to_text(layout=False)}, "
+            f"operand {number + 1} is {operand.to_text(layout=False)}"
         )
     if not agrees(program.result, result):
-        raise ShapeError(f"conditional: branch {number} returns {program.result.brief}, branch 0 {result.brief}")
+        raise ShapeError(
+            f"conditional: branch {number} returns {program.result.to_text(layout=False)}, "
+            f"branch 0 {result.to_text(layout=False)}"
+        )
 
 
 def _dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
@@ -381,7 +392,9 @@ class AsyncStartAttributes(Attributes):
 
 def _require_async(name: str, what: str, shape: Shape) -> None:
     if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
-        raise ShapeError(f"{name}: {what} must be ((operands...), result, context...), it is {shape.brief}")
+        raise ShapeError(
+            f"{name}: {what} must be ((operands...), result, context...), it is {shape.to_text(layout=False)}"
+        )
 
 
 def _check_async_start(
@@ -391,13 +404,20 @@ def _check_async_start(
     _require_async("async-start", "the shape", shape)
     bound, result = shape.tuple_shapes[:2]
     if not agrees(Shape.tuple(operands), bound):
-        raise ShapeError(f"async-start has operands {Shape.tuple(operands).brief}, its shape begins with {bound.brief}")
+        raise ShapeError(
+            f"async-start has operands {Shape.tuple(operands).to_text(layout=False)}, "
+            f"its shape begins with {bound.to_text(layout=False)}"
+        )
     parameters = Shape.tuple(programs[0].parameters)
     if not is_prefix(bound, parameters):
-        raise ShapeError(f"async-start binds {bound.brief}, the called computation takes {parameters.brief}")
+        raise ShapeError(
+            f"async-start binds {bound.to_text(layout=False)}, the "
+            f"called computation takes {parameters.to_text(layout=False)}"
+        )
     if not is_prefix(result, programs[0].result):
         raise ShapeError(
-            f"async-start has result {result.brief}, the called computation returns {programs[0].result.brief}"
+            f"async-start has result {result.to_text(layout=False)}, the called "
+            f"computation returns {programs[0].result.to_text(layout=False)}"
         )
     whole = Shape.tuple((parameters, programs[0].result, *shape.tuple_shapes[2:]))
     aliases = attrs.output_to_operand_aliasing
@@ -433,13 +453,14 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
         old, new = before.tuple_shapes[place], shape.tuple_shapes[place]
         if not is_prefix(old, new):
             raise ShapeError(
-                f"async-update: the {what} {old.brief} of operand 0 do not begin the {what} {new.brief} of the shape"
+                f"async-update: the {what} {old.to_text(layout=False)} of operand "
+                f"0 do not begin the {what} {new.to_text(layout=False)} of the shape"
             )
     added = shape.tuple_shapes[0].tuple_shapes[len(before.tuple_shapes[0].tuple_shapes) :]
     if not agrees(Shape.tuple(operands[1:]), Shape.tuple(added)):
         raise ShapeError(
-            f"async-update adds operands {Shape.tuple(operands[1:]).brief}, "
-            f"its shape {shape.brief} binds {Shape.tuple(added).brief}"
+            f"async-update adds operands {Shape.tuple(operands[1:]).to_text(layout=False)}, "
+            f"its shape {shape.to_text(layout=False)} binds {Shape.tuple(added).to_text(layout=False)}"
         )
 
 
@@ -471,7 +492,10 @@ def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttribut
     """An async instruction whose operands are not all bound yet may show less of the result."""
     result = _infer_async_done(operands, attrs, programs)
     if not is_prefix(result, shape):
-        raise ShapeError(f"async-done: operand 0 {operands[0].brief} has result {result.brief}, declared {shape.brief}")
+        raise ShapeError(
+            f"async-done: operand 0 {operands[0].to_text(layout=False)} has result "
+            f"{result.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
+        )
 
 
 ASYNC_DONE = OpDef(

@@ -122,10 +122,11 @@ class ConvolutionAttributes(Attributes):
 
 def _require_convolution_operand(side: str, operand: Shape, rank: int) -> None:
     if not operand.is_array:
-        raise ShapeError(f"convolution takes arrays, {side} is {operand.brief}")
+        raise ShapeError(f"convolution takes arrays, {side} is {operand.to_text(layout=False)}")
     if operand.rank != rank:
         raise ShapeError(
-            f"convolution with {rank - 2} spatial dimensions takes {side} of rank {rank}, given {operand.brief}"
+            f"convolution with {rank - 2} spatial dimensions takes "
+            f"{side} of rank {rank}, given {operand.to_text(layout=False)}"
         )
 
 
@@ -134,7 +135,7 @@ def _dense_kernel(operand: Shape) -> Shape:
     if not operand.is_tuple:
         return operand
     if len(operand.tuple_shapes) != 2:
-        raise ShapeError(f"convolution takes a sparse rhs as a tuple of 2, given {operand.brief}")
+        raise ShapeError(f"convolution takes a sparse rhs as a tuple of 2, given {operand.to_text(layout=False)}")
     return operand.tuple_shapes[0]
 
 
@@ -179,7 +180,9 @@ def _check_group_counts(attrs: ConvolutionAttributes) -> None:
 
 def _check_divisible(what: str, size: int, operand: Shape, groups: str, count: int) -> None:
     if size != UNBOUNDED and size % count:
-        raise ShapeError(f"convolution: {what} {size} of {operand.brief} is no multiple of {groups} {count}")
+        raise ShapeError(
+            f"convolution: {what} {size} of {operand.to_text(layout=False)} is no multiple of {groups} {count}"
+        )
 
 
 def _kernel_input_features(rhs: Shape, attrs: ConvolutionAttributes) -> int:
@@ -205,8 +208,8 @@ def _check_features(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> Non
     kernel_features = _kernel_input_features(rhs, attrs)
     if UNBOUNDED not in (features, kernel_features) and features // attrs.feature_group_count != kernel_features:
         raise ShapeError(
-            f"convolution: the kernel takes {kernel_features} input features ({rhs.brief}), "
-            f"the input has {features} ({lhs.brief}) in {attrs.feature_group_count} feature groups"
+            f"convolution: the kernel takes {kernel_features} input features ({rhs.to_text(layout=False)}), "
+            f"the input has {features} ({lhs.to_text(layout=False)}) in {attrs.feature_group_count} feature groups"
         )
 
 
@@ -216,7 +219,7 @@ def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
     if sizes != attrs.window.sizes:
         raise ShapeError(
             f"convolution: window sizes {list(attrs.window.sizes)} differ from the spatial sizes {list(sizes)} "
-            f"of the kernel {rhs.brief}"
+            f"of the kernel {rhs.to_text(layout=False)}"
         )
 
 
@@ -246,7 +249,9 @@ def _convolution_shape(
     _check_features(lhs, rhs, attrs)
     _check_window(rhs, attrs)
     if rhs.dynamic_dimensions[numbers.kernel_output_feature_dimension]:
-        raise ShapeError(f"convolution takes a kernel with a static output feature dimension, given {rhs.brief}")
+        raise ShapeError(
+            f"convolution takes a kernel with a static output feature dimension, given {rhs.to_text(layout=False)}"
+        )
     return result_of((lhs, rhs), _output_dimensions(lhs, rhs, attrs), element_type)
 
 

@@ -119,8 +119,10 @@ def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCal
 
 def _check_seed(shape: Shape, operands: Sequence[Shape]) -> None:
     if operands or not agrees(shape, Shape.scalar(U64)):
-        given = ", ".join(operand.brief for operand in operands)
-        raise ShapeError(f"custom-call to {_SEED_TARGET} takes nothing and gives u64[]: ({given}) -> {shape.brief}")
+        given = ", ".join(operand.to_text(layout=False) for operand in operands)
+        raise ShapeError(
+            f"custom-call to {_SEED_TARGET} takes nothing and gives u64[]: ({given}) -> {shape.to_text(layout=False)}"
+        )
 
 
 def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:
@@ -131,7 +133,8 @@ def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Seq
     for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
         if not agrees(operand, constraint):
             raise ShapeError(
-                f"custom-call: operand {number} is {operand.brief}, its layout constraint {constraint.brief}"
+                f"custom-call: operand {number} is {operand.to_text(layout=False)}, "
+                f"its layout constraint {constraint.to_text(layout=False)}"
             )
         if not _has_layout(constraint):
             raise ShapeError(f"custom-call: the layout constraint of operand {number} has no layout: {constraint}")

@@ -62,7 +62,7 @@ def is_ordered(t: PrimitiveType) -> bool:
 def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> None:
     require_array(name, operand)
     if not test(operand.element_type):
-        raise ShapeError(f"{name} takes {allowed} elements, operand is {operand.brief}")
+        raise ShapeError(f"{name} takes {allowed} elements, operand is {operand.to_text(layout=False)}")
 
 
 # -- unary
@@ -172,7 +172,7 @@ def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
         return lhs
     require_array(name, lhs, "lhs")
     require_array(name, rhs, "rhs")
-    given = f"given {lhs.brief} and {rhs.brief}"
+    given = f"given {lhs.to_text(layout=False)} and {rhs.to_text(layout=False)}"
     if lhs.element_type is not rhs.element_type:
         raise ShapeError(f"{name} takes operands of one element type, {given}; convert one of them")
     if lhs.dimensions != rhs.dimensions:
@@ -192,7 +192,7 @@ def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutativ
     def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         shape = merge_operands(name, operands[0], operands[1])
         if not test(shape.element_type):
-            raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.brief}")
+            raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.to_text(layout=False)}")
         return shape
 
     shapes = "Both operands are arrays of one element type and the same dimensions."
@@ -272,7 +272,7 @@ def _infer_complex(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shap
     shape = merge_operands("complex", operands[0], operands[1])
     result = {F32: C64, F64: C128}.get(shape.element_type)
     if result is None:
-        raise ShapeError(f"complex takes f32 or f64 parts, given {shape.brief}")
+        raise ShapeError(f"complex takes f32 or f64 parts, given {shape.to_text(layout=False)}")
     return shape.with_element_type(result)
 
 
@@ -330,7 +330,9 @@ def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: Progr
     shape = merge_operands("compare", operands[0], operands[1])
     t = shape.element_type
     if t.is_complex and attrs.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
-        raise ShapeError(f"compare of complex operands {shape.brief} takes EQ or NE, not {attrs.direction.value}")
+        raise ShapeError(
+            f"compare of complex operands {shape.to_text(layout=False)} takes EQ or NE, not {attrs.direction.value}"
+        )
     _check_order(shape, attrs.type)
     return shape.with_element_type(PRED)
 
@@ -341,7 +343,7 @@ def _check_order(shape: Shape, order: ComparisonType | None) -> None:
         allowed.append(ComparisonType.TOTALORDER)
     if order is not None and order not in allowed:
         names = " or ".join(each.value for each in allowed)
-        raise ShapeError(f"compare of {shape.brief} takes the order {names}, not {order.value}")
+        raise ShapeError(f"compare of {shape.to_text(layout=False)} takes the order {names}, not {order.value}")
 
 
 def _canonicalize_compare_attributes(
@@ -380,11 +382,17 @@ def _infer_clamp(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         require_array("clamp", bound, what)
         require_array("clamp", operand)
         if bound.element_type is not operand.element_type:
-            raise ShapeError(f"clamp takes one element type, {what} is {bound.brief} and operand {operand.brief}")
+            raise ShapeError(
+                f"clamp takes one element type, {what} is {bound.to_text(layout=False)} "
+                f"and operand {operand.to_text(layout=False)}"
+            )
         if bound.rank and bound.dimensions != operand.dimensions:
-            raise ShapeError(f"clamp takes {what} as a scalar or like the operand {operand.brief}, given {bound.brief}")
+            raise ShapeError(
+                f"clamp takes {what} as a scalar or like the operand "
+                f"{operand.to_text(layout=False)}, given {bound.to_text(layout=False)}"
+            )
     if operand.element_type.is_complex:
-        raise ShapeError(f"clamp takes ordered elements, operand is {operand.brief}")
+        raise ShapeError(f"clamp takes ordered elements, operand is {operand.to_text(layout=False)}")
     return operand
 
 
@@ -393,11 +401,12 @@ def _infer_select(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape
     predicate, on_true, on_false = operands
     require_array("select", predicate, "predicate")
     if predicate.element_type is not PRED:
-        raise ShapeError(f"select takes a pred predicate, given {predicate.brief}")
+        raise ShapeError(f"select takes a pred predicate, given {predicate.to_text(layout=False)}")
     shape = merge_operands("select", on_true, on_false)
     if predicate.rank and predicate.dimensions != shape.dimensions:
         raise ShapeError(
-            f"select takes a predicate that is a scalar or like the values {shape.brief}, given {predicate.brief}"
+            "select takes a predicate that is a scalar or like the values "
+            f"{shape.to_text(layout=False)}, given {predicate.to_text(layout=False)}"
         )
     return _merge_dynamic(shape, predicate) if predicate.is_dynamic else shape
 
@@ -441,19 +450,28 @@ def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramS
     operand = operands[0]
     require_array("convert", operand)
     if not shape.is_array or shape.dimensions != operand.dimensions:
-        raise ShapeError(f"convert keeps the dimensions of its operand {operand.brief}, declared {shape.brief}")
+        raise ShapeError(
+            "convert keeps the dimensions of its operand "
+            f"{operand.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
+        )
 
 
 def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
     operand = operands[0]
     require_array("bitcast-convert", operand)
     if not shape.is_array:
-        raise ShapeError(f"bitcast-convert makes an array, declared {shape.brief}")
+        raise ShapeError(f"bitcast-convert makes an array, declared {shape.to_text(layout=False)}")
     if operand.element_type.is_complex != shape.element_type.is_complex:
-        raise ShapeError(f"bitcast-convert between real and complex is refused: {operand.brief} to {shape.brief}")
+        raise ShapeError(
+            "bitcast-convert between real and complex is refused: "
+            f"{operand.to_text(layout=False)} to {shape.to_text(layout=False)}"
+        )
     expected = bitcast_convert_shape(operand, shape.element_type)
     if not agrees(shape, expected):
-        raise ShapeError(f"bitcast-convert of {operand.brief} makes {expected.brief}, declared {shape.brief}")
+        raise ShapeError(
+            f"bitcast-convert of {operand.to_text(layout=False)} makes "
+            f"{expected.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
+        )
 
 
 def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
@@ -464,7 +482,8 @@ def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
     have, want = operand.element_type.bits, target.bits
     if max(have, want) % min(have, want):
         raise ShapeError(
-            f"bitcast-convert of {operand.brief} to {target} needs widths that divide, {have} and {want} bits do not"
+            f"bitcast-convert of {operand.to_text(layout=False)} to {target} "
+            f"needs widths that divide, {have} and {want} bits do not"
         )
     if have == want:
         return operand.with_element_type(target)
@@ -473,7 +492,7 @@ def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
         return Shape.array(target, (*operand.dimensions, have // want), dynamic)
     if not operand.rank or operand.dimensions[-1] != want // have:
         raise ShapeError(
-            f"bitcast-convert of {operand.brief} to {target} needs a last dimension of {want // have}: "
+            f"bitcast-convert of {operand.to_text(layout=False)} to {target} needs a last dimension of {want // have}: "
             f"{want} bits are made of {have} each"
         )
     return Shape.array(target, operand.dimensions[:-1], operand.dynamic_dimensions[:-1])

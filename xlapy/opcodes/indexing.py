@@ -52,10 +52,11 @@ def _check_disjoint(name: str, what: str, dimensions: Ints, other: str, others: 
 def index_vectors(name: str, indices: Shape, index_vector_dim: int) -> Shape:
     """The shape of the index array with its vectors made explicit: a dimension of size 1 is added if there is none."""
     if not indices.element_type.is_integral:
-        raise ShapeError(f"{name} takes integer indices, given {indices.brief}")
+        raise ShapeError(f"{name} takes integer indices, given {indices.to_text(layout=False)}")
     if not 0 <= index_vector_dim <= indices.rank:
         raise ShapeError(
-            f"{name}: index_vector_dim {index_vector_dim} must be in [0, {indices.rank}] for indices {indices.brief}"
+            f"{name}: index_vector_dim {index_vector_dim} must be in [0, "
+            f"{indices.rank}] for indices {indices.to_text(layout=False)}"
         )
     if index_vector_dim < indices.rank:
         return indices
@@ -68,9 +69,9 @@ def _check_index_map(name: str, what: str, index_map: Ints, operand: Shape, vect
     if not same_size(len(index_map), size):
         raise ShapeError(
             f"{name}: {what} {list(index_map)} has {len(index_map)} entries, the index vectors have {size} "
-            f"(index_vector_dim {vector_dim} of {vectors.brief})"
+            f"(index_vector_dim {vector_dim} of {vectors.to_text(layout=False)})"
         )
-    _check_distinct(name, what, index_map, operand.rank, f"the operand {operand.brief}")
+    _check_distinct(name, what, index_map, operand.rank, f"the operand {operand.to_text(layout=False)}")
 
 
 def _check_batching(
@@ -82,8 +83,8 @@ def _check_batching(
         raise ShapeError(
             f"{name}: {names[0]} {list(of_operand)} and {names[1]} {list(of_indices)} must have equally many entries"
         )
-    _check_ascending(name, names[0], of_operand, operand.rank, f"the operand {operand.brief}")
-    _check_distinct(name, names[1], of_indices, vectors.rank, f"the indices {vectors.brief}")
+    _check_ascending(name, names[0], of_operand, operand.rank, f"the operand {operand.to_text(layout=False)}")
+    _check_distinct(name, names[1], of_indices, vectors.rank, f"the indices {vectors.to_text(layout=False)}")
     if vector_dim in of_indices:
         raise ShapeError(f"{name}: {names[1]} {list(of_indices)} contains index_vector_dim {vector_dim}")
 
@@ -134,7 +135,7 @@ def _infer_gather(operands: Sequence[Shape], attrs: GatherAttributes, _: Program
 
 def _check_gather_dimensions(operand: Shape, vectors: Shape, attrs: GatherAttributes) -> None:
     result_rank = len(attrs.offset_dims) + vectors.rank - 1
-    whole = f"the operand {operand.brief}"
+    whole = f"the operand {operand.to_text(layout=False)}"
     _check_ascending("gather", "offset_dims", attrs.offset_dims, result_rank, f"the result of rank {result_rank}")
     _check_index_map("gather", "start_index_map", attrs.start_index_map, operand, vectors, attrs.index_vector_dim)
     _check_ascending("gather", "collapsed_slice_dims", attrs.collapsed_slice_dims, operand.rank, whole)
@@ -148,19 +149,21 @@ def _check_gather_dimensions(operand: Shape, vectors: Shape, attrs: GatherAttrib
 def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
     sizes = attrs.slice_sizes
     if len(sizes) != operand.rank:
-        raise ShapeError(f"gather takes one slice size a dimension of {operand.brief}, given {list(sizes)}")
+        raise ShapeError(
+            f"gather takes one slice size a dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
+        )
     kinds = len(attrs.offset_dims) + len(attrs.collapsed_slice_dims) + len(attrs.operand_batching_dims)
     if kinds != operand.rank:
         raise ShapeError(
             f"gather: offset_dims {list(attrs.offset_dims)}, collapsed_slice_dims {list(attrs.collapsed_slice_dims)} "
             f"and operand_batching_dims {list(attrs.operand_batching_dims)} must have one entry "
-            f"a dimension of the operand {operand.brief}"
+            f"a dimension of the operand {operand.to_text(layout=False)}"
         )
     for dimension, (size, whole) in enumerate(zip(sizes, operand.dimensions, strict=True)):
         if size < 0 or not (size <= whole or whole < 0):
             raise ShapeError(
                 f"gather: slice size {size} of dimension {dimension} is not between 0 and the operand's {whole} "
-                f"({operand.brief})"
+                f"({operand.to_text(layout=False)})"
             )
     for what in ("collapsed_slice_dims", "operand_batching_dims"):
         for dimension in getattr(attrs, what):
@@ -240,7 +243,10 @@ def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs
     for i in range(count):
         for what, shape, first in (("operand", inputs[i], inputs[0]), ("updates", updates[i], updates[0])):
             if shape.dimensions != first.dimensions:
-                raise ShapeError(f"scatter: {what} 0 is {first.brief}, {what} {i} is {shape.brief}; sizes must agree")
+                raise ShapeError(
+                    f"scatter: {what} 0 is {first.to_text(layout=False)}, {what} "
+                    f"{i} is {shape.to_text(layout=False)}; sizes must agree"
+                )
     _check_scatter_dimensions(inputs[0], vectors, updates[0], attrs)
     _check_update_sizes(inputs[0], vectors, updates[0], attrs)
     _check_update_computation(inputs, updates, programs[0])
@@ -251,17 +257,20 @@ def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, at
     rank = vectors.rank - 1 + len(attrs.update_window_dims)
     if updates.rank != rank:
         raise ShapeError(
-            f"scatter: updates must have rank {rank} ({vectors.rank - 1} of the indices {vectors.brief} and "
-            f"{len(attrs.update_window_dims)} of the window), given {updates.brief}"
+            f"scatter: updates must have rank {rank} ({vectors.rank - 1} "
+            f"of the indices {vectors.to_text(layout=False)} and "
+            f"{len(attrs.update_window_dims)} of the window), given {updates.to_text(layout=False)}"
         )
-    whole = f"the operand {operand.brief}"
-    _check_ascending("scatter", "update_window_dims", attrs.update_window_dims, rank, f"the updates {updates.brief}")
+    whole = f"the operand {operand.to_text(layout=False)}"
+    _check_ascending(
+        "scatter", "update_window_dims", attrs.update_window_dims, rank, f"the updates {updates.to_text(layout=False)}"
+    )
     _check_ascending("scatter", "inserted_window_dims", attrs.inserted_window_dims, operand.rank, whole)
     if len(attrs.update_window_dims) + len(attrs.inserted_window_dims) + len(attrs.input_batching_dims) != operand.rank:
         raise ShapeError(
             f"scatter: update_window_dims {list(attrs.update_window_dims)}, inserted_window_dims "
             f"{list(attrs.inserted_window_dims)} and input_batching_dims {list(attrs.input_batching_dims)} "
-            f"must have one entry a dimension of the operand {operand.brief}"
+            f"must have one entry a dimension of the operand {operand.to_text(layout=False)}"
         )
     index_map, vector_dim = attrs.scatter_dims_to_operand_dims, attrs.index_vector_dim
     _check_index_map("scatter", "scatter_dims_to_operand_dims", index_map, operand, vectors, vector_dim)
@@ -279,16 +288,18 @@ def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: S
         size, most = updates.dimensions[dimension], operand.dimensions[target]
         if not (size <= most or most < 0):
             raise ShapeError(
-                f"scatter: window dimension {dimension} of the updates {updates.brief} has size {size}, "
-                f"more than the {most} of dimension {target} of the operand {operand.brief}"
+                f"scatter: window dimension {dimension} of the updates "
+                f"{updates.to_text(layout=False)} has size {size}, "
+                f"more than the {most} of dimension {target} of the operand {operand.to_text(layout=False)}"
             )
     rows = [d for d in range(updates.rank) if d not in attrs.update_window_dims]
     sources = [d for d in range(vectors.rank) if d != attrs.index_vector_dim]
     for dimension, source in zip(rows, sources, strict=True):
         if not same_size(updates.dimensions[dimension], vectors.dimensions[source]):
             raise ShapeError(
-                f"scatter: dimension {dimension} of the updates {updates.brief} has size "
-                f"{updates.dimensions[dimension]}, dimension {source} of the indices {vectors.brief} has "
+                f"scatter: dimension {dimension} of the updates {updates.to_text(layout=False)} has size "
+                f"{updates.dimensions[dimension]}, dimension {source} "
+                f"of the indices {vectors.to_text(layout=False)} has "
                 f"{vectors.dimensions[source]}"
             )
 
@@ -304,7 +315,10 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
         )
     for i, (operand, update) in enumerate(zip(inputs, updates, strict=True)):
         if operand.element_type is not update.element_type:
-            raise ShapeError(f"scatter: operand {i} is {operand.brief}, updates {i} of another type: {update.brief}")
+            raise ShapeError(
+                f"scatter: operand {i} is {operand.to_text(layout=False)}, "
+                f"updates {i} of another type: {update.to_text(layout=False)}"
+            )
         expected = Shape.scalar(operand.element_type)
         places = (
             ("parameter", i, program.parameters[i]),
@@ -314,8 +328,8 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
         for what, number, shape in places:
             if not agrees(shape, expected):
                 raise ShapeError(
-                    f"scatter: {what} {number} of the update computation is {shape.brief}, "
-                    f"operand {i} is {operand.brief}"
+                    f"scatter: {what} {number} of the update computation is {shape.to_text(layout=False)}, "
+                    f"operand {i} is {operand.to_text(layout=False)}"
                 )
 
 

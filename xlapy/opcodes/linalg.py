@@ -20,11 +20,13 @@ from xlapy.opcodes.requirements import require_arrays, same_size
 def _require_square(name: str, operand: Shape) -> None:
     element = operand.element_type
     if not (element.is_floating or element.is_complex):
-        raise ShapeError(f"{name} takes floating-point or complex elements, operand a is {operand.brief}")
+        raise ShapeError(
+            f"{name} takes floating-point or complex elements, operand a is {operand.to_text(layout=False)}"
+        )
     if operand.rank < 2:
-        raise ShapeError(f"{name}: a must have rank 2 or more, it is {operand.brief}")
+        raise ShapeError(f"{name}: a must have rank 2 or more, it is {operand.to_text(layout=False)}")
     if not same_size(operand.dimensions[-2], operand.dimensions[-1]):
-        raise ShapeError(f"{name}: the two minor dimensions of a must be equal, a is {operand.brief}")
+        raise ShapeError(f"{name}: the two minor dimensions of a must be equal, a is {operand.to_text(layout=False)}")
 
 
 @attributes
@@ -81,18 +83,28 @@ def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAtt
     require_arrays("triangular-solve", operands)
     a, b = operands
     if a.element_type is not b.element_type:
-        raise ShapeError(f"triangular-solve: a and b must have one element type, they are {a.brief} and {b.brief}")
+        raise ShapeError(
+            "triangular-solve: a and b must have one element type, they "
+            f"are {a.to_text(layout=False)} and {b.to_text(layout=False)}"
+        )
     _require_square("triangular-solve", a)
     if a.rank != b.rank:
-        raise ShapeError(f"triangular-solve: a and b must have equal ranks, they are {a.brief} and {b.brief}")
+        raise ShapeError(
+            "triangular-solve: a and b must have equal ranks, they are "
+            f"{a.to_text(layout=False)} and {b.to_text(layout=False)}"
+        )
     shared = -2 if attrs.left_side else -1
     if not same_size(a.dimensions[-1], b.dimensions[shared]):
         raise ShapeError(
             f"triangular-solve with left_side={str(attrs.left_side).lower()}: "
-            f"dimension {b.rank + shared} of b {b.brief} must have the size of a {a.brief}"
+            f"dimension {b.rank + shared} of b {b.to_text(layout=False)} "
+            f"must have the size of a {a.to_text(layout=False)}"
         )
     if a.dimensions[:-2] != b.dimensions[:-2]:
-        raise ShapeError(f"triangular-solve: batch dimensions must be equal, a is {a.brief}, b is {b.brief}")
+        raise ShapeError(
+            "triangular-solve: batch dimensions must be equal, a is "
+            f"{a.to_text(layout=False)}, b is {b.to_text(layout=False)}"
+        )
     if attrs.transpose_a is Transpose.UNSET:
         raise ShapeError("triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, it is not given")
     return b
@@ -143,11 +155,13 @@ def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: ProgramShapes
         raise ShapeError(f"fft_length must not be negative, given {list(length)}")
     if kind is FftType.RFFT:
         if operand.element_type not in (F32, F64):
-            raise ShapeError(f"fft RFFT takes f32 or f64 elements, operand is {operand.brief}")
+            raise ShapeError(f"fft RFFT takes f32 or f64 elements, operand is {operand.to_text(layout=False)}")
     elif not operand.element_type.is_complex:
-        raise ShapeError(f"fft {kind.value} takes complex elements, operand is {operand.brief}")
+        raise ShapeError(f"fft {kind.value} takes complex elements, operand is {operand.to_text(layout=False)}")
     if operand.rank < len(length):
-        raise ShapeError(f"fft of rank {len(length)} needs an operand of at least that rank, given {operand.brief}")
+        raise ShapeError(
+            f"fft of rank {len(length)} needs an operand of at least that rank, given {operand.to_text(layout=False)}"
+        )
     _check_lengths(operand, kind, length)
     return _fft_result(operand, kind, length)
 
@@ -165,7 +179,7 @@ def _check_lengths(operand: Shape, kind: FftType, length: tuple[int, ...]) -> No
         if not (zeros or same_size(given, wanted)):
             raise ShapeError(
                 f"fft {kind.value} with fft_length {list(length)}: "
-                f"dimension {dimension} of {operand.brief} must be {wanted}"
+                f"dimension {dimension} of {operand.to_text(layout=False)} must be {wanted}"
             )
 
 

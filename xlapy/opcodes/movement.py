@@ -50,7 +50,10 @@ class DimensionAttributes(Attributes):
 
 def _require_same_type(name: str, shape: Shape, operand: Shape, what: str = "result") -> None:
     if not shape.is_array or shape.element_type is not operand.element_type:
-        raise ShapeError(f"{name} keeps the element type: operand {operand.brief}, {what} {shape.brief}")
+        raise ShapeError(
+            f"{name} keeps the element type: operand "
+            f"{operand.to_text(layout=False)}, {what} {shape.to_text(layout=False)}"
+        )
 
 
 # -- broadcast and reshape
@@ -70,7 +73,8 @@ def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAt
     dimensions = attrs.dimensions
     if len(dimensions) != operand.rank:
         raise ShapeError(
-            f"broadcast takes one entry in dimensions for each dimension of the operand {operand.brief}, "
+            "broadcast takes one entry in dimensions for each "
+            f"dimension of the operand {operand.to_text(layout=False)}, "
             f"given {list(dimensions)}"
         )
     require_distinct("broadcast", "dimensions", dimensions)
@@ -78,8 +82,10 @@ def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAt
         require_dimension("broadcast", "dimension", target, shape)
         if operand.dimensions[source] != shape.dimensions[target]:
             raise ShapeError(
-                f"broadcast maps operand dimension {source} of {operand.brief} to result dimension {target} "
-                f"of {shape.brief}: sizes {operand.dimensions[source]} and {shape.dimensions[target]} differ; "
+                f"broadcast maps operand dimension {source} of "
+                f"{operand.to_text(layout=False)} to result dimension {target} "
+                f"of {shape.to_text(layout=False)}: sizes "
+                f"{operand.dimensions[source]} and {shape.dimensions[target]} differ; "
                 f"reshape dimensions of size 1 away first"
             )
 
@@ -116,14 +122,16 @@ def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttrib
     _require_same_type("reshape", shape, operand)
     _require_size("reshape", shape, operand)
     if not -1 <= attrs.inferred_dimension < shape.rank:
-        raise ShapeError(f"reshape: inferred_dimension {attrs.inferred_dimension} is no dimension of {shape.brief}")
+        raise ShapeError(
+            f"reshape: inferred_dimension {attrs.inferred_dimension} is no dimension of {shape.to_text(layout=False)}"
+        )
 
 
 def _require_size(name: str, shape: Shape, operand: Shape) -> None:
     if shape.size != operand.size:
         raise ShapeError(
-            f"{name} keeps the number of elements: operand {operand.brief} has {operand.size}, "
-            f"result {shape.brief} has {shape.size}"
+            f"{name} keeps the number of elements: operand {operand.to_text(layout=False)} has {operand.size}, "
+            f"result {shape.to_text(layout=False)} has {shape.size}"
         )
 
 
@@ -150,7 +158,7 @@ def reshaped(operand: Shape, dimensions: Sequence[int], inferred_dimension: int 
 
 def _dynamic_target(operand: Shape, shape: Shape, dimension: int, inferred_dimension: int) -> int | None:
     """Which result dimension a dynamic operand dimension becomes; None if the result has no dimension left for it."""
-    what = f"reshape of {operand.brief} to {shape.brief}: dynamic dimension {dimension}"
+    what = f"reshape of {operand.to_text(layout=False)} to {shape.to_text(layout=False)}: dynamic dimension {dimension}"
     candidates = _candidates(operand, shape, dimension, what)
     if operand.dimensions[dimension] == 1 and shape.rank:
         if dimension == operand.rank - 1:
@@ -223,10 +231,14 @@ def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: 
     _require_same_type("dynamic-reshape", shape, operand)
     _require_size("dynamic-reshape", shape, operand)
     if len(sizes) != shape.rank:
-        raise ShapeError(f"dynamic-reshape takes one size operand a dimension of {shape.brief}, given {len(sizes)}")
+        raise ShapeError(
+            f"dynamic-reshape takes one size operand a dimension of {shape.to_text(layout=False)}, given {len(sizes)}"
+        )
     for dimension, size in enumerate(sizes):
         if not size.is_scalar or size.element_type is not S32:
-            raise ShapeError(f"dynamic-reshape takes sizes of shape s32[], size {dimension} is {size.brief}")
+            raise ShapeError(
+                f"dynamic-reshape takes sizes of shape s32[], size {dimension} is {size.to_text(layout=False)}"
+            )
 
 
 DYNAMIC_RESHAPE = OpDef(
@@ -255,7 +267,8 @@ def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: 
     permutation = attrs.dimensions
     if sorted(permutation) != list(range(operand.rank)):
         raise ShapeError(
-            f"transpose takes a permutation of the dimensions of {operand.brief}, given {list(permutation)}"
+            "transpose takes a permutation of the dimensions of "
+            f"{operand.to_text(layout=False)}, given {list(permutation)}"
         )
     dynamic = [operand.dynamic_dimensions[d] for d in permutation]
     sizes = [operand.dimensions[d] for d in permutation]
@@ -331,7 +344,7 @@ def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Progr
     if attrs.mode is ShuffleMode.PERMUTE:
         _check_indices(operand, attrs)
     elif attrs.indices is not None:
-        raise ShapeError(f"shuffle of mode rotate takes no indices, given {attrs.indices.shape.brief}")
+        raise ShapeError(f"shuffle of mode rotate takes no indices, given {attrs.indices.shape.to_text(layout=False)}")
     elif len(attrs.shifts) != len(attrs.dimensions):
         raise ShapeError(
             f"shuffle of mode rotate takes one shift a dimension of {list(attrs.dimensions)}, "
@@ -356,8 +369,8 @@ def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
     )
     if not shape.is_array or not shape.element_type.is_integral or not fits:
         raise ShapeError(
-            f"shuffle of {operand.brief} takes integer indices of dimensions {list(expected)} "
-            f"(1 where shared), given {shape.brief}"
+            f"shuffle of {operand.to_text(layout=False)} takes integer indices of dimensions {list(expected)} "
+            f"(1 where shared), given {shape.to_text(layout=False)}"
         )
 
 
@@ -397,12 +410,13 @@ def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _:
         require_array("concatenate", operand, f"operand {number}")
         if operand.element_type is not first.element_type:
             raise ShapeError(
-                f"concatenate takes one element type, operand 0 is {first.brief} and operand {number} {operand.brief}"
+                f"concatenate takes one element type, operand 0 is {first.to_text(layout=False)} "
+                f"and operand {number} {operand.to_text(layout=False)}"
             )
         if _without(operand.dimensions, dimension) != _without(first.dimensions, dimension):
             raise ShapeError(
                 f"concatenate takes operands that differ only in dimension {dimension}, "
-                f"operand 0 is {first.brief} and operand {number} {operand.brief}"
+                f"operand 0 is {first.to_text(layout=False)} and operand {number} {operand.to_text(layout=False)}"
             )
     sizes = list(first.dimensions)
     sizes[dimension] = sum(operand.dimensions[dimension] for operand in operands)
@@ -440,7 +454,9 @@ def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: ProgramSh
     operand, ranges = operands[0], attrs.ranges
     require_array("slice", operand)
     if not len(ranges.starts) == len(ranges.limits) == len(ranges.strides) == operand.rank:
-        raise ShapeError(f"slice takes one range a dimension of {operand.brief}, given {SLICE_RANGES.write(ranges)}")
+        raise ShapeError(
+            f"slice takes one range a dimension of {operand.to_text(layout=False)}, given {SLICE_RANGES.write(ranges)}"
+        )
     sizes = [_slice_size(operand, ranges, dimension) for dimension in range(operand.rank)]
     dynamic = [flag and size != 1 for flag, size in zip(operand.dynamic_dimensions, sizes, strict=True)]
     return operand.with_dimensions(sizes, dynamic)
@@ -449,7 +465,7 @@ def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: ProgramSh
 def _slice_size(operand: Shape, ranges: SliceRanges, dimension: int) -> int:
     start, limit, stride = ranges.starts[dimension], ranges.limits[dimension], ranges.strides[dimension]
     size = operand.dimensions[dimension]
-    where = f"slice of {operand.brief}, dimension {dimension}"
+    where = f"slice of {operand.to_text(layout=False)}, dimension {dimension}"
     if start < 0:
         raise ShapeError(f"{where}: start {start} is negative")
     if limit > size:
@@ -489,22 +505,24 @@ def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: ProgramShapes
     config = attrs.padding.dimensions
     require_array("pad", operand)
     if not value.is_scalar:
-        raise ShapeError(f"pad takes a scalar padding value, given {value.brief}")
+        raise ShapeError(f"pad takes a scalar padding value, given {value.to_text(layout=False)}")
     _require_same_type("pad", value, operand, "padding value")
     if len(config) != operand.rank:
         raise ShapeError(
-            f"pad takes one padding entry a dimension of {operand.brief}, given {PADDING.write(attrs.padding)!r}"
+            "pad takes one padding entry a dimension of "
+            f"{operand.to_text(layout=False)}, given {PADDING.write(attrs.padding)!r}"
         )
     for dimension, entry in enumerate(config):
         if entry.interior < 0:
             raise ShapeError(
-                f"pad of {operand.brief}, dimension {dimension}: interior padding {entry.interior} is negative"
+                f"pad of {operand.to_text(layout=False)}, dimension "
+                f"{dimension}: interior padding {entry.interior} is negative"
             )
     sizes = [entry.output_size(size) for entry, size in zip(config, operand.dimensions, strict=True)]
     for dimension, size in enumerate(sizes):
         if size < 0:
             raise ShapeError(
-                f"pad of {operand.brief} by {PADDING.write(attrs.padding)} gives dimension {dimension} "
+                f"pad of {operand.to_text(layout=False)} by {PADDING.write(attrs.padding)} gives dimension {dimension} "
                 f"the negative size {size}"
             )
     return operand.with_dimensions(sizes, operand.dynamic_dimensions)
@@ -545,14 +563,16 @@ def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) ->
     else:
         count, rank = len(indices), 0
     if count != operand.rank:
-        raise ShapeError(f"{name} takes one start index a dimension of {operand.brief}, given {count}")
+        raise ShapeError(f"{name} takes one start index a dimension of {operand.to_text(layout=False)}, given {count}")
     for number, index in enumerate(indices):
         if index.rank != rank or not index.element_type.is_integral:
-            raise ShapeError(f"{name} takes integer scalars as start indices, index {number} is {index.brief}")
+            raise ShapeError(
+                f"{name} takes integer scalars as start indices, index {number} is {index.to_text(layout=False)}"
+            )
         if index.element_type is not indices[0].element_type:
             raise ShapeError(
-                f"{name} takes start indices of one type, index 0 is {indices[0].brief}, "
-                f"index {number} is {index.brief}"
+                f"{name} takes start indices of one type, index 0 is {indices[0].to_text(layout=False)}, "
+                f"index {number} is {index.to_text(layout=False)}"
             )
 
 
@@ -563,12 +583,14 @@ def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttribute
     require_array("dynamic-slice", operand)
     _check_start_indices("dynamic-slice", operand, indices)
     if len(sizes) != operand.rank:
-        raise ShapeError(f"dynamic-slice takes one size a dimension of {operand.brief}, given {list(sizes)}")
+        raise ShapeError(
+            f"dynamic-slice takes one size a dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
+        )
     for dimension, size in enumerate(sizes):
         if not 0 <= size <= operand.dimensions[dimension]:
             raise ShapeError(
                 f"dynamic-slice size {size} of dimension {dimension} is not between 0 and the operand's "
-                f"{operand.dimensions[dimension]} ({operand.brief})"
+                f"{operand.dimensions[dimension]} ({operand.to_text(layout=False)})"
             )
     dynamic = [
         flag and size == whole and size > 1
@@ -604,13 +626,20 @@ def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: ProgramSh
     require_array("dynamic-update-slice", update, "update")
     _check_start_indices("dynamic-update-slice", operand, indices)
     if update.element_type is not operand.element_type:
-        raise ShapeError(f"dynamic-update-slice takes one element type, operand {operand.brief}, update {update.brief}")
+        raise ShapeError(
+            "dynamic-update-slice takes one element type, operand "
+            f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}"
+        )
     if update.rank != operand.rank:
-        raise ShapeError(f"dynamic-update-slice takes one rank, operand {operand.brief}, update {update.brief}")
+        raise ShapeError(
+            "dynamic-update-slice takes one rank, operand "
+            f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}"
+        )
     for dimension, (size, whole) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
         if size > whole:
             raise ShapeError(
-                f"dynamic-update-slice: the update {update.brief} is larger than the operand {operand.brief} "
+                f"dynamic-update-slice: the update {update.to_text(layout=False)} "
+                f"is larger than the operand {operand.to_text(layout=False)} "
                 f"in dimension {dimension}"
             )
     dynamic = [
@@ -662,7 +691,7 @@ def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramS
     operand = operands[0]
     require_array("bitcast", operand)
     if not shape.is_array:
-        raise ShapeError(f"bitcast makes an array, declared {shape.brief}")
+        raise ShapeError(f"bitcast makes an array, declared {shape.to_text(layout=False)}")
     if shape.byte_size != operand.byte_size:
         raise ShapeError(
             f"bitcast keeps the number of bytes: operand {operand} has {operand.byte_size}, "
@@ -692,7 +721,8 @@ def _require_size_dimension(name: str, dimension: int, operand: Shape) -> None:
     require_dimension(name, "dimension", dimension, operand)
     if operand.dimensions[dimension] > _INT32_MAX:
         raise ShapeError(
-            f"{name}: dimension {dimension} of {operand.brief} is larger than {_INT32_MAX}, the largest size in s32"
+            f"{name}: dimension {dimension} of {operand.to_text(layout=False)} "
+            f"is larger than {_INT32_MAX}, the largest size in s32"
         )
 
 
@@ -706,7 +736,7 @@ def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttribu
     operand, size = operands
     _require_size_dimension("set-dimension-size", attrs.dimension, operand)
     if not size.is_scalar or size.element_type is not S32:
-        raise ShapeError(f"set-dimension-size takes a size of shape s32[], given {size.brief}")
+        raise ShapeError(f"set-dimension-size takes a size of shape s32[], given {size.to_text(layout=False)}")
     dynamic = list(operand.dynamic_dimensions)
     dynamic[attrs.dimension] = True
     return operand.with_dimensions(operand.dimensions, dynamic)

@@ -33,20 +33,22 @@ def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], featur
     operand = operands[0]
     require_dimension(name, "feature_index", feature_index, operand)
     if not operand.element_type.is_floating:
-        raise ShapeError(f"{name} takes floating-point elements, operand is {operand.brief}")
+        raise ShapeError(f"{name} takes floating-point elements, operand is {operand.to_text(layout=False)}")
     features = operand.dimensions[feature_index]
     for what, number in vectors.items():
         vector = operands[number]
         if vector.rank != 1:
-            raise ShapeError(f"{name}: {what} must have rank 1, it is {vector.brief}")
+            raise ShapeError(f"{name}: {what} must have rank 1, it is {vector.to_text(layout=False)}")
         if not vector.element_type.is_floating:
             raise ShapeError(
-                f"{name}: {what} must be floating-point as operand {operand.brief} is, it is {vector.brief}"
+                f"{name}: {what} must be floating-point as operand "
+                f"{operand.to_text(layout=False)} is, it is {vector.to_text(layout=False)}"
             )
         if not same_size(vector.dimensions[0], features):
             raise ShapeError(
-                f"{name}: {what} {vector.brief} must have one value for each of the {features} features "
-                f"of operand {operand.brief}"
+                f"{name}: {what} {vector.to_text(layout=False)} must "
+                f"have one value for each of the {features} features "
+                f"of operand {operand.to_text(layout=False)}"
             )
     return Shape.array(operand.element_type, (features,), (operand.dynamic_dimensions[feature_index],))
 
@@ -68,10 +70,11 @@ def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes
     feature = _check("batch-norm-grad", operands, vectors, attrs.feature_index)
     operand, gradient = operands[0], operands[4]
     if not gradient.element_type.is_floating:
-        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, it is {gradient.brief}")
+        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, it is {gradient.to_text(layout=False)}")
     if operand.rank != gradient.rank or not all(map(same_size, operand.dimensions, gradient.dimensions)):
         raise ShapeError(
-            f"batch-norm-grad: grad_output {gradient.brief} must have the dimensions of operand {operand.brief}"
+            f"batch-norm-grad: grad_output {gradient.to_text(layout=False)} "
+            f"must have the dimensions of operand {operand.to_text(layout=False)}"
         )
     return Shape.tuple((operand, feature, feature))
 

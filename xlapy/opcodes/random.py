@@ -37,13 +37,19 @@ def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _:
         raise ShapeError(f"rng takes 2 operands, given {len(operands)}")
     for number, operand in enumerate(operands):
         if not operand.is_scalar or operand.element_type is not element:
-            raise ShapeError(f"rng of {shape.brief} takes {element}[] as operand {number}, given {operand.brief}")
+            raise ShapeError(
+                f"rng of {shape.to_text(layout=False)} takes {element}[] "
+                f"as operand {number}, given {operand.to_text(layout=False)}"
+            )
     if not shape.is_array:
-        raise ShapeError(f"rng makes an array, declared {shape.brief}")
+        raise ShapeError(f"rng makes an array, declared {shape.to_text(layout=False)}")
     if attrs.distribution is RandomDistribution.NORMAL and not element.is_floating:
-        raise ShapeError(f"rng with rng_normal makes floating-point elements, declared {shape.brief}")
+        raise ShapeError(f"rng with rng_normal makes floating-point elements, declared {shape.to_text(layout=False)}")
     if not (element.is_floating or element.is_integral or element is PRED):
-        raise ShapeError(f"rng with rng_uniform makes floating-point, integer or pred elements, declared {shape.brief}")
+        raise ShapeError(
+            "rng with rng_uniform makes floating-point, integer or "
+            f"pred elements, declared {shape.to_text(layout=False)}"
+        )
 
 
 RNG = OpDef(
@@ -87,15 +93,16 @@ def _check_rng_bit_generator(
     bits = shape
     if shape.is_tuple:
         if len(shape.tuple_shapes) != 2:
-            raise ShapeError(f"rng-bit-generator has shape (state, bits), declared {shape.brief}")
+            raise ShapeError(f"rng-bit-generator has shape (state, bits), declared {shape.to_text(layout=False)}")
         if not agrees(shape.tuple_shapes[0], state):
             raise ShapeError(
-                f"rng-bit-generator takes state {state.brief} and returns it in {shape.brief}: "
+                f"rng-bit-generator takes state {state.to_text(layout=False)} "
+                f"and returns it in {shape.to_text(layout=False)}: "
                 "both states must have one shape"
             )
         bits = shape.tuple_shapes[1]
     if not bits.is_array:
-        raise ShapeError(f"rng-bit-generator makes an array of bits, declared {shape.brief}")
+        raise ShapeError(f"rng-bit-generator makes an array of bits, declared {shape.to_text(layout=False)}")
 
 
 RNG_BIT_GENERATOR = OpDef(
@@ -144,19 +151,25 @@ def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, _
     require_arrays("stochastic-convert", operands)
     operand, random = operands
     if not operand.element_type.is_floating:
-        raise ShapeError(f"stochastic-convert takes floating-point elements, operand is {operand.brief}")
+        raise ShapeError(
+            f"stochastic-convert takes floating-point elements, operand is {operand.to_text(layout=False)}"
+        )
     if not random.element_type.is_unsigned:
-        raise ShapeError(f"stochastic-convert takes unsigned random numbers, operand 1 is {random.brief}")
+        raise ShapeError(
+            f"stochastic-convert takes unsigned random numbers, operand 1 is {random.to_text(layout=False)}"
+        )
     if operand.element_type.bits != random.element_type.bits:
         raise ShapeError(
-            f"stochastic-convert: random numbers {random.brief} must have the width of operand {operand.brief}"
+            f"stochastic-convert: random numbers {random.to_text(layout=False)} "
+            f"must have the width of operand {operand.to_text(layout=False)}"
         )
     if not agrees(operand.with_element_type(random.element_type), random):
         raise ShapeError(
-            f"stochastic-convert: random numbers {random.brief} must have the dimensions of operand {operand.brief}"
+            f"stochastic-convert: random numbers {random.to_text(layout=False)} "
+            f"must have the dimensions of operand {operand.to_text(layout=False)}"
         )
     if not shape.is_array:
-        raise ShapeError(f"stochastic-convert makes an array, declared {shape.brief}")
+        raise ShapeError(f"stochastic-convert makes an array, declared {shape.to_text(layout=False)}")
     require_shape("stochastic-convert", shape, operand.with_element_type(shape.element_type))
 
 

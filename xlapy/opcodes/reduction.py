@@ -39,16 +39,18 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
     for i, result in enumerate(results):
         accumulator, element = program.parameters[i], program.parameters[count + i]
         if not result.is_scalar:
-            raise ShapeError(f"{name}: result {i} of the reducer must be a scalar, it is {result.brief}")
-        outcome = f"{name}: the reducer's result {i} is {result.brief}"
+            raise ShapeError(
+                f"{name}: result {i} of the reducer must be a scalar, it is {result.to_text(layout=False)}"
+            )
+        outcome = f"{name}: the reducer's result {i} is {result.to_text(layout=False)}"
         if not agrees(result, accumulator):
-            raise ShapeError(f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.brief}")
+            raise ShapeError(f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.to_text(layout=False)}")
         if not agrees(result, inits[i]):
-            raise ShapeError(f"{outcome}, initial value {i} is {inits[i].brief}")
+            raise ShapeError(f"{outcome}, initial value {i} is {inits[i].to_text(layout=False)}")
         if not agrees(result, element):
-            raise ShapeError(f"{outcome}, its parameter {count + i} (value {i}) is {element.brief}")
+            raise ShapeError(f"{outcome}, its parameter {count + i} (value {i}) is {element.to_text(layout=False)}")
         if result.element_type is not values[i].element_type:
-            raise ShapeError(f"{outcome}, operand {i} is {values[i].brief}")
+            raise ShapeError(f"{outcome}, operand {i} is {values[i].to_text(layout=False)}")
 
 
 def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -58,7 +60,8 @@ def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Seque
     for i, value in enumerate(values):
         if value.dimensions != values[0].dimensions:
             raise ShapeError(
-                f"{name}: operand {i} is {value.brief}, operand 0 is {values[0].brief}; dimensions must be equal"
+                f"{name}: operand {i} is {value.to_text(layout=False)}, operand "
+                f"0 is {values[0].to_text(layout=False)}; dimensions must be equal"
             )
     return values, inits
 
@@ -122,7 +125,8 @@ def window_output(name: str, base: Shape, window: Window) -> Shape:
     """The shape of all window positions over an array, its element type kept."""
     if len(window.dimensions) != base.rank:
         raise ShapeError(
-            f"{name}: the window has {len(window.dimensions)} dimensions, operand {base.brief} has {base.rank}"
+            f"{name}: the window has {len(window.dimensions)} dimensions, "
+            f"operand {base.to_text(layout=False)} has {base.rank}"
         )
     window.check(f"{name}: window")
     pairs = zip(base.dimensions, window.dimensions, strict=True)
@@ -172,14 +176,15 @@ def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes
     select, scatter = programs
     element = Shape.scalar(operand.element_type)
     if len(select.parameters) != 2 or not all(agrees(p, element) for p in select.parameters):
-        raise ShapeError(f"{name}: select takes two {element.brief}, it is {select.to_text()}")
+        raise ShapeError(f"{name}: select takes two {element.to_text(layout=False)}, it is {select.to_text()}")
     if not agrees(select.result, Shape.scalar(PRED)):
         raise ShapeError(f"{name}: select returns pred[], it is {select.to_text()}")
     check_reducer(name, [source], [init], scatter)
     positions = window_output(name, operand, attrs.window)
     if not agrees(source, positions):
         raise ShapeError(
-            f"{name}: the source is {source.brief}, the window takes {positions.brief} positions over {operand.brief}"
+            f"{name}: the source is {source.to_text(layout=False)}, the window takes "
+            f"{positions.to_text(layout=False)} positions over {operand.to_text(layout=False)}"
         )
     return operand
 
@@ -225,13 +230,16 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
     require_arrays("map", operands)
     mapped, (program,) = _mapped_operand(operands), programs
     if attrs.dimensions != tuple(range(mapped.rank)):
-        raise ShapeError(f"map: dimensions must be 0 to rank-1 of {mapped.brief}, given {list(attrs.dimensions)}")
+        raise ShapeError(
+            f"map: dimensions must be 0 to rank-1 of {mapped.to_text(layout=False)}, given {list(attrs.dimensions)}"
+        )
     if len(program.parameters) != len(operands):
         raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
         if not agrees(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
-                f"map: parameter {i} of the computation is {parameter.brief}, operand {i} is {operand.brief}"
+                f"map: parameter {i} of the computation is {parameter.to_text(layout=False)}, "
+                f"operand {i} is {operand.to_text(layout=False)}"
             )
     if not program.result.is_scalar:
         raise ShapeError(f"map: the computation must return a scalar, it is {program.to_text()}")
@@ -246,7 +254,8 @@ def _mapped_operand(operands: Sequence[Shape]) -> Shape:
             continue
         if operand.element_type is not mapped.element_type or (operand.rank and mapped.rank):
             raise ShapeError(
-                f"map: operand {i} is {operand.brief}, an operand before it {mapped.brief}; dimensions must be equal"
+                f"map: operand {i} is {operand.to_text(layout=False)}, an operand "
+                f"before it {mapped.to_text(layout=False)}; dimensions must be equal"
             )
         mapped = mapped if mapped.rank else operand
     return mapped
@@ -308,7 +317,9 @@ def scan_shape(
 
 def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
     if not shape.is_array or not 0 <= dimension <= shape.rank:
-        raise ShapeError(f"scan: the body's output {shape.brief} cannot have dimension {dimension} added")
+        raise ShapeError(
+            f"scan: the body's output {shape.to_text(layout=False)} cannot have dimension {dimension} added"
+        )
     sizes, dynamic = list(shape.dimensions), list(shape.dynamic_dimensions)
     sizes.insert(dimension, size)
     dynamic.insert(dimension, False)
@@ -338,17 +349,21 @@ def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, 
         expected = _scan_slice(operand, dimension, size, f"operand {i}") if i < inputs else operand
         if not agrees(parameter, expected):
             raise ShapeError(
-                f"scan: parameter {i} of the body is {parameter.brief}, operand {i} gives {expected.brief}"
+                f"scan: parameter {i} of the body is {parameter.to_text(layout=False)}, "
+                f"operand {i} gives {expected.to_text(layout=False)}"
             )
     for i, (result, root) in enumerate(zip(results, roots, strict=True)):
         expected = _scan_slice(result, dimension, size, f"result {i}") if i < outputs else result
         if not agrees(root, expected):
-            raise ShapeError(f"scan: result {i} of the body is {root.brief}, result {i} needs {expected.brief}")
+            raise ShapeError(
+                f"scan: result {i} of the body is {root.to_text(layout=False)}, "
+                f"result {i} needs {expected.to_text(layout=False)}"
+            )
     for i in range(carries):
         if not agrees(program.parameters[inputs + i], roots[outputs + i]):
             raise ShapeError(
-                f"scan: carry {i} enters the body as {program.parameters[inputs + i].brief} "
-                f"and leaves it as {roots[outputs + i].brief}"
+                f"scan: carry {i} enters the body as {program.parameters[inputs + i].to_text(layout=False)} "
+                f"and leaves it as {roots[outputs + i].to_text(layout=False)}"
             )
 
 
@@ -376,7 +391,8 @@ def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) 
     require_dimension("scan", "dimension", dimension, shape)
     if shape.dimensions[dimension : dimension + 1] != size:
         raise ShapeError(
-            f"scan: {what} is {shape.brief}, dimension {dimension} must have size {size[0] if size else 0}"
+            f"scan: {what} is {shape.to_text(layout=False)}, dimension "
+            f"{dimension} must have size {size[0] if size else 0}"
         )
     return _keep(shape, [d for d in range(shape.rank) if d != dimension])
 

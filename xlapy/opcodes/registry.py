@@ -215,8 +215,11 @@ class OpDef:
         assert self.infer is not None
         inferred = self.infer(operands, attributes, programs)
         if not agrees(inferred, shape):
-            given = ", ".join(operand.brief for operand in operands)
-            raise ShapeError(f"{self.name} of ({given}) has shape {inferred.brief}, declared {shape.brief}")
+            given = ", ".join(operand.to_text(layout=False) for operand in operands)
+            raise ShapeError(
+                f"{self.name} of ({given}) has shape {inferred.to_text(layout=False)}, "
+                f"declared {shape.to_text(layout=False)}"
+            )
 
 
 def lookup(name: str) -> OpDef:

@@ -48,7 +48,7 @@ def same_size(a: int, b: int) -> bool:
 
 def require_array(name: str, operand: Shape, what: str = "operand") -> None:
     if not operand.is_array:
-        raise ShapeError(f"{name} takes arrays, {what} is {operand.brief}")
+        raise ShapeError(f"{name} takes arrays, {what} is {operand.to_text(layout=False)}")
 
 
 def require_arrays(name: str, operands: Sequence[Shape]) -> None:
@@ -58,17 +58,21 @@ def require_arrays(name: str, operands: Sequence[Shape]) -> None:
 
 def require_token(name: str, operands: Sequence[Shape], number: int) -> None:
     if not operands[number].is_token:
-        raise ShapeError(f"{name} takes a token as operand {number}, given {operands[number].brief}")
+        raise ShapeError(f"{name} takes a token as operand {number}, given {operands[number].to_text(layout=False)}")
 
 
 def require_shape(name: str, declared: Shape, expected: Shape) -> None:
     if not agrees(declared, expected):
-        raise ShapeError(f"{name} has shape {expected.brief}, declared {declared.brief}")
+        raise ShapeError(
+            f"{name} has shape {expected.to_text(layout=False)}, declared {declared.to_text(layout=False)}"
+        )
 
 
 def require_dimension(name: str, what: str, dimension: int, operand: Shape) -> None:
     if not 0 <= dimension < operand.rank:
-        raise ShapeError(f"{name}: {what} {dimension} is out of bounds for {operand.brief} of rank {operand.rank}")
+        raise ShapeError(
+            f"{name}: {what} {dimension} is out of bounds for {operand.to_text(layout=False)} of rank {operand.rank}"
+        )
 
 
 def require_distinct(name: str, what: str, dimensions: Sequence[int]) -> None:

@@ -32,7 +32,10 @@ def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Prog
     first = operands[0]
     for i, operand in enumerate(operands):
         if operand.dimensions != first.dimensions:
-            raise ShapeError(f"sort: operand {i} is {operand.brief}, operand 0 is {first.brief}; sizes must be equal")
+            raise ShapeError(
+                f"sort: operand {i} is {operand.to_text(layout=False)}, operand "
+                f"0 is {first.to_text(layout=False)}; sizes must be equal"
+            )
     require_dimension("sort", "dimension", attrs.dimension, first)
     _check_comparator(operands, programs[0])
     return one_or_tuple(operands)
@@ -51,8 +54,8 @@ def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
         operand = operands[number // 2]
         if not agrees(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
-                f"sort: parameter {number} of the comparator is {parameter.brief}, "
-                f"operand {number // 2} is {operand.brief}"
+                f"sort: parameter {number} of the comparator is {parameter.to_text(layout=False)}, "
+                f"operand {number // 2} is {operand.to_text(layout=False)}"
             )
 
 
@@ -91,12 +94,14 @@ def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: ProgramShap
     (operand,) = operands
     require_arrays("topk", operands)
     if operand.rank == 0:
-        raise ShapeError(f"topk takes an array of rank 1 or more, given {operand.brief}")
+        raise ShapeError(f"topk takes an array of rank 1 or more, given {operand.to_text(layout=False)}")
     if operand.element_type.is_complex:
-        raise ShapeError(f"topk takes ordered elements, given {operand.brief}")
+        raise ShapeError(f"topk takes ordered elements, given {operand.to_text(layout=False)}")
     last = operand.dimensions[-1]
     if attrs.k < 0 or not (attrs.k <= last or last < 0):
-        raise ShapeError(f"topk: k {attrs.k} is not between 0 and {last}, the size of the last of {operand.brief}")
+        raise ShapeError(
+            f"topk: k {attrs.k} is not between 0 and {last}, the size of the last of {operand.to_text(layout=False)}"
+        )
     values = operand.with_dimensions((*operand.dimensions[:-1], attrs.k), (*operand.dynamic_dimensions[:-1], False))
     return Shape.tuple((values, values.with_element_type(S32)))
 

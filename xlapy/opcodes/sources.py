@@ -33,7 +33,7 @@ def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttribute
     leaves = sum(1 for _ in shape.leaves())
     if len(replication) != leaves:
         raise ShapeError(
-            f"parameter {attrs.number} of shape {shape.brief} has {leaves} leaves, "
+            f"parameter {attrs.number} of shape {shape.to_text(layout=False)} has {leaves} leaves, "
             f"parameter_replication has {len(replication)} entries"
         )
 
@@ -65,7 +65,10 @@ class ConstantAttributes(Attributes):
 
 def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes, __: ProgramShapes) -> None:
     if not attrs.literal.shape.compatible(shape):
-        raise ShapeError(f"constant of a literal of shape {attrs.literal.shape.brief} is declared {shape.brief}")
+        raise ShapeError(
+            f"constant of a literal of shape {attrs.literal.shape.to_text(layout=False)} "
+            f"is declared {shape.to_text(layout=False)}"
+        )
 
 
 def _canonicalize_constant_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
@@ -92,10 +95,12 @@ class IotaAttributes(Attributes):
 def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: ProgramShapes) -> None:
     """Counts along one dimension of a numeric array of rank at least one."""
     if not shape.is_array:
-        raise ShapeError(f"iota makes an array, declared {shape.brief}")
+        raise ShapeError(f"iota makes an array, declared {shape.to_text(layout=False)}")
     t = shape.element_type
     if not (t.is_integral or t.is_floating or t.is_complex):
-        raise ShapeError(f"iota makes integer, floating-point or complex elements, declared {shape.brief}")
+        raise ShapeError(
+            f"iota makes integer, floating-point or complex elements, declared {shape.to_text(layout=False)}"
+        )
     require_dimension("iota", "iota_dimension", attrs.iota_dimension, shape)
 
 

@@ -39,11 +39,12 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
     """The result is (data, token); data is an array or a flat tuple of arrays."""
     require_token("infeed", operands, 0)
     if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
-        raise ShapeError(f"infeed has shape (data, token[]), declared {shape.brief}")
+        raise ShapeError(f"infeed has shape (data, token[]), declared {shape.to_text(layout=False)}")
     data = shape.tuple_shapes[0]
     if any(not part.is_array for part in elements_of(data)):
         raise ShapeError(
-            f"infeed takes in an array or a tuple of arrays without further nesting, declared {data.brief}"
+            "infeed takes in an array or a tuple of arrays without "
+            f"further nesting, declared {data.to_text(layout=False)}"
         )
 
 
@@ -82,7 +83,10 @@ def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: Progr
     require_token("outfeed", operands, 1)
     declared = attrs.outfeed_shape
     if declared is not None and not agrees(declared, operands[0]):
-        raise ShapeError(f"outfeed: outfeed_shape is {declared.brief}, operand 0 is {operands[0].brief}")
+        raise ShapeError(
+            f"outfeed: outfeed_shape is {declared.to_text(layout=False)}, "
+            f"operand 0 is {operands[0].to_text(layout=False)}"
+        )
     return _TOKEN
 
 
@@ -148,7 +152,9 @@ def _require_transfer(name: str, operand: Shape) -> None:
     """A transfer under way: (buffer, u32[], token[])."""
     parts = operand.tuple_shapes
     if len(parts) != 3 or not parts[1].compatible(_CONTEXT) or not parts[2].is_token:
-        raise ShapeError(f"{name}: a transfer under way has shape (buffer, u32[], token[]), given {operand.brief}")
+        raise ShapeError(
+            f"{name}: a transfer under way has shape (buffer, u32[], token[]), given {operand.to_text(layout=False)}"
+        )
 
 
 def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: ProgramShapes) -> Shape:
@@ -255,11 +261,14 @@ COPY_START = OpDef(
 def _infer_copy_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     (operand,) = operands
     if len(operand.tuple_shapes) != 3:
-        raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.brief}")
+        raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.to_text(layout=False)}")
     destination, source, context = operand.tuple_shapes
     require_shape("copy-done: the context", context, _CONTEXT)
     if not agrees(destination, source):
-        raise ShapeError(f"copy-done: destination {destination.brief} and source {source.brief} must have one shape")
+        raise ShapeError(
+            f"copy-done: destination {destination.to_text(layout=False)} "
+            f"and source {source.to_text(layout=False)} must have one shape"
+        )
     return destination
 
 

@@ -37,10 +37,10 @@ class GetTupleElementAttributes(Attributes):
 def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAttributes, _: ProgramShapes) -> Shape:
     (operand,) = operands
     if not operand.is_tuple:
-        raise ShapeError(f"get-tuple-element takes a tuple, operand is {operand.brief}")
+        raise ShapeError(f"get-tuple-element takes a tuple, operand is {operand.to_text(layout=False)}")
     if not 0 <= attrs.index < len(operand.tuple_shapes):
         raise ShapeError(
-            f"get-tuple-element: index {attrs.index} is out of bounds for {operand.brief} "
+            f"get-tuple-element: index {attrs.index} is out of bounds for {operand.to_text(layout=False)} "
             f"of {len(operand.tuple_shapes)} elements"
         )
     return operand.tuple_shapes[attrs.index]

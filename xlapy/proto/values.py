@@ -176,13 +176,13 @@ def read_literal(source: Message) -> Literal:
     if shape.is_tuple:
         parts = [read_literal(part) for part in source.tuple_literals]
         if tuple(part.shape for part in parts) != shape.tuple_shapes:
-            given = Shape.tuple([part.shape for part in parts]).brief
-            raise ProtoError(f"a literal of {shape.brief} has the elements {given}")
+            given = Shape.tuple([part.shape for part in parts]).to_text(layout=False)
+            raise ProtoError(f"a literal of {shape.to_text(layout=False)} has the elements {given}")
         return Literal.tuple(parts)
     if shape.is_token:
         return Literal.token()
     if not shape.is_array:
-        raise ProtoError(f"there is no literal of {shape.brief}")
+        raise ProtoError(f"there is no literal of {shape.to_text(layout=False)}")
     values = getattr(source, _field_of(shape.element_type))
     if not len(values) and shape.size:
         return _elided(shape)
@@ -194,7 +194,7 @@ _MOST_ELIDED_BYTES = 1 << 30
 
 def _elided(shape: Shape) -> Literal:
     if shape.byte_size > _MOST_ELIDED_BYTES:
-        raise ProtoError(f"a literal of {shape.brief} has no elements")
+        raise ProtoError(f"a literal of {shape.to_text(layout=False)} has no elements")
     return Literal.zeros(shape, elided=True)
 
 
@@ -204,7 +204,7 @@ def _array_literal(shape: Shape, values: Any) -> Literal:
         return Literal.from_bytes(shape, values)
     expected = math.prod(shape.dimensions) * (2 if element_type.is_complex else 1)
     if len(values) != expected:
-        raise ProtoError(f"a literal of {shape.brief} has {expected} numbers, given {len(values)}")
+        raise ProtoError(f"a literal of {shape.to_text(layout=False)} has {expected} numbers, given {len(values)}")
     dtype = np.dtype(bool) if element_type is PRED else element_type.component_type.dtype
     flat = np.array(values, dtype=dtype)
     return Literal.from_flat(shape, flat.view(shape.dtype) if element_type.is_complex else flat)

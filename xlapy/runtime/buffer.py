@@ -123,7 +123,7 @@ class Buffer:
     @property
     def fate(self) -> str:
         """Why it cannot be used: `the buffer f32[4] was donated ...`."""
-        return f"the buffer {self._type.shape.brief} {self._fate} and cannot be used any more"
+        return f"the buffer {self._type.shape.to_text(layout=False)} {self._fate} and cannot be used any more"
 
     def end(self, fate: str) -> Any:
         """Ends it, for a reason to be told; what kept its elements, or None if it has ended before."""
@@ -184,7 +184,7 @@ class Buffer:
         return self.array[index]
 
     def __repr__(self) -> str:
-        brief = self._type.shape.brief
+        brief = self._type.shape.to_text(layout=False)
         shown = self._fate if self.is_deleted() else np.array2string(self.array, threshold=20)
         return f"Buffer({brief}, {shown})"
 

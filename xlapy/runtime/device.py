@@ -81,7 +81,9 @@ class Device:
     def _taken(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
         value = queue.take(what, collective_timeout() if timeout is None else timeout)
         if shape is not None and not fits(value, shape):
-            raise InvalidArgumentError(f"{what} gives {shape_of(value).brief}, expected {shape.brief}")
+            raise InvalidArgumentError(
+                f"{what} gives {shape_of(value).to_text(layout=False)}, expected {shape.to_text(layout=False)}"
+            )
         return wrap_result(value, ())
 
     def __repr__(self) -> str:

@@ -42,7 +42,8 @@ def _check_shapes(module: Module, who: str) -> None:
 def _check_array(instruction: Instruction, shape: Shape, who: str) -> None:
     if shape.rank > MAX_RANK:
         raise UnsupportedError(
-            f"{instruction.name} of shape {shape.brief} has {shape.rank} dimensions, {who} takes at most {MAX_RANK}"
+            f"{instruction.name} of shape {shape.to_text(layout=False)} "
+            f"has {shape.rank} dimensions, {who} takes at most {MAX_RANK}"
         )
     try:
         check_holdable(shape)

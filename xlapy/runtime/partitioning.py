@@ -82,7 +82,7 @@ def _misfit(instruction: Instruction, members: int) -> str:
     if op is opcodes.REDUCE_SCATTER:
         return _unlike(instruction.scatter_dimension, result, operand, members)
     if op is opcodes.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
-        return f"input_offsets {instruction.operands[2].shape.brief} have no row for each member"
+        return f"input_offsets {instruction.operands[2].shape.to_text(layout=False)} have no row for each member"
     if op is not opcodes.ALL_TO_ALL:
         return ""
     if instruction.split_dimension is None:
@@ -90,7 +90,9 @@ def _misfit(instruction: Instruction, members: int) -> str:
             "" if len(instruction.operands) == members else f"{len(instruction.operands)} operands are not one a member"
         )
     split = operand.dimensions[instruction.split_dimension] % members
-    return f"dimension {instruction.split_dimension} of {operand.brief} cannot be divided" if split else ""
+    return (
+        f"dimension {instruction.split_dimension} of {operand.to_text(layout=False)} cannot be divided" if split else ""
+    )
 
 
 def _unlike(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
@@ -98,7 +100,10 @@ def _unlike(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
     shard, whole = (shape.tuple_shapes[0] if shape.is_tuple else shape for shape in (shard, whole))
     if whole.dimensions[dimension] == shard.dimensions[dimension] * members:
         return ""
-    return f"dimension {dimension} of {whole.brief} is not as many times that of {shard.brief}"
+    return (
+        f"dimension {dimension} of {whole.to_text(layout=False)} "
+        f"is not as many times that of {shard.to_text(layout=False)}"
+    )
 
 
 def _check_pairs(instruction: Instruction, replicas: int, partitions: int) -> None:

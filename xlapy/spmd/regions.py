@@ -67,7 +67,8 @@ def both_sides(instruction: Instruction, devices: int) -> tuple[Placement, Place
     if not _fit(out.shape, outside, part.shape, inside):
         raise UnsupportedError(
             f"{instruction.name} ({instruction.custom_call_target}): a device has "
-            f"{part_of(out.shape, outside).brief}, the region by hand has {part.shape.brief}"
+            f"{part_of(out.shape, outside).to_text(layout=False)}, "
+            f"the region by hand has {part.shape.to_text(layout=False)}"
         )
     return outside, inside
 

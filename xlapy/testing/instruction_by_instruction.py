@@ -173,8 +173,8 @@ def assert_step(step: Step, actual: Value, *, rule: str | None = None, flush_den
 
 
 def describe(instruction: Instruction) -> str:
-    operands = ", ".join(operand.shape.brief for operand in instruction.operands)
-    return f"{instruction.name}: {instruction.shape.brief} {instruction.op.name}({operands})"
+    operands = ", ".join(operand.shape.to_text(layout=False) for operand in instruction.operands)
+    return f"{instruction.name}: {instruction.shape.to_text(layout=False)} {instruction.op.name}({operands})"
 
 
 def _rule(step: Step) -> str:

@@ -85,7 +85,8 @@ def read_async(
         parser.reader.fail_at(op_at, f"{wrapped.name} has no asynchronous form")
     if op.async_role is not AsyncRole.DONE and not _is_state(shape):
         parser.reader.fail_at(
-            op_at, f"the shape of {op.name} must be ((operands...), result, context...), it is {shape.brief}"
+            op_at,
+            f"the shape of {op.name} must be ((operands...), result, context...), it is {shape.to_text(layout=False)}",
         )
     operands = parser.read_operands(scope)
     if op.async_role is AsyncRole.START:

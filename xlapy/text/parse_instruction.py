@@ -323,7 +323,9 @@ class InstructionReader:
         parts = whole.shape.tuple_shapes
         index = int(match[1]) if len(match[1]) < 10 else len(parts)
         if index >= len(parts):
-            self.reader.fail_at(match.start(), f"{name!r} of shape {whole.shape.brief} has no element {match[1]}")
+            self.reader.fail_at(
+                match.start(), f"{name!r} of shape {whole.shape.to_text(layout=False)} has no element {match[1]}"
+            )
         name = f"{name}#{index}"
         found = scope.names.get(name)
         if found is None:

@@ -129,8 +129,8 @@ class _ModuleReader:
         if result is not None and not agrees(result, root.shape):
             reader.fail_at(
                 result_at,
-                f"computation {name!r} is declared to return {result.brief}, but its root {root.name} "
-                f"has shape {root.shape.brief}",
+                f"computation {name!r} is declared to return {result.to_text(layout=False)}, but its root {root.name} "
+                f"has shape {root.shape.to_text(layout=False)}",
             )
         if reader.match(_THREAD):
             computation.execution_thread = reader.string()

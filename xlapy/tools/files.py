@@ -112,7 +112,8 @@ def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
             return values
         if len(arrays) < len(leaves) or not leaves:
             raise InvalidArgumentError(
-                f"{path}: infeed {len(values)} takes {len(leaves)} arrays ({shape.brief}), {len(arrays)} are left"
+                f"{path}: infeed {len(values)} takes {len(leaves)} arrays "
+                f"({shape.to_text(layout=False)}), {len(arrays)} are left"
             )
         typed = iter([_with_type(array, leaf) for array, leaf in zip(arrays, leaves, strict=False)])
         values.append(_nest(shape, typed))

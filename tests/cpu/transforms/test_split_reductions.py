@@ -22,7 +22,7 @@ def module(shape: str, result: str, dimensions: str, body: str = "add(a, b)", in
 
 def reductions(changed: xla.Module) -> list[tuple[str, tuple[int, ...]]]:
     entry = changed.entry_computation
-    return [(i.operands[0].shape.brief, i.dimensions) for i in entry if i.op is xla.opcodes.REDUCE]
+    return [(i.operands[0].shape.to_text(layout=False), i.dimensions) for i in entry if i.op is xla.opcodes.REDUCE]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
 
 def dynamic_result(body: str, arguments: Sequence[Any], computations: str = "") -> Array:
     """`r` on the interpreter."""
-    return run(module(f"{body}\nROOT result = {shape_of(body).brief} copy(r)", computations), arguments)
+    return run(module(f"{body}\nROOT result = {shape_of(body).to_text(layout=False)} copy(r)", computations), arguments)
 
 
 def peer_result(body: str, arguments: Sequence[Any], computations: str = "") -> Array:
@@ -64,12 +64,12 @@ def _as_static(shape: Shape) -> str:
         lines.append(f"size{dimension} = s32[] get-dimension-size(r), dimensions={{{dimension}}}")
         if flags[dimension]:
             flags[dimension] = False
-            cut = shape.with_dimensions(shape.dimensions, flags).brief
+            cut = shape.with_dimensions(shape.dimensions, flags).to_text(layout=False)
             lines.append(f"bound{dimension} = s32[] constant({bound})")
             setting = f"set-dimension-size({current}, bound{dimension}), dimensions={{{dimension}}}"
             lines.append(f"static{dimension} = {cut} {setting}")
             current = f"static{dimension}"
-    static = shape.with_dimensions(shape.dimensions).brief
+    static = shape.with_dimensions(shape.dimensions).to_text(layout=False)
     names = [f"size{dimension}" for dimension in range(shape.rank)]
     results = ", ".join([static, *["s32[]"] * shape.rank])
     return "\n".join([*lines, f"ROOT result = ({results}) tuple({', '.join([current, *names])})"])

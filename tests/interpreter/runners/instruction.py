@@ -41,7 +41,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        return self.text("", [Shape.of(operand).brief for operand in self.operands])
+        return self.text("", [Shape.of(operand).to_text(layout=False) for operand in self.operands])
 
 
 def module_text(cases: Sequence[Case], computations: Sequence[str] = ()) -> str:

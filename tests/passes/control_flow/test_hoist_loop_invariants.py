@@ -78,7 +78,7 @@ def test_a_chain_leaves_as_one_value() -> None:
     assert {opcodes.EXPONENTIAL, opcodes.TRANSPOSE, opcodes.REDUCE} <= set(outside)
     assert not {"exponential", "transpose", "reduce"} & set(ops_in(module, 1))
     (found,) = [i for i in module.instructions() if i.op is opcodes.WHILE]
-    assert found.shape.brief == "(s32[], f32[2], f32[2,2], f32[2])"
+    assert found.shape.to_text(layout=False) == "(s32[], f32[2], f32[2,2], f32[2])"
     assert len(module.computations) == 4
 
 
@@ -92,7 +92,7 @@ def test_what_others_need_is_carried_too() -> None:
         )
     )
     (found,) = [i for i in module.instructions() if i.op is opcodes.WHILE]
-    assert found.shape.brief == "(s32[], f32[2], f32[2,2], f32[2,2], f32[2])"
+    assert found.shape.to_text(layout=False) == "(s32[], f32[2], f32[2,2], f32[2,2], f32[2])"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_elements_leave_the_branches() -> None:
     assert first is entry.parameters[1]
     assert second.op is opcodes.CONSTANT and float(second.literal.array) == 7
     (left,) = [i for i in entry if i.op is opcodes.CONDITIONAL]
-    assert left.shape.brief == "(f32[])"
+    assert left.shape.to_text(layout=False) == "(f32[])"
     assert third.operands == (left,)
     assert opcodes.EXPONENTIAL not in {i.op for i in left.computations[0]}
     assert all(opcodes.CONSTANT in {i.op for i in branch} for branch in left.computations)

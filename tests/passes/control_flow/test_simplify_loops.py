@@ -134,7 +134,7 @@ def test_elements_that_are_constant_unchanged_or_unneeded_go() -> None:
     """2 is x throughout, 3 a constant, 4 and 5 need only each other: the counter and 1 are left."""
     module = simplified(WIDE)
     loop = loop_of(module)
-    assert loop.shape.brief == "(s32[], f32[2])"
+    assert loop.shape.to_text(layout=False) == "(s32[], f32[2])"
     assert [i.op for i in loop.computations[1]].count(opcodes.ADD) == 1
     root = module.entry_computation.root_instruction
     assert root.operands[1] is module.entry_computation.parameters[0]
@@ -158,7 +158,7 @@ def test_what_an_effect_needs_stays() -> None:
     )
     module = parse_hlo(text)
     assert run_passes(module, "simplify-loops")
-    assert loop_of(module).shape.brief == "(s32[], f32[2], f32[2], f32[2])"
+    assert loop_of(module).shape.to_text(layout=False) == "(s32[], f32[2], f32[2], f32[2])"
     assert opcodes.OUTFEED in {i.op for i in module.instructions()}
 
 

@@ -41,7 +41,7 @@ def test_named_shardings() -> None:
 def test_constraints_and_regions_by_hand_are_custom_calls() -> None:
     entry = xlapy.parse_stablehlo(PROGRAM).entry_computation
     calls = [i for i in entry if i.op is xlapy.opcodes.CUSTOM_CALL]
-    assert [(i.attributes.custom_call_target, i.shape.brief, str(i.sharding)) for i in calls] == [
+    assert [(i.attributes.custom_call_target, i.shape.to_text(layout=False), str(i.sharding)) for i in calls] == [
         ("Sharding", "f32[8,16]", "{mesh['x'=2,'y'=4], [{}, {'y'}]}"),
         ("Sharding", "f32[8,16]", "{mesh['x'=2,'y'=4], [{'x'}, {'y'}]}"),
         ("SPMDFullToShardShape", "f32[4,4]", "{manual}"),

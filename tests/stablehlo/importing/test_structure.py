@@ -140,7 +140,7 @@ def test_constants_of_other_dialects_and_the_only_public_function_begins() -> No
           %3 = call @inner(%2) : (tensor<2xf32>) -> tensor<2xf32>
           return %3, %1 : tensor<2xf32>, tensor<i1>
         }""")
-    assert module.entry_computation.program_shape.result.brief == "(f32[2], pred[])"
+    assert module.entry_computation.program_shape.result.to_text(layout=False) == "(f32[2], pred[])"
     assert [i.op.name for i in module.instructions()].count("constant") == 2
 
 

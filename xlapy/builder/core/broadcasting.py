@@ -68,7 +68,9 @@ def constants_like(builder: XlaBuilder, *values: Operand) -> list[XlaOp]:
         return given
     reference = given[0]
     if not reference.shape.is_array:
-        raise ShapeError(f"takes arrays beside plain values, operand {reference.name} is {reference.shape.brief}")
+        raise ShapeError(
+            f"takes arrays beside plain values, operand {reference.name} is {reference.shape.to_text(layout=False)}"
+        )
     return [constant_of(builder, value, reference.element_type) for value in values]
 
 
@@ -96,9 +98,9 @@ def broadcast_shapes(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: In
     """The dimension sizes of a binary op's result; raises ShapeError if the operands do not fit together."""
     for side, shape in (("lhs", lhs), ("rhs", rhs)):
         if not shape.is_array:
-            raise ShapeError(f"{name} takes arrays, {side} is {shape.brief}")
+            raise ShapeError(f"{name} takes arrays, {side} is {shape.to_text(layout=False)}")
         if UNBOUNDED in shape.dimensions:
-            raise ShapeError(f"{name} takes bounded dimensions, {side} is {shape.brief}")
+            raise ShapeError(f"{name} takes bounded dimensions, {side} is {shape.to_text(layout=False)}")
     if lhs.rank == rhs.rank:
         return _merge_equal_ranks(name, lhs, rhs, broadcast_dimensions)
     lower, higher = (lhs, rhs) if lhs.rank < rhs.rank else (rhs, lhs)
@@ -108,7 +110,8 @@ def broadcast_shapes(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: In
 def _merge_equal_ranks(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Ints) -> Ints:
     if broadcast_dimensions and broadcast_dimensions != tuple(range(lhs.rank)):
         raise ShapeError(
-            f"{name} of operands of equal rank, {lhs.brief} and {rhs.brief}, takes no broadcast_dimensions "
+            f"{name} of operands of equal rank, {lhs.to_text(layout=False)} "
+            f"and {rhs.to_text(layout=False)}, takes no broadcast_dimensions "
             f"(or the identity), given {list(broadcast_dimensions)}"
         )
     return tuple([_merge_dimension(name, lhs, d, rhs, d) for d in range(lhs.rank)])
@@ -127,7 +130,10 @@ def _merge_dimension(name: str, left: Shape, i: int, right: Shape, j: int) -> in
     a, b = left.dimensions[i], right.dimensions[j]
     if a == b:
         return a
-    where = f"{name}: dimension {i} of {left.brief} has size {a} and meets dimension {j} of {right.brief}, of size {b}"
+    where = (
+        f"{name}: dimension {i} of {left.to_text(layout=False)} has size {a} "
+        f"and meets dimension {j} of {right.to_text(layout=False)}, of size {b}"
+    )
     if a != 1 and b != 1:
         raise ShapeError(f"{where}; they must be equal, or one of them 1")
     if (left if a == 1 else right).dynamic_dimensions[i if a == 1 else j]:
@@ -140,23 +146,25 @@ def _check_mapping(name: str, lower: Shape, higher: Shape, broadcast_dimensions:
     if len(given) != lower.rank:
         if not given:
             raise ShapeError(
-                f"{name} of operands of different rank, {lower.brief} and {higher.brief}, needs broadcast_dimensions: "
-                f"for each dimension of {lower.brief} the dimension of {higher.brief} it matches"
+                f"{name} of operands of different rank, {lower.to_text(layout=False)} "
+                f"and {higher.to_text(layout=False)}, needs broadcast_dimensions: "
+                f"for each dimension of {lower.to_text(layout=False)} the "
+                f"dimension of {higher.to_text(layout=False)} it matches"
             )
         raise ShapeError(
-            f"{name} needs {lower.rank} broadcast_dimensions, one per dimension of {lower.brief} "
-            f"(the other operand is {higher.brief}), given {given}"
+            f"{name} needs {lower.rank} broadcast_dimensions, one per dimension of {lower.to_text(layout=False)} "
+            f"(the other operand is {higher.to_text(layout=False)}), given {given}"
         )
     for dimension in given:
         if not 0 <= dimension < higher.rank:
             raise ShapeError(
                 f"{name}: broadcast_dimensions {given} name dimension {dimension}, "
-                f"but {higher.brief} has rank {higher.rank}"
+                f"but {higher.to_text(layout=False)} has rank {higher.rank}"
             )
     if any(a >= b for a, b in pairwise(given)):
         raise ShapeError(
             f"{name}: broadcast_dimensions must be strictly increasing, "
-            f"given {given} for {lower.brief} onto {higher.brief}"
+            f"given {given} for {lower.to_text(layout=False)} onto {higher.to_text(layout=False)}"
         )
 
 

@@ -124,7 +124,10 @@ class XlaBuilder(Annotated):
         constant (`is_constant`).
         """
         if not self.is_constant(root):
-            fail("build_constant_sub_graph", f"{root.name} {root.shape.brief} depends on how the program is run")
+            fail(
+                "build_constant_sub_graph",
+                f"{root.name} {root.shape.to_text(layout=False)} depends on how the program is run",
+            )
         name = f"{self.name}_compute_constant"
         return constant_graph.constant_sub_graph(name, root.instruction, dynamic_dimension_is_minus_one)
 
@@ -247,7 +250,8 @@ class XlaBuilder(Annotated):
         if operand.builder is not self:
             fail(
                 name,
-                f"operand {operand.instruction.name} {operand.shape.brief} belongs to builder {operand.builder.name}, "
+                f"operand {operand.instruction.name} {operand.shape.to_text(layout=False)} "
+                f"belongs to builder {operand.builder.name}, "
                 f"not to {self.name}; pass it in as a parameter",
             )
 

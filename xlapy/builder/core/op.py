@@ -66,7 +66,7 @@ class XlaOp:
         return self.instruction.name
 
     def __repr__(self) -> str:
-        return f"<XlaOp {self.instruction.name} = {self.shape.brief} {self.instruction.op.name}>"
+        return f"<XlaOp {self.instruction.name} = {self.shape.to_text(layout=False)} {self.instruction.op.name}>"
 
     # -- arithmetic (ops of the same names; `/` divides, integers towards zero; `%` has the dividend's sign)
 
@@ -201,7 +201,7 @@ class XlaOp:
         self._unknown("NumPy array; build the computation and run it")
 
     def _unknown(self, what: str) -> NoReturn:
-        who = f"{self.instruction.name} {self.shape.brief}"
+        who = f"{self.instruction.name} {self.shape.to_text(layout=False)}"
         raise BuilderError(located(f"{who} has no value before the program runs, so it has no {what}"))
 
     # -- parts and conversions
@@ -211,7 +211,7 @@ class XlaOp:
         if self.shape.is_tuple:
             return len(self.shape.tuple_shapes)
         if not self.shape.rank:
-            raise BuilderError(located(f"{self.instruction.name} {self.shape.brief} has no length"))
+            raise BuilderError(located(f"{self.instruction.name} {self.shape.to_text(layout=False)} has no length"))
         return self.shape.dimensions[0]
 
     def __getitem__(self, index: Any) -> XlaOp:

@@ -37,7 +37,7 @@ def subscript(operand: XlaOp, index: Any) -> XlaOp:
         if operand.shape.is_tuple:
             return _element(operand, items)
         if not operand.shape.is_array:
-            raise ShapeError(f"{operand.name} {operand.shape.brief} is no array and takes no index")
+            raise ShapeError(f"{operand.name} {operand.shape.to_text(layout=False)} is no array and takes no index")
         items = _without_ellipsis(items, operand.shape)
         ranges = [_range(item, operand.shape, d) for d, item in enumerate(i for i in items if i is not None)]
         taken = _positions(_reverse(_slice(operand, ranges), ranges), ranges)
@@ -59,7 +59,7 @@ def _without_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
         raise ShapeError("an index takes at most one `...`")
     used = sum(item is not None and item is not Ellipsis for item in items)
     if used > shape.rank:
-        raise ShapeError(f"{used} indices for {shape.brief}, which has rank {shape.rank}")
+        raise ShapeError(f"{used} indices for {shape.to_text(layout=False)}, which has rank {shape.rank}")
     whole = [slice(None)] * (shape.rank - used)
     at = places[0] if places else len(items)
     return [*items[:at], *whole, *items[at + 1 :]]
@@ -81,13 +81,15 @@ def _range(item: Any, shape: Shape, dimension: int) -> _Range:
         return _slice_range(item, size)
     if isinstance(item, XlaOp):
         if not item.shape.is_scalar or not item.element_type.is_integral:
-            raise ShapeError(f"an XlaOp index is a scalar integer, given {item.shape.brief}; ops.gather takes arrays")
+            raise ShapeError(
+                f"an XlaOp index is a scalar integer, given {item.shape.to_text(layout=False)}; ops.gather takes arrays"
+            )
         return _Range(0, size, position=item, drop=True)
     number = _integer(item)
     if number is None:
         raise ShapeError(f"an index is an integer, a slice, `...`, None or a scalar integer XlaOp, given {item!r}")
     if not -size <= number < size:
-        raise ShapeError(f"index {number} is out of bounds for dimension {dimension} of {shape.brief}")
+        raise ShapeError(f"index {number} is out of bounds for dimension {dimension} of {shape.to_text(layout=False)}")
     return _Range(number % size, number % size + 1, drop=True)
 
 

@@ -23,7 +23,7 @@ def in_f32(function: Function) -> Function:
     def computed(*operands: XlaOp) -> XlaOp:
         kind = operands[0].element_type
         if not kind.is_floating:
-            raise ShapeError(f"{function.__name__} takes real numbers, given {operands[0].shape.brief}")
+            raise ShapeError(f"{function.__name__} takes real numbers, given {operands[0].shape.to_text(layout=False)}")
         if kind in (F32, F64):
             return function(*operands)
         wide = [elementwise.convert_element_type(operand, F32) for operand in operands]

@@ -20,7 +20,7 @@ def next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     """The number next to x on the way to y, of the type of both; y where they are equal, NaN where one is NaN."""
     kind = x.element_type
     if not kind.is_floating or kind.bits not in _PATTERNS:
-        raise ShapeError(f"next_after takes real numbers of 8 to 64 bits, given {x.shape.brief}")
+        raise ShapeError(f"next_after takes real numbers of 8 to 64 bits, given {x.shape.to_text(layout=False)}")
     patterns = _PATTERNS[kind.bits]
     sign_bit = 1 << (kind.bits - 1)
     from_bits, to_bits = (e.bitcast_convert_type(each, patterns) for each in (x, y))

@@ -147,7 +147,14 @@ def print_buffers(program: NativeProgram) -> str:
     rows = [("bytes", "offset", "in use", "shape", "from", "to")]
     for slice_ in slices:
         first, last = lives.first[slice_], lives.last[slice_]
-        cells = (str(slice_.size), slice_.place, f"{first}-{last}", slice_.shape.brief, names[first], names[last])
+        cells = (
+            str(slice_.size),
+            slice_.place,
+            f"{first}-{last}",
+            slice_.shape.to_text(layout=False),
+            names[first],
+            names[last],
+        )
         rows.append(cells)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -291,7 +291,7 @@ def _all_to_all(scope: Scope, instruction: Instruction) -> None:
     """Of each member the block or operand with this device's place."""
     count = _count(scope, instruction)
     shape, dimension = instruction.operand_shapes[0], instruction.split_dimension
-    alike = len({operand.brief for operand in instruction.operand_shapes}) == 1
+    alike = len({operand.to_text(layout=False) for operand in instruction.operand_shapes}) == 1
     if not count or (dimension is None and not (alike and len(instruction.operands) == count)):
         scope.callback(instruction)
         return

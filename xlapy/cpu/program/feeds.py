@@ -35,7 +35,7 @@ def _infeed(scope: Scope, instruction: Instruction) -> None:
         scope.callback(instruction)
         return
     feeds = scope.maker.kept(Feeds)
-    _feed(scope, instruction, feeds.kind(data.brief))
+    _feed(scope, instruction, feeds.kind(data.to_text(layout=False)))
 
 
 @THUNK_RULES.rule(opcodes.OUTFEED)

@@ -205,7 +205,7 @@ class Host:
         except MemoryError as error:
             raise ExecutionError(
                 f"{instruction.name} ({instruction.op.name}): out of memory for a value of shape "
-                f"{instruction.shape.brief}"
+                f"{instruction.shape.to_text(layout=False)}"
             ) from error
 
     def _array(self, slice_: BufferSlice) -> Array:

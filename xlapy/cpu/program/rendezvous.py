@@ -89,7 +89,7 @@ class Doors:
     def _place(self, instructions: Sequence[Instruction]) -> None:
         """One door for all, if all can meet there."""
         doors = [self._door(instruction) for instruction in instructions]
-        kinds = {(i.op.name, *(shape.brief for shape in i.operand_shapes)) for i in instructions}
+        kinds = {(i.op.name, *(shape.to_text(layout=False) for shape in i.operand_shapes)) for i in instructions}
         first = doors[0]
         if first is None or len(kinds) > 1 or any(d is None or d.groups != first.groups for d in doors):
             return

@@ -60,9 +60,9 @@ class BufferSlice:
 
     def __str__(self) -> str:
         if self.kind is StorageClass.HELD:
-            return f"held {self.name}:{self.shape.brief}"
+            return f"held {self.name}:{self.shape.to_text(layout=False)}"
         place = self.place if self.kind is StorageClass.TEMPORARY else str(self.number)
-        return f"{self.kind.value}{place}:{self.shape.brief}"
+        return f"{self.kind.value}{place}:{self.shape.to_text(layout=False)}"
 
 
 @dataclass(eq=False, slots=True)
@@ -499,7 +499,9 @@ def print_program(program: NativeProgram) -> str:
         ("result", program.results),
         ("constant", program.constants),
     ):
-        lines += [f"  {title} {slice_.number}: {slice_.shape.brief}, {slice_.size} bytes" for slice_ in slices]
+        lines += [
+            f"  {title} {slice_.number}: {slice_.shape.to_text(layout=False)}, {slice_.size} bytes" for slice_ in slices
+        ]
     lines += [f"  result {result} lies in argument {argument}" for result, argument in program.aliases.items()]
     return "\n".join([*lines, *_printed(program.thunks, "  ")]) + "\n"
 

@@ -39,7 +39,7 @@ class Channels:
             for instruction in computation
             if instruction.op in _STARTS | _ENDS and not instruction.is_host_transfer
         ]
-        shapes = {(_channel(i), i.shape.tuple_shapes[0].brief) for _, i in found if i.op in _STARTS}
+        shapes = {(_channel(i), i.shape.tuple_shapes[0].to_text(layout=False)) for _, i in found if i.op in _STARTS}
         self.native = (
             len({channel for channel, _ in shapes}) == len(shapes)
             and all(computation in followed and _is_paired(i) for computation, i in found)

@@ -132,11 +132,11 @@ def lapack_call(instruction: Instruction) -> LapackCall:
     signature = signature_of(routine, element_type)
     sizes = _matched(instruction, signature, element_type)
     if sizes is None:
-        shapes = ", ".join(shape.brief for shape in instruction.operand_shapes)
+        shapes = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
         _refuse(
             instruction,
             f"takes and gives {signature} (a is {element_type.name.lower()}, a batch before it; k = min(m, n), "
-            f"h = n - 1), given ({shapes}) and {instruction.shape.brief}",
+            f"h = n - 1), given ({shapes}) and {instruction.shape.to_text(layout=False)}",
         )
     first = instruction.operand_shapes[-1 if routine == "gtsv" else 0]
     call = LapackCall(routine, element_type, letters, numbers, first.dimensions[:-2], sizes)

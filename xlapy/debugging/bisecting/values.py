@@ -82,4 +82,4 @@ def _run(module: Module, arguments: Sequence[Value], observer: Any) -> None:
 def _line(instruction: Instruction) -> str:
     operands = ", ".join(operand.name for operand in instruction.operands)
     where = "" if instruction.parent is None else f" in {instruction.parent.name}"
-    return f"{instruction.name} = {instruction.shape.brief} {instruction.op.name}({operands}){where}"
+    return f"{instruction.name} = {instruction.shape.to_text(layout=False)} {instruction.op.name}({operands}){where}"

@@ -89,7 +89,7 @@ def misshapen(shape: Shape, value: Value) -> str:
         return ""
     array = np.asarray(value)
     fits = array.shape == shape.dimensions and array.dtype == shape.dtype
-    return "" if fits else f"the interpreter gives {array.dtype}{list(array.shape)} for {shape.brief}"
+    return "" if fits else f"the interpreter gives {array.dtype}{list(array.shape)} for {shape.to_text(layout=False)}"
 
 
 def compared(steps: Sequence[Step], peer: Peer, worker: Caller) -> Iterator[Outcome]:

@@ -29,11 +29,11 @@ _TYPES = (F32, F64, C64, C128)
 def _require(instruction: Instruction, fits: bool, signature: str) -> None:
     if fits:
         return
-    given = ", ".join(shape.brief for shape in instruction.operand_shapes)
+    given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
     target = instruction.custom_call_target
     raise UnsupportedError(
         f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
-        f"{instruction.shape.brief}"
+        f"{instruction.shape.to_text(layout=False)}"
     )
 
 

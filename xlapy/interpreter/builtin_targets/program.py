@@ -39,7 +39,7 @@ def parse_program(instruction: Instruction) -> Module:
     wanted = (*program.parameters, program.result)
     given = (*instruction.operand_shapes, instruction.shape)
     if len(wanted) != len(given) or not all(w.compatible(g) for w, g in zip(wanted, given, strict=True)):
-        *operands, result = (shape.brief for shape in given)
+        *operands, result = (shape.to_text(layout=False) for shape in given)
         raise UnsupportedError(
             f"{where} evaluates a program of {program.to_text()}, given ({', '.join(operands)}) and {result}"
         )

@@ -27,11 +27,11 @@ def check_csr_product(instruction: Instruction) -> None:
     """(a[e], i[m+1], i[e], a[k, ...]) -> a[m, ...], of static dimensions; a vector instead of a matrix is allowed."""
     if _fits(instruction):
         return
-    given = ", ".join(shape.brief for shape in instruction.operand_shapes)
+    given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
     raise UnsupportedError(
         f"{describe_instruction(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 "
         f"or s64, and "
-        f"gives a[m] or a[m,n]; given ({given}) and {instruction.shape.brief}"
+        f"gives a[m] or a[m,n]; given ({given}) and {instruction.shape.to_text(layout=False)}"
     )
 
 

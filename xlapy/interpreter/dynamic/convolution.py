@@ -24,7 +24,8 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
     for dimension in attrs.dim_labels.kernel_spatial_dimensions:
         if kernel.dynamic_dimensions[dimension]:
             raise UnsupportedError(
-                f"{instruction.name} (convolution): spatial dimension {dimension} of the kernel {kernel.brief} is "
+                f"{instruction.name} (convolution): spatial dimension "
+                f"{dimension} of the kernel {kernel.to_text(layout=False)} is "
                 f"dynamic; a smaller kernel would have more positions than the bound of the result"
             )
     return apply_at_actual_sizes(

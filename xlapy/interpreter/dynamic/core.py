@@ -77,7 +77,7 @@ def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shap
         return size
     raise ExecutionError(
         f"{instruction.name} ({instruction.op.name}): size {size} of dimension {dimension} is not between 0 and "
-        f"the bound {bound} ({bounds.brief})"
+        f"the bound {bound} ({bounds.to_text(layout=False)})"
     )
 
 

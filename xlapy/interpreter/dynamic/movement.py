@@ -192,7 +192,8 @@ def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | Non
         grown = [d for d in made if d in dynamic]
         if len(grown) > 1:
             raise UnsupportedError(
-                f"{instruction.name} (reshape): {instruction.operands[0].shape.brief} to {shape.brief} leaves open "
+                f"{instruction.name} (reshape): {instruction.operands[0].shape.to_text(layout=False)} "
+                f"to {shape.to_text(layout=False)} leaves open "
                 f"which of the dimensions {grown} has which size; use dynamic-reshape"
             )
         if grown:
@@ -230,7 +231,8 @@ def bitcast(context: Context, instruction: Instruction, values: Sequence[Value])
     source, shape = instruction.operands[0].shape, instruction.shape
     if shape.is_dynamic and source.dimensions != shape.dimensions:
         raise UnsupportedError(
-            f"{instruction.name} (bitcast): the sizes of {shape.brief} do not follow from {source.brief}"
+            f"{instruction.name} (bitcast): the sizes of {shape.to_text(layout=False)} "
+            f"do not follow from {source.to_text(layout=False)}"
         )
     result = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
     return DynamicArray(result, sizes_of(values[0])) if shape.is_dynamic else result

@@ -44,7 +44,8 @@ def check_slices(instruction: Instruction) -> None:
         for _, leaf in offset.leaves():
             if not leaf.is_scalar or not leaf.element_type.is_integral:
                 raise VerificationError(
-                    f"{describe_instruction(instruction)}: an offset must be an integer, it is {leaf.brief}"
+                    f"{describe_instruction(instruction)}: an offset must "
+                    f"be an integer, it is {leaf.to_text(layout=False)}"
                 )
 
 
@@ -55,8 +56,9 @@ def _check_slice(instruction: Instruction, sizes: Ints, source: Shape, target: S
     )
     if source.element_type is not target.element_type or not fits:
         raise VerificationError(
-            f"{describe_instruction(instruction)}: a slice of sizes {list(sizes)} of {source.brief} cannot go into "
-            f"{target.brief}"
+            f"{describe_instruction(instruction)}: a slice of sizes "
+            f"{list(sizes)} of {source.to_text(layout=False)} cannot go into "
+            f"{target.to_text(layout=False)}"
         )
 
 

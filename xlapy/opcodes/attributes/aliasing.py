@@ -71,7 +71,10 @@ def check_aliases(
         if buffers_are_arrays:
             output, operand = _without_buffers(output), _without_buffers(operand)
         if not agrees(output, operand):
-            raise ShapeError(f"{name}: alias {text} pairs output {output.brief} with operand {operand.brief}")
+            raise ShapeError(
+                f"{name}: alias {text} pairs output {output.to_text(layout=False)} "
+                f"with operand {operand.to_text(layout=False)}"
+            )
 
 
 def _without_buffers(shape: Shape) -> Shape:

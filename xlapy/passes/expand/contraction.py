@@ -32,7 +32,7 @@ from xlapy.passes.rewrite import Writer
 def _require_static(instruction: Instruction) -> None:
     for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
         if shape.is_dynamic:
-            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.brief}")
+            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}")
         if shape.element_type is F8E8M0FNU and instruction.op is opcodes.RAGGED_DOT:
             raise UnsupportedError(f"{shape.element_type} has no 0 for elements outside a group")
 

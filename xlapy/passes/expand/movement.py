@@ -27,7 +27,9 @@ def shuffle(write: Writer, instruction: Instruction) -> Instruction:
     """A rotation swaps two slices of a dimension; a permutation gathers from the elements in a row."""
     (operand,), attributes = instruction.operands, instruction.attributes
     if instruction.shape.is_dynamic:
-        raise UnsupportedError(f"a shuffle of the elements that are there needs their number: {operand.shape.brief}")
+        raise UnsupportedError(
+            f"a shuffle of the elements that are there needs their number: {operand.shape.to_text(layout=False)}"
+        )
     if not operand.shape.size or not attributes.dimensions:
         return operand
     if attributes.mode is ShuffleMode.PERMUTE:
@@ -72,7 +74,10 @@ def bitcast(write: Writer, instruction: Instruction) -> Instruction:
     (operand,), shape = instruction.operands, instruction.shape
     source = operand.shape
     if source.is_dynamic or shape.is_dynamic:
-        raise UnsupportedError(f"the bytes of dynamic dimensions hold padding: {source.brief} to {shape.brief}")
+        raise UnsupportedError(
+            "the bytes of dynamic dimensions hold padding: "
+            f"{source.to_text(layout=False)} to {shape.to_text(layout=False)}"
+        )
     order = _major_to_minor(source)
     stored = operand if order == sorted(order) else write.transpose(operand, order)
     row = write.reshape(stored, source.with_dimensions((source.size,)))

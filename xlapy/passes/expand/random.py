@@ -116,11 +116,15 @@ def rng_bit_generator(write: Writer, instruction: Instruction) -> Instruction:
 def _check_bits(bits: Shape, state: Shape) -> None:
     t = bits.element_type
     if t.is_complex or t is PRED or (t.is_floating and t.bits not in (4, *_UNSIGNED)):
-        raise UnsupportedError(f"random bits are integers or floating-point numbers of whole bytes, given {bits.brief}")
+        raise UnsupportedError(
+            f"random bits are integers or floating-point numbers of whole bytes, given {bits.to_text(layout=False)}"
+        )
     if bits.is_dynamic:
-        raise UnsupportedError(f"random bits fill static dimensions, given {bits.brief}")
+        raise UnsupportedError(f"random bits fill static dimensions, given {bits.to_text(layout=False)}")
     if state.element_type is not U64 or state.dimensions not in ((2,), (3,)):
-        raise UnsupportedError(f"random bits come from a state of u64[2] or u64[3], given {state.brief}")
+        raise UnsupportedError(
+            f"random bits come from a state of u64[2] or u64[3], given {state.to_text(layout=False)}"
+        )
 
 
 def _elements(write: Writer, words: Instruction, bits: Shape) -> Instruction:
@@ -248,7 +252,9 @@ def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
     operand, random = instruction.operands
     target = instruction.shape.element_type
     if not (target.is_integral and target.is_signed):
-        raise UnsupportedError(f"numbers are rounded at random to signed integers, not to {instruction.shape.brief}")
+        raise UnsupportedError(
+            f"numbers are rounded at random to signed integers, not to {instruction.shape.to_text(layout=False)}"
+        )
     number = write.convert(operand, wide_type(operand.shape.element_type))
     size = write.add(opcodes.ABS, number)
     whole = write.add(opcodes.FLOOR, size)

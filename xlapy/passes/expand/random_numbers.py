@@ -37,7 +37,9 @@ def random_numbers(write: Writer, instruction: Instruction) -> Instruction:
     """
     element_type = instruction.shape.element_type
     if element_type.is_floating and element_type.bits not in _STORAGE:
-        raise UnsupportedError(f"random numbers are of 4 bits or whole bytes, given {instruction.shape.brief}")
+        raise UnsupportedError(
+            f"random numbers are of 4 bits or whole bytes, given {instruction.shape.to_text(layout=False)}"
+        )
     first, second = instruction.operands
     numbers = _Numbers(write, instruction)
     if instruction.attributes.distribution is RandomDistribution.NORMAL:

@@ -25,7 +25,7 @@ from xlapy.passes.rewrite import Writer
 def _require_static(instruction: Instruction) -> None:
     for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
         if shape.is_dynamic:
-            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.brief}")
+            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}")
 
 
 # -- select-and-scatter

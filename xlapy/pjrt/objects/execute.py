@@ -97,7 +97,8 @@ def _check(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[i
         type, dimensions = element_type_of(buffer), physical(dimensions_of(buffer), order)
         if type is not shape.element_type or not _fits(dimensions, shape):
             raise InvalidArgumentError(
-                f"{name}: parameter {number} takes {shape.brief}, given a buffer {Shape.array(type, dimensions).brief}"
+                f"{name}: parameter {number} takes {shape.to_text(layout=False)}, "
+                f"given a buffer {Shape.array(type, dimensions).to_text(layout=False)}"
             )
     for number in donated:
         if list(handles).count(handles[number]) > 1:

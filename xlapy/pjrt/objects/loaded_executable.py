@@ -139,7 +139,9 @@ def result_leaves(executable: Executable) -> list[Shape]:
     result = executable.program_shape.result
     shapes = list(result.tuple_shapes if result.is_tuple else (result,))
     if not all(shape.is_array or shape.is_token for shape in shapes):
-        raise InvalidArgumentError(f"{executable.name}: results are arrays and tokens, not {result.brief}")
+        raise InvalidArgumentError(
+            f"{executable.name}: results are arrays and tokens, not {result.to_text(layout=False)}"
+        )
     return shapes
 
 

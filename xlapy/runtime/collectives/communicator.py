@@ -90,7 +90,9 @@ class DeviceExchange:
             return check_value(shape, value, what)
         value = self.rendezvous.collect(self.number, awaited.place, awaited.senders, what)
         if not fits(value, shape):
-            raise ExecutionError(f"{what}: {shape_of(value).brief} was sent, {shape.brief} is expected")
+            raise ExecutionError(
+                f"{what}: {shape_of(value).to_text(layout=False)} was sent, {shape.to_text(layout=False)} is expected"
+            )
         return bounded(value, shape)
 
     def send_to_host(self, instruction: Instruction, value: Value) -> None:
@@ -128,7 +130,7 @@ class DeviceExchange:
 
 def _signature(instruction: Instruction) -> str:
     """What instructions that meet must agree on: `all-reduce(f32[4])`."""
-    return f"{instruction.op.name}({', '.join(shape.brief for shape in instruction.operand_shapes)})"
+    return f"{instruction.op.name}({', '.join(shape.to_text(layout=False) for shape in instruction.operand_shapes)})"
 
 
 def _copied(value: Value) -> Value:

@@ -51,7 +51,7 @@ def check_value(shape: Shape, argument: Any, where: str) -> Value:
     if shape.is_token:
         return TOKEN
     if not shape.is_array:
-        raise InvalidArgumentError(f"{where} has shape {shape.brief}, which cannot be passed in")
+        raise InvalidArgumentError(f"{where} has shape {shape.to_text(layout=False)}, which cannot be passed in")
     return _array_value(shape, argument, where)
 
 
@@ -73,7 +73,7 @@ def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any
     if not fits or array.dtype != dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
         hint = f"; convert it with .astype({dtype.name!r})" if fits else ""
-        raise InvalidArgumentError(f"{where} takes {shape.brief} ({dtype.name}), given {given}{hint}")
+        raise InvalidArgumentError(f"{where} takes {shape.to_text(layout=False)} ({dtype.name}), given {given}{hint}")
     value: np.ndarray[Any, Any] | DynamicArray = bounded(array, shape)
     return value
 

@@ -59,7 +59,8 @@ def _checked(module: Module, donate: Iterable[int]) -> list[int]:
             raise InvalidArgumentError(f"{what} parameter {number} twice")
         if not parameters[number].is_array:
             raise InvalidArgumentError(
-                f"{what} parameter {number} of shape {parameters[number].brief}; only arrays can be donated"
+                f"{what} parameter {number} of shape "
+                f"{parameters[number].to_text(layout=False)}; only arrays can be donated"
             )
     return numbers
 
@@ -89,7 +90,8 @@ def _check_once(given: Sequence[tuple[Donated, Buffer]], arguments: Sequence[Any
     for leaf, buffer in given:
         if uses[id(buffer)] > 1:
             raise InvalidArgumentError(
-                f"{leaf.where} is donated, but its buffer {buffer.xla_shape.brief} is given for another parameter too"
+                f"{leaf.where} is donated, but its buffer "
+                f"{buffer.xla_shape.to_text(layout=False)} is given for another parameter too"
             )
 
 

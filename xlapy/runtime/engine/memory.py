@@ -35,7 +35,11 @@ class Demand:
     at: Instruction | None = None
 
     def __str__(self) -> str:
-        where = "" if self.at is None else f" at {self.at.name} ({self.at.op.name}) of shape {self.at.shape.brief}"
+        where = (
+            ""
+            if self.at is None
+            else f" at {self.at.name} ({self.at.op.name}) of shape {self.at.shape.to_text(layout=False)}"
+        )
         return f"{readable(self.size)}{where}"
 
 

@@ -229,7 +229,7 @@ def _failure(place: _Place, host: Host | None) -> BaseException:
 
 def _described(slice_: BufferSlice) -> str:
     name = slice_.name or f"result {slice_.number}"
-    return f"{name} {slice_.shape.brief} {readable(slice_.size)}"
+    return f"{name} {slice_.shape.to_text(layout=False)} {readable(slice_.size)}"
 
 
 def array_address(array: np.ndarray[Any, Any]) -> int:

@@ -30,7 +30,13 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
             parent = "" if instruction.parent is None else f"{instruction.parent.name}: "
             operands = ", ".join(operand.name for operand in instruction.operands)
             applied = f"{instruction.op.name}({operands})" if operands else instruction.op.name
-            write(f"{parent}{instruction.name} = {instruction.shape.brief} {applied} -> {describe_value(value)}")
+<<<<<<< HEAD
+            write(f"{parent}{instruction.name} = {instruction.shape.to_text(layout=False)} {applied} -> {describe_value(value)}")
+=======
+            write(
+                f"{parent}{instruction.name} = {instruction.shape.to_text(layout=False)} {applied} -> {describe(value)}"
+            )
+>>>>>>> 77492eb (Shape.to_text(layout=False) is Shape.to_text(layout=False): one method prints a shape)
 
     return observe
 

@@ -199,7 +199,7 @@ def all_to_all(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     results: list[Instruction] = []
     for operand in scope.operands(operation):
         if not 0 <= split < operand.shape.rank or not 0 <= concat < operand.shape.rank:
-            raise ShapeError(f"{operand.shape.brief} has no dimensions {split} and {concat}")
+            raise ShapeError(f"{operand.shape.to_text(layout=False)} has no dimensions {split} and {concat}")
         exchanged = scope.emit(opcodes.ALL_TO_ALL, (operand,), attributes)
         results.append(_joined(scope, exchanged, split, concat, count))
     return results
@@ -214,7 +214,7 @@ def _joined(scope: Scope, exchanged: Instruction, split: int, concat: int, count
         return exchanged
     sizes = list(exchanged.shape.dimensions)
     if count < 1 or sizes[split] % count:
-        raise ShapeError(f"dimension {split} of {exchanged.shape.brief} cannot be cut in {count}")
+        raise ShapeError(f"dimension {split} of {exchanged.shape.to_text(layout=False)} cannot be cut in {count}")
     apart = scope.reshape(exchanged, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
     order = [place for place in range(len(sizes) + 1) if place != split]
     order.insert(concat, split)

@@ -73,7 +73,7 @@ def dot(scope: Scope, operation: ir.Operation) -> Instruction:
     lhs, rhs = scope.operands(operation)
     for operand in (lhs, rhs):
         if operand.shape.rank not in (1, 2):
-            raise ShapeError(f"it takes vectors and matrices, given is {operand.shape.brief}")
+            raise ShapeError(f"it takes vectors and matrices, given is {operand.shape.to_text(layout=False)}")
     attributes = DotAttributes.make(
         lhs_contracting_dims=(lhs.shape.rank - 1,),
         rhs_contracting_dims=(0,),
@@ -209,7 +209,10 @@ def _diagonal(scope: Scope, operand: Instruction, label: str) -> tuple[Instructi
     ) is not None:
         first, shape = label.index(label[repeated]), operand.shape
         if shape.dimensions[first] != shape.dimensions[repeated]:
-            raise ShapeError(f"einsum label {label!r} repeats {label[repeated]!r} for different sizes of {shape.brief}")
+            raise ShapeError(
+                f"einsum label {label!r} repeats {label[repeated]!r} "
+                f"for different sizes of {shape.to_text(layout=False)}"
+            )
         indices = [emit_iota(scope, shape.with_element_type(S64), dimension) for dimension in (first, repeated)]
         is_same = scope.emit(opcodes.COMPARE, indices, CompareAttributes.make(direction=ComparisonDirection.EQ))
         kept = scope.emit(opcodes.SELECT, (is_same, operand, scope.full(negative_zero, shape)))

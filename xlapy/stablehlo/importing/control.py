@@ -71,7 +71,9 @@ def _bind(inner: Scope, block: ir.Block, values: Sequence[Instruction]) -> None:
         raise ShapeError(f"its region takes {len(block.arguments)} values, given are {len(values)}")
     for argument, value in zip(block.arguments, values, strict=True):
         if not agrees(value.shape, argument.type):
-            raise ShapeError(f"its region takes {type_text(argument.type)}, given is {value.shape.brief}")
+            raise ShapeError(
+                f"its region takes {type_text(argument.type)}, given is {value.shape.to_text(layout=False)}"
+            )
         inner.values[argument] = value
 
 
@@ -79,7 +81,7 @@ def _bind(inner: Scope, block: ir.Block, values: Sequence[Instruction]) -> None:
 def if_(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     (predicate,) = scope.operands(operation)
     if predicate.shape.element_type is not PRED:
-        raise ShapeError(f"it takes a pred[], given is {predicate.shape.brief}")
+        raise ShapeError(f"it takes a pred[], given is {predicate.shape.to_text(layout=False)}")
     return _conditional(scope, operation, predicate)
 
 
@@ -88,7 +90,7 @@ def case(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
     """An index out of range takes the last branch, as in HLO."""
     (index,) = scope.operands(operation)
     if index.shape.element_type is not S32:
-        raise ShapeError(f"it takes an s32[] index, given is {index.shape.brief}")
+        raise ShapeError(f"it takes an s32[] index, given is {index.shape.to_text(layout=False)}")
     return _conditional(scope, operation, index)
 
 

@@ -38,7 +38,7 @@ def emit_convolution(
     if any(not 0 <= dimension < rank for dimension in numbers.kernel_spatial_dimensions):
         raise ShapeError(
             f"kernel spatial dimensions {list(numbers.kernel_spatial_dimensions)} are not all of "
-            f"{operands[1].shape.brief}"
+            f"{operands[1].shape.to_text(layout=False)}"
         )
     window = Window.make(
         [operands[1].shape.dimensions[dimension] for dimension in numbers.kernel_spatial_dimensions],

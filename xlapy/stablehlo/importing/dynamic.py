@@ -62,10 +62,15 @@ def _result_shape(scope: Scope, operation: ir.Operation, sizes: Instruction, wha
 def check_sizes(scope: Scope, shape: Shape, sizes: Instruction) -> None:
     """`ShapeError` where an operand is known to list other sizes than those of the declared result."""
     if sizes.shape.rank != 1 or sizes.shape.dimensions[0] != shape.rank:
-        raise ShapeError(f"the sizes of {shape.brief} are a vector of {shape.rank}, given is {sizes.shape.brief}")
+        raise ShapeError(
+            f"the sizes of {shape.to_text(layout=False)} are a vector of "
+            f"{shape.rank}, given is {sizes.shape.to_text(layout=False)}"
+        )
     found = scope.program.constants.value_of(sizes)
     if found is not None and found.tolist() != list(shape.dimensions):
-        raise ShapeError(f"its result is declared {shape.brief}, its sizes are given as {found.tolist()}")
+        raise ShapeError(
+            f"its result is declared {shape.to_text(layout=False)}, its sizes are given as {found.tolist()}"
+        )
 
 
 def _cut(scope: Scope, whole: Instruction, shape: Shape, sizes: Instruction) -> Instruction:
@@ -106,7 +111,9 @@ def dynamic_broadcast_in_dim(scope: Scope, operation: ir.Operation) -> Instructi
     if not at_run_time:
         return scope.broadcast_in_dim(operand, shape, dimensions)
     if operand.shape.is_dynamic:
-        raise UnsupportedError(f"a broadcast of {operand.shape.brief} to sizes that are known only at run time")
+        raise UnsupportedError(
+            f"a broadcast of {operand.shape.to_text(layout=False)} to sizes that are known only at run time"
+        )
     return _cut(scope, scope.broadcast_in_dim(operand, _bounds(shape), dimensions), shape, sizes)
 
 

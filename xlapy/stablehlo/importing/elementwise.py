@@ -180,7 +180,9 @@ def bitcast_convert(scope: Scope, operation: ir.Operation) -> Instruction:
 def _packed_bits(scope: Scope, operand: Instruction, wanted: PrimitiveType) -> Instruction:
     """The last dimension as the bits of numbers, the lowest first: HLO's booleans are bytes."""
     if not operand.shape.rank or operand.shape.dimensions[-1] != wanted.bits:
-        raise ShapeError(f"a number of {wanted.bits} bits is not the last dimension of {operand.shape.brief}")
+        raise ShapeError(
+            f"a number of {wanted.bits} bits is not the last dimension of {operand.shape.to_text(layout=False)}"
+        )
     unsigned = PrimitiveType.from_name(f"U{wanted.bits}")
     last = operand.shape.rank - 1
     bits = scope.convert(operand, unsigned)

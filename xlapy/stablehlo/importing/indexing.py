@@ -57,7 +57,8 @@ def _check_batching(operands: Sequence[Instruction], batching: Ints, along: Ints
     for one, other in zip(batching, along, strict=False):
         if 0 <= one < array.rank and 0 <= other < indices.rank and array.dimensions[one] != indices.dimensions[other]:
             raise ShapeError(
-                f"dimension {one} of {array.brief} and dimension {other} of the indices {indices.brief} are one batch"
+                f"dimension {one} of {array.to_text(layout=False)} and dimension "
+                f"{other} of the indices {indices.to_text(layout=False)} are one batch"
             )
 
 
@@ -95,7 +96,7 @@ def torch_index_select(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, index = scope.operands(operation)
     dimension, batches = integer(operation, "dim"), integer(operation, "batch_dims")
     if not 0 <= batches <= dimension < operand.shape.rank or batches > index.shape.rank:
-        raise ShapeError(f"dim {dimension} and batch_dims {batches} do not fit {operand.shape.brief}")
+        raise ShapeError(f"dim {dimension} and batch_dims {batches} do not fit {operand.shape.to_text(layout=False)}")
     sizes = [1 if d == dimension or d < batches else size for d, size in enumerate(operand.shape.dimensions)]
     behind = index.shape.rank - batches
     attributes = GatherAttributes.make(

@@ -119,7 +119,7 @@ def get_dimension_size(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     dimension = integer(operation, "dimension")
     if not 0 <= dimension < operand.shape.rank:
-        raise ShapeError(f"{operand.shape.brief} has no dimension {dimension}")
+        raise ShapeError(f"{operand.shape.to_text(layout=False)} has no dimension {dimension}")
     return dimension_size(scope, operand, dimension)
 
 
@@ -135,7 +135,7 @@ def set_dimension_size(scope: Scope, operation: ir.Operation) -> Instruction:
     """A size that is known to be the whole dimension changes nothing where the result is declared so."""
     operand, size = scope.operands(operation)
     if not size.shape.is_scalar:
-        raise ShapeError(f"a size is a scalar, given is {size.shape.brief}")
+        raise ShapeError(f"a size is a scalar, given is {size.shape.to_text(layout=False)}")
     dimension = integer(operation, "dimension")
     known = known_shape(operation.results[0].type)
     if known is not None and known.compatible(operand.shape) and _is_whole(scope, operand, dimension, size):

@@ -50,12 +50,15 @@ def _promoted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
     given, wanted = operand.shape.element_type, shape.element_type
     kinds = [(kind.is_integral, kind.is_floating, kind.is_complex, kind.is_signed) for kind in (given, wanted)]
     if given is not wanted and (kinds[0] != kinds[1] or given.bits > wanted.bits):
-        raise ShapeError(f"its region computes in {shape.brief}, which {operand.shape.brief} does not become")
+        raise ShapeError(
+            f"its region computes in {shape.to_text(layout=False)}, "
+            f"which {operand.shape.to_text(layout=False)} does not become"
+        )
     return scope.convert(operand, wanted)
 
 
 def _listed(shapes: Sequence[Shape]) -> str:
-    return f"({', '.join(shape.brief for shape in shapes)})"
+    return f"({', '.join(shape.to_text(layout=False) for shape in shapes)})"
 
 
 def _scalar(argument: ir.Value) -> Shape:
@@ -158,7 +161,7 @@ def _input_count(operation: ir.Operation) -> int:
 
 def _without(shape: Shape, dimension: int) -> Shape:
     if not 0 <= dimension < shape.rank:
-        raise ShapeError(f"{shape.brief} has no dimension {dimension}")
+        raise ShapeError(f"{shape.to_text(layout=False)} has no dimension {dimension}")
     sizes = list(shape.dimensions)
     del sizes[dimension]
     return Shape.array(shape.element_type, sizes)

@@ -24,5 +24,5 @@ def get_tuple_element(scope: Scope, operation: ir.Operation) -> Instruction:
     (operand,) = scope.operands(operation)
     index = integer(operation, "index")
     if not 0 <= index < len(operand.shape.tuple_shapes):
-        raise ShapeError(f"{operand.shape.brief} has no element {index}")
+        raise ShapeError(f"{operand.shape.to_text(layout=False)} has no element {index}")
     return scope.element(operand, index)

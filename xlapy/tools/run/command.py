@@ -265,7 +265,9 @@ def _show_results(executable: Executable, number: int, arrays: Sequence[Any], *,
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
         _show(f"{where}result {i}: " if len(arrays) > 1 else f"{where}result: ", shape, array, in_full)
     if not arrays:
-        click.echo(f"{where}the result, of shape {executable.program_shape.result.brief}, holds no array")
+        click.echo(
+            f"{where}the result, of shape {executable.program_shape.result.to_text(layout=False)}, holds no array"
+        )
 
 
 def _show(name: str, shape: Shape, array: np.ndarray[Any, Any], in_full: bool) -> None:
@@ -273,7 +275,7 @@ def _show(name: str, shape: Shape, array: np.ndarray[Any, Any], in_full: bool) -
         text = np.array2string(array, separator=", ")
     separator = "\n" if "\n" in text else " "
     sizes = f" of [{','.join(map(str, array.shape))}]" if shape.is_dynamic else ""
-    click.echo(f"{name}{shape.brief}{sizes}{separator}{text}")
+    click.echo(f"{name}{shape.to_text(layout=False)}{sizes}{separator}{text}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -47,7 +47,8 @@ def _check_comparable(executable: Executable) -> None:
     for instruction in executable.module.instructions():
         if instruction.shape.is_dynamic:
             raise UnsupportedError(
-                f"{instruction.name} has the dynamic shape {instruction.shape.brief}: such programs cannot be compared"
+                f"{instruction.name} has the dynamic shape "
+                f"{instruction.shape.to_text(layout=False)}: such programs cannot be compared"
             )
 
 
@@ -74,7 +75,7 @@ def _show_difference(difference: Difference, platform: str, in_full: bool) -> No
     click.echo(f"the first instruction that differs, {how}:")
     instruction = difference.step.instruction
     operands = ", ".join(operand.name for operand in instruction.operands)
-    click.echo(f"  {instruction.name} = {instruction.shape.brief} {instruction.op.name}({operands})")
+    click.echo(f"  {instruction.name} = {instruction.shape.to_text(layout=False)} {instruction.op.name}({operands})")
     click.echo(textwrap.indent(difference.message, "  "))
     for number, (operand, value) in enumerate(zip(instruction.operands, difference.step.operands, strict=True)):
         _show_value(f"operand {number} ({operand.name})", value, in_full)

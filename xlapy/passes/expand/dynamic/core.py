@@ -51,7 +51,9 @@ DYNAMIC_EXPANSIONS: Rules[DynamicRule] = Rules("resolved dynamic dimensions")
 
 def unsupported(instruction: Instruction, why: str) -> UnsupportedError:
     """For a form of an op whose dynamic dimensions are not resolved."""
-    shapes = ", ".join(shape.brief for shape in (*instruction.operand_shapes, instruction.shape) if shape.is_dynamic)
+    shapes = ", ".join(
+        shape.to_text(layout=False) for shape in (*instruction.operand_shapes, instruction.shape) if shape.is_dynamic
+    )
     return UnsupportedError(f"{instruction.name} ({instruction.op.name}) of dynamic dimensions ({shapes}): {why}")
 
 

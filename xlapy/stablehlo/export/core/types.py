@@ -19,7 +19,9 @@ def type_of(shape: Shape) -> ir.Type:
         assert inner is not None
         return ir.BufferType(tuple(inner.dimensions), inner.element_type)
     if not shape.is_array:
-        raise UnsupportedError(f"StableHLO has arrays, tokens and buffers, no values of shape {shape.brief}")
+        raise UnsupportedError(
+            f"StableHLO has arrays, tokens and buffers, no values of shape {shape.to_text(layout=False)}"
+        )
     if shape.element_type.bits == 1:
         raise UnsupportedError(f"StableHLO has no tensors of {shape.element_type}")
     dynamic = shape.dynamic_dimensions

@@ -206,7 +206,7 @@ def _result_types(function: ir.Operation) -> Sequence[ir.Type]:
 
 def _check_operands(function: ir.Operation, operands: Sequence[Instruction]) -> None:
     types = [argument.type for argument in function_body(function).arguments]
-    given = ", ".join(operand.shape.brief for operand in operands)
+    given = ", ".join(operand.shape.to_text(layout=False) for operand in operands)
     if len(types) != len(operands) or not all(
         agrees(operand.shape, type_) for operand, type_ in zip(operands, types, strict=True)
     ):
@@ -216,7 +216,7 @@ def _check_operands(function: ir.Operation, operands: Sequence[Instruction]) -> 
 
 def _check_results(function: ir.Operation, results: Sequence[Instruction]) -> None:
     types = _result_types(function)
-    given = ", ".join(result.shape.brief for result in results)
+    given = ", ".join(result.shape.to_text(layout=False) for result in results)
     if len(types) != len(results) or not all(
         agrees(result.shape, type_) for result, type_ in zip(results, types, strict=True)
     ):
@@ -242,7 +242,9 @@ def _argument_shape(number: int, argument: ir.Value, chosen: Shape | None) -> Sh
     if chosen is not None:
         if not agrees(chosen, argument.type):
             declared = type_text(argument.type)
-            raise ShapeError(f"argument {number} is declared {declared}, argument_shapes gives {chosen.brief}")
+            raise ShapeError(
+                f"argument {number} is declared {declared}, argument_shapes gives {chosen.to_text(layout=False)}"
+            )
         return chosen
     known = known_shape(argument.type)
     if known is None:

@@ -108,7 +108,7 @@ class Scope:
         for value, instruction in zip(operation.results, results, strict=True):
             if not agrees(instruction.shape, value.type):
                 declared = type_text(value.type)
-                raise ShapeError(f"its result is {instruction.shape.brief}, declared is {declared}")
+                raise ShapeError(f"its result is {instruction.shape.to_text(layout=False)}, declared is {declared}")
             self.values[value] = instruction
 
     def value(self, value: ir.Value) -> Instruction:
@@ -196,9 +196,13 @@ class Scope:
         """
         given = operand.shape
         if len(dimensions) != given.rank:
-            raise ShapeError(f"broadcast_dimensions has {len(dimensions)} entries for an operand {given.brief}")
+            raise ShapeError(
+                f"broadcast_dimensions has {len(dimensions)} entries for an operand {given.to_text(layout=False)}"
+            )
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < shape.rank for d in dimensions):
-            raise ShapeError(f"broadcast_dimensions {list(dimensions)} are not different dimensions of {shape.brief}")
+            raise ShapeError(
+                f"broadcast_dimensions {list(dimensions)} are not different dimensions of {shape.to_text(layout=False)}"
+            )
         kept = [
             place
             for place, dimension in enumerate(dimensions)
@@ -335,7 +339,7 @@ class Scope:
         value = self.program.constants.value_of(outer)
         if value is None:
             raise UnsupportedError(
-                f"its region reads {outer.name} {outer.shape.brief} from outside, "
+                f"its region reads {outer.name} {outer.shape.to_text(layout=False)} from outside, "
                 "which a computation of HLO takes only as a parameter"
             )
         return self.constant(value, outer.shape)
@@ -365,4 +369,4 @@ def captured(regions: Sequence[ir.Region]) -> list[ir.Value]:
 
 def _check_argument(argument: ir.Value, shape: Shape) -> None:
     if not agrees(shape, argument.type):
-        raise ShapeError(f"its region takes {type_text(argument.type)}, given is {shape.brief}")
+        raise ShapeError(f"its region takes {type_text(argument.type)}, given is {shape.to_text(layout=False)}")

@@ -55,7 +55,7 @@ def _emit_function(name: str, scope: Scope, operands: Sequence[Instruction]) -> 
     """A special function, its operations in place."""
     wanted = 2 if name in _OF_TWO else 1
     if len(operands) != wanted or any(operand.shape != operands[0].shape for operand in operands):
-        given = ", ".join(operand.shape.brief for operand in operands)
+        given = ", ".join(operand.shape.to_text(layout=False) for operand in operands)
         raise ShapeError(f"{name} takes {wanted} operands of one shape, given are ({given})")
     computation = _computation(name, tuple([operand.shape.without_layout() for operand in operands]))
     return scope.put_in_place(computation.module.entry_computation, operands)
@@ -139,7 +139,9 @@ def broadcast_pair(scope: Scope, operation: ir.Operation) -> list[Instruction]:
 def _placed(scope: Scope, operand: Instruction, dimensions: Sequence[int], rank: int) -> Instruction:
     """The operand with dimensions of size 1 around its own, which become those given."""
     if len(dimensions) != operand.shape.rank or any(not 0 <= dimension < rank for dimension in dimensions):
-        raise ShapeError(f"broadcast_dimensions {list(dimensions)} do not place {operand.shape.brief} in rank {rank}")
+        raise ShapeError(
+            f"broadcast_dimensions {list(dimensions)} do not place {operand.shape.to_text(layout=False)} in rank {rank}"
+        )
     sizes = [1] * rank
     for size, dimension in zip(operand.shape.dimensions, dimensions, strict=True):
         sizes[dimension] = size

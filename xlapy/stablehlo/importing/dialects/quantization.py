@@ -128,7 +128,9 @@ def _along(scope: Scope, values: Sequence[float], type_: ir.QuantizedType, shape
     if type_.block_sizes:
         return _in_blocks(scope, values, type_, shape)
     if len(type_.axes) != 1 or not 0 <= type_.axes[0] < shape.rank or shape.dimensions[type_.axes[0]] != len(values):
-        raise ShapeError(f"{len(values)} scales or zero points along {list(type_.axes)} do not fit {shape.brief}")
+        raise ShapeError(
+            f"{len(values)} scales or zero points along {list(type_.axes)} do not fit {shape.to_text(layout=False)}"
+        )
     return scope.broadcast(scope.constant(_array(values, shape.element_type)), shape, type_.axes)
 
 
@@ -137,7 +139,7 @@ def _in_blocks(scope: Scope, values: Sequence[float], type_: ir.QuantizedType, s
     grid = type_.scales_shape
     fits = len(grid) == shape.rank and math.prod(grid) == len(values)
     if not fits or any(not count or size % count for size, count in zip(shape.dimensions, grid, strict=True)):
-        raise ShapeError(f"blocks {list(grid)} of scales or zero points do not fit {shape.brief}")
+        raise ShapeError(f"blocks {list(grid)} of scales or zero points do not fit {shape.to_text(layout=False)}")
     blocks = [part for size, count in zip(shape.dimensions, grid, strict=True) for part in (count, size // count)]
     small = scope.constant(_array(values, shape.element_type).reshape(grid))
     whole = scope.broadcast(small, Shape.array(shape.element_type, blocks), range(0, 2 * shape.rank, 2))

@@ -248,7 +248,7 @@ def from_elements(scope: Scope, operation: ir.Operation) -> Instruction:
     shape = scope.declared(operation.results[0])
     operands = scope.operands(operation)
     if len(operands) != shape.size:
-        raise ShapeError(f"{shape.brief} has {shape.size} elements, given are {len(operands)}")
+        raise ShapeError(f"{shape.to_text(layout=False)} has {shape.size} elements, given are {len(operands)}")
     if not operands:
         return scope.constant(np.zeros(shape.dimensions, shape.dtype), shape)
     return scope.reshape(_together(scope, operands), shape.dimensions)
@@ -263,7 +263,10 @@ def splat(scope: Scope, operation: ir.Operation) -> Instruction:
 def extract(scope: Scope, operation: ir.Operation) -> Instruction:
     operand, *indices = scope.operands(operation)
     if len(indices) != operand.shape.rank:
-        raise ShapeError(f"an element of {operand.shape.brief} has {operand.shape.rank} indices, given {len(indices)}")
+        raise ShapeError(
+            f"an element of {operand.shape.to_text(layout=False)} "
+            f"has {operand.shape.rank} indices, given {len(indices)}"
+        )
     if not indices:
         return operand
     ones = (1,) * operand.shape.rank
@@ -281,9 +284,13 @@ def collapse(scope: Scope, operation: ir.Operation) -> Instruction:
     """Neighbouring dimensions become one."""
     (operand,) = scope.operands(operation)
     if operand.shape.is_dynamic:
-        raise UnsupportedError(f"dimensions of {operand.shape.brief}, whose sizes are known only at run time, collapse")
+        raise UnsupportedError(
+            f"dimensions of {operand.shape.to_text(layout=False)}, whose sizes are known only at run time, collapse"
+        )
     groups: list[Ints] = [as_integers(group, "reassociation") for group in required(operation, "reassociation")]
     if [dimension for group in groups for dimension in group] != list(range(operand.shape.rank)):
-        raise ShapeError(f"reassociation {groups} does not group the dimensions of {operand.shape.brief} in order")
+        raise ShapeError(
+            f"reassociation {groups} does not group the dimensions of {operand.shape.to_text(layout=False)} in order"
+        )
     sizes = operand.shape.dimensions
     return scope.reshape(operand, [math.prod(sizes[dimension] for dimension in group) for group in groups])

@@ -162,6 +162,8 @@ def _in_place(scope: Scope, block: ir.Block, operands: Sequence[Instruction]) ->
         raise ShapeError(f"its region takes {len(block.arguments)} values, given are {len(operands)}")
     for argument, operand in zip(block.arguments, operands, strict=True):
         if not agrees(operand.shape, argument.type):
-            raise ShapeError(f"its region takes {type_text(argument.type)}, given is {operand.shape.brief}")
+            raise ShapeError(
+                f"its region takes {type_text(argument.type)}, given is {operand.shape.to_text(layout=False)}"
+            )
         scope.values[argument] = operand
     return scope.run(block)
