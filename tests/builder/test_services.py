@@ -102,7 +102,7 @@ class TestSharding:
         ("given", "message"),
         [
             ("{devices=[2]}", "no sharding: expected a list of devices"),
-            ("{replicated} x", "no sharding: expected the end of the sharding, found 'x'"),
+            ("{replicated} x", "no sharding: unexpected 'x' after the sharding"),
             (3, "a sharding is a Sharding or its text, given int 3"),
         ],
     )
