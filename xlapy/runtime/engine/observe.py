@@ -30,13 +30,8 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
             parent = "" if instruction.parent is None else f"{instruction.parent.name}: "
             operands = ", ".join(operand.name for operand in instruction.operands)
             applied = f"{instruction.op.name}({operands})" if operands else instruction.op.name
-<<<<<<< HEAD
-            write(f"{parent}{instruction.name} = {instruction.shape.to_text(layout=False)} {applied} -> {describe_value(value)}")
-=======
-            write(
-                f"{parent}{instruction.name} = {instruction.shape.to_text(layout=False)} {applied} -> {describe(value)}"
-            )
->>>>>>> 77492eb (Shape.to_text(layout=False) is Shape.to_text(layout=False): one method prints a shape)
+            shape_text = instruction.shape.to_text(layout=False)
+            write(f"{parent}{instruction.name} = {shape_text} {applied} -> {describe_value(value)}")
 
     return observe
 
