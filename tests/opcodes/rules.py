@@ -53,9 +53,9 @@ def field(op: OpDef, key: str) -> Field:
 
 def read(op: OpDef, key: str, text: str) -> Any:
     """The value of an attribute written as `text`, which must be read to its end."""
-    reader = HloCursor(text)
-    value = field(op, key).codec.read(reader)
-    assert reader.at_end(), f"{text!r} is not read to its end: {reader.text[reader.position :]!r} is left"
+    cursor = HloCursor(text)
+    value = field(op, key).codec.read(cursor)
+    assert cursor.at_end(), f"{text!r} is not read to its end: {cursor.text[cursor.position :]!r} is left"
     return value
 
 

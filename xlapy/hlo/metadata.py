@@ -1,6 +1,6 @@
 """The text form of `OpMetadata`: `{op_type="add" op_name="jit(f)/add" source_file="f.py" source_line=3}`.
 
-Owns: reading it from a `Reader` and writing it as XLA does. Must not know: the parser, instructions.
+Owns: reading it from a `HloCursor` and writing it as XLA does. Must not know: the parser, instructions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, Reader, escape
+from xlapy.base.hlo_cursor import HloCursor
+from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, escape
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +54,34 @@ _KEY = re.compile(r"([a-z_]+)=")
 class MetadataCodec(AttributeCodec[OpMetadata]):
     """`{op_name="jit(f)/add" source_line=3}`; commas between the entries are accepted, not written."""
 
-    def read(self, reader: Reader) -> OpMetadata:
+    def read(self, cursor: HloCursor) -> OpMetadata:
         values: dict[str, Any] = {}
-        reader.expect("{")
-        while not reader.accept("}"):
-            reader.accept(",")
-            match = reader.match(_KEY)
+        cursor.expect("{")
+        while not cursor.accept("}"):
+            cursor.accept(",")
+            match = cursor.match(_KEY)
             if match is None:
-                reader.fail('expected an entry of metadata such as op_name="add", or }')
+                cursor.fail('expected an entry of metadata such as op_name="add", or }')
             if match[1] in values:
-                reader.fail(f"metadata entry {match[1]!r} is given twice")
-            values[match[1]] = self._entry(reader, match[1])
+                cursor.fail(f"metadata entry {match[1]!r} is given twice")
+            values[match[1]] = self._entry(cursor, match[1])
         return OpMetadata(**values)
 
     def write(self, value: OpMetadata) -> str:
         return f"{{{metadata_text(value)}}}"
 
     @staticmethod
-    def _entry(reader: Reader, key: str) -> Any:
+    def _entry(cursor: HloCursor, key: str) -> Any:
         if key in _STRINGS:
-            return reader.string()
+            return cursor.string()
         if key in _INTEGERS:
-            number = reader.integer()
+            number = cursor.integer()
             if not -(2**31) <= number < 2**31:
-                reader.fail(f"metadata entry {key} = {number} does not fit in 32 bits")
+                cursor.fail(f"metadata entry {key} = {number} does not fit in 32 bits")
             return number
         if key == "profile_type":
-            return INTEGERS.read(reader)
-        return reader.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_ORDER)}")
+            return INTEGERS.read(cursor)
+        return cursor.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_ORDER)}")
 
 
 def metadata_text(metadata: OpMetadata, *, only_op_name: bool = False) -> str:

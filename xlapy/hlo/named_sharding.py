@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.metadata import METADATA, OpMetadata
-from xlapy.opcodes.attributes.codecs import Reader, entries
+from xlapy.opcodes.attributes.codecs import entries
 from xlapy.opcodes.attributes.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
 
 Axes = tuple[AxisRef, ...]
@@ -88,64 +89,64 @@ class NamedSharding:
         return f"{{{', '.join(axis.to_text(self.mesh) for axis in axes)}}}"
 
 
-def read_named(reader: Reader) -> NamedSharding:
+def read_named(cursor: HloCursor) -> NamedSharding:
     """Reads a named sharding from its mesh to its closing brace."""
-    mesh = read_mesh(reader)
+    mesh = read_mesh(cursor)
     if not mesh.axis_names and mesh.devices:
-        return NamedSharding(mesh, NamedForm.DEVICE, metadata=_read_end(reader))
-    reader.accept(",")
-    word = reader.match(_WORD)
+        return NamedSharding(mesh, NamedForm.DEVICE, metadata=_read_end(cursor))
+    cursor.accept(",")
+    word = cursor.match(_WORD)
     if word is None:
-        return _read_dimensions(reader, mesh)
+        return _read_dimensions(cursor, mesh)
     form = NamedForm(word[1])
     reduction = "sum"
     axes: Axes = ()
     if form is NamedForm.UNREDUCED and word[2]:
-        reduction, axes = _read_unreduced(reader, mesh)
-    return NamedSharding(mesh, form, unreduced_axes=axes, reduction=reduction, metadata=_read_end(reader))
+        reduction, axes = _read_unreduced(cursor, mesh)
+    return NamedSharding(mesh, form, unreduced_axes=axes, reduction=reduction, metadata=_read_end(cursor))
 
 
-def _read_unreduced(reader: Reader, mesh: Mesh) -> tuple[str, tuple[AxisRef, ...]]:
-    match = reader.match(_REDUCTION)
+def _read_unreduced(cursor: HloCursor, mesh: Mesh) -> tuple[str, tuple[AxisRef, ...]]:
+    match = cursor.match(_REDUCTION)
     if match is None:
-        return "sum", _read_checked(reader, mesh)
-    return match[0], _read_checked(reader, mesh) if reader.match(_BRACE) else ()
+        return "sum", _read_checked(cursor, mesh)
+    return match[0], _read_checked(cursor, mesh) if cursor.match(_BRACE) else ()
 
 
-def _read_checked(reader: Reader, mesh: Mesh) -> tuple[AxisRef, ...]:
-    axes = read_axes(reader, mesh)
-    _check(reader, mesh, axes)
+def _read_checked(cursor: HloCursor, mesh: Mesh) -> tuple[AxisRef, ...]:
+    axes = read_axes(cursor, mesh)
+    _check(cursor, mesh, axes)
     return axes
 
 
-def _check(reader: Reader, mesh: Mesh, axes: Sequence[AxisRef]) -> None:
+def _check(cursor: HloCursor, mesh: Mesh, axes: Sequence[AxisRef]) -> None:
     try:
         check_axes(axes, mesh)
     except ShapeError as error:
-        reader.fail(str(error))
+        cursor.fail(str(error))
 
 
-def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
-    dimensions = [_read_dimension(reader, mesh) for _ in entries(reader, "[", "]")]
+def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
+    dimensions = [_read_dimension(cursor, mesh) for _ in entries(cursor, "[", "]")]
     axes: dict[str, tuple[AxisRef, ...]] = {}
     reduction = "sum"
     metadata: tuple[OpMetadata, ...] = ()
-    while not reader.accept("}"):
-        if reader.match(_METADATA):
-            metadata = read_metadata_list(reader)
+    while not cursor.accept("}"):
+        if cursor.match(_METADATA):
+            metadata = read_metadata_list(cursor)
             continue
-        reader.expect(",")
-        word = reader.match(_WORD)
+        cursor.expect(",")
+        word = cursor.match(_WORD)
         if word is None or not word[2]:
-            reader.fail("expected replicated=, unreduced=, manual= or metadata=")
+            cursor.fail("expected replicated=, unreduced=, manual= or metadata=")
         if word[1] in axes:
-            reader.fail(f"{word[1]}= is given twice")
+            cursor.fail(f"{word[1]}= is given twice")
         if word[1] == "unreduced":
-            reduction, axes[word[1]] = _read_unreduced(reader, mesh)
+            reduction, axes[word[1]] = _read_unreduced(cursor, mesh)
         else:
-            axes[word[1]] = _read_checked(reader, mesh)
+            axes[word[1]] = _read_checked(cursor, mesh)
     _check_disjoint(
-        reader, mesh, [axis for listed in (*(d.axes for d in dimensions), *axes.values()) for axis in listed]
+        cursor, mesh, [axis for listed in (*(d.axes for d in dimensions), *axes.values()) for axis in listed]
     )
     replicated, unreduced, manual = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
     form = NamedForm.DIMENSIONS if dimensions else short_form(mesh, replicated, unreduced, manual)
@@ -154,13 +155,13 @@ def _read_dimensions(reader: Reader, mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, form, tuple(dimensions), replicated, unreduced, manual, reduction, metadata)
 
 
-def _check_disjoint(reader: Reader, mesh: Mesh, axes: list[AxisRef]) -> None:
+def _check_disjoint(cursor: HloCursor, mesh: Mesh, axes: list[AxisRef]) -> None:
     """Each part of the mesh may be used once in a sharding."""
     for place, first in enumerate(axes):
         for second in axes[place + 1 :]:
             if not disjoint(first, second):
                 texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
-                reader.fail(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
+                cursor.fail(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
 
 
 def short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
@@ -173,31 +174,31 @@ def short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> N
     return NamedForm.MANUAL if manual == every and not (replicated or unreduced) else NamedForm.DIMENSIONS
 
 
-def _read_dimension(reader: Reader, mesh: Mesh) -> DimensionSharding:
+def _read_dimension(cursor: HloCursor, mesh: Mesh) -> DimensionSharding:
     axes: list[AxisRef] = []
     closed = True
-    reader.expect("{")
-    while not reader.accept("}"):
+    cursor.expect("{")
+    while not cursor.accept("}"):
         if axes or not closed:
-            reader.expect(",")
+            cursor.expect(",")
         if not closed:
-            reader.fail("nothing may follow ? in a dimension's sharding")
-        if reader.accept("?"):
+            cursor.fail("nothing may follow ? in a dimension's sharding")
+        if cursor.accept("?"):
             closed = False
         else:
-            axes.append(read_axis(reader, mesh))
-    _check(reader, mesh, axes)
+            axes.append(read_axis(cursor, mesh))
+    _check(cursor, mesh, axes)
     return DimensionSharding(tuple(axes), closed)
 
 
-def _read_end(reader: Reader) -> tuple[OpMetadata, ...]:
-    metadata = read_metadata_list(reader) if reader.match(_METADATA) else ()
-    reader.expect("}")
+def _read_end(cursor: HloCursor) -> tuple[OpMetadata, ...]:
+    metadata = read_metadata_list(cursor) if cursor.match(_METADATA) else ()
+    cursor.expect("}")
     return metadata
 
 
-def read_metadata_list(reader: Reader) -> tuple[OpMetadata, ...]:
+def read_metadata_list(cursor: HloCursor) -> tuple[OpMetadata, ...]:
     """Reads `{op_name="a"}` or `{{op_name="a"}, {op_name="b"}}`."""
-    if reader.match(_LIST) is None:
-        return (METADATA.read(reader),)
-    return tuple([METADATA.read(reader) for _ in entries(reader, opening="")])
+    if cursor.match(_LIST) is None:
+        return (METADATA.read(cursor),)
+    return tuple([METADATA.read(cursor) for _ in entries(cursor, opening="")])

@@ -18,7 +18,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.metadata import METADATA, OpMetadata, metadata_text
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named
 from xlapy.hlo.tiles import TileAssignment, read_tiles
-from xlapy.opcodes.attributes.codecs import AttributeCodec, Reader, entries, to_integer
+from xlapy.opcodes.attributes.codecs import AttributeCodec, entries, int64_from_text
 
 
 class ShardingKind(Enum):
@@ -224,35 +224,35 @@ _TUPLE = re.compile(r"(?=\{|\})")
 class ShardingCodec(AttributeCodec[Sharding]):
     """`sharding={devices=[2,1]<=[2]}`, `sharding={{replicated}, {maximal device=0}}`"""
 
-    def read(self, reader: Reader) -> Sharding:
-        reader.expect("{")
-        if reader.match(_TUPLE) is None:
-            return _read_one(reader)
+    def read(self, cursor: HloCursor) -> Sharding:
+        cursor.expect("{")
+        if cursor.match(_TUPLE) is None:
+            return _read_one(cursor)
         elements: list[Sharding] = []
-        for _ in entries(reader, opening=""):
-            reader.expect("{")
-            elements.append(_read_one(reader))
+        for _ in entries(cursor, opening=""):
+            cursor.expect("{")
+            elements.append(_read_one(cursor))
         return Sharding(ShardingKind.TUPLE, elements=tuple(elements))
 
     def write(self, value: Sharding) -> str:
         return value.to_text()
 
 
-def _read_one(reader: Reader) -> Sharding:
+def _read_one(cursor: HloCursor) -> Sharding:
     """Reads one sharding behind its opening brace."""
-    if reader.match(_NAMED):
-        named = read_named(reader)
+    if cursor.match(_NAMED):
+        named = read_named(cursor)
         return Sharding(ShardingKind.NAMED, named=named)
     entries = _Entries()
-    while not reader.accept("}"):
-        match = reader.match(_ENTRY)
+    while not cursor.accept("}"):
+        match = cursor.match(_ENTRY)
         if match is None:
-            reader.fail(
+            cursor.fail(
                 "expected replicated, manual, unknown, unreduced, maximal, device=, devices=, metadata=, "
                 "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }"
             )
-        entries.take(reader, match)
-    return entries.sharding(reader)
+        entries.take(cursor, match)
+    return entries.sharding(cursor)
 
 
 class _Entries:
@@ -266,54 +266,54 @@ class _Entries:
         self.group: tuple[str, int] | None = None
         self.metadata: tuple[OpMetadata, ...] = ()
 
-    def take(self, reader: Reader, match: re.Match[str]) -> None:
+    def take(self, cursor: HloCursor, match: re.Match[str]) -> None:
         if match["word"]:
             self.words.add(match["word"])
         elif match["group"]:
-            self.group = (match["group"], to_integer(match["id"]))
+            self.group = (match["group"], int64_from_text(match["id"]))
         elif match["key"] == "device":
-            self.device = reader.integer()
+            self.device = cursor.integer()
         elif match["key"] == "devices":
-            self.tiles = read_tiles(reader)
+            self.tiles = read_tiles(cursor)
         elif match["key"] == "metadata":
-            self.metadata = read_metadata_list(reader)
+            self.metadata = read_metadata_list(cursor)
         else:
-            self.types = _read_types(reader)
+            self.types = _read_types(cursor)
 
-    def sharding(self, reader: Reader) -> Sharding:
+    def sharding(self, cursor: HloCursor) -> Sharding:
         try:
-            base = self._base(reader)
+            base = self._base(cursor)
         except ShapeError as error:
-            reader.fail(str(error))
+            cursor.fail(str(error))
         return dataclasses.replace(base, shard_group=self.group, metadata=self.metadata)
 
-    def _base(self, reader: Reader) -> Sharding:
+    def _base(self, cursor: HloCursor) -> Sharding:
         for word in ("replicated", "maximal", "manual", "unknown", "unreduced"):
             if word not in self.words:
                 continue
             if word == "maximal":
                 if self.device is None:
-                    reader.fail("a maximal sharding needs device=")
+                    cursor.fail("a maximal sharding needs device=")
                 return Sharding(ShardingKind.MAXIMAL, device=self.device)
             if self.device is not None or self.tiles is not None:
-                reader.fail(f"a {word} sharding takes no devices")
+                cursor.fail(f"a {word} sharding takes no devices")
             return Sharding(_WHOLE[word])
         if self.tiles is None:
-            reader.fail("a sharding needs devices= or one of replicated, manual, unknown, unreduced and maximal")
+            cursor.fail("a sharding needs devices= or one of replicated, manual, unknown, unreduced and maximal")
         types = ("replicated",) if "last_tile_dim_replicate" in self.words else self.types
         if len(types) > len(self.tiles.dimensions):
-            reader.fail(f"{len(types)} subgroup types for {len(self.tiles.dimensions)} tile dimensions")
+            cursor.fail(f"{len(types)} subgroup types for {len(self.tiles.dimensions)} tile dimensions")
         if isinstance(self.tiles.devices, tuple) and self.tiles.size < 2:
-            reader.fail("a tiled sharding needs more than one device")
+            cursor.fail("a tiled sharding needs more than one device")
         return tiled(self.tiles, types)
 
 
-def _read_types(reader: Reader) -> tuple[str, ...]:
+def _read_types(cursor: HloCursor) -> tuple[str, ...]:
     types: list[str] = []
-    for _ in entries(reader):
-        word = reader.word()
+    for _ in entries(cursor):
+        word = cursor.word()
         if word not in _SUBGROUP_ORDER:
-            reader.fail(f"expected one of {', '.join(_SUBGROUP_ORDER)}; found {word!r}")
+            cursor.fail(f"expected one of {', '.join(_SUBGROUP_ORDER)}; found {word!r}")
         types.append(word)
     return tuple(types)
 

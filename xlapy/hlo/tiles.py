@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Ints, bounded_product
-from xlapy.opcodes.attributes.codecs import Reader, split_integers
+from xlapy.opcodes.attributes.codecs import integers_from_text
 from xlapy.opcodes.attributes.mesh import Iota, read_iota
 
 Piece = tuple[int, int, int]
@@ -114,24 +115,24 @@ def _iota(pieces: list[Piece]) -> Iota:
     return Iota.make([size for _, _, size in order] or [1], [order.index(piece) for piece in pieces])
 
 
-def read_tiles(reader: Reader) -> TileAssignment:
+def read_tiles(cursor: HloCursor) -> TileAssignment:
     """Reads `[2,4]<=[4,2]T(1,0)` or `[2,2]0,2,1,3`."""
-    match = reader.match(_SQUARE)
+    match = cursor.match(_SQUARE)
     if match is None:
-        reader.fail("expected tile counts such as [2,4]")
+        cursor.fail("expected tile counts such as [2,4]")
     try:
-        return TileAssignment.make(split_integers(match[1]), _read_devices(reader))
+        return TileAssignment.make(integers_from_text(match[1]), _read_devices(cursor))
     except ShapeError as error:
-        reader.fail(str(error))
+        cursor.fail(str(error))
 
 
-def _read_devices(reader: Reader) -> Iota | Ints:
-    if reader.accept("<="):
-        iota = read_iota(reader)
+def _read_devices(cursor: HloCursor) -> Iota | Ints:
+    if cursor.accept("<="):
+        iota = read_iota(cursor)
         if iota is None:
-            reader.fail("expected device counts such as [4,2]T(1,0)")
+            cursor.fail("expected device counts such as [4,2]T(1,0)")
         return iota
-    listed = reader.match(_DEVICES)
+    listed = cursor.match(_DEVICES)
     if listed is None:
-        reader.fail("expected a list of devices such as 0,1,2,3, or <=")
-    return split_integers(listed[0])
+        cursor.fail("expected a list of devices such as 0,1,2,3, or <=")
+    return integers_from_text(listed[0])

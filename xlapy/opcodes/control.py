@@ -16,6 +16,7 @@ from typing import Any
 
 from xlapy.base.element_types import PRED, S32
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
@@ -26,7 +27,6 @@ from xlapy.opcodes.attributes.codecs import (
     Attributes,
     EnumCodec,
     NoAttributes,
-    Reader,
     attribute,
     attributes,
     entries,
@@ -321,32 +321,32 @@ _BETWEEN = re.compile(r"\}\s*,\s*\{")
 class DomainCodec(AttributeCodec[DomainSides]):
     """`domain={kind="sharding", entry={replicated}, exit={maximal device=0}}`"""
 
-    def read(self, reader: Reader) -> DomainSides:
+    def read(self, cursor: HloCursor) -> DomainSides:
         sides: dict[str, str] = {}
-        for _ in entries(reader):
-            match = reader.match(_SIDE)
+        for _ in entries(cursor):
+            match = cursor.match(_SIDE)
             if match is None or match[1] in sides:
-                reader.fail("expected each of kind=, entry= and exit= once")
-            sides[match[1]] = reader.string() if match[1] == "kind" else _read_braced(reader)
+                cursor.fail("expected each of kind=, entry= and exit= once")
+            sides[match[1]] = cursor.string() if match[1] == "kind" else _read_braced(cursor)
         if len(sides) < 3:
-            reader.fail(f"domain needs kind=, entry= and exit=, found only {', '.join(sides) or 'none of them'}")
+            cursor.fail(f"domain needs kind=, entry= and exit=, found only {', '.join(sides) or 'none of them'}")
         if sides["kind"] != "sharding":
-            reader.fail(f"unsupported domain kind {sides['kind']!r}; expected sharding")
+            cursor.fail(f"unsupported domain kind {sides['kind']!r}; expected sharding")
         return DomainSides(**sides)
 
     def write(self, value: DomainSides) -> str:
         return f"{{kind={quote(value.kind)}, entry={value.entry}, exit={value.exit}}}"
 
 
-def _read_braced(reader: Reader) -> str:
+def _read_braced(cursor: HloCursor) -> str:
     """Text in balanced braces, lists in it spaced as XLA writes them."""
-    reader.expect("{")
+    cursor.expect("{")
     parts = ["{"]
     depth = 1
     while depth:
-        match = reader.match(_PIECE)
+        match = cursor.match(_PIECE)
         if match is None:
-            reader.fail("expected } to end the braces")
+            cursor.fail("expected } to end the braces")
         parts.append(match[0])
         depth += (match[0] == "{") - (match[0] == "}")
     return _BETWEEN.sub("}, {", "".join(part.rstrip() if part != ", " else part for part in parts))
@@ -375,9 +375,9 @@ DOMAIN = OpDef(
 class ComputationNameCodec(AttributeCodec[str]):
     """`calls=%f`: the name of a computation, where it only repeats what is known."""
 
-    def read(self, reader: Reader) -> str:
-        reader.accept("%")
-        return reader.word()
+    def read(self, cursor: HloCursor) -> str:
+        cursor.accept("%")
+        return cursor.word()
 
 
 _INHERITED = {"calls": ComputationNameCodec(), "async_execution_thread": STRING}

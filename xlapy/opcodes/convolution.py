@@ -13,16 +13,16 @@ from enum import Enum
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.opcodes.attributes.codecs import (
     INTEGER,
     AttributeCodec,
     Attributes,
     EnumCodec,
-    Reader,
     attribute,
     attributes,
-    to_integer,
+    int64_from_text,
 )
 from xlapy.opcodes.attributes.dimensions import (
     DIM_LABELS,
@@ -73,15 +73,15 @@ _SPARSITY_FIELD = re.compile(r"(sparsity|dimension|stride)\s*=\s*(\d+)(?:\s*x\s*
 class SparsityConfigCodec(AttributeCodec[SparsityConfig]):
     """`sparsity_config={lhs={sparsity=1x2 dimension=1 stride=1} rhs={...}}`"""
 
-    def read(self, reader: Reader) -> SparsityConfig:
-        reader.expect("{")
+    def read(self, cursor: HloCursor) -> SparsityConfig:
+        cursor.expect("{")
         sides: dict[str, TensorSparsity] = {}
-        while not reader.accept("}"):
-            side = reader.word()
+        while not cursor.accept("}"):
+            side = cursor.word()
             if side not in ("lhs", "rhs"):
-                reader.fail(f"expected lhs or rhs, found {side!r}")
-            reader.expect("=")
-            sides[side] = _read_tensor_sparsity(reader)
+                cursor.fail(f"expected lhs or rhs, found {side!r}")
+            cursor.expect("=")
+            sides[side] = _read_tensor_sparsity(cursor)
         return SparsityConfig(sides.get("lhs"), sides.get("rhs"))
 
     def write(self, value: SparsityConfig) -> str:
@@ -89,17 +89,17 @@ class SparsityConfigCodec(AttributeCodec[SparsityConfig]):
         return f"{{{' '.join(f'{side}={tensor.to_text()}' for side, tensor in sides if tensor)}}}"
 
 
-def _read_tensor_sparsity(reader: Reader) -> TensorSparsity:
-    reader.expect("{")
+def _read_tensor_sparsity(cursor: HloCursor) -> TensorSparsity:
+    cursor.expect("{")
     given: dict[str, int] = {}
-    while not reader.accept("}"):
-        match = reader.match(_SPARSITY_FIELD)
+    while not cursor.accept("}"):
+        match = cursor.match(_SPARSITY_FIELD)
         if match is None or (match[1] == "sparsity") != (match[3] is not None):
-            reader.fail("expected sparsity=1x4, dimension=0 or stride=1")
+            cursor.fail("expected sparsity=1x4, dimension=0 or stride=1")
         if match[3] is None:
-            given[match[1]] = to_integer(match[2])
+            given[match[1]] = int64_from_text(match[2])
         else:
-            given["num_non_zero"], given["block_size"] = to_integer(match[2]), to_integer(match[3])
+            given["num_non_zero"], given["block_size"] = int64_from_text(match[2]), int64_from_text(match[3])
     return TensorSparsity(**given)
 
 

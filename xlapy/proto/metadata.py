@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.metadata import OpMetadata
-from xlapy.opcodes.attributes.codecs import FLOAT, split_integers
+from xlapy.opcodes.attributes.codecs import FLOAT, integers_from_text
 from xlapy.proto.messages import Message
 
 Payloads = Sequence[bytes]
@@ -143,7 +143,7 @@ def write_original_value(target: Message, text: str) -> None:
             added = target.elements.add(shape_index=place)
             if match[4] is not None:
                 added.original_array.instruction_name = match[4]
-                added.original_array.shape_index.extend(split_integers(match[5] or ""))
+                added.original_array.shape_index.extend(integers_from_text(match[5] or ""))
         elif place:
             place[-1] += 1
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import (
     INTEGERS,
     AttributeCodec,
     BracedListCodec,
-    Reader,
-    split_integers,
-    to_integer,
+    int64_from_text,
+    integers_from_text,
 )
 from xlapy.opcodes.requirements import agrees
 
@@ -38,11 +38,11 @@ _ALIAS = re.compile(_INDEX + r"\s*:\s*\(\s*(-?\d+)\s*,\s*" + _INDEX + r"\s*\)")
 class OutputAliasCodec(AttributeCodec[OutputAlias]):
     """`{1}: (0, {})`"""
 
-    def read(self, reader: Reader) -> OutputAlias:
-        match = reader.match(_ALIAS)
+    def read(self, cursor: HloCursor) -> OutputAlias:
+        match = cursor.match(_ALIAS)
         if match is None:
-            reader.fail("expected an alias such as {1}: (0, {}): output index, operand number, operand index")
-        return OutputAlias(split_integers(match[1]), to_integer(match[2]), split_integers(match[3]))
+            cursor.fail("expected an alias such as {1}: (0, {}): output index, operand number, operand index")
+        return OutputAlias(integers_from_text(match[1]), int64_from_text(match[2]), integers_from_text(match[3]))
 
     def write(self, value: OutputAlias) -> str:
         return f"{INTEGERS.write(value.output_index)}: ({value.operand}, {INTEGERS.write(value.operand_index)})"

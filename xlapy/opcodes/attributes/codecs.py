@@ -1,7 +1,7 @@
 """Attribute codecs, which read and write attribute values in HLO text, and the base class of attribute dataclasses.
 
 Responsible for the text form, the default and the check of every kind of attribute value. Does not depend on the IR,
-on any particular op, or on the parser: codecs read through the `Reader` protocol.
+on any particular op, or on the parser: codecs read through `HloCursor`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 
@@ -21,53 +22,17 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 
-class Reader(Protocol):
-    """The cursor over HLO text that a codec reads its value from. Every method first skips blanks and comments."""
-
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Moves past a match at the cursor; returns None, without moving, if the pattern does not match."""
-        ...
-
-    def accept(self, text: str) -> bool:
-        """Moves past `text` if it is next; returns whether it was."""
-        ...
-
-    def expect(self, text: str) -> None:
-        """Moves past `text`; raises a `ParseError` if it is not next."""
-        ...
-
-    def fail(self, message: str) -> NoReturn:
-        """Raises `ParseError` at the cursor."""
-        ...
-
-    def integer(self) -> int: ...
-
-    def word(self) -> str:
-        """A bare word: letters, digits, `_`, `-` and `.`."""
-        ...
-
-    def string(self) -> str:
-        """A double-quoted string with its C escapes decoded."""
-        ...
-
-    def shape(self) -> Shape: ...
-
-    def literal(self, shape: Shape | None) -> Literal:
-        """A literal of the given shape; if `shape` is None, the text starts with the shape."""
-        ...
-
-
-def entries(reader: Reader, opening: str = "{", closing: str = "}") -> Iterator[None]:
+def entries(cursor: HloCursor, opening: str = "{", closing: str = "}") -> Iterator[None]:
     """Iterates over a bracketed, comma-separated list: yields with the cursor at each entry, which the caller reads.
 
-    `tuple(reader.integer() for _ in entries(reader))` reads `{1, 2}`. An `opening` of "" means that the caller has
+    `tuple(cursor.integer() for _ in entries(cursor))` reads `{1, 2}`. An `opening` of "" means that the caller has
     already read the opening bracket.
     """
-    reader.expect(opening)
+    cursor.expect(opening)
     first = True
-    while not reader.accept(closing):
+    while not cursor.accept(closing):
         if not first:
-            reader.expect(",")
+            cursor.expect(",")
         first = False
         yield
 
@@ -75,7 +40,7 @@ def entries(reader: Reader, opening: str = "{", closing: str = "}") -> Iterator[
 class AttributeCodec(Generic[T]):
     """Reads one kind of attribute value from HLO text and writes it as XLA prints it."""
 
-    def read(self, reader: Reader) -> T:
+    def read(self, cursor: HloCursor) -> T:
         raise AssertionError(f"{type(self).__name__} does not read")
 
     def write(self, value: T) -> str:
@@ -85,17 +50,17 @@ class AttributeCodec(Generic[T]):
 class IntegerCodec(AttributeCodec[int]):
     """`index=3`"""
 
-    def read(self, reader: Reader) -> int:
-        return reader.integer()
+    def read(self, cursor: HloCursor) -> int:
+        return cursor.integer()
 
 
 class BoolCodec(AttributeCodec[bool]):
     """`is_stable=true`"""
 
-    def read(self, reader: Reader) -> bool:
-        word = reader.word()
+    def read(self, cursor: HloCursor) -> bool:
+        word = cursor.word()
         if word not in ("true", "false"):
-            reader.fail(f"expected true or false, found {word!r}")
+            cursor.fail(f"expected true or false, found {word!r}")
         return word == "true"
 
     def write(self, value: bool) -> str:
@@ -108,10 +73,10 @@ _FLOAT = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 class FloatCodec(AttributeCodec[float]):
     """`epsilon=0.001`; written with six significant digits, as XLA does."""
 
-    def read(self, reader: Reader) -> float:
-        match = reader.match(_FLOAT)
+    def read(self, cursor: HloCursor) -> float:
+        match = cursor.match(_FLOAT)
         if match is None:
-            reader.fail("expected a number")
+            cursor.fail("expected a number")
         return float(match[0])
 
     def write(self, value: float) -> str:
@@ -124,7 +89,7 @@ _COMMENT = re.compile(r"/\*(?s:.*?)\*/|//[^\r\n]*")
 _DECODED: dict[str, tuple[int, ...]] = {}
 
 
-def to_integer(text: str) -> int:
+def int64_from_text(text: str) -> int:
     """Converts decimal digits to an integer; raises `ShapeError` if it does not fit in 64 bits."""
     value = int(text) if len(text) < 40 else _TOO_LARGE
     if not -(2**63) <= value < 2**63:
@@ -135,11 +100,11 @@ def to_integer(text: str) -> int:
 _TOO_LARGE = 2**64
 
 
-def split_integers(text: str) -> tuple[int, ...]:
+def integers_from_text(text: str) -> tuple[int, ...]:
     """Converts `"1, 2"` to (1, 2). Results are cached, because a module repeats a few lists many times."""
     found = _DECODED.get(text)
     if found is None:
-        found = tuple([to_integer(part) for part in text.split(",")]) if text.strip() else ()
+        found = tuple([int64_from_text(part) for part in text.split(",")]) if text.strip() else ()
         if len(_DECODED) < 10_000 and len(text) < 200:
             _DECODED[text] = found
     return found
@@ -148,14 +113,14 @@ def split_integers(text: str) -> tuple[int, ...]:
 class IntegersCodec(AttributeCodec[tuple[int, ...]]):
     """`dimensions={0,1}`"""
 
-    def read(self, reader: Reader) -> tuple[int, ...]:
-        match = reader.match(_INTEGERS)
+    def read(self, cursor: HloCursor) -> tuple[int, ...]:
+        match = cursor.match(_INTEGERS)
         if match is None:
-            commented = reader.match(_COMMENTED_INTEGERS)
+            commented = cursor.match(_COMMENTED_INTEGERS)
             match = _INTEGERS.fullmatch(_COMMENT.sub(" ", commented[0])) if commented is not None else None
         if match is None:
-            reader.fail("expected a braced list of integers such as {0,1}")
-        return split_integers(match[1])
+            cursor.fail("expected a braced list of integers such as {0,1}")
+        return integers_from_text(match[1])
 
     def write(self, value: tuple[int, ...]) -> str:
         return f"{{{','.join(map(str, value))}}}"
@@ -164,10 +129,10 @@ class IntegersCodec(AttributeCodec[tuple[int, ...]]):
 class OneIntegerCodec(AttributeCodec[int]):
     """`dimensions={0}` for an attribute that is exactly one integer."""
 
-    def read(self, reader: Reader) -> int:
-        values = INTEGERS.read(reader)
+    def read(self, cursor: HloCursor) -> int:
+        values = INTEGERS.read(cursor)
         if len(values) != 1:
-            reader.fail(f"expected exactly one integer in braces, found {len(values)}")
+            cursor.fail(f"expected exactly one integer in braces, found {len(values)}")
         return values[0]
 
     def write(self, value: int) -> str:
@@ -177,8 +142,8 @@ class OneIntegerCodec(AttributeCodec[int]):
 class IntegerListsCodec(AttributeCodec[tuple[tuple[int, ...], ...]]):
     """`source_target_pairs={{0,1},{1,0}}`"""
 
-    def read(self, reader: Reader) -> tuple[tuple[int, ...], ...]:
-        return tuple([INTEGERS.read(reader) for _ in entries(reader)])
+    def read(self, cursor: HloCursor) -> tuple[tuple[int, ...], ...]:
+        return tuple([INTEGERS.read(cursor) for _ in entries(cursor)])
 
     def write(self, value: tuple[tuple[int, ...], ...]) -> str:
         return f"{{{','.join(INTEGERS.write(row) for row in value)}}}"
@@ -187,8 +152,8 @@ class IntegerListsCodec(AttributeCodec[tuple[tuple[int, ...], ...]]):
 class StringCodec(AttributeCodec[str]):
     """`custom_call_target="f"`"""
 
-    def read(self, reader: Reader) -> str:
-        return reader.string()
+    def read(self, cursor: HloCursor) -> str:
+        return cursor.string()
 
     def write(self, value: str) -> str:
         return quote(value)
@@ -217,8 +182,8 @@ def _octal(character: str) -> str:
 class WordCodec(AttributeCodec[str]):
     """A bare word kept as a string: `algorithm=dot_bf16_bf16_f32`"""
 
-    def read(self, reader: Reader) -> str:
-        return reader.word()
+    def read(self, cursor: HloCursor) -> str:
+        return cursor.word()
 
 
 class EnumCodec(AttributeCodec[E], Generic[E]):
@@ -229,11 +194,11 @@ class EnumCodec(AttributeCodec[E], Generic[E]):
         self.ignore_case = ignore_case
         self.members: Mapping[str, E] = {member.value: member for member in enum}
 
-    def read(self, reader: Reader) -> E:
-        word = reader.word()
+    def read(self, cursor: HloCursor) -> E:
+        word = cursor.word()
         member = self.members.get(word.lower() if self.ignore_case else word)
         if member is None:
-            reader.fail(f"expected one of {', '.join(self.members)}; found {word!r}")
+            cursor.fail(f"expected one of {', '.join(self.members)}; found {word!r}")
         return member
 
     def write(self, value: E) -> str:
@@ -243,8 +208,8 @@ class EnumCodec(AttributeCodec[E], Generic[E]):
 class ShapeCodec(AttributeCodec[Shape]):
     """`outfeed_shape=(f32[2]{0}, s32[])`"""
 
-    def read(self, reader: Reader) -> Shape:
-        return reader.shape()
+    def read(self, cursor: HloCursor) -> Shape:
+        return cursor.shape()
 
     def write(self, value: Shape) -> str:
         return value.to_text(layout=True)
@@ -253,8 +218,8 @@ class ShapeCodec(AttributeCodec[Shape]):
 class LiteralCodec(AttributeCodec[Literal]):
     """A literal preceded by its shape: `literal=s32[2]{0} {1, 2}`"""
 
-    def read(self, reader: Reader) -> Literal:
-        return reader.literal(None)
+    def read(self, cursor: HloCursor) -> Literal:
+        return cursor.literal(None)
 
     def write(self, value: Literal) -> str:
         return value.to_text(shape=True, layout=True)
@@ -267,8 +232,8 @@ class BracedListCodec(AttributeCodec[tuple[T, ...]], Generic[T]):
         self.item = item
         self.separator = separator
 
-    def read(self, reader: Reader) -> tuple[T, ...]:
-        return tuple([self.item.read(reader) for _ in entries(reader)])
+    def read(self, cursor: HloCursor) -> tuple[T, ...]:
+        return tuple([self.item.read(cursor) for _ in entries(cursor)])
 
     def write(self, value: tuple[T, ...]) -> str:
         return f"{{{self.separator.join(map(self.item.write, value))}}}"

@@ -13,8 +13,9 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import AttributeCodec, BracedListCodec, EnumCodec, Reader, entries, to_integer
+from xlapy.opcodes.attributes.codecs import AttributeCodec, BracedListCodec, EnumCodec, entries, int64_from_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +132,22 @@ _WINDOW_FIELD = re.compile(r"([a-z_]+)\s*=\s*(-?\d+(?:_-?\d+)?(?:\s*x\s*-?\d+(?:
 class WindowCodec(AttributeCodec[Window]):
     """`window={size=2x3 stride=2x1 pad=0_1x1_1 lhs_dilate=1x2 rhs_dilate=2x1 rhs_reversal=0x1}`"""
 
-    def read(self, reader: Reader) -> Window:
-        reader.expect("{")
+    def read(self, cursor: HloCursor) -> Window:
+        cursor.expect("{")
         columns: dict[str, list[str]] = {}
-        while not reader.accept("}"):
-            match = reader.match(_WINDOW_FIELD)
+        while not cursor.accept("}"):
+            match = cursor.match(_WINDOW_FIELD)
             if match is None:
-                reader.fail("expected a window field such as size=2x3, or }")
+                cursor.fail("expected a window field such as size=2x3, or }")
             if match[1] not in _WINDOW_COLUMNS:
-                reader.fail(f"unknown window field {match[1]!r}; expected one of {', '.join(_WINDOW_COLUMNS)}")
+                cursor.fail(f"unknown window field {match[1]!r}; expected one of {', '.join(_WINDOW_COLUMNS)}")
             if match[1] in columns:
-                reader.fail(f"window field {match[1]!r} is given twice")
+                cursor.fail(f"window field {match[1]!r} is given twice")
             columns[match[1]] = re.split(r"\s*x\s*", match[2])
         try:
             return _window(columns)
         except (ShapeError, ValueError) as error:
-            reader.fail(str(error))
+            cursor.fail(str(error))
 
     def write(self, value: Window) -> str:
         parts = [
@@ -175,7 +176,7 @@ def _window(columns: dict[str, list[str]]) -> Window:
             raise ShapeError(f"window field {name} has {len(column)} entries, another has {rank}")
 
     def integers(name: str, default: int) -> list[int]:
-        return [to_integer(text) for text in columns.get(name, [str(default)] * rank)]
+        return [int64_from_text(text) for text in columns.get(name, [str(default)] * rank)]
 
     pads = [text.partition("_") for text in columns.get("pad", ["0_0"] * rank)]
     if any(not underscore for _, underscore, _ in pads):
@@ -183,8 +184,8 @@ def _window(columns: dict[str, list[str]]) -> Window:
     rows = zip(
         integers("size", 1),
         integers("stride", 1),
-        [to_integer(low) for low, _, _ in pads],
-        [to_integer(high) for _, _, high in pads],
+        [int64_from_text(low) for low, _, _ in pads],
+        [int64_from_text(high) for _, _, high in pads],
         integers("lhs_dilate", 1),
         integers("rhs_dilate", 1),
         map(bool, integers("rhs_reversal", 0)),
@@ -218,16 +219,16 @@ _PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(-?\d+))?((?:\s*x\s*)?)")
 class PaddingConfigCodec(AttributeCodec[PaddingConfig]):
     """`padding=1_2x0_-1_1`: low, high and (when any dimension has one) interior, a dimension each."""
 
-    def read(self, reader: Reader) -> PaddingConfig:
+    def read(self, cursor: HloCursor) -> PaddingConfig:
         dimensions: list[PaddingDimension] = []
         more = True
         while more:
-            match = reader.match(_PADDING)
+            match = cursor.match(_PADDING)
             if match is None:
                 if dimensions:
-                    reader.fail("expected low_high or low_high_interior after x")
+                    cursor.fail("expected low_high or low_high_interior after x")
                 return PaddingConfig(())
-            dimensions.append(PaddingDimension(*map(to_integer, (match[1], match[2], match[3] or "0"))))
+            dimensions.append(PaddingDimension(*map(int64_from_text, (match[1], match[2], match[3] or "0"))))
             more = bool(match[4])
         return PaddingConfig(tuple(dimensions))
 
@@ -254,13 +255,13 @@ _RANGE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
 class SliceRangesCodec(AttributeCodec[SliceRanges]):
     """`slice={[0:2], [1:5:2]}`; strides are written when any of them is not 1."""
 
-    def read(self, reader: Reader) -> SliceRanges:
+    def read(self, cursor: HloCursor) -> SliceRanges:
         rows: list[tuple[int, int, int]] = []
-        for _ in entries(reader):
-            match = reader.match(_RANGE)
+        for _ in entries(cursor):
+            match = cursor.match(_RANGE)
             if match is None:
-                reader.fail("expected a range such as [0:2] or [0:6:2]")
-            rows.append((to_integer(match[1]), to_integer(match[2]), to_integer(match[3] or "1")))
+                cursor.fail("expected a range such as [0:2] or [0:6:2]")
+            rows.append((int64_from_text(match[1]), int64_from_text(match[2]), int64_from_text(match[3] or "1")))
         return SliceRanges(tuple(r[0] for r in rows), tuple(r[1] for r in rows), tuple(r[2] for r in rows))
 
     def write(self, value: SliceRanges) -> str:
@@ -341,14 +342,14 @@ _LABEL_WORD = re.compile(r"[0-9a-z?]+_[0-9a-z?]+->[0-9a-z?]+")
 class ConvDimensionsCodec(AttributeCodec[ConvDimensions]):
     """`dim_labels=b01f_01io->b01f`"""
 
-    def read(self, reader: Reader) -> ConvDimensions:
-        match = reader.match(_LABEL_WORD)
+    def read(self, cursor: HloCursor) -> ConvDimensions:
+        match = cursor.match(_LABEL_WORD)
         if match is None:
-            reader.fail("expected dimension labels such as bf01_oi01->bf01")
+            cursor.fail("expected dimension labels such as bf01_oi01->bf01")
         try:
             return ConvDimensions.parse(match[0])
         except ValueError as error:
-            reader.fail(str(error))
+            cursor.fail(str(error))
 
     def write(self, value: ConvDimensions) -> str:
         return value.to_text()

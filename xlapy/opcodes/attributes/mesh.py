@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xlapy.base.errors import ShapeError
+from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import bounded_product
-from xlapy.opcodes.attributes.codecs import Reader, entries, split_integers, to_integer
+from xlapy.opcodes.attributes.codecs import entries, int64_from_text, integers_from_text
 
 MAX_DEVICES = 1 << 24
 """The most devices whose ids are ever written out one by one."""
@@ -199,82 +200,82 @@ _BRACKETS = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
 _TRANSPOSE = re.compile(r"T\s*\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
 
 
-def read_mesh(reader: Reader) -> Mesh:
+def read_mesh(cursor: HloCursor) -> Mesh:
     """Reads a mesh in the form `Mesh.to_text` writes."""
-    head = reader.match(_MESH)
+    head = cursor.match(_MESH)
     if head is None:
-        reader.fail("expected mesh[ or maximal_mesh[")
+        cursor.fail("expected mesh[ or maximal_mesh[")
     try:
-        return _read_maximal(reader) if head[1] else _read_axes(reader)
+        return _read_maximal(cursor) if head[1] else _read_axes(cursor)
     except ShapeError as error:
-        reader.fail(str(error))
+        cursor.fail(str(error))
 
 
-def _read_maximal(reader: Reader) -> Mesh:
-    match = reader.match(_DEVICE)
+def _read_maximal(cursor: HloCursor) -> Mesh:
+    match = cursor.match(_DEVICE)
     if match is None:
-        reader.fail("expected device_id= in maximal_mesh")
-    reader.expect("]")
-    return Mesh.maximal(to_integer(match[1]))
+        cursor.fail("expected device_id= in maximal_mesh")
+    cursor.expect("]")
+    return Mesh.maximal(int64_from_text(match[1]))
 
 
-def _read_axes(reader: Reader) -> Mesh:
+def _read_axes(cursor: HloCursor) -> Mesh:
     names: list[str] = []
     sizes: list[int] = []
-    for _ in entries(reader, opening="", closing="]"):
-        match = reader.match(_AXIS)
+    for _ in entries(cursor, opening="", closing="]"):
+        match = cursor.match(_AXIS)
         if match is None:
-            reader.fail("expected a mesh axis such as 'a'=2")
+            cursor.fail("expected a mesh axis such as 'a'=2")
         names.append(match[1] or match[2] or "")
-        sizes.append(to_integer(match[3]))
-    return Mesh.make(names, sizes, _read_device_ids(reader))
+        sizes.append(int64_from_text(match[3]))
+    return Mesh.make(names, sizes, _read_device_ids(cursor))
 
 
-def _read_device_ids(reader: Reader) -> Iota | tuple[int, ...] | None:
-    if reader.match(_DEVICE_IDS) is None:
+def _read_device_ids(cursor: HloCursor) -> Iota | tuple[int, ...] | None:
+    if cursor.match(_DEVICE_IDS) is None:
         return None
-    iota = read_iota(reader)
+    iota = read_iota(cursor)
     if iota is None:
-        match = reader.match(_ID_LIST)
-        devices = split_integers(match[0]) if match else ()
-        reader.expect(")")
+        match = cursor.match(_ID_LIST)
+        devices = integers_from_text(match[0]) if match else ()
+        cursor.expect(")")
         return devices
-    reader.expect(")")
+    cursor.expect(")")
     return iota
 
 
-def read_iota(reader: Reader) -> Iota | None:
+def read_iota(cursor: HloCursor) -> Iota | None:
     """Reads `[4,2]T(1,0)` or `[8]`; None (cursor unmoved) if no bracket stands there; `ShapeError` if malformed."""
-    dims = reader.match(_BRACKETS)
+    dims = cursor.match(_BRACKETS)
     if dims is None:
         return None
-    sizes = split_integers(dims[1])
-    perm = reader.match(_TRANSPOSE)
+    sizes = integers_from_text(dims[1])
+    perm = cursor.match(_TRANSPOSE)
     if perm is None and len(sizes) > 1:
-        reader.fail("expected T( and a permutation behind more than one dimension of device ids")
-    return Iota.make(sizes, split_integers(perm[1]) if perm else ())
+        cursor.fail("expected T( and a permutation behind more than one dimension of device ids")
+    return Iota.make(sizes, integers_from_text(perm[1]) if perm else ())
 
 
-def read_axes(reader: Reader, mesh: Mesh) -> tuple[AxisRef, ...]:
+def read_axes(cursor: HloCursor, mesh: Mesh) -> tuple[AxisRef, ...]:
     """Reads `{'a','b':(1)2}`; an axis may be given by its number in quotes."""
-    return tuple([read_axis(reader, mesh) for _ in entries(reader)])
+    return tuple([read_axis(cursor, mesh) for _ in entries(cursor)])
 
 
-def read_axis(reader: Reader, mesh: Mesh) -> AxisRef:
+def read_axis(cursor: HloCursor, mesh: Mesh) -> AxisRef:
     """Reads `'a'` or `'b':(1)2`."""
-    match = reader.match(_REFERENCE)
+    match = cursor.match(_REFERENCE)
     if match is None:
-        reader.fail("expected a mesh axis such as 'a' or 'a':(1)2")
-    number = _axis_number(reader, match[1] or match[2] or "", mesh)
-    return AxisRef(number, to_integer(match[3] or "1"), to_integer(match[4]) if match[4] else None)
+        cursor.fail("expected a mesh axis such as 'a' or 'a':(1)2")
+    number = _axis_number(cursor, match[1] or match[2] or "", mesh)
+    return AxisRef(number, int64_from_text(match[3] or "1"), int64_from_text(match[4]) if match[4] else None)
 
 
-def _axis_number(reader: Reader, name: str, mesh: Mesh) -> int:
+def _axis_number(cursor: HloCursor, name: str, mesh: Mesh) -> int:
     if name in mesh.axis_names:
         return mesh.axis_names.index(name)
     number = int(name) if name.isdigit() and len(name) < 10 else len(mesh.axis_names)
     if number >= len(mesh.axis_names):
-        reader.fail(f"{name!r} is no axis of {mesh.to_text()}")
+        cursor.fail(f"{name!r} is no axis of {mesh.to_text()}")
     return number
 
 

@@ -15,7 +15,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.errors import ShapeError
-from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, AttributeCodec, Reader, split_integers
+from xlapy.base.hlo_cursor import HloCursor
+from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, AttributeCodec, integers_from_text
 from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh, check_axes, read_axes, read_iota, read_mesh
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
@@ -204,28 +205,28 @@ _SIZES = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*<=")
 class ReplicaGroupsCodec(AttributeCodec[ReplicaGroups]):
     """`replica_groups={{0,1},{2,3}}`, `[2,4]<=[8]`, `[2,4]<=[4,2]T(1,0)` or `mesh['a'=2,'b'=4] {'b'}`"""
 
-    def read(self, reader: Reader) -> ReplicaGroups:
-        if reader.match(_BRACE):
-            return GroupList(INTEGER_LISTS.read(reader))
-        sizes = reader.match(_SIZES)
+    def read(self, cursor: HloCursor) -> ReplicaGroups:
+        if cursor.match(_BRACE):
+            return GroupList(INTEGER_LISTS.read(cursor))
+        sizes = cursor.match(_SIZES)
         try:
             if sizes is not None:
-                return _read_iota_groups(reader, split_integers(sizes[1]))
-            mesh = read_mesh(reader)
-            return MeshGroups.make(mesh, read_axes(reader, mesh))
+                return _read_iota_groups(cursor, integers_from_text(sizes[1]))
+            mesh = read_mesh(cursor)
+            return MeshGroups.make(mesh, read_axes(cursor, mesh))
         except ShapeError as error:
-            reader.fail(str(error))
+            cursor.fail(str(error))
 
     def write(self, value: ReplicaGroups) -> str:
         return value.to_text()
 
 
-def _read_iota_groups(reader: Reader, sizes: tuple[int, ...]) -> IotaGroups:
+def _read_iota_groups(cursor: HloCursor, sizes: tuple[int, ...]) -> IotaGroups:
     if len(sizes) != 2:
-        reader.fail(f"expected the number of groups and their size before <=, found {len(sizes)} sizes")
-    iota = read_iota(reader)
+        cursor.fail(f"expected the number of groups and their size before <=, found {len(sizes)} sizes")
+    iota = read_iota(cursor)
     if iota is None:
-        reader.fail("expected the dimensions of the ids, such as [8], after <=")
+        cursor.fail("expected the dimensions of the ids, such as [8], after <=")
     return IotaGroups.make(sizes[0], sizes[1], iota.reshape_dims, iota.transpose_perm)
 
 
