@@ -1,5 +1,5 @@
-"""Programs with shardings cut up among devices."""
+"""SPMD partitioning: turns a program with shardings into the program that each device runs."""
 
-from xlapy.spmd.program import Partitioned, partition
+from xlapy.spmd.partitioner import EntryShardings, partition
 
-__all__ = ["Partitioned", "partition"]
+__all__ = ["EntryShardings", "partition"]

@@ -1,10 +1,12 @@
-"""Along which dimensions an operation may be cut, so that each device computes its part from parts of the operands.
+"""Sharding rules: the dimensions of operands and results that may be split together, for each operation.
 
-Owns: the factors of each op, the attributes of its parts. Must not know: devices, how arrays lie on them.
+A factor is a group of dimensions that are split alike, in the sense of Shardy's op sharding rules. In `dot(a, b)` of
+matrices, one factor is dimension 0 of `a` and of the result; another is dimension 1 of `b` and of the result; a third
+is dimension 1 of `a` and dimension 0 of `b`, a reduction factor that is no dimension of the result. An operation
+without a rule, and a dimension in no factor, is computed from operands that are not split.
 
-A factor is what a dimension of the result is computed from: in `dot(a, b)` of matrices, the rows are dimension 0 of `a`
-and of the result, the sum is dimension 1 of `a` and 0 of `b` and no dimension of the result. Whatever has no rule, and
-every dimension that is in no factor, is computed from whole operands.
+Responsible for the factors of each operation and the attributes of local operations. Does not depend on devices or on
+how arrays are distributed.
 """
 
 from __future__ import annotations
@@ -19,30 +21,31 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import PaddingDimension, SliceRanges, WindowDimension
 from xlapy.opcodes.registry import OpDef
-from xlapy.spmd.sums import adds_up, is_sum
+from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The dimension of each operand and of each array of the result that are cut together; None is none of them."""
+    """Dimensions that are split alike: one of each operand and of each array of the result; None for no dimension."""
 
     operands: tuple[int | None, ...]
     results: tuple[int | None, ...]
 
     @property
-    def is_summed(self) -> bool:
-        """Whether the parts of the results are to be combined."""
+    def is_reduction(self) -> bool:
+        """Whether the dimension is reduced: the results of the tiles are to be combined."""
         return all(dimension is None for dimension in self.results)
 
 
 BATCH_DIMENSIONS = "num_batch_dims"
-"""The frontend attribute of a custom call that tells how many leading dimensions are those of a stack."""
+"""The frontend attribute of a custom call with the number of its leading dimensions that are batch dimensions."""
 
 Rule = Callable[[Instruction], Iterator[Factor]]
 _RULES: dict[OpDef, Rule] = {}
 
 
-def factors_of(instruction: Instruction) -> list[Factor]:
+def sharding_factors(instruction: Instruction) -> list[Factor]:
+    """Returns the factors of an operation; none for shapes with dynamic dimensions."""
     if instruction.shape.is_dynamic or any(operand.shape.is_dynamic for operand in instruction.operands):
         return []
     rule = _RULES.get(instruction.op, _elementwise if instruction.op.elementwise else None)
@@ -57,8 +60,8 @@ def _rule(*definitions: OpDef) -> Callable[[Rule], Rule]:
     return register
 
 
-def _same(instruction: Instruction, dimensions: Sequence[int]) -> Iterator[Factor]:
-    """The same dimension of all operands that have as many as the first, and of all results."""
+def _same_dimensions(instruction: Instruction, dimensions: Sequence[int]) -> Iterator[Factor]:
+    """Yields a factor of each dimension that all results and all operands of the first operand's rank have alike."""
     rank = instruction.operands[0].shape.rank
     count = 1 if instruction.shape.is_array else len(instruction.shape.tuple_shapes)
     for dimension in dimensions:
@@ -77,9 +80,9 @@ def _elementwise(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.BROADCAST)
 def _broadcast(instruction: Instruction) -> Iterator[Factor]:
-    places = {result: operand for operand, result in enumerate(instruction.attributes.dimensions)}
+    operand_dimensions = {result: operand for operand, result in enumerate(instruction.attributes.dimensions)}
     for dimension in range(instruction.shape.rank):
-        yield Factor((places.get(dimension),), (dimension,))
+        yield Factor((operand_dimensions.get(dimension),), (dimension,))
 
 
 @_rule(opcodes.TRANSPOSE)
@@ -90,58 +93,61 @@ def _transpose(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.RESHAPE)
 def _reshape(instruction: Instruction) -> Iterator[Factor]:
-    """The major dimensions of what is split or merged: both begin after as many elements."""
-    starts = {start: dimension for dimension, start in _starts(instruction.operands[0].shape)}
-    for dimension, start in _starts(instruction.shape):
-        if start in starts:
-            yield Factor((starts[start],), (dimension,))
+    """Yields the major dimension of each group of dimensions that the reshape splits or merges.
+
+    Two dimensions correspond if the sizes of the dimensions before them have the same product.
+    """
+    operand_dimensions = {outer: dimension for dimension, outer in _outer_sizes(instruction.operands[0].shape)}
+    for dimension, outer in _outer_sizes(instruction.shape):
+        if outer in operand_dimensions:
+            yield Factor((operand_dimensions[outer],), (dimension,))
 
 
-def _starts(shape: Shape) -> Iterator[tuple[int, int]]:
-    """Dimensions of more than one element, and how many times each is counted through."""
-    start = 1
+def _outer_sizes(shape: Shape) -> Iterator[tuple[int, int]]:
+    """Yields each dimension of more than one element with the product of the sizes before it."""
+    outer = 1
     for dimension, size in enumerate(shape.dimensions):
         if size != 1:
-            yield dimension, start
-        start *= size
+            yield dimension, outer
+        outer *= size
 
 
 @_rule(opcodes.REVERSE)
 def _reverse(instruction: Instruction) -> Iterator[Factor]:
-    return _same(instruction, _others(instruction.shape, instruction.attributes.dimensions))
+    return _same_dimensions(instruction, _dimensions_except(instruction.shape, instruction.attributes.dimensions))
 
 
 @_rule(opcodes.CONCATENATE)
 def _concatenate(instruction: Instruction) -> Iterator[Factor]:
-    return _same(instruction, _others(instruction.shape, [instruction.attributes.dimension]))
+    return _same_dimensions(instruction, _dimensions_except(instruction.shape, [instruction.attributes.dimension]))
 
 
 @_rule(opcodes.PAD)
 def _pad(instruction: Instruction) -> Iterator[Factor]:
-    rows = instruction.attributes.padding.dimensions
-    return _same(instruction, [d for d, row in enumerate(rows) if row == PaddingDimension(0, 0)])
+    padding = instruction.attributes.padding.dimensions
+    return _same_dimensions(instruction, [d for d, each in enumerate(padding) if each == PaddingDimension(0, 0)])
 
 
 @_rule(opcodes.SLICE, opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE)
 def _slice(instruction: Instruction) -> Iterator[Factor]:
-    """Dimensions that are taken whole, and those of which one element is, by the device that has it."""
+    """Yields the dimensions of which all elements are taken, or one element, from the device that holds it."""
     if instruction.op is not opcodes.SLICE and instruction.operands[-1].shape.rank:
-        return  # all indices in one vector
+        return  # the start indices are one vector
     last = instruction.operands[1] if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE else instruction
     sizes = list(zip(instruction.operands[0].shape.dimensions, last.shape.dimensions, strict=True))
     kept = [dimension for dimension, (before, after) in enumerate(sizes) if before == after]
-    yield from _same(instruction, kept)
+    yield from _same_dimensions(instruction, kept)
     if instruction.op is opcodes.SLICE:
         return
     rest = (None,) * (len(instruction.operands) - 1)
     for dimension in [dimension for dimension, (before, after) in enumerate(sizes) if after == 1 != before]:
         if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE:
             yield Factor((dimension, *rest), (dimension,))
-        elif is_sum(instruction):
+        elif produces_partial_sums(instruction):
             yield Factor((dimension, *rest), (None,))
 
 
-def _others(shape: Shape, dimensions: Sequence[int]) -> list[int]:
+def _dimensions_except(shape: Shape, dimensions: Sequence[int]) -> list[int]:
     return [dimension for dimension in range(shape.rank) if dimension not in dimensions]
 
 
@@ -155,9 +161,9 @@ def _dot(instruction: Instruction) -> Iterator[Factor]:
     result = iter(range(instruction.shape.rank))
     for pair in zip(attributes.lhs_batch_dims, attributes.rhs_batch_dims, strict=True):
         yield Factor(pair, (next(result),))
-    for dimension in _others(left, (*attributes.lhs_batch_dims, *attributes.lhs_contracting_dims)):
+    for dimension in _dimensions_except(left, (*attributes.lhs_batch_dims, *attributes.lhs_contracting_dims)):
         yield Factor((dimension, None), (next(result),))
-    for dimension in _others(right, (*attributes.rhs_batch_dims, *attributes.rhs_contracting_dims)):
+    for dimension in _dimensions_except(right, (*attributes.rhs_batch_dims, *attributes.rhs_contracting_dims)):
         yield Factor((None, dimension), (next(result),))
     for pair in zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True):
         yield Factor(pair, (None,))
@@ -178,22 +184,24 @@ def _convolution(instruction: Instruction) -> Iterator[Factor]:
 def _reduce(instruction: Instruction) -> Iterator[Factor]:
     count = len(instruction.operands) // 2
     reduced = instruction.attributes.dimensions
-    for result, dimension in enumerate(_others(instruction.operands[0].shape, reduced)):
+    for result, dimension in enumerate(_dimensions_except(instruction.operands[0].shape, reduced)):
         yield Factor((dimension,) * count + (None,) * count, (result,) * count)
-    if adds_up(instruction):
+    if is_reducible_in_parts(instruction):
         for dimension in reduced:
             yield Factor((dimension, None), (None,))
 
 
 @_rule(opcodes.REDUCE_WINDOW)
 def _reduce_window(instruction: Instruction) -> Iterator[Factor]:
-    rows = instruction.attributes.window.dimensions
-    return _same(instruction, [d for d, row in enumerate(rows) if row == WindowDimension(1)])
+    window = instruction.attributes.window.dimensions
+    return _same_dimensions(instruction, [d for d, each in enumerate(window) if each == WindowDimension(1)])
 
 
 @_rule(opcodes.SORT)
 def _sort(instruction: Instruction) -> Iterator[Factor]:
-    return _same(instruction, _others(instruction.operands[0].shape, [instruction.attributes.dimension]))
+    return _same_dimensions(
+        instruction, _dimensions_except(instruction.operands[0].shape, [instruction.attributes.dimension])
+    )
 
 
 # -- sources, linear algebra
@@ -201,19 +209,19 @@ def _sort(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.IOTA)
 def _iota(instruction: Instruction) -> Iterator[Factor]:
-    """The dimension that is counted along too: a part is counted from where it begins."""
+    """Yields all dimensions, the iota dimension too: a tile of it counts from the tile's offset."""
     for dimension in range(instruction.shape.rank):
         yield Factor((), (dimension,))
 
 
 @_rule(opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE)
-def _matrices(instruction: Instruction) -> Iterator[Factor]:
-    return _same(instruction, range(instruction.shape.rank - 2))
+def _batched_matrices(instruction: Instruction) -> Iterator[Factor]:
+    return _same_dimensions(instruction, range(instruction.shape.rank - 2))
 
 
 @_rule(opcodes.FFT)
 def _fft(instruction: Instruction) -> Iterator[Factor]:
-    return _same(instruction, range(instruction.shape.rank - len(instruction.attributes.fft_length)))
+    return _same_dimensions(instruction, range(instruction.shape.rank - len(instruction.attributes.fft_length)))
 
 
 # -- indexing
@@ -221,18 +229,21 @@ def _fft(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.GATHER)
 def _gather(instruction: Instruction) -> Iterator[Factor]:
-    """Also the dimensions that rows are looked up along: a device has those of its part, and zeros for others."""
+    """Yields slice and batch dimensions, and indexed dimensions that are collapsed.
+
+    Along an indexed dimension, a device gathers the elements of its own tile and gives zeros for all others.
+    """
     attributes = instruction.attributes
     operand, indices = (each.shape for each in instruction.operands)
-    inside = _others(operand, (*attributes.collapsed_slice_dims, *attributes.operand_batching_dims))
+    inside = _dimensions_except(operand, (*attributes.collapsed_slice_dims, *attributes.operand_batching_dims))
     for dimension, result in zip(inside, attributes.offset_dims, strict=True):
         if attributes.slice_sizes[dimension] == operand.dimensions[dimension]:
             yield Factor((dimension, None), (result,))
     batching = dict(zip(attributes.start_indices_batching_dims, attributes.operand_batching_dims, strict=True))
-    outside = _others(instruction.shape, attributes.offset_dims)
-    for index, result in zip(_others(indices, [attributes.index_vector_dim]), outside, strict=True):
+    outside = _dimensions_except(instruction.shape, attributes.offset_dims)
+    for index, result in zip(_dimensions_except(indices, [attributes.index_vector_dim]), outside, strict=True):
         yield Factor((batching.get(index), index), (result,))
-    if is_sum(instruction):
+    if produces_partial_sums(instruction):
         for dimension in attributes.collapsed_slice_dims:
             if dimension in attributes.start_index_map and attributes.slice_sizes[dimension] == 1:
                 yield Factor((dimension, None), (None,))
@@ -244,57 +255,63 @@ def _scatter(instruction: Instruction) -> Iterator[Factor]:
     count = len(instruction.operands) // 2
     target, updates = instruction.operands[0].shape, instruction.operands[-1].shape
     indices = instruction.operands[count].shape
-    inside = _others(target, (*attributes.inserted_window_dims, *attributes.input_batching_dims))
+    inside = _dimensions_except(target, (*attributes.inserted_window_dims, *attributes.input_batching_dims))
     for dimension, update in zip(inside, attributes.update_window_dims, strict=True):
         if updates.dimensions[update] == target.dimensions[dimension]:
             yield Factor((dimension,) * count + (None,) + (update,) * count, (dimension,) * count)
-    outside = _others(updates, attributes.update_window_dims)
-    places = dict(zip(_others(indices, [attributes.index_vector_dim]), outside, strict=True))
+    outside = _dimensions_except(updates, attributes.update_window_dims)
+    update_dimensions = dict(zip(_dimensions_except(indices, [attributes.index_vector_dim]), outside, strict=True))
     batching = zip(attributes.input_batching_dims, attributes.scatter_indices_batching_dims, strict=True)
     for dimension, index in batching:
-        yield Factor((dimension,) * count + (index,) + (places[index],) * count, (dimension,) * count)
+        yield Factor((dimension,) * count + (index,) + (update_dimensions[index],) * count, (dimension,) * count)
     for dimension in attributes.inserted_window_dims:
         if dimension in attributes.scatter_dims_to_operand_dims:
             yield Factor((dimension,) * count + (None,) * (count + 1), (dimension,) * count)
-    if is_sum(instruction):
-        for index, update in places.items():
+    if produces_partial_sums(instruction):
+        for index, update in update_dimensions.items():
             if index not in attributes.scatter_indices_batching_dims:
                 yield Factor((None, index, update), (None,))
 
 
-# -- collectives by hand, whose groups do not differ in where parts lie
+# -- collectives of manual regions, which all devices of a group execute on tiles of the same position
 
 
 @_rule(opcodes.ALL_REDUCE, opcodes.COLLECTIVE_PERMUTE, opcodes.COLLECTIVE_BROADCAST)
-def _all_alike(instruction: Instruction) -> Iterator[Factor]:
+def _elementwise_collective(instruction: Instruction) -> Iterator[Factor]:
     if len(instruction.operands) == 1:
-        yield from _same(instruction, range(instruction.shape.rank))
+        yield from _same_dimensions(instruction, range(instruction.shape.rank))
 
 
 @_rule(opcodes.ALL_GATHER)
 def _all_gather(instruction: Instruction) -> Iterator[Factor]:
     if len(instruction.operands) == 1:
-        yield from _same(instruction, _others(instruction.shape, [instruction.attributes.all_gather_dimension]))
+        yield from _same_dimensions(
+            instruction, _dimensions_except(instruction.shape, [instruction.attributes.all_gather_dimension])
+        )
 
 
 @_rule(opcodes.REDUCE_SCATTER)
 def _reduce_scatter(instruction: Instruction) -> Iterator[Factor]:
     if len(instruction.operands) == 1:
-        yield from _same(instruction, _others(instruction.shape, [instruction.attributes.scatter_dimension]))
+        yield from _same_dimensions(
+            instruction, _dimensions_except(instruction.shape, [instruction.attributes.scatter_dimension])
+        )
 
 
 @_rule(opcodes.ALL_TO_ALL)
 def _all_to_all(instruction: Instruction) -> Iterator[Factor]:
     if instruction.attributes.split_dimension is not None:
-        yield from _same(instruction, _others(instruction.shape, [instruction.attributes.split_dimension]))
+        yield from _same_dimensions(
+            instruction, _dimensions_except(instruction.shape, [instruction.attributes.split_dimension])
+        )
 
 
-# -- custom calls of stacks
+# -- batched custom calls
 
 
 @_rule(opcodes.CUSTOM_CALL)
 def _custom_call(instruction: Instruction) -> Iterator[Factor]:
-    """The leading dimensions that the program says to be those of a stack."""
+    """Yields the leading dimensions that a frontend attribute declares to be batch dimensions."""
     count = (instruction.frontend_attributes or {}).get(BATCH_DIMENSIONS, "")
     shapes = [*(operand.shape for operand in instruction.operands), *(leaf for _, leaf in instruction.shape.leaves())]
     if not count.isdecimal() or not all(shape.is_array for shape in shapes):
@@ -305,30 +322,33 @@ def _custom_call(instruction: Instruction) -> Iterator[Factor]:
             yield Factor((dimension,) * operands, (dimension,) * (len(shapes) - operands))
 
 
-# -- the attributes of a part
+# -- the attributes of local operations
 
 
-def attributes_of_part(instruction: Instruction, operands: Sequence[Shape], result: Shape) -> Attributes:
-    """Of an operation on parts of its operands: sizes of what is taken whole are those of the part."""
+def local_attributes(instruction: Instruction, operands: Sequence[Shape], result: Shape) -> Attributes:
+    """Returns an operation's attributes for local operands: sizes in split dimensions become those of the tile.
+
+    operands, result: the local shapes.
+    """
     attributes = instruction.attributes
     if instruction.op is opcodes.SLICE:
         ranges, sizes = attributes.ranges, instruction.operands[0].shape.dimensions
-        limits = _of_part(ranges.limits, sizes, operands[0].dimensions)
+        limits = _local_sizes(ranges.limits, sizes, operands[0].dimensions)
         return dataclasses.replace(attributes, ranges=SliceRanges(ranges.starts, limits, ranges.strides))
     if instruction.op is opcodes.DYNAMIC_SLICE:
         return dataclasses.replace(attributes, dynamic_slice_sizes=result.dimensions)
     if instruction.op is opcodes.CUSTOM_CALL and attributes.operand_layout_constraints is not None:
         constraints = [
-            part.with_layout(constraint.layout)
-            for part, constraint in zip(operands, attributes.operand_layout_constraints, strict=True)
+            operand.with_layout(constraint.layout)
+            for operand, constraint in zip(operands, attributes.operand_layout_constraints, strict=True)
         ]
         return dataclasses.replace(attributes, operand_layout_constraints=tuple(constraints))
     if instruction.op is opcodes.GATHER:
-        sizes = _of_part(attributes.slice_sizes, instruction.operands[0].shape.dimensions, operands[0].dimensions)
+        sizes = _local_sizes(attributes.slice_sizes, instruction.operands[0].shape.dimensions, operands[0].dimensions)
         return dataclasses.replace(attributes, slice_sizes=sizes)
     return attributes
 
 
-def _of_part(sizes: Ints, before: Ints, after: Ints) -> Ints:
-    """Sizes along dimensions that were cut are those of the part; of a slice of one element too."""
+def _local_sizes(sizes: Ints, before: Ints, after: Ints) -> Ints:
+    """Limits sizes in the dimensions that are split to the size of the tile. before, after: whole and local sizes."""
     return tuple([size if old == new else min(size, new) for size, old, new in zip(sizes, before, after, strict=True)])

@@ -1,4 +1,4 @@
-"""Programs with shardings cut up: the parts that devices compute are those of the whole program's result."""
+"""The partitioner: what the devices compute together is the result of the whole program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.verify import verify
 from xlapy.spmd import partition
-from xlapy.spmd.splits import placement_of, tiles_of
+from xlapy.spmd.array_sharding import array_sharding_of, tile_count
 
 DEVICES = 4
 ROWS, COLUMNS, BOTH, WHOLE = (
@@ -38,11 +38,11 @@ less { a = f32[] parameter(0)
 """
 
 
-def part(array: Any, shape: Shape, sharding: Sharding, device: int) -> Any:
-    """What a device has of an array."""
-    for dimension, split in enumerate(placement_of(sharding, shape, DEVICES).splits):
-        if split is not None:
-            array = np.split(array, tiles_of(split), dimension)[split[device]]
+def local_array(array: Any, shape: Shape, sharding: Sharding, device: int) -> Any:
+    """Returns the local array of a device."""
+    for dimension, tiling in enumerate(array_sharding_of(sharding, shape, DEVICES).tilings):
+        if tiling is not None:
+            array = np.split(array, tile_count(tiling), dimension)[tiling[device]]
     return array
 
 
@@ -53,69 +53,75 @@ def arguments(module: Module) -> list[Any]:
 
 
 def check(text: str, collectives: str) -> None:
-    """The parts are those of the whole, and what is sent for that is what is expected."""
+    """Checks that the local results are tiles of the whole result, and which collectives the program has."""
     whole, module = xla.parse_hlo(text), xla.parse_hlo(text)
     given = arguments(whole)
     shapes = [parameter.shape for parameter in whole.entry_computation.parameters]
     leaves = [leaf for _, leaf in whole.entry_computation.root_instruction.shape.leaves()]
     expected = xla.Client("interpreter").compile(whole)(*given)
     expected = list(expected) if len(leaves) > 1 else [expected]
-    told = partition(module, DEVICES)
+    shardings = partition(module, DEVICES)
     verify(module)
     sent = sorted({i.op.name for i in module.instructions() if i.op.family == "collectives"} - {"partition-id"})
     assert " ".join(sent) == collectives
     parts = [
-        [part(*each, device) for each in zip(given, shapes, told.parameters, strict=True)] for device in range(DEVICES)
+        [local_array(*each, device) for each in zip(given, shapes, shardings.parameters, strict=True)]
+        for device in range(DEVICES)
     ]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     for device, result in enumerate(results):
         found = list(result) if len(leaves) > 1 else [result]
-        for got, want, leaf, sharding in zip(found, expected, leaves, told.results, strict=True):
-            want_part = part(np.asarray(want), leaf, sharding, device)
+        for got, want, leaf, sharding in zip(found, expected, leaves, shardings.results, strict=True):
+            want_part = local_array(np.asarray(want), leaf, sharding, device)
             np.testing.assert_allclose(np.asarray(got), want_part, rtol=1e-5, atol=1e-5)
 
 
 OPERATIONS = {
     "same tiles": (BOTH, "ROOT r = f32[8,8] add(x, x), sharding={s}", BOTH, ""),
     "gathered": (ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", WHOLE, "all-gather"),
-    "cut": (WHOLE, "ROOT r = f32[8,8] negate(x), sharding={s}", BOTH, ""),
-    "cut otherwise": (ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", COLUMNS, "all-to-all"),
-    "half": (HALF_ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", ROWS, "collective-permute"),
+    "split": (WHOLE, "ROOT r = f32[8,8] negate(x), sharding={s}", BOTH, ""),
+    "split along another dimension": (ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", COLUMNS, "all-to-all"),
+    "split over half the devices": (HALF_ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", ROWS, "collective-permute"),
     "transposed": (ROWS, "ROOT r = f32[8,8] transpose(x), dimensions={1,0}, sharding={s}", COLUMNS, ""),
     "reshaped": (ROWS, "y = f32[4,2,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, ""),
-    "split": (ROWS, "y = f32[2,4,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, "all-gather"),
-    "repeated": (WHOLE, "c = f32[] constant(3)\ny = f32[8,8] broadcast(c), dimensions={}, sharding={s}\n"
+    "reshape that splits rows unevenly":
+        (ROWS, "y = f32[2,4,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, "all-gather"),
+    "broadcast of a scalar": (WHOLE, "c = f32[] constant(3)\ny = f32[8,8] broadcast(c), dimensions={}, sharding={s}\n"
                  "ROOT r = f32[8,8] add(x, y), sharding={s}", BOTH, ""),
-    "counted": (WHOLE, "y = f32[8,8] iota(), iota_dimension=0, sharding={s}\n"
+    "iota": (WHOLE, "y = f32[8,8] iota(), iota_dimension=0, sharding={s}\n"
                 "ROOT r = f32[8,8] add(x, y), sharding={s}", BOTH, ""),
-    "constant": (ROWS, "c = f32[8] constant({1,2,3,4,5,6,7,8})\ny = f32[8,8] broadcast(c), dimensions={0}\n"
+    "broadcast of a constant":
+        (ROWS, "c = f32[8] constant({1,2,3,4,5,6,7,8})\ny = f32[8,8] broadcast(c), dimensions={0}\n"
                  "ROOT r = f32[8,8] add(x, y), sharding={s}", ROWS, ""),
-    "product of rows": (ROWS, "y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "dot over columns": (ROWS, "y = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
                         "ROOT r = f32[8,8] negate(y), sharding={s}", ROWS, "all-gather"),
-    "product of sums": (ROWS, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
+    "dot over rows": (ROWS, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
                         "sharding={s}", WHOLE, "all-reduce"),
-    "product of both": (BOTH, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+    "dot of tiles": (BOTH, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
                         "sharding={s}", BOTH, "all-gather"),
     "sum": (ROWS, "z = f32[] constant(0)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=sum\n"
             "ROOT r = f32[8,8] broadcast(y), dimensions={0}, sharding={s}", WHOLE, "all-reduce"),
-    "sum beside another": (ROWS, "z = f32[] constant(5)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=sum\n"
+    "sum with another initial value":
+        (ROWS, "z = f32[] constant(5)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=sum\n"
                            "ROOT r = f32[8,8] broadcast(y), dimensions={0}, sharding={s}", WHOLE, "all-gather"),
-    "greatest": (BOTH, "z = f32[] constant(5)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=most\n"
+    "maximum": (BOTH, "z = f32[] constant(5)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=most\n"
                  "ROOT r = f32[8,8] broadcast(y), dimensions={1}, sharding={s}", COLUMNS,
                  "all-reduce collective-permute"),
-    "sorted": (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={1}, to_apply=less, sharding={s}", ROWS, ""),
-    "sorted across": (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={0}, to_apply=less, sharding={s}", ROWS,
+    "sort": (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={1}, to_apply=less, sharding={s}", ROWS, ""),
+    "sort of the split dimension":
+        (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={0}, to_apply=less, sharding={s}", ROWS,
                       "all-gather"),
-    "sliced": (ROWS, "y = f32[8,3] slice(x), slice={[0:8],[1:6:2]}\n"
+    "slice and pad": (ROWS, "y = f32[8,3] slice(x), slice={[0:8],[1:6:2]}\n"
                "z = f32[] constant(1)\nROOT r = f32[8,8] pad(y, z), padding=0_0x2_3, sharding={s}", ROWS, ""),
-    "sliced across": (ROWS, "y = f32[3,8] slice(x), slice={[1:4],[0:8]}\nz = f32[] constant(1)\n"
+    "slice and pad of the split dimension": (ROWS, "y = f32[3,8] slice(x), slice={[1:4],[0:8]}\nz = f32[] constant(1)\n"
                       "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
-    "reversed": (ROWS, "ROOT r = f32[8,8] reverse(x), dimensions={1}, sharding={s}", ROWS, ""),
-    "joined": (COLUMNS, "y = f32[4,8] slice(x), slice={[0:4],[0:8]}\n"
+    "reverse": (ROWS, "ROOT r = f32[8,8] reverse(x), dimensions={1}, sharding={s}", ROWS, ""),
+    "concatenate": (COLUMNS, "y = f32[4,8] slice(x), slice={[0:4],[0:8]}\n"
                "ROOT r = f32[8,8] concatenate(y, y), dimensions={0}, sharding={s}", COLUMNS, ""),
-    "updated": (COLUMNS, "i = s32[] constant(3)\nj = s32[] constant(0)\ny = f32[2,8] slice(x), slice={[0:2],[0:8]}\n"
+    "dynamic-update-slice":
+        (COLUMNS, "i = s32[] constant(3)\nj = s32[] constant(0)\ny = f32[2,8] slice(x), slice={[0:2],[0:8]}\n"
                 "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", COLUMNS, ""),
-    "picked": (COLUMNS, "i = s32[] constant(3)\nj = s32[] constant(0)\n"
+    "dynamic-slice": (COLUMNS, "i = s32[] constant(3)\nj = s32[] constant(0)\n"
                "y = f32[2,8] dynamic-slice(x, i, j), dynamic_slice_sizes={2,8}\nz = f32[] constant(1)\n"
                "ROOT r = f32[8,8] pad(y, z), padding=0_6x0_0, sharding={s}", COLUMNS, ""),
     "gather": (COLUMNS, "i = s32[8,1] constant({{3},{1},{4},{1},{5},{2},{6},{0}})\n"
@@ -127,10 +133,10 @@ OPERATIONS = {
     "scatter": (COLUMNS, "i = s32[2,1] constant({{3},{1}})\ny = f32[2,8] slice(x), slice={[0:2],[0:8]}\n"
                 "ROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, inserted_window_dims={0}, "
                 "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", COLUMNS, ""),
-    "gather across": (ROWS, "i = s32[8,1] constant({{3},{1},{-4},{1},{5},{2},{6},{90}})\n"
+    "gather from split rows": (ROWS, "i = s32[8,1] constant({{3},{1},{-4},{1},{5},{2},{6},{90}})\n"
                       "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
                       "index_vector_dim=1, slice_sizes={1,8}, sharding={s}", WHOLE, "all-reduce"),
-    "gather across to rows": (ROWS, "i = u8[8] constant({3,1,255,1,5,2,6,7})\n"
+    "gather from split rows to rows": (ROWS, "i = u8[8] constant({3,1,255,1,5,2,6,7})\n"
                               "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
                               "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}, sharding={s}", ROWS,
                               "all-gather"),
@@ -138,7 +144,8 @@ OPERATIONS = {
                            "ROOT r = f32[8,8] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, "
                            "start_index_map={1,0}, index_vector_dim=2, slice_sizes={1,1}, sharding={s}", WHOLE,
                            "all-reduce"),
-    "scatter across": (ROWS, "i = s32[4,1] constant({{3},{1},{-1},{8}})\ny = f32[4,8] slice(x), slice={[0:4],[0:8]}, "
+    "scatter into split rows":
+        (ROWS, "i = s32[4,1] constant({{3},{1},{-1},{8}})\ny = f32[4,8] slice(x), slice={[0:4],[0:8]}, "
                        "sharding={replicated}\nROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, "
                        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, "
                        "sharding={s}", ROWS, "all-gather"),
@@ -146,27 +153,29 @@ OPERATIONS = {
                             "y = f32[3] constant({1,2,3})\nROOT r = f32[8,8] scatter(x, i, y), "
                             "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, "
                             "index_vector_dim=1, to_apply=sum, sharding={s}", BOTH, ""),
-    "scatter to the ends": (ROWS, "i = s32[3] constant({-2147483648,2147483647,7})\n"
+    "scatter at extreme indices": (ROWS, "i = s32[3] constant({-2147483648,2147483647,7})\n"
                             "z = f32[] constant(1)\ny = f32[3,8] broadcast(z), dimensions={}\n"
                             "ROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, inserted_window_dims={0}, "
                             "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", ROWS,
                             ""),
-    "updated across": (ROWS, "i = s32[] constant(5)\nj = s32[] constant(-3)\nc = f32[] constant(9)\n"
+    "dynamic-update-slice of split rows":
+        (ROWS, "i = s32[] constant(5)\nj = s32[] constant(-3)\nc = f32[] constant(9)\n"
                        "y = f32[1,8] broadcast(c), dimensions={}\n"
                        "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", ROWS, ""),
-    "updated across, beside": (BOTH, "i = u8[] constant(200)\nj = u8[] constant(2)\nc = f32[] constant(9)\n"
+    "dynamic-update-slice out of bounds": (BOTH, "i = u8[] constant(200)\nj = u8[] constant(2)\nc = f32[] constant(9)\n"
                                "y = f32[1,1] broadcast(c), dimensions={}\n"
                                "ROOT r = f32[8,8] dynamic-update-slice(x, y, i, j), sharding={s}", BOTH, ""),
-    "picked across": (ROWS, "i = s32[] constant(6)\nj = s32[] constant(0)\n"
+    "dynamic-slice of split rows": (ROWS, "i = s32[] constant(6)\nj = s32[] constant(0)\n"
                       "y = f32[1,8] dynamic-slice(x, i, j), dynamic_slice_sizes={1,8}\nz = f32[8] reshape(y)\n"
                       "ROOT r = f32[8,8] broadcast(z), dimensions={1}, sharding={s}", WHOLE, "all-reduce"),
-    "windows": (COLUMNS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
+    "reduce-window": (COLUMNS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
                 "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", COLUMNS, ""),
-    "windows across": (ROWS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
+    "reduce-window along the split dimension": (ROWS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
                        "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", ROWS, "all-gather"),
-    "uneven": (ROWS, "y = f32[3,8] slice(x), slice={[0:3],[0:8]}, sharding={s}\nz = f32[] constant(1)\n"
+    "slice of uneven size": (ROWS, "y = f32[3,8] slice(x), slice={[0:3],[0:8]}, sharding={s}\nz = f32[] constant(1)\n"
                "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
-    "constraint": (ROWS, 'ROOT r = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={s}', COLUMNS,
+    "sharding constraint":
+        (ROWS, 'ROOT r = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={s}', COLUMNS,
                    "all-to-all"),
 }  # fmt: skip
 
@@ -179,7 +188,7 @@ def test_operations(name: str) -> None:
     check(f"{HEAD}ENTRY e {{ x = f32[8,8] parameter(0), sharding={given}\n{body} }}", collectives)
 
 
-def test_products_of_many_dimensions() -> None:
+def test_dot_of_many_dimensions() -> None:
     text = """HloModule m
       ENTRY e { a = f32[4,6,8] parameter(0), sharding={devices=[2,1,2]<=[4]}
         b = f32[4,8,2] parameter(1), sharding={devices=[2,2,1]<=[4]}
@@ -188,7 +197,7 @@ def test_products_of_many_dimensions() -> None:
     check(text, "all-reduce")
 
 
-def test_convolutions_are_cut_along_images_and_features() -> None:
+def test_convolutions_are_split_along_batch_and_features() -> None:
     text = """HloModule m
       ENTRY e { x = f32[2,8,3] parameter(0), sharding={devices=[2,1,1,2]<=[4] last_tile_dim_replicate}
         k = f32[4,3,3] parameter(1)
@@ -197,7 +206,7 @@ def test_convolutions_are_cut_along_images_and_features() -> None:
     check(text, "")
 
 
-def test_gradients_of_kernels_add_up_what_images_give() -> None:
+def test_kernel_gradients_are_summed_over_the_batch() -> None:
     text = """HloModule m
       ENTRY e { x = f32[4,8,4] parameter(0), sharding={devices=[4,1,1]<=[4]}
         g = f32[4,8,2] parameter(1), sharding={devices=[4,1,1]<=[4]}
@@ -206,7 +215,7 @@ def test_gradients_of_kernels_add_up_what_images_give() -> None:
     check(text, "all-reduce")
 
 
-def test_sorts_of_several_arrays_and_their_tuples() -> None:
+def test_sort_of_several_arrays() -> None:
     text = f"""{HEAD}
       order {{ a = f32[] parameter(0)
         b = f32[] parameter(1)
@@ -220,7 +229,7 @@ def test_sorts_of_several_arrays_and_their_tuples() -> None:
     check(text, "all-gather")
 
 
-def test_loops_keep_their_state_where_their_sharding_says() -> None:
+def test_loop_state_has_the_placements_of_the_loop_sharding() -> None:
     text = f"""{HEAD}
       body {{ s = (f32[8,8], s32[], f32[8]) parameter(0)
         x = f32[8,8] get-tuple-element(s), index=0
@@ -250,7 +259,7 @@ def test_loops_keep_their_state_where_their_sharding_says() -> None:
 
 
 @pytest.mark.parametrize("wanted", [ROWS, WHOLE])
-def test_branches_take_parts(wanted: str) -> None:
+def test_branches_take_local_arrays(wanted: str) -> None:
     text = f"""HloModule m
       twice {{ a = f32[8,8] parameter(0)
         ROOT b = f32[8,8] add(a, a) }}
@@ -267,7 +276,7 @@ def test_branches_take_parts(wanted: str) -> None:
     check(text, "all-gather all-to-all" if wanted == ROWS else "all-gather")
 
 
-def test_calls_are_inlined_and_effects_stay() -> None:
+def test_calls_are_inlined_and_side_effects_stay() -> None:
     text = f"""HloModule m
       twice {{ a = f32[8,8] parameter(0)
         ROOT b = f32[8,8] add(a, a) }}
@@ -277,10 +286,10 @@ def test_calls_are_inlined_and_effects_stay() -> None:
     check(text, "")
 
 
-# -- regions by hand
+# -- manual regions
 
 
-def test_a_region_by_hand_is_left_as_it_is() -> None:
+def test_a_manual_region_is_left_as_it_is() -> None:
     text = f"""{HEAD}
       ENTRY e {{ x = f32[8,8] parameter(0), sharding={COLUMNS}
         a = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={ROWS}
@@ -294,20 +303,20 @@ def test_a_region_by_hand_is_left_as_it_is() -> None:
         m = f32[2,8] custom-call(q), custom_call_target="Sharding", sharding={{manual}}
         ROOT r = f32[8,8] custom-call(m), custom_call_target="SPMDShardToFullShape", sharding={ROWS} }}"""
     module = xla.parse_hlo(text)
-    told = partition(module, DEVICES)
+    shardings = partition(module, DEVICES)
     verify(module)
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
-    parts = [[part(x, Shape.parse("f32[8,8]"), told.parameters[0], device)] for device in range(DEVICES)]
+    parts = [[local_array(x, Shape.parse("f32[8,8]"), shardings.parameters[0], device)] for device in range(DEVICES)]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     for device, result in enumerate(results):
         expected = x.reshape(4, 2, 8).sum(0) + device
         np.testing.assert_array_equal(np.asarray(result), expected)
 
 
-# -- what runs on one device
+# -- maximal shardings and per-device calls
 
 
-def test_what_has_a_sharding_on_one_device_runs_there_alone() -> None:
+def test_an_instruction_with_a_maximal_sharding_runs_on_one_device() -> None:
     seen: list[Any] = []
 
     def target(x: Any) -> Any:
@@ -330,7 +339,7 @@ def test_what_has_a_sharding_on_one_device_runs_there_alone() -> None:
     np.testing.assert_array_equal(seen[0], x)
 
 
-def test_what_each_device_does_with_its_part() -> None:
+def test_per_device_calls_take_local_operands() -> None:
     seen: list[Any] = []
 
     def target(x: Any) -> tuple[Any, ...]:
@@ -351,8 +360,8 @@ def test_what_each_device_does_with_its_part() -> None:
     assert sorted(seen) == [rows.tolist() for (rows,) in parts]
 
 
-def test_a_region_by_hand_along_one_axis_of_two() -> None:
-    """And one inside of it, along the other."""
+def test_a_manual_region_along_one_axis_of_two() -> None:
+    """A second region inside of it is manual along the other axis."""
     mesh = "mesh['x'=2,'y'=2]"
     text = f"""{HEAD}
       ENTRY e {{ x = f32[8,8] parameter(0), sharding={BOTH}
@@ -374,26 +383,26 @@ def test_a_region_by_hand_along_one_axis_of_two() -> None:
         ROOT r = f32[8,8] custom-call(m), custom_call_target="SPMDShardToFullShape",
           sharding={{{mesh}, [{{'x'}}, {{'y'}}]}} }}"""
     module = xla.parse_hlo(text)
-    told = partition(module, DEVICES)
+    shardings = partition(module, DEVICES)
     verify(module)
     x, shape = np.arange(64, dtype=np.float32).reshape(8, 8), Shape.parse("f32[8,8]")
-    parts = [[part(x, shape, told.parameters[0], device)] for device in range(DEVICES)]
+    parts = [[local_array(x, shape, shardings.parameters[0], device)] for device in range(DEVICES)]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     whole = np.tile(x[:4] + x[4:], (2, 1)) + np.kron(np.arange(4).reshape(2, 2), np.ones((4, 4)))
     for device, result in enumerate(results):
-        np.testing.assert_array_equal(np.asarray(result), part(whole, shape, told.results[0], device))
+        np.testing.assert_array_equal(np.asarray(result), local_array(whole, shape, shardings.results[0], device))
 
 
-def test_transfers_are_refused() -> None:
+def test_transfers_are_unsupported() -> None:
     text = """HloModule m
       ENTRY e { t = token[] after-all()
         i = (f32[4], token[]) infeed(t)
         ROOT r = f32[4] get-tuple-element(i), index=0 }"""
-    with pytest.raises(UnsupportedError, match=r"^i \(infeed\) of a program for several devices"):
+    with pytest.raises(UnsupportedError, match=r"^i: infeed is not supported in programs for several devices"):
         partition(xla.parse_hlo(text), DEVICES)
 
 
-def test_donors_that_no_result_is_as_large_as_are_none() -> None:
+def test_donors_without_a_result_of_equal_size_are_dropped() -> None:
     text = f"""HloModule m, buffer_donor={{ (0, {{}}), (1, {{}}) }}
       ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
         y = f32[8,8] parameter(1)
@@ -403,7 +412,7 @@ def test_donors_that_no_result_is_as_large_as_are_none() -> None:
     assert [donor.parameter_number for donor in module.config.buffer_donors] == [0]
 
 
-def test_pairs_of_buffers_stay_where_they_are_of_one_size() -> None:
+def test_aliases_of_buffers_of_equal_size_are_kept() -> None:
     text = f"""HloModule m, input_output_alias={{ {{0}}: (0, {{}}, may-alias), {{1}}: (1, {{}}, may-alias) }}
       ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
         y = f32[8,8] parameter(1), sharding={ROWS}
@@ -415,14 +424,14 @@ def test_pairs_of_buffers_stay_where_they_are_of_one_size() -> None:
     assert [alias.parameter_number for alias in module.config.input_output_alias] == [0]
 
 
-def test_shardings_are_told() -> None:
+def test_inspect_sharding_is_called() -> None:
     text = f"""HloModule m
       ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
         y = f32[8,8] transpose(x), dimensions={{1,0}}
         i = f32[8,8] custom-call(y), custom_call_target="InspectSharding", custom_call_has_side_effect=true
         ROOT r = f32[8,8] negate(y), sharding={COLUMNS} }}"""
     module = xla.parse_hlo(text)
-    told: list[tuple[str, str]] = []
-    partition(module, DEVICES, inspect=lambda call, sharding: told.append((call.name, str(sharding))))
-    assert told == [("i", COLUMNS)]
+    inspected: list[tuple[str, str]] = []
+    partition(module, DEVICES, inspect=lambda call, sharding: inspected.append((call.name, str(sharding))))
+    assert inspected == [("i", COLUMNS)]
     assert [i.op.name for i in module.instructions()] == ["parameter", "transpose", "negate"]

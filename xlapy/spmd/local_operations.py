@@ -1,0 +1,231 @@
+"""Local operations that depend on which tile a device holds: iota, gather, scatter, dynamic-slice and its update.
+
+Indices into the whole array become indices into the local array. A device reads the elements of its own tile and
+zeros for all others, so that the sum over the devices is the result; updates outside of its own tile are dropped.
+XLA's counterparts are PartitionGather, PartitionScatter and the like of SpmdPartitioner.
+
+Responsible for what each device computes. Does not depend on why an operation is split that way (`strategy.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.movement import DynamicSliceAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import IotaAttributes
+from xlapy.passes.expand.blocks import compare, index_type, reduced
+from xlapy.spmd.array_sharding import ArraySharding, Tiling
+from xlapy.spmd.resharding import Resharder
+
+
+def local_iota(resharder: Resharder, instruction: Instruction, shape: Shape, sharding: ArraySharding) -> Instruction:
+    """Writes a device's tile of an iota: a local iota plus the tile's offset, added as integers.
+
+    Both are integers because a sum of rounded floating-point numbers would differ from the rounded sum.
+    """
+    write, dimension = resharder.write, instruction.attributes.iota_dimension
+    tiling = sharding.tilings[dimension]
+    attributes = IotaAttributes.make(iota_dimension=dimension)
+    if tiling is None:
+        return write.add(opcodes.IOTA, attributes=attributes, shape=shape)
+    integers = shape.with_element_type(index_type(instruction.shape.dimensions[dimension]))
+    offsets = np.asarray(tiling, integers.dtype) * shape.dimensions[dimension]
+    local = write.add(opcodes.IOTA, attributes=attributes, shape=integers)
+    sums = write.add(opcodes.ADD, local, write.broadcast(resharder.per_device_constant(offsets), integers))
+    return write.convert(sums, shape.element_type)
+
+
+@dataclass(frozen=True)
+class IndexedDimension:
+    """A dimension of the first operand that the operation indexes.
+
+    tiling: None if the dimension is not split. size: its size in the local array. max_index: the greatest index into
+    the whole array that is not clamped.
+    """
+
+    tiling: Tiling | None
+    size: int
+    max_index: int
+
+
+@dataclass(frozen=True)
+class LocalOperation:
+    """What a device computes of one operation.
+
+    instruction: the operation on whole arrays. operands, attributes, shape: those of the local operation.
+    operand_shardings: the shardings of the operands.
+    """
+
+    resharder: Resharder
+    instruction: Instruction
+    operands: Sequence[Instruction]
+    attributes: Attributes
+    shape: Shape
+    operand_shardings: Sequence[ArraySharding]
+
+    def write(self, operands: Sequence[Instruction] | None = None) -> Instruction:
+        """Writes the local operation, on other operands if they are given."""
+        chosen = self.operands if operands is None else operands
+        clone = edit.clone_instruction(self.instruction, self.resharder.write.computation, chosen)
+        clone.attributes = self.attributes
+        clone.sharding = None
+        edit.set_shape(clone, self.shape)
+        return clone
+
+    def indexed_dimension(self, dimension: int, is_split: bool, max_index: int) -> IndexedDimension:
+        """Describes a dimension of the first operand. is_split: whether indices differ from those of the whole."""
+        size = self.operands[0].shape.dimensions[dimension] if is_split else max_index + 1
+        return IndexedDimension(self.operand_shardings[0].tilings[dimension] if is_split else None, size, max_index)
+
+    def local_indices(
+        self, indices: Instruction, axis: int | None, dimensions: Sequence[IndexedDimension], min_index: int
+    ) -> Instruction:
+        """Clamps indices into the whole first operand and subtracts the offsets of the device's tile.
+
+        indices: of any integer type. axis: the axis of `indices` along which there is one index for each of the
+        dimensions; None if there is one dimension only. Indices are clamped to `min_index` and each `max_index`.
+        """
+        write = self.resharder.write
+        limits = np.iinfo(indices.shape.dtype)
+        low = [max(min_index, limits.min)] * len(dimensions)
+        high = [min(each.max_index, limits.max) for each in dimensions]
+        bounds = [self._broadcast_along(indices, axis, bound) for bound in (low, high)]
+        clamped = write.add(opcodes.CLAMP, bounds[0], indices, bounds[1])
+        numbers = write.convert(clamped, index_type(*self.instruction.operands[0].shape.dimensions))
+        tiles = np.asarray([each.tiling or (0,) * self.resharder.devices for each in dimensions])
+        offsets = (tiles.T * [each.size for each in dimensions]).astype(numbers.shape.dtype)
+        own = self.resharder.per_device_constant(offsets if axis is not None else offsets[:, 0])
+        return write.add(opcodes.SUBTRACT, numbers, write.broadcast(own, numbers.shape, [] if axis is None else [axis]))
+
+    def are_local(self, indices: Instruction, axis: int | None, dimensions: Sequence[IndexedDimension]) -> Instruction:
+        """Returns whether local indices are inside the device's tile, in all of the dimensions."""
+        write = self.resharder.write
+        low = compare(write, indices, write.filled(0, indices.shape), ComparisonDirection.GE)
+        sizes = self._broadcast_along(indices, axis, [each.size for each in dimensions])
+        found = write.add(opcodes.AND, low, compare(write, indices, sizes, ComparisonDirection.LT))
+        return found if axis is None else reduced(write, opcodes.AND, found, [axis], 1)
+
+    def _broadcast_along(self, like: Instruction, axis: int | None, values: Sequence[int]) -> Instruction:
+        """Broadcasts values along an axis, or the first value everywhere, to the shape of another array."""
+        write, row = self.resharder.write, np.asarray(values, like.shape.dtype)
+        literal = write.literal(Literal.array_of(row if axis is not None else np.asarray(row[0])))
+        return write.broadcast(literal, like.shape, [] if axis is None else [axis])
+
+
+def _local_gather(local: LocalOperation) -> Instruction:
+    """Gathers from the device's own tile; slices that start on other devices are zeros."""
+    attributes, sizes = local.instruction.attributes, local.instruction.operands[0].shape.dimensions
+    split = _split_index_dimensions(local, attributes.start_index_map, attributes.collapsed_slice_dims)
+    if not split:
+        return local.write()
+    dimensions = [
+        local.indexed_dimension(d, d in split, sizes[d] - attributes.slice_sizes[d]) for d in attributes.start_index_map
+    ]
+    start_indices, axis = _with_index_vector_axis(local, local.operands[1])
+    indices = local.local_indices(start_indices, axis, dimensions, 0)
+    gathered = local.write([local.operands[0], indices])
+    batch = [dimension for dimension in range(gathered.shape.rank) if dimension not in attributes.offset_dims]
+    return _or_zeros(local, local.are_local(indices, axis, dimensions), gathered, batch)
+
+
+def _split_index_dimensions(local: LocalOperation, indexed: Sequence[int], single: Sequence[int]) -> list[int]:
+    """Returns the indexed dimensions that are split; only those with slices of one element (`single`) can be."""
+    return [d for d in indexed if d in single and local.operand_shardings[0].tilings[d]]
+
+
+def _with_index_vector_axis(local: LocalOperation, indices: Instruction) -> tuple[Instruction, int]:
+    """Returns the indices with an explicit dimension for the index vectors, and that dimension."""
+    axis: int = local.instruction.attributes.index_vector_dim
+    if axis < indices.shape.rank:
+        return indices, axis
+    shape = indices.shape.with_dimensions([*indices.shape.dimensions, 1])
+    return local.resharder.write.reshape(indices, shape), axis
+
+
+def _or_zeros(
+    local: LocalOperation, condition: Instruction, value: Instruction, dimensions: Sequence[int] = ()
+) -> Instruction:
+    write = local.resharder.write
+    mask = write.broadcast(condition, value.shape.with_element_type(condition.shape.element_type), dimensions)
+    return write.add(opcodes.SELECT, mask, value, write.filled(0, value.shape))
+
+
+def _local_scatter(local: LocalOperation) -> Instruction:
+    """Scatters into the device's own tile; indices of other tiles are out of bounds, where scatter writes nothing."""
+    attributes, count = local.instruction.attributes, len(local.operands) // 2
+    sizes, indexed = local.instruction.operands[0].shape.dimensions, attributes.scatter_dims_to_operand_dims
+    split = _split_index_dimensions(local, indexed, attributes.inserted_window_dims)
+    if not split:
+        return local.write()
+    dimensions = [local.indexed_dimension(d, d in split, sizes[d]) for d in indexed]
+    scatter_indices, axis = _with_index_vector_axis(local, local.operands[count])
+    indices = local.local_indices(scatter_indices, axis, dimensions, -1)
+    return local.write([*local.operands[:count], indices, *local.operands[count + 1 :]])
+
+
+def _local_dynamic_slice(local: LocalOperation) -> Instruction:
+    """Slices the device's own tile; an element of another tile is zero."""
+
+    def sliced(indices: Sequence[Instruction], is_local: Instruction) -> Instruction:
+        return _or_zeros(local, is_local, local.write([local.operands[0], *indices]))
+
+    return _at_local_indices(local, 1, sliced)
+
+
+def _local_dynamic_update_slice(local: LocalOperation) -> Instruction:
+    """Updates the device's own tile; for an element of another tile, writes the old contents again."""
+
+    def updated(indices: Sequence[Instruction], is_local: Instruction) -> Instruction:
+        write, (array, update) = local.resharder.write, local.operands[:2]
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=update.shape.dimensions)
+        old = write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes)
+        mask = write.broadcast(is_local, update.shape.with_element_type(is_local.shape.element_type))
+        return local.write([array, write.add(opcodes.SELECT, mask, update, old), *indices])
+
+    return _at_local_indices(local, 2, updated)
+
+
+def _at_local_indices(
+    local: LocalOperation,
+    first_index: int,
+    write: Callable[[Sequence[Instruction], Instruction], Instruction],
+) -> Instruction:
+    """Writes an operation at scalar start indices, given by the operands from number `first_index` on.
+
+    write: is given the local indices and whether they are inside the device's tile. Dimensions that are split are
+    those of which the operation takes one element.
+    """
+    sizes = local.instruction.operands[0].shape.dimensions
+    taken = local.instruction.operands[1].shape if first_index == 2 else local.instruction.shape
+    pairs = list(zip(sizes, taken.dimensions, strict=True))
+    tilings = local.operand_shardings[0].tilings
+    split = [d for d, (size, count) in enumerate(pairs) if count == 1 != size and tilings[d]]
+    if not split:
+        return local.write()
+    dimensions = [local.indexed_dimension(d, d in split, size - count) for d, (size, count) in enumerate(pairs)]
+    indices = [
+        local.local_indices(local.operands[first_index + d], None, [each], 0) for d, each in enumerate(dimensions)
+    ]
+    tests = [local.are_local(indices[d], None, [dimensions[d]]) for d in split]
+    return write(indices, functools.reduce(functools.partial(local.resharder.write.add, opcodes.AND), tests))
+
+
+LOCAL_OPERATION_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
+    opcodes.GATHER: _local_gather,
+    opcodes.SCATTER: _local_scatter,
+    opcodes.DYNAMIC_SLICE: _local_dynamic_slice,
+    opcodes.DYNAMIC_UPDATE_SLICE: _local_dynamic_update_slice,
+}
+"""Writes the operations whose local operation depends on the device's tile; others are the same on local operands."""

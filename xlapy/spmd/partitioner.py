@@ -1,0 +1,82 @@
+"""Partitions a module: from a program with shardings to the program that each device runs, with collectives.
+
+XLA's counterpart is SpmdPartitioner. Shardings come from the program; there is no sharding propagation here beyond what
+`strategy.py` decides for each operation.
+
+Responsible for `partition`, for the shardings of the entry computation and for the module's configuration. Does not
+depend on how single instructions are split (`computation_partitioner.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.module import Alias, Module, ModuleConfig
+from xlapy.hlo.sharding import Sharding
+from xlapy.passes.control_flow.inline_calls import InlineCalls
+from xlapy.passes.expand.expand import Expand
+from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.rewrite import remove_uncalled
+from xlapy.spmd.all_reduce_combiner import combine_all_reduces
+from xlapy.spmd.array_sharding import hlo_sharding_of
+from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
+from xlapy.spmd.context import InspectSharding, PartitioningContext
+
+
+@dataclass(frozen=True)
+class EntryShardings:
+    """The shardings of the entry computation's parameters and results, one for each leaf of their shapes."""
+
+    parameters: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+
+
+def partition(
+    module: Module,
+    devices: int,
+    per_device_targets: frozenset[str] = frozenset(),
+    inspect: InspectSharding | None = None,
+) -> EntryShardings:
+    """Rewrites a module for all devices into the module that each device runs.
+
+    per_device_targets: targets of custom calls without results that each device is to run on its own local operands.
+    inspect: called with each custom call InspectSharding and the sharding of its operand.
+    Raises `UnsupportedError` for infeeds, outfeeds and transfers, and for unreduced values that are not sums.
+    """
+    Expand(ops=("async-done",)).run(module)
+    InlineCalls(composites=True).run(module)
+    RemoveDeadCode().run(module)
+    before, old = list(module.computations), module.entry_computation
+    context = PartitioningContext(module, devices, per_device_targets, inspect)
+    parameters = [requested_shardings(parameter, devices) for parameter in old.parameters]
+    results = requested_shardings(old.root_instruction, devices)
+    module.entry = partition_computation(context, old, parameters, results)
+    remove_uncalled([computation for computation in before if not computation.callers])
+    module.config = _partitioned_config(module.config, module.entry)
+    RemoveDeadCode().run(module)
+    for computation in module.computations:
+        combine_all_reduces(computation)
+    return EntryShardings(
+        tuple([hlo_sharding_of(leaf, devices) for leaves in parameters for leaf in leaves]),
+        tuple([hlo_sharding_of(leaf, devices) for leaf in results]),
+    )
+
+
+def _partitioned_config(config: ModuleConfig, entry: Computation) -> ModuleConfig:
+    """Drops what no longer holds for local shapes: the entry layout, aliases and donors of buffers of other sizes."""
+    aliases = [alias for alias in config.input_output_alias if _has_equal_shapes(alias, entry)]
+    sizes = {leaf.byte_size for _, leaf in entry.root_instruction.shape.leaves()}
+    shapes = [parameter.shape for parameter in entry.parameters]
+    donors = [
+        d for d in config.buffer_donors if shapes[d.parameter_number].subshape(d.parameter_index).byte_size in sizes
+    ]
+    return dataclasses.replace(
+        config, entry_computation_layout=None, input_output_alias=tuple(aliases), buffer_donors=tuple(donors)
+    )
+
+
+def _has_equal_shapes(alias: Alias, entry: Computation) -> bool:
+    parameter = entry.parameters[alias.parameter_number].shape.subshape(alias.parameter_index)
+    return parameter.compatible(entry.root_instruction.shape.subshape(alias.output_index))

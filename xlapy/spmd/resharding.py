@@ -1,0 +1,212 @@
+"""Reshards arrays: writes the collectives and slices of a resharding plan.
+
+Responsible for the instructions of each step of a plan, and for values that differ from device to device. Does not
+depend on why an array is resharded, or on how the steps are chosen (`resharding_plan.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.base.element_types import PRED
+from xlapy.base.literal import Literal
+from xlapy.base.shape import Shape
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.attributes.replica_groups import GroupList
+from xlapy.opcodes.collectives import (
+    AllGatherAttributes,
+    AllReduceAttributes,
+    AllToAllAttributes,
+    CollectiveBroadcastAttributes,
+    CollectivePermuteAttributes,
+    ReduceScatterAttributes,
+)
+from xlapy.opcodes.movement import DynamicSliceAttributes
+from xlapy.passes.expand.blocks import reducer
+from xlapy.passes.rewrite import Writer
+from xlapy.spmd.array_sharding import ArraySharding, Tiling, tile_count
+from xlapy.spmd.resharding_plan import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    LocalSlice,
+    PadWithZeros,
+    ReduceScatter,
+    Step,
+    ZeroOnOtherDevices,
+    plan_resharding,
+)
+
+
+@dataclass(frozen=True)
+class PartitionedArray:
+    """An array of the original program, as the partitioned program holds it. XLA's counterpart is PartitionedHlo.
+
+    instruction: computes the local array of the device that executes it. sharding: how the array is distributed.
+    manual_axes: the coordinates of each device along the manual axes of the region that the array is in. Devices with
+    different coordinates hold different arrays.
+    """
+
+    instruction: Instruction
+    sharding: ArraySharding
+    manual_axes: tuple[Tiling, ...] = ()
+
+
+class Resharder:
+    """Writes the resharding instructions of one computation, each resharded array once.
+
+    channels: yields channel numbers that no collective of the module has yet.
+    """
+
+    def __init__(self, write: Writer, devices: int, channels: Iterator[int]) -> None:
+        self.write = write
+        self.devices = devices
+        self.channels = channels
+        self._resharded: dict[tuple[PartitionedArray, ArraySharding], PartitionedArray] = {}
+
+    def reshard(self, value: PartitionedArray, target: ArraySharding) -> PartitionedArray:
+        """Returns the array with another sharding. Tokens, which have none, are returned as they are."""
+        if not value.instruction.shape.is_array or value.sharding == target:
+            return value
+        key = (value, target)
+        if key not in self._resharded:
+            instruction = value.instruction
+            for step in plan_resharding(value.sharding, target, value.manual_axes):
+                instruction = _STEP_WRITERS[type(step)](self, instruction, step)
+            self._resharded[key] = PartitionedArray(instruction, target, value.manual_axes)
+        return self._resharded[key]
+
+    # -- the steps of a plan
+
+    def _all_reduce(self, value: Instruction, step: AllReduce) -> Instruction:
+        return self.all_reduce(value, reducer(self.write, opcodes.ADD, value.shape.element_type), step.groups)
+
+    def _reduce_scatter(self, value: Instruction, step: ReduceScatter) -> Instruction:
+        attributes = ReduceScatterAttributes.make(
+            channel_id=next(self.channels), replica_groups=step.groups, scatter_dimension=step.dimension,
+            use_global_device_ids=True,
+        )  # fmt: skip
+        shape = _resized(value.shape, step.dimension, lambda size: size // step.group_size)
+        add = reducer(self.write, opcodes.ADD, shape.element_type)
+        return self.write.add(opcodes.REDUCE_SCATTER, value, attributes=attributes, computations=[add], shape=shape)
+
+    def _all_gather(self, value: Instruction, step: AllGather) -> Instruction:
+        attributes = AllGatherAttributes.make(
+            channel_id=next(self.channels), replica_groups=step.groups, all_gather_dimension=step.dimension,
+            use_global_device_ids=True,
+        )  # fmt: skip
+        shape = _resized(value.shape, step.dimension, lambda size: size * step.group_size)
+        return self.write.add(opcodes.ALL_GATHER, value, attributes=attributes, shape=shape)
+
+    def _all_to_all(self, value: Instruction, step: AllToAll) -> Instruction:
+        """Writes an all-to-all between two reshapes.
+
+        The split dimension becomes two, (tiles, tile size). After the all-to-all, the dimension of tiles tells which
+        device a tile came from; it is transposed in front of the concatenated dimension and merged with it.
+        Example: on two devices f32[4,3] (split 0, concatenate 1) -> f32[2,2,3] -> all-to-all -> f32[2,2,3] ->
+        transpose f32[2,2,3] with the sender second -> f32[2,6].
+        """
+        count, split = step.group_size, step.split_dimension
+        sizes = value.shape.dimensions
+        tiled = value.shape.with_dimensions([*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
+        attributes = AllToAllAttributes.make(
+            channel_id=next(self.channels), replica_groups=step.groups, split_dimension=split
+        )
+        sent = self.write.add(opcodes.ALL_TO_ALL, self.write.reshape(value, tiled), attributes=attributes, shape=tiled)
+        rest = [dimension for dimension in range(tiled.rank) if dimension != split]
+        concat = step.concat_dimension + (step.concat_dimension > split)
+        order = [dimension for kept in rest for dimension in ((split, kept) if kept == concat else (kept,))]
+        result = _resized(value.shape, step.concat_dimension, lambda size: size * count)
+        result = _resized(result, split, lambda size: size // count)
+        return self.write.reshape(self.write.transpose(sent, order), result)
+
+    def _collective_permute(self, value: Instruction, step: CollectivePermute) -> Instruction:
+        attributes = CollectivePermuteAttributes.make(channel_id=next(self.channels), source_target_pairs=step.pairs)
+        return self.write.add(opcodes.COLLECTIVE_PERMUTE, value, attributes=attributes)
+
+    def _local_slice(self, value: Instruction, step: LocalSlice) -> Instruction:
+        sizes = [n // tile_count(tiling) for n, tiling in zip(value.shape.dimensions, step.tiles, strict=True)]
+        result = value.shape.with_dimensions(sizes)
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=result.dimensions)
+        starts = self._tile_offsets(step.tiles, sizes)
+        return self.write.add(opcodes.DYNAMIC_SLICE, value, *starts, attributes=attributes, shape=result)
+
+    def _pad_with_zeros(self, value: Instruction, step: PadWithZeros) -> Instruction:
+        sizes = value.shape.dimensions
+        padded = [n * tile_count(tiling) for n, tiling in zip(sizes, step.tiles, strict=True)]
+        zeros = self.write.filled(0, value.shape.with_dimensions(padded))
+        return self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, zeros, value, *self._tile_offsets(step.tiles, sizes))
+
+    def _zero_on_other_devices(self, value: Instruction, step: ZeroOnOtherDevices) -> Instruction:
+        keeps = self.per_device_constant(np.asarray(step.keeps))
+        mask = self.write.broadcast(keeps, value.shape.with_element_type(PRED))
+        return self.write.add(opcodes.SELECT, mask, value, self.write.filled(0, value.shape))
+
+    def _tile_offsets(self, tiles: Sequence[Tiling | None], sizes: Sequence[int]) -> list[Instruction]:
+        """Returns the offset of this device's tile in each dimension; 0 in a dimension that is not split."""
+        return [
+            self.per_device_constant(np.asarray(tiling or [0], np.int32) * np.int32(size))
+            for tiling, size in zip(tiles, sizes, strict=True)
+        ]
+
+    # -- values that differ from device to device
+
+    def per_device_constant(self, values: np.ndarray[Any, Any]) -> Instruction:
+        """Returns `values[d]` on device d: a row of a table, or a plain constant if all rows are equal."""
+        if (values == values[0]).all():
+            return self.write.literal(Literal.array_of(np.asarray(values[0])))
+        table = self.write.literal(Literal.array_of(values))
+        row = table.shape.with_dimensions([1, *values.shape[1:]])
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=row.dimensions)
+        first = self.write.literal(Literal.array_of(np.asarray(0, np.uint32)))
+        starts = [self.partition_id(), *[first] * (values.ndim - 1)]
+        picked = self.write.add(opcodes.DYNAMIC_SLICE, table, *starts, attributes=attributes, shape=row)
+        return self.write.reshape(picked, row.with_dimensions(values.shape[1:]))
+
+    def partition_id(self) -> Instruction:
+        """Returns the number of the device that executes the program."""
+        return self.write.add(opcodes.PARTITION_ID)
+
+    # -- collectives of others
+
+    def all_reduce(self, value: Instruction, combine: Computation, groups: GroupList) -> Instruction:
+        """Combines the local arrays of the members of each group by a reducer."""
+        attributes = AllReduceAttributes.make(
+            channel_id=next(self.channels), replica_groups=groups, use_global_device_ids=True
+        )
+        return self.write.add(opcodes.ALL_REDUCE, value, attributes=attributes, computations=[combine])
+
+    def broadcast_from(self, device: int, values: Sequence[Instruction]) -> list[Instruction]:
+        """Sends the arrays of one device to all devices; tokens are returned as they are."""
+        order = (device, *[other for other in range(self.devices) if other != device])
+        return [self._broadcast_one(value, order) if value.shape.is_array else value for value in values]
+
+    def _broadcast_one(self, value: Instruction, order: tuple[int, ...]) -> Instruction:
+        attributes = CollectiveBroadcastAttributes.make(
+            channel_id=next(self.channels), replica_groups=GroupList((order,))
+        )
+        return self.write.add(opcodes.COLLECTIVE_BROADCAST, value, attributes=attributes)
+
+
+_STEP_WRITERS: dict[type[Step], Callable[[Resharder, Instruction, Any], Instruction]] = {
+    AllReduce: Resharder._all_reduce,
+    ReduceScatter: Resharder._reduce_scatter,
+    AllGather: Resharder._all_gather,
+    AllToAll: Resharder._all_to_all,
+    CollectivePermute: Resharder._collective_permute,
+    LocalSlice: Resharder._local_slice,
+    PadWithZeros: Resharder._pad_with_zeros,
+    ZeroOnOtherDevices: Resharder._zero_on_other_devices,
+}
+
+
+def _resized(shape: Shape, dimension: int, size_of: Callable[[int], int]) -> Shape:
+    sizes = [size_of(size) if d == dimension else size for d, size in enumerate(shape.dimensions)]
+    return shape.with_dimensions(sizes)

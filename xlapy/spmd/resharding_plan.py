@@ -1,0 +1,303 @@
+"""Plans how an array gets from one sharding to another: the steps, the devices that take part, the bytes they receive.
+
+A plan reduces partial sums, permutes tiles between devices, slices what each device already holds, exchanges tiles of
+one dimension for tiles of another, gathers, and slices the rest. The steps come in this order so that little is
+communicated. Devices on different tiles of `manual_axes` never communicate: the program computes by hand what they
+hold, as in JAX's shard_map.
+
+Responsible for the choice and the order of steps and for their replica groups. Does not depend on instructions;
+`resharding.py` writes those.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xlapy.base.shape import Ints, Shape
+from xlapy.opcodes.attributes.replica_groups import GroupList
+from xlapy.spmd.array_sharding import (
+    ArraySharding,
+    Tiling,
+    are_independent,
+    coarsened,
+    combined_tiling,
+    is_determined_by,
+    local_shape,
+    minor_tiling,
+    refines,
+    replica_groups_along,
+    tile_count,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a resharding plan. after: the sharding of the array after this step."""
+
+    after: ArraySharding
+
+    def bytes_per_local_byte(self) -> float:
+        """Returns how many bytes a device receives for each byte of the array that it holds before the step."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class GroupStep(Step):
+    """A collective within replica groups."""
+
+    groups: GroupList
+
+    @property
+    def group_size(self) -> int:
+        return self.groups.group_size
+
+
+@dataclass(frozen=True)
+class AllReduce(GroupStep):
+    """An all-reduce that adds partial sums."""
+
+    def bytes_per_local_byte(self) -> float:
+        return 2 * (self.group_size - 1) / self.group_size
+
+
+@dataclass(frozen=True)
+class ReduceScatter(GroupStep):
+    """A reduce-scatter that adds partial sums and splits a dimension."""
+
+    dimension: int
+
+    def bytes_per_local_byte(self) -> float:
+        return (self.group_size - 1) / self.group_size
+
+
+@dataclass(frozen=True)
+class AllGather(GroupStep):
+    """An all-gather along a dimension."""
+
+    dimension: int
+
+    def bytes_per_local_byte(self) -> float:
+        return self.group_size - 1
+
+
+@dataclass(frozen=True)
+class AllToAll(GroupStep):
+    """An all-to-all that splits one dimension and concatenates the tiles of another."""
+
+    split_dimension: int
+    concat_dimension: int
+
+    def bytes_per_local_byte(self) -> float:
+        return (self.group_size - 1) / self.group_size
+
+
+@dataclass(frozen=True)
+class CollectivePermute(Step):
+    """Each device sends its tile to another one. pairs: source and target devices."""
+
+    pairs: tuple[Ints, ...]
+
+    def bytes_per_local_byte(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class LocalSlice(Step):
+    """Each device keeps one tile of its local array, without communication. tiles: which one in each dimension."""
+
+    tiles: tuple[Tiling | None, ...]
+
+
+@dataclass(frozen=True)
+class PadWithZeros(Step):
+    """Each device writes its local array into a larger array of zeros, of which the sum over devices is the whole.
+
+    tiles: for each dimension, the tile of the larger array that a device writes.
+    """
+
+    tiles: tuple[Tiling | None, ...]
+
+
+@dataclass(frozen=True)
+class ZeroOnOtherDevices(Step):
+    """Some devices keep their local array, the others replace it by zeros. keeps: whether each device keeps it."""
+
+    keeps: tuple[bool, ...]
+
+
+def plan_resharding(source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()) -> list[Step]:
+    """Returns the steps from one sharding to another; none if they are equal."""
+    return [] if source == target else _ReshardingPlanner(source, target, manual_axes).steps()
+
+
+def bytes_received(
+    shape: Shape, source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()
+) -> float:
+    """Returns how many bytes each device receives while an array is resharded."""
+    total, current = 0.0, source
+    for step in plan_resharding(source, target, manual_axes):
+        total += step.bytes_per_local_byte() * local_shape(shape, current).byte_size
+        current = step.after
+    return total
+
+
+class _ReshardingPlanner:
+    """A plan under construction. current: the sharding after the steps so far."""
+
+    def __init__(self, source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling]) -> None:
+        self.current = source
+        self.target = target
+        self.manual_axes = manual_axes
+
+    def steps(self) -> list[Step]:
+        planned: list[Step] = []
+        for propose in (
+            self._reduce,
+            self._permute,
+            self._slice_independent,
+            self._all_to_all,
+            self._pad_to_partial_sums,
+            self._all_gather,
+            self._slice_rest,
+            self._zero_to_partial_sums,
+        ):
+            for step in propose():
+                planned.append(step)
+                self.current = step.after
+        return planned
+
+    def _changes(self) -> Iterator[tuple[int, Tiling | None, Tiling | None]]:
+        """Yields each dimension whose tiling still differs from the target: its number, current and target tiling."""
+        for dimension, (old, new) in enumerate(zip(self.current.tilings, self.target.tilings, strict=True)):
+            if old != new:
+                yield dimension, old, new
+
+    def _groups(self, tiling: Tiling, after: ArraySharding) -> GroupList:
+        """Returns the groups of devices that differ in a tiling only, given the sharding after the step."""
+        return replica_groups_along(tiling, [*after.all_tilings, *self.manual_axes])
+
+    # -- partial sums
+
+    def _reduce(self) -> Iterator[Step]:
+        """Adds partial sums that the target does not have, by a reduce-scatter where a dimension can be split alike."""
+        partial_sums, wanted = self.current.partial_sums, self.target.partial_sums
+        if partial_sums is None or is_determined_by(partial_sums, wanted):
+            return  # the target has the same partial sums, or more
+        left = wanted if wanted is not None and is_determined_by(wanted, partial_sums) else None
+        for dimension, old, new in self._changes():
+            if left is None and new and refines(new, old) and combined_tiling([minor_tiling(new, old)]) == partial_sums:
+                after = self.current.with_partial_sums(None)
+                groups = self._groups(minor_tiling(new, old), after)
+                yield ReduceScatter(after.with_tiling(dimension, new), groups, dimension)
+                return
+        after = self.current.with_partial_sums(left)
+        yield AllReduce(after, self._groups(partial_sums, after))
+
+    def _pad_to_partial_sums(self) -> Iterator[Step]:
+        """Turns tiles that would have to be gathered into partial sums that the target has, without communication."""
+        if self.target.partial_sums is None:
+            return
+        gathered = {d: minor_tiling(old, new) for d, old, new in self._changes() if old and refines(old, new)}
+        partial_sums = combined_tiling([self.current.partial_sums, *gathered.values()])
+        if gathered and is_determined_by(partial_sums, self.target.partial_sums):
+            tilings = [self.target.tilings[d] if d in gathered else s for d, s in enumerate(self.current.tilings)]
+            tiles = tuple([gathered.get(d) for d in range(len(tilings))])
+            yield PadWithZeros(ArraySharding(tuple(tilings), partial_sums), tiles)
+
+    def _zero_to_partial_sums(self) -> Iterator[Step]:
+        """Makes the target's partial sums: of the devices with equal contents, those with the least number keep it."""
+        wanted = self.target.partial_sums
+        if wanted is None or wanted == self.current.partial_sums:
+            return
+        coordinates = self._coordinates(self.current) or [()] * len(wanted)
+        least: dict[Ints, int] = {}
+        for place, number in zip(coordinates, wanted, strict=True):
+            least[place] = min(number, least.get(place, number))
+        keeps = tuple([least[place] == number for place, number in zip(coordinates, wanted, strict=True)])
+        yield ZeroOnOtherDevices(self.target, keeps)
+
+    # -- tiles
+
+    def _permute(self) -> Iterator[Step]:
+        """Sends existing tiles to the devices that need them, or that need a tile of them."""
+        pairs = list(zip(self.current.tilings, self.target.tilings, strict=True))
+        if any(tile_count(new) % tile_count(old) for old, new in pairs):
+            return
+        tilings = tuple([coarsened(new, tile_count(old)) for old, new in pairs])
+        after = ArraySharding(tilings, self.current.partial_sums)
+        if after != self.current and are_independent([*after.all_tilings, *self.manual_axes]):
+            yield CollectivePermute(
+                after, _source_target_pairs(self._coordinates(self.current), self._coordinates(after))
+            )
+
+    def _coordinates(self, sharding: ArraySharding) -> list[Ints]:
+        """Returns what identifies the contents of each device; an empty list if all devices hold the same."""
+        tilings = [tiling for tiling in (*sharding.all_tilings, *self.manual_axes) if tiling is not None]
+        return list(zip(*tilings, strict=True))
+
+    def _slice_independent(self) -> Iterator[Step]:
+        """Slices dimensions whose new tiling refines the old one and is independent of the other dimensions'."""
+        tilings = list(self.current.tilings)
+        tiles: list[Tiling | None] = [None] * len(tilings)
+        for dimension, old, new in self._changes():
+            others = [
+                *tilings[:dimension], *tilings[dimension + 1 :], self.current.partial_sums, *self.manual_axes
+            ]  # fmt: skip
+            if new and refines(new, old) and are_independent([new, *others]):
+                tilings[dimension], tiles[dimension] = new, minor_tiling(new, old)
+        if any(tiles):
+            yield LocalSlice(ArraySharding(tuple(tilings), self.current.partial_sums), tuple(tiles))
+
+    def _slice_rest(self) -> Iterator[Step]:
+        tiles = {dimension: minor_tiling(new, old) for dimension, old, new in self._changes() if new}
+        if tiles:
+            yield LocalSlice(
+                ArraySharding(self.target.tilings, self.current.partial_sums),
+                tuple([tiles.get(dimension) for dimension in range(len(self.target.tilings))]),
+            )
+
+    def _all_to_all(self) -> Iterator[Step]:
+        """Exchanges tiles where one dimension loses the tiling that another one gains."""
+        current = self.current
+        for concat, old, new in self._changes():
+            if old is None or not refines(old, new):
+                continue
+            for split, tiling in enumerate(current.tilings):
+                wanted = self.target.tilings[split]
+                if split == concat or not wanted or not refines(wanted, tiling):
+                    continue
+                if minor_tiling(wanted, tiling) == minor_tiling(old, new):
+                    between = current.with_tiling(concat, new)
+                    groups = self._groups(minor_tiling(old, new), between)
+                    current = between.with_tiling(split, wanted)
+                    yield AllToAll(current, groups, split, concat)
+                    break
+
+    def _all_gather(self) -> Iterator[Step]:
+        current = self.current
+        for dimension, old, new in self._changes():
+            if old is None or (new and refines(new, old)):
+                continue
+            left = new if refines(old, new) else None
+            current = current.with_tiling(dimension, left)
+            yield AllGather(current, self._groups(minor_tiling(old, left), current), dimension)
+
+
+def _source_target_pairs(before: Iterable[Ints], after: Iterable[Ints]) -> tuple[Ints, ...]:
+    """Returns the pairs of a permutation after which each device holds the contents of its coordinates in `after`.
+
+    A device that holds them already is paired with itself.
+    """
+    sources: dict[Ints, list[int]] = defaultdict(list)
+    targets: dict[Ints, list[int]] = defaultdict(list)
+    kept: list[Ints] = []
+    for device, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old == new:
+            kept.append((device, device))
+            continue
+        sources[old].append(device)
+        targets[new].append(device)
+    sent = [pair for place, wanting in targets.items() for pair in zip(sources[place], wanting, strict=True)]
+    return tuple(sorted([*kept, *sent]))

@@ -1,0 +1,190 @@
+"""Chooses the sharding strategy of an operation: which of its factors are split, and over which devices.
+
+There are two candidates. One follows what the sharding of the result requests, the other one how the operands are
+distributed already, partial sums included. If both split the work over equally many devices, the one that
+communicates less is taken.
+
+Responsible for that choice. Does not depend on how instructions are written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy import opcodes
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
+from xlapy.spmd.array_sharding import (
+    ArraySharding,
+    Tiling,
+    are_independent,
+    combined_tiling,
+    divides_evenly,
+    replicated,
+    tile_count,
+)
+from xlapy.spmd.partial_sums import partial_sum_operands, produces_partial_sums
+from xlapy.spmd.resharding import PartitionedArray
+from xlapy.spmd.resharding_plan import bytes_received
+from xlapy.spmd.sharding_rules import Factor
+
+FactorTilings = dict[Factor, Tiling]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How an operation is split.
+
+    factor_tilings: the tiling of each factor that is split. operands, results: the shardings of the operands that the
+    local operation takes, and of its results. all_reduced: the reduction factors whose results are no partial sums, but
+    are combined at once by an all-reduce with the operation's reducer.
+    """
+
+    factor_tilings: FactorTilings
+    operands: tuple[ArraySharding, ...]
+    results: tuple[ArraySharding, ...]
+    all_reduced: tuple[Factor, ...]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether devices compute different things."""
+        return bool(self.factor_tilings) or any(sharding.partial_sums for sharding in self.operands)
+
+
+def choose_strategy(
+    instruction: Instruction,
+    factors: Sequence[Factor],
+    requested: Sequence[ArraySharding | None],
+    operands: Sequence[PartitionedArray],
+    kept_partial_sums: Tiling | None,
+) -> Strategy:
+    """Returns the strategy of an operation whose operands and results are arrays.
+
+    requested: the sharding of each result that the program requests, None without one. kept_partial_sums: the partial
+    sums of operands that the result is to keep, if the operation is linear.
+    """
+    chooser = _StrategyChooser(instruction, factors, requested, operands, kept_partial_sums)
+    by_request, by_operands = chooser.strategy(requested_first=True), chooser.strategy(requested_first=False)
+    if by_operands.factor_tilings == by_request.factor_tilings or _parallelism(by_operands) < _parallelism(by_request):
+        return by_request
+    return by_operands if chooser.cost(by_operands) < chooser.cost(by_request) else by_request
+
+
+def _parallelism(strategy: Strategy) -> int:
+    """Returns the number of different local operations that the work is divided into."""
+    return math.prod(map(tile_count, strategy.factor_tilings.values()))
+
+
+class _StrategyChooser:
+    """What all candidates for one operation depend on."""
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        factors: Sequence[Factor],
+        requested: Sequence[ArraySharding | None],
+        operands: Sequence[PartitionedArray],
+        kept_partial_sums: Tiling | None,
+    ) -> None:
+        self.instruction = instruction
+        self.factors = factors
+        self.requested = requested
+        self.operands = operands
+        self.operand_shapes = [operand.shape for operand in instruction.operands]
+        self.result_shapes = [leaf for _, leaf in instruction.shape.leaves()]
+        self.manual_axes = tuple(dict.fromkeys(axis for operand in operands for axis in operand.manual_axes))
+        self.unreduced_operands = self._unreduced_operands(kept_partial_sums)
+        self.kept_partial_sums = kept_partial_sums if self.unreduced_operands else None
+
+    def _unreduced_operands(self, kept_partial_sums: Tiling | None) -> tuple[int, ...]:
+        """Returns the operands whose partial sums become partial sums of the result; none if they have to be added."""
+        if kept_partial_sums is None:
+            return ()
+        unreduced = {n for n, operand in enumerate(self.operands) if operand.sharding.partial_sums == kept_partial_sums}
+        for jointly in partial_sum_operands(self.instruction):
+            if unreduced and unreduced == set(jointly):
+                return jointly
+        return ()
+
+    def strategy(self, requested_first: bool) -> Strategy:
+        """Returns the candidate that follows the requested shardings first, or the operands' shardings first."""
+        chosen: FactorTilings = {}
+        for factor in self.factors if requested_first else ():
+            self._choose(factor, self._requested_tilings(factor), chosen)
+        order = self.factors if requested_first else sorted(self.factors, key=lambda factor: not factor.is_reduction)
+        for factor in order:
+            tilings = self._operand_tilings(factor)
+            agree = len(set(tilings) if requested_first else set(tilings) - {None}) == 1
+            if factor not in chosen and (agree or not factor.is_reduction):
+                self._choose(factor, tilings, chosen)
+        for factor in self.factors:
+            if factor not in chosen:
+                self._choose(factor, self._requested_tilings(factor), chosen)
+        return self._strategy_of(chosen)
+
+    def _requested_tilings(self, factor: Factor) -> list[Tiling | None]:
+        pairs = zip(self.requested, factor.results, strict=True)
+        return [sharding.tilings[d] for sharding, d in pairs if sharding and d is not None]
+
+    def _operand_tilings(self, factor: Factor) -> list[Tiling | None]:
+        pairs = zip(self.operands, factor.operands, strict=True)
+        return [operand.sharding.tilings[d] for operand, d in pairs if d is not None]
+
+    def _choose(self, factor: Factor, candidates: Sequence[Tiling | None], chosen: FactorTilings) -> None:
+        """Splits a factor by the first candidate that divides its dimensions evenly and is independent of the rest."""
+        pairs = [
+            *zip(self.operand_shapes, factor.operands, strict=True),
+            *zip(self.result_shapes, factor.results, strict=True),
+        ]
+        sizes = [shape.dimensions[d] for shape, d in pairs if d is not None]
+        others = [*chosen.values(), self.kept_partial_sums, *self.manual_axes]
+        for tiling in candidates:
+            if tiling and all(divides_evenly(size, tiling) for size in sizes) and are_independent([tiling, *others]):
+                chosen[factor] = tiling
+                return
+
+    def _strategy_of(self, chosen: FactorTilings) -> Strategy:
+        reductions = [factor for factor in chosen if factor.is_reduction]
+        leaves_partial_sums = produces_partial_sums(self.instruction)
+        unreduced = [chosen[factor] for factor in reductions if leaves_partial_sums]
+        partial_sums = combined_tiling([self.kept_partial_sums, *unreduced])
+        operands = [
+            _sharding_with(shape, [(f.operands[number], tiling) for f, tiling in chosen.items()])
+            for number, shape in enumerate(self.operand_shapes)
+        ]
+        for number in self.unreduced_operands:
+            operands[number] = operands[number].with_partial_sums(self.kept_partial_sums)
+        if self.instruction.op is opcodes.SCATTER and leaves_partial_sums:
+            operands[0] = operands[0].with_partial_sums(partial_sums)
+        results = [
+            _sharding_with(leaf, [(f.results[number], tiling) for f, tiling in chosen.items()])
+            for number, leaf in enumerate(self.result_shapes)
+        ]
+        return Strategy(
+            chosen,
+            tuple(operands),
+            tuple([result.with_partial_sums(partial_sums) for result in results]),
+            () if leaves_partial_sums else tuple(reductions),
+        )
+
+    def cost(self, strategy: Strategy) -> float:
+        """Returns the bytes that a device receives to reshard the operands, and the results as requested."""
+        total = sum(
+            bytes_received(shape, operand.sharding, target, operand.manual_axes)
+            for shape, operand, target in zip(self.operand_shapes, self.operands, strategy.operands, strict=True)
+        )
+        for leaf, result, requested in zip(self.result_shapes, strategy.results, self.requested, strict=True):
+            total += bytes_received(leaf, result, requested or result.with_partial_sums(None), self.manual_axes)
+            total += sum(2 * leaf.byte_size for _ in strategy.all_reduced)
+        return total
+
+
+def _sharding_with(shape: Shape, tilings: Sequence[tuple[int | None, Tiling]]) -> ArraySharding:
+    """Returns the sharding of an array with these tilings, pairs of a dimension (or None) and its tiling."""
+    found = replicated(shape)
+    for dimension, tiling in tilings:
+        if dimension is not None:
+            found = found.with_tiling(dimension, tiling)
+    return found
