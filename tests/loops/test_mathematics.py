@@ -97,9 +97,9 @@ def random_bits(generator: np.random.Generator, dtype: Any, count: int) -> Array
 def points(dtype: Any, count: int = POINTS) -> Array:
     generator = np.random.default_rng(7)
     quarter = count // 4
-    usual = [generator.standard_normal(quarter) * 20, generator.uniform(-2, 2, quarter)]
+    moderate = [generator.standard_normal(quarter) * 20, generator.uniform(-2, 2, quarter)]
     spread = np.exp(generator.uniform(-20, 12, quarter)) * generator.choice([-1, 1], quarter)
-    numbers = np.concatenate([*usual, spread]).astype(dtype)
+    numbers = np.concatenate([*moderate, spread]).astype(dtype)
     return np.concatenate([random_bits(generator, dtype, quarter), numbers, specials(dtype)])
 
 
@@ -190,7 +190,7 @@ def test_powers_of_two_without_avx512(dtype: Any, monkeypatch: pytest.MonkeyPatc
     assert run("exponential", operand).tobytes() == expected.tobytes()
 
 
-# -- what runs rarely
+# -- cold paths
 
 
 def test_what_is_rare_stays_in_its_loop() -> None:
@@ -199,10 +199,10 @@ def test_what_is_rare_stays_in_its_loop() -> None:
     with builder.loop(32, AxisKind.VECTOR, width=8) as i:
         value = builder.load(x, i)
         condition = builder.compare("olt", value, builder.zero(F64))
-        (root,) = builder.rarely(
+        (root,) = builder.cold_path(
             "root", condition, [value], lambda: [builder.unary("sqrt", builder.unary("neg", value))]
         )
-        (same,) = builder.rarely("root", condition, [value], lambda: [value])
+        (same,) = builder.cold_path("root", condition, [value], lambda: [value])
         assert same is root
         builder.store(out, i, root)
     text = print_kernel(builder.kernel)

@@ -37,7 +37,7 @@ def test_what_is_seldom_computed_does_not_count():
     source, target = builder.buffer("a", F32, 1), builder.buffer("out", F32, 1, written=True)
     x = builder.load(source, Affine())
     is_large = builder.compare("ogt", x, builder.constant(F32, 100.0))
-    (y,) = builder.rarely("large", is_large, [x], lambda: [builder.op("sqrt", F32, builder.op("floor", F32, x))])
+    (y,) = builder.cold_path("large", is_large, [x], lambda: [builder.op("sqrt", F32, builder.op("floor", F32, x))])
     builder.store(target, Affine(), y)
     found = kernel_operations(builder.kernel)
     assert found.counts == {"f32": 1.0} and found.is_known

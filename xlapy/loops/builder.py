@@ -2,7 +2,7 @@
 
 A value without effect goes to the outermost block in which its arguments are known: what does not follow an axis is
 computed before the loop over it. The same operation on the same arguments is computed once. Loads from buffers that the
-kernel writes, loads in branches, and whatever is computed rarely, stay where they are.
+kernel writes, loads in branches, and everything on a cold path, stay where they are.
 
 The operations, besides loads:
 
@@ -348,29 +348,30 @@ class Builder:
         outer.statements.append(If(condition, self.block))
         self.block = outer
 
-    def rarely(
-        self, name: str, condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
+    def cold_path(
+        self, name: str, condition: Value, fast: Sequence[Value], cold: Callable[[], Sequence[Value]]
     ) -> list[Value]:
-        """`rare()` where the condition is true, else `usual`; skipped for a vector in no lane of which it is true.
+        """Selects `cold()` where the condition is true, else the values `fast`.
 
-        The name says what `rare` computes, so that it is computed once for the same condition and usual values.
+        A vector skips `cold` unless the condition is true in some lane. `name` identifies what `cold` computes: a
+        second call with the same name, condition and fast values returns the values of the first.
         """
-        with self.outside([condition, *usual]):
-            return self._rarely(name, condition, usual, rare)
+        with self.outside([condition, *fast]):
+            return self._cold_path(name, condition, fast, cold)
 
-    def _rarely(
-        self, name: str, condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
+    def _cold_path(
+        self, name: str, condition: Value, fast: Sequence[Value], cold: Callable[[], Sequence[Value]]
     ) -> list[Value]:
-        key = ("rarely", name, condition, *usual)
+        key = ("cold path", name, condition, *fast)
         known = self.block.shared.get(key)
         if known is not None:
             return known
 
         def body(values: Sequence[Value]) -> Sequence[Value]:
-            chosen = [self.select(values[0], new, old) for new, old in zip(rare(), values[1:], strict=True)]
+            chosen = [self.select(values[0], new, old) for new, old in zip(cold(), values[1:], strict=True)]
             return [self.constant(I1, 0), *chosen]
 
-        results = self.repeat_lanes([condition, *usual], lambda values: values[0], body)[1:]
+        results = self.repeat_lanes([condition, *fast], lambda values: values[0], body)[1:]
         self.block.shared[key] = results
         return results
 
@@ -382,11 +383,11 @@ class Builder:
     ) -> list[Value]:
         """As `repeat`, while the test is true in some lane; nothing that the body computes is moved out of it."""
 
-        def rare(values: Sequence[Value]) -> Sequence[Value]:
-            self.block.rare = True
+        def cold(values: Sequence[Value]) -> Sequence[Value]:
+            self.block.is_cold = True
             return body(values)
 
-        return self.repeat(initial, lambda values: self.op("any", I1, test(values)), rare)
+        return self.repeat(initial, lambda values: self.op("any", I1, test(values)), cold)
 
     def _region(self, types: Sequence[ScalarType], combine: Combine) -> Region:
         outer = self.block
@@ -434,7 +435,7 @@ class Builder:
         home = max((arg.block for arg in args), key=lambda block: block.depth, default=self.kernel.body)
         block = self.block
         while block.depth > home.depth and block.parent is not None:
-            if block.rare:
+            if block.is_cold:
                 return block
             block = block.parent
         return home

@@ -204,7 +204,7 @@ class Place:
 class Block:
     """Statements in order. `parent` is the block that holds the loop or branch that this is the body of."""
 
-    __slots__ = ("depth", "guarded", "in_vector", "parent", "rare", "shared", "statements", "values")
+    __slots__ = ("depth", "guarded", "in_vector", "is_cold", "parent", "shared", "statements", "values")
 
     def __init__(self, parent: Block | None, *, guarded: bool = False, in_vector: bool = False) -> None:
         self.parent = parent
@@ -213,8 +213,8 @@ class Block:
         """Whether it may not run at all (a branch): loads are not moved out of it."""
         self.in_vector: bool = in_vector or (parent is not None and parent.in_vector)
         """Whether it is in the body of a vector axis; those do not nest."""
-        self.rare = False
-        """Whether it seldom runs: no value is moved out of it."""
+        self.is_cold = False
+        """Whether this is a cold path, which seldom runs: no value is moved out of it."""
         self.statements: list[Statement] = []
         self.values: dict[Any, Value] = {}
         """What was computed here, so that nothing is computed twice."""

@@ -50,7 +50,7 @@ def _count_statement(found: Operations, statement: Statement, times: float) -> N
         _count(found, statement.body, times * _extent(found, statement.extent))
     elif isinstance(statement, While):
         _count(found, statement.test, times)
-        if not statement.body.rare:
+        if not statement.body.is_cold:
             found.is_known = False
             _count(found, statement.body, times)
     elif isinstance(statement, If):

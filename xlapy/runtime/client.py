@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlapy.base.collecting import collecting_later
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
 from xlapy.builder import XlaComputation
 from xlapy.hlo.module import Module
@@ -49,7 +49,7 @@ class Client:
         self._gives_way = platform is None and self.platform != _LAST
         self.devices = tuple([Device(number, self.platform) for number in range(devices)])
 
-    @collecting_later()
+    @gc_paused()
     def compile(
         self,
         program: XlaComputation | Module | str | bytes,

@@ -69,18 +69,18 @@ def _half_exponential(x: XlaOp) -> XlaOp:
 def asinh(x: XlaOp) -> XlaOp:
     size = abs(x)
     square = size * size
-    usual = e.log1p(size + square / (1.0 + e.sqrt(square + 1.0)))
+    finite_result = e.log1p(size + square / (1.0 + e.sqrt(square + 1.0)))
     huge = size > _HUGE[x.element_type is F64]
-    return e.sign(x) * e.select(huge, e.log(size) + _LOG_OF_2, usual)
+    return e.sign(x) * e.select(huge, e.log(size) + _LOG_OF_2, finite_result)
 
 
 @in_f32
 def acosh(x: XlaOp) -> XlaOp:
     """NaN below 1."""
     excess = x - 1.0
-    usual = e.log1p(excess + e.sqrt(excess * (excess + 2.0)))
+    finite_result = e.log1p(excess + e.sqrt(excess * (excess + 2.0)))
     huge = x > _HUGE[x.element_type is F64]
-    return e.select(x < 1.0, constant_like(x, math.nan), e.select(huge, e.log(x) + _LOG_OF_2, usual))
+    return e.select(x < 1.0, constant_like(x, math.nan), e.select(huge, e.log(x) + _LOG_OF_2, finite_result))
 
 
 @in_f32

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, rarely, where
+from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, cold_path, fma, where
 from xlapy.loops.mathematics.pairs import two_product, two_sum
 
 _TURNS: Final = 0.6366197723675814  # 2 / pi
@@ -73,8 +73,8 @@ def reduce(x: Expression) -> Angle:
     size = abs(x)
     cancelled = abs(rest) < size * _CANCELLED[precision]
     large = _large_single if x.is_single else _large_double
-    usual = [shifted.bits, rest, tail]
-    return Angle(*rarely("angle", (size > _SMALL[precision]) | cancelled, usual, lambda: large(x)))
+    fast = [shifted.bits, rest, tail]
+    return Angle(*cold_path("angle", (size > _SMALL[precision]) | cancelled, fast, lambda: large(x)))
 
 
 def _large_single(x: Expression) -> Sequence[Expression]:

@@ -218,13 +218,13 @@ def where(condition: Expression, on_true: Expression | Number, on_false: Express
     return Expression(condition.builder, chosen)
 
 
-def rarely(
-    name: str, condition: Expression, usual: Sequence[Expression], rare: Callable[[], Sequence[Expression]]
+def cold_path(
+    name: str, condition: Expression, fast: Sequence[Expression], cold: Callable[[], Sequence[Expression]]
 ) -> list[Expression]:
-    """As `Builder.rarely`: `rare()` where the condition is true, computed only if it is true in some lane."""
+    """Selects `cold()` where the condition is true, else `fast`; see `Builder.cold_path`."""
     builder = condition.builder
-    values = [expression.value for expression in usual]
-    results = builder.rarely(name, condition.value, values, lambda: [expression.value for expression in rare()])
+    values = [expression.value for expression in fast]
+    results = builder.cold_path(name, condition.value, values, lambda: [expression.value for expression in cold()])
     return [Expression(builder, result) for result in results]
 
 

@@ -306,8 +306,8 @@ typed:
   %odd = icmp eq i64 %element, 0
   %order = call ptr @row_major_layout(i64 %rank)
   %high = icmp eq ptr %order, null
-  %rare = or i1 %odd, %high
-  br i1 %rare, label %slow, label %shaped
+  %slow_path = or i1 %odd, %high
+  br i1 %slow_path, label %slow, label %shaped
 shaped:
   %has_strides = icmp eq i64 %stride_count, %rank
   %used_strides = select i1 %has_strides, ptr %strides, ptr null

@@ -160,7 +160,7 @@ class Convolution(Product):
 
     # -- infinite elements of the kernel
 
-    def usual(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
+    def fast_path_condition(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
         """Whether all elements of the kernel that the block meets are finite, or there is nothing else to meet."""
         window = self.attrs.window.dimensions
         if self.type.is_integral or not any(w.padding_low or w.padding_high or w.base_dilation > 1 for w in window):

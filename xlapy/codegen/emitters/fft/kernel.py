@@ -113,11 +113,11 @@ class _Maker:
         """The last group has fewer lanes."""
         builder = self.builder
         left = builder.value_of(Affine((), self.transform.lanes.size) - self.group * self.width)
-        usual = builder.compare("sge", left, builder.constant(I64, self.width))
+        whole_vector = builder.compare("sge", left, builder.constant(I64, self.width))
         if self.groups > 1:
-            with builder.branch(usual):
+            with builder.branch(whole_vector):
                 self.write(tables, None)
-        with builder.branch(builder.logical_not(usual)):
+        with builder.branch(builder.logical_not(whole_vector)):
             left.range = (1, self.width - 1)
             self.write(tables, left)
 

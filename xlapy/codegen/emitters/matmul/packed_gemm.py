@@ -90,13 +90,13 @@ class _Packed:
                 block_extent(builder, at_column * self.across, tiles[1], self.across),
             )
             rows = block.row, self.down * tile.rows
-            usual = product.usual(batch, rows, (block.column, self.width))
-            if usual is None:
+            condition = product.fast_path_condition(batch, rows, (block.column, self.width))
+            if condition is None:
                 block.write()
             else:
-                with builder.branch(usual):
+                with builder.branch(condition):
                     block.write()
-                with builder.branch(builder.logical_not(usual)):
+                with builder.branch(builder.logical_not(condition)):
                     block.write_plainly()
         return builder.kernel, self.down * tile.rows * self.width * product.terms
 

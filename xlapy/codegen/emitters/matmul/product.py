@@ -70,10 +70,10 @@ class Product(ABC):
         """Whether the result has this element; None if it does."""
         return None
 
-    def usual(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
-        """Whether a block's sums of products of the elements are its results; None if they always are.
+    def fast_path_condition(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
+        """The condition under which plain sums of products are a block's results; None if they always are.
 
-        rows, columns: where the block begins, and the size of a whole one.
+        rows, columns: the first row and column of the block, and the numbers of rows and columns of a whole block.
         """
         return None
 

@@ -41,7 +41,7 @@ class Losses:
 
     def look_at_module(self, module: Module) -> None:
         """Notes what no attribute says of a module."""
-        config, usual = module.config, ModuleConfig()
+        config, defaults = module.config, ModuleConfig()
         if config.is_scheduled:
             self.note("the order of the schedule", module.name)
         for field in (
@@ -49,7 +49,7 @@ class Losses:
             "allow_spmd_sharding_propagation_to_parameters",
             "allow_spmd_sharding_propagation_to_output",
         ):
-            if getattr(config, field) != getattr(usual, field):
+            if getattr(config, field) != getattr(defaults, field):
                 self.note(field, module.name)
         for field in config.other:
             self.note(field, module.name)

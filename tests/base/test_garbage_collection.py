@@ -1,4 +1,4 @@
-"""The collector is off while programs are compiled, and afterwards as it was."""
+"""The garbage collector is disabled while a program is compiled, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import gc
 import pytest
 
 import xlapy as xla
-from xlapy.base.collecting import collecting_later
+from xlapy.base.garbage_collection import gc_paused
 
 
-def test_nothing_is_collected_inside():
+def test_the_collector_is_disabled_inside():
     assert gc.isenabled()
-    with collecting_later():
+    with gc_paused():
         assert not gc.isenabled()
-        with collecting_later():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_who_has_it_off_keeps_it_off():
+def test_a_disabled_collector_stays_disabled():
     gc.disable()
     try:
-        with collecting_later():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:
         gc.enable()
 
 
-def test_compiling_leaves_it_on_even_if_it_fails(monkeypatch: pytest.MonkeyPatch):
+def test_compiling_restores_the_collector_even_if_it_fails(monkeypatch: pytest.MonkeyPatch):
     seen: list[bool] = []
     monkeypatch.setattr("xlapy.runtime.client.verify", lambda module: seen.append(gc.isenabled()))
     xla.Client("cpu").compile("HloModule m ENTRY e { ROOT x = f32[] parameter(0) }")
