@@ -45,13 +45,11 @@ from xlapy.loops.ir import (
     Value,
     While,
 )
+from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
 MOST_SCRATCH = 1 << 18
 """Bytes of scratch memory that a kernel may have: it lies on the stack, and is to stay in the cache."""
-
-_MOST_AT_ONCE = 64
-"""Statements of all accumulators of a vector axis: more than that wait for nothing, and only take long to compile."""
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
@@ -286,8 +284,7 @@ class Builder:
         if kind is AxisKind.VECTOR:
             assert combine is not None and all(identity is not None for identity in neutral)
             statement.combine = self._region([start.type for start in initial], combine)
-            enough = max(1, _MOST_AT_ONCE // max(1, len(statement.body.statements)))
-            statement.accumulators = min(accumulators, 1 << (enough.bit_length() - 1))
+            statement.accumulators = accumulators_for_body(accumulators, len(statement.body.statements))
         self._close(statement)
         return self._results(statement.carries)
 

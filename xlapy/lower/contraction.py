@@ -13,11 +13,12 @@ from xlapy import opcodes
 from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
+from xlapy.loops.reduction_order import ACCUMULATOR_VECTORS, accumulator_vectors
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.narrow_floats import kept_positive
-from xlapy.lower.reduction import ACCUMULATORS, Carried, flat, unflat
+from xlapy.lower.reduction import Carried, flat, unflat
 from xlapy.opcodes import contraction as ops
 
 
@@ -96,7 +97,7 @@ def rounded_sum(builder: Builder, total: Value, t: PrimitiveType) -> Value:
 
 
 def sums_in_lanes(
-    builder: Builder, t: PrimitiveType, extent: int, *, count: int = 1, accumulators: int = ACCUMULATORS
+    builder: Builder, t: PrimitiveType, extent: int, *, count: int = 1, limit: int = ACCUMULATOR_VECTORS
 ) -> dict[str, Any]:
     """How a loop adds `count` sums up in the lanes of so many vectors each; {} where there is too little of it."""
     kind = register_type(t)
@@ -107,7 +108,7 @@ def sums_in_lanes(
     return {
         "kind": AxisKind.VECTOR,
         "width": width,
-        "accumulators": max(1, min(accumulators, extent // width)),
+        "accumulators": accumulator_vectors(extent, width, sums=count, limit=limit),
         "identities": [builder.constant(kind, -0.0 if kind.is_float else 0)] * count,
         "combine": lambda left, right: [builder.binary(op, a, b) for a, b in zip(left, right, strict=True)],
     }

@@ -15,6 +15,7 @@ from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
+from xlapy.loops.reduction_order import accumulator_vectors
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.elementwise import select_element
@@ -24,9 +25,6 @@ from xlapy.lower.windows import places_in_spans, window_span
 from xlapy.opcodes import elementwise
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.registry import OpDef
-
-ACCUMULATORS = 4
-"""Vectors that a reduction in lanes keeps: enough to hide the latency of an addition."""
 
 MOST_WRITTEN_OUT = 8
 """Elements of a window's row that are combined without a loop."""
@@ -143,7 +141,7 @@ def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Eleme
     return {
         "kind": AxisKind.VECTOR,
         "width": width,
-        "accumulators": max(1, min(ACCUMULATORS, extent // width)),
+        "accumulators": accumulator_vectors(extent, width),
         "identities": neutral_elements(lowering.builder, computation, initial),
         "combine": combine,
     }

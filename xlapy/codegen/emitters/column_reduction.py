@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.loop_nest import block_extent, choose_loop_nest
@@ -23,6 +24,7 @@ from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops.reduction_order import combine_pairwise, rows_per_step
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
 from xlapy.lower.element_types import register_type
@@ -33,12 +35,6 @@ BLOCK_BYTES = 1 << 11
 
 LEAST_ROWS = 32
 """Fewer are combined in registers, vector by vector."""
-
-TOGETHER = 8
-"""Rows that are combined at once, at most."""
-
-MOST_WRITTEN_OUT = 64
-"""Instructions of so many rows: longer code takes long to compile."""
 
 
 def column_kernel(region: Region) -> tuple[Kernel, int] | None:
@@ -109,7 +105,7 @@ class _Columns:
 
     def kernel(self) -> tuple[Kernel, int]:
         builder, rows = self.builder, math.prod(self.shape.rows)
-        together = max(2, min(TOGETHER, MOST_WRITTEN_OUT // len(self.region.instructions)))
+        together = rows_per_step(len(self.region.instructions))
         outer, blocks = math.prod(self.shape.before), -(-self.columns // self.width)
         with builder.loop(outer * blocks, AxisKind.PARALLEL) as task:
             before, block = delinear(builder, task, (outer, blocks))
@@ -139,10 +135,7 @@ class _Columns:
             index = self.index(before, first + column)
             for reduction, kept in zip(self.reductions, self.kept, strict=True):
                 terms: list[Element] = [kept.load(column), *(self.term(reduction, index, row) for row in rows)]
-                while len(terms) > 1:
-                    pairs = [self.combined(reduction, *terms[n : n + 2]) for n in range(0, len(terms) - 1, 2)]
-                    terms = [*terms[len(pairs) * 2 :], *pairs]
-                kept.store(column, terms[0])
+                kept.store(column, combine_pairwise(terms, partial(self.combined, reduction)))
 
     def finish(self, before: Affine, first: Affine, extent: int | Value) -> None:
         """Writes the results."""

@@ -17,15 +17,13 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.region import Region
 from xlapy.loops import I64, Affine, AxisKind, Builder, Value
+from xlapy.loops.reduction_order import MIN_VECTOR_TERMS
 from xlapy.lower import LOWERINGS, components, storage_type
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.reduction import regroups
 
 TASK_ELEMENTS = 1 << 13
 """Elements of one task (one iteration of the parallel loop) where a kernel runs through elements as one dimension."""
-
-MIN_VECTOR_SUM_LENGTH = 16
-"""Terms: if the contiguous dimension of a sum is shorter, vectors run along the result instead of along the terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +86,12 @@ def _sums_contiguous_memory(region: Region) -> bool:
     root = region.root
     if root.op is opcodes.REDUCE:
         operand = root.operands[0].shape
-        is_long = operand.rank and operand.dimensions[-1] >= MIN_VECTOR_SUM_LENGTH
+        is_long = operand.rank and operand.dimensions[-1] >= MIN_VECTOR_TERMS
         return bool(is_long and operand.rank - 1 in root.dimensions) and regroups(root.to_apply)
     if root.op is opcodes.DOT:
         (left, right), attrs = root.operands, root.attributes
         ends = zip((left, right), (attrs.lhs_contracting_dims, attrs.rhs_contracting_dims), strict=True)
-        return all(o.shape.rank - 1 in dims and o.shape.dimensions[-1] >= MIN_VECTOR_SUM_LENGTH for o, dims in ends)
+        return all(o.shape.rank - 1 in dims and o.shape.dimensions[-1] >= MIN_VECTOR_TERMS for o, dims in ends)
     return False
 
 

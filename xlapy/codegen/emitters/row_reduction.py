@@ -26,18 +26,16 @@ from xlapy.codegen.element_cost import CHEAP, cost
 from xlapy.codegen.iteration_domain import Kind, Space, classify, depths, operand_kind, space_of_reduction
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
+from xlapy.loops.reduction_order import accumulator_vectors
 from xlapy.lower import Lowering, Source, components, register_type, storage_type, store_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import Element
-from xlapy.lower.reduction import ACCUMULATORS, combine_elements, identity_of, monoid
+from xlapy.lower.reduction import combine_elements, identity_of, monoid
 
 Body = Callable[[Affine, Sequence[Value]], Sequence[Value]]
 
 MOST_KEPT = 1 << 16
 """Bytes of a row that are kept in scratch memory."""
-
-MOST_CARRIED = 8
-"""Vectors that a sweep carries along, so that they stay in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +232,13 @@ class RowKernel:
                 body(position, [])
             return []
         types = [r.shape.element_type for r in reductions]
-        most = min(ACCUMULATORS, MOST_CARRIED // len(reductions), self.plan.space.length // self.width)
         return self.builder.reduce(
             self.plan.space.length,
             [self.lowering.value(r.operands[1], ()) for r in reductions],
             body,
             kind=AxisKind.VECTOR,
             width=self.width,
-            accumulators=max(1, most),
+            accumulators=accumulator_vectors(self.plan.space.length, self.width, sums=len(reductions)),
             identities=[
                 self.builder.constant(register_type(t), identity_of(r.to_apply))
                 for r, t in zip(reductions, types, strict=True)

@@ -21,6 +21,7 @@ from xlapy.cpu.llvm.safepoint_loops import LEAVE, Places, pauses, write_pause
 from xlapy.cpu.llvm.text import Writer, llvm_type, suffix
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, Transpose, Value, While
 from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
+from xlapy.loops.reduction_order import combine_halves
 
 
 def write_kernel(kernel: Kernel, name: str, places: Places | None = None) -> tuple[str, set[str]]:
@@ -400,19 +401,16 @@ class Emitter(MemoryEmitter):
         """Accumulators two by two, then the halves of the vector, then the initial values before all that."""
         if not loop.carries:
             return
-        assert loop.combine is not None
-        while len(state) > 1:
-            half = (len(state) + 1) // 2
-            pairs = zip(state[:half], state[half:], strict=False)
-            state = [self.combined(loop.combine, a, b, lanes) for a, b in pairs] + state[len(state) - half : half]
-        registers = state[0]
+        combine = loop.combine
+        assert combine is not None
+        registers = combine_halves(state, lambda left, right: self.combined(combine, left, right, lanes))
         while lanes > 1:
             lanes //= 2
             low = [self.part(c, r, lanes, 0) for c, r in zip(loop.carries, registers, strict=True)]
             high = [self.part(c, r, lanes, lanes) for c, r in zip(loop.carries, registers, strict=True)]
-            registers = self.combined(loop.combine, low, high, lanes)
+            registers = self.combined(combine, low, high, lanes)
         initial = [self.scalar(c.initial) for c in loop.carries]
-        for carry, register in zip(loop.carries, self.combined(loop.combine, initial, registers, 1), strict=True):
+        for carry, register in zip(loop.carries, self.combined(combine, initial, registers, 1), strict=True):
             self.set_result(carry, register)
 
     def part(self, carry: Carry, register: str, lanes: int, start: int) -> str:

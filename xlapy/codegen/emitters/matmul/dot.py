@@ -24,6 +24,7 @@ from xlapy.codegen.emitters.matmul.packed_gemm import packed_kernel
 from xlapy.codegen.emitters.matmul.tiles import Tile, balanced, choose_tile, inside, tile_sums, within
 from xlapy.codegen.region import Region
 from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops.reduction_order import MAX_ACCUMULATOR_REGISTERS
 from xlapy.lower import Element
 from xlapy.lower.contraction import multiply_add, sums_in_lanes, zero_element
 from xlapy.lower.core import Index, delinear, linear
@@ -140,5 +141,5 @@ class _Inner:
 
         zero = zero_element(builder, dot.type)
         assert isinstance(zero, Value)
-        options = sums_in_lanes(builder, dot.type, dot.terms, count=count, accumulators=max(1, 8 // count))
+        options = sums_in_lanes(builder, dot.type, dot.terms, count=count, limit=MAX_ACCUMULATOR_REGISTERS)
         return builder.reduce(dot.terms, [zero] * count, step, **options)

@@ -24,13 +24,14 @@ from xlapy.codegen.emitters.matmul.tiles import add_elements, balanced, choose_t
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.ir import tile_shape
+from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
 
-BLOCK_BYTES, BLOCK_ROWS, BLOCK_TERMS = 512, 128, 256
-"""A packed block of the right operand: so many terms of so many bytes of columns; and rows of the result."""
+BLOCK_BYTES, BLOCK_ROWS = 512, 128
+"""A packed block of the right operand: so many bytes of columns; and rows of the result."""
 
 
 def packed_kernel(product: Product) -> tuple[Kernel, int]:
@@ -52,7 +53,7 @@ class _Packed:
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
         self.down = balanced(-(-product.rows // tile.rows), max(1, BLOCK_ROWS // tile.rows))
         self.across = balanced(-(-product.columns // tile.columns), max(1, BLOCK_BYTES // size // tile.columns))
-        most = BLOCK_TERMS // 2 if rows_are_contiguous else BLOCK_TERMS
+        most = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
         self.inner = balanced(product.inner, most)
         self.outer = balanced(product.outer, max(1, most // product.inner))
         terms = self.inner * self.outer

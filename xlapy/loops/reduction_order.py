@@ -1,0 +1,172 @@
+"""The order in which reductions combine their terms. Every decision about that order is made here.
+
+Floating-point addition is not associative, so the order decides the bits of a result. The functions of this module
+derive it from the shapes of a program and from the width of the vector registers, never from the number of threads:
+
+- a reduction in vectors has `accumulator_vectors` partial results in each lane, combined by `combine_halves`;
+- a column reduction combines `rows_per_step` rows of a column by `combine_pairwise`, then adds them to the column;
+- a large reduction becomes two by `split_dimensions`: partial results over a part of the terms, then their reduction;
+- a matrix multiplication adds the terms of a block of `CONTRACTION_BLOCK_TERMS` in order, then the blocks in order.
+
+Whether a reduction may be reordered at all is asked of `lower.reduction`. `docs/reduction-order.md` states what users
+can rely on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+ACCUMULATOR_VECTORS: Final = 4
+"""Vectors of partial results that one reduction keeps at most: enough to hide the latency of an addition."""
+
+MAX_ACCUMULATOR_REGISTERS: Final = 8
+"""Vectors of partial results that all reductions of one loop keep together, so that they stay in registers."""
+
+MAX_UNROLLED_STATEMENTS: Final = 64
+"""Statements of the bodies of all accumulators of a loop. More of them do not hide more latency and compile slowly."""
+
+MIN_VECTOR_TERMS: Final = 16
+"""Terms along contiguous memory: sums of fewer terms run one per lane, with the vectors along the result."""
+
+CONTRACTION_BLOCK_TERMS: Final = 256
+"""Terms that a packed matrix multiplication adds up in registers before it adds them to the sum in memory (KC)."""
+
+
+# -- vectors
+
+
+def accumulator_vectors(extent: int, lanes: int, *, sums: int = 1, limit: int = ACCUMULATOR_VECTORS) -> int:
+    """How many vectors of partial results each of `sums` reductions keeps in one loop over `extent` terms.
+
+    Vector number v of the terms goes to accumulator v modulo the result.
+    """
+    return max(1, min(limit, MAX_ACCUMULATOR_REGISTERS // sums, extent // lanes))
+
+
+def accumulators_for_body(accumulators: int, statements: int) -> int:
+    """Limits the accumulators of a loop whose body has this many statements, to a power of two."""
+    enough = max(1, MAX_UNROLLED_STATEMENTS // max(1, statements))
+    return min(accumulators, 1 << (enough.bit_length() - 1))
+
+
+def combine_halves(partial: Sequence[T], combine: Callable[[T, T], T]) -> T:
+    """Combines partial results: item i of the first half with item i of the second half, until one is left.
+
+    Of an odd number, the last item of the first half goes unchanged to the next step. Example: a b c d e becomes
+    a+d b+e c, then (a+d)+c b+e, then ((a+d)+c)+(b+e).
+    """
+    items = list(partial)
+    while len(items) > 1:
+        half = (len(items) + 1) // 2
+        pairs = [combine(a, b) for a, b in zip(items[:half], items[half:], strict=False)]
+        items = pairs + items[len(items) - half : half]
+    return items[0]
+
+
+# -- columns
+
+_MAX_ROWS_PER_STEP: Final = 8
+_MAX_UNROLLED_COLUMN_INSTRUCTIONS: Final = 64
+"""Instructions of the unrolled rows of one step together: longer code takes long to compile."""
+
+
+def rows_per_step(instructions: int) -> int:
+    """How many rows a column reduction combines at once, if an element takes this many instructions."""
+    return max(2, min(_MAX_ROWS_PER_STEP, _MAX_UNROLLED_COLUMN_INSTRUCTIONS // instructions))
+
+
+def combine_pairwise(terms: Sequence[T], combine: Callable[[T, T], T]) -> T:
+    """Combines neighboring terms in a binary tree. Of an odd number, the last term goes to the front of the next step.
+
+    Example: a b c becomes c a+b, then c+(a+b).
+    """
+    items = list(terms)
+    while len(items) > 1:
+        pairs = [combine(*items[n : n + 2]) for n in range(0, len(items) - 1, 2)]
+        items = [*items[len(pairs) * 2 :], *pairs]
+    return items[0]
+
+
+# -- two steps
+
+MIN_SPLIT_ELEMENTS: Final = 1 << 17
+"""Elements of an operand: smaller reductions are not split in two steps."""
+
+_MIN_ROWS: Final = 16
+"""About so many rows are combined in one pass over columns, at least."""
+
+_MAX_ROWS: Final = 2048
+"""Rows that are combined in one pass over columns, at most: longer sums round more often."""
+
+_MIN_TASKS: Final = 16
+"""Blocks of columns, counted over all parts of the rows, that keep threads busy."""
+
+_PARTIAL_RESULTS: Final = 64
+"""Partial results, about, that a reduction of a vector to a scalar is split into."""
+
+
+def rows_of_first_step(rows: int | None, blocks: int) -> int:
+    """How many rows the first of two steps combines, at least about.
+
+    rows: of a column reduction, whose columns form `blocks` blocks; None for any other reduction.
+    """
+    if rows is None:
+        return _MIN_ROWS
+    parts = max(-(-_MIN_TASKS // blocks), -(-rows // _MAX_ROWS))
+    return max(_MIN_ROWS, rows // parts)
+
+
+def split_dimensions(sizes: list[int], reduced: list[int], rows: int) -> tuple[list[int], list[int], list[int]] | None:
+    """Splits a reduction in two steps; returns None if one step does as well.
+
+    sizes: the operand's dimensions; reduced: those that are reduced, ascending; rows: how many the first step combines,
+    about. Returns the dimensions to which the operand is reshaped, those that the first step reduces, and those that
+    the second step reduces of the first step's result. Example: 4096 rows of 4096 columns, reduced to one row, with
+    rows = 2048 become [2, 2048, 4096]; the first step reduces dimension 1, the second step dimension 0.
+    """
+    rank = len(sizes)
+    if len(reduced) > 1:
+        if reduced[-1] == rank - 1 and sizes[-1] >= _MIN_ROWS and sum(sizes[d] > 1 for d in reduced) > 1:
+            return sizes, [rank - 1], reduced[:-1]
+        return _split_rows(sizes, reduced, rows)
+    (d,) = reduced
+    is_last = d == rank - 1
+    wanted = sizes[d] // _PARTIAL_RESULTS if is_last else rows
+    if sizes[d] < 4 * _MIN_ROWS or any(size > 1 for size in sizes[:d]):
+        return None
+    inner = _divisor_near(sizes[d], wanted)
+    if not _MIN_ROWS // 2 <= inner <= sizes[d] // 2:
+        return None
+    return [*sizes[:d], sizes[d] // inner, inner, *sizes[d + 1 :]], [d + 1], [d]
+
+
+def _split_rows(sizes: list[int], reduced: list[int], wanted: int) -> tuple[list[int], list[int], list[int]] | None:
+    """Splits a reduction over several leading dimensions: the last of them, or a part of one, make about `wanted`."""
+    is_row = math.prod(sizes[d] for d in reduced) == math.prod(sizes[: reduced[-1] + 1])
+    if not is_row or math.prod(sizes[d] for d in reduced) < 4 * _MIN_ROWS:
+        return None
+    first = len(reduced)
+    rows = 1
+    while rows < wanted // 2:
+        first -= 1
+        rows *= sizes[reduced[first]]
+    if rows <= 4 * wanted:
+        return (sizes, reduced[first:], reduced[:first]) if first else None
+    d = reduced[first]
+    inner = _divisor_near(sizes[d], max(1, wanted * sizes[d] // rows))
+    whole = rows // sizes[d] * inner
+    if not wanted // 2 <= whole <= 4 * wanted or inner == sizes[d]:
+        return None
+    split = [*sizes[:d], sizes[d] // inner, inner, *sizes[d + 1 :]]
+    return split, [d + 1, *(r + 1 for r in reduced[first + 1 :])], reduced[: first + 1]
+
+
+def _divisor_near(number: int, wanted: int) -> int:
+    """The divisor of a number that is nearest to `wanted`; 1 if there is none within a factor of 8."""
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    fitting = [d for n in small for d in (n, number // n) if wanted <= 8 * d and d <= 8 * wanted]
+    return min(fitting, key=lambda divisor: (abs(divisor - wanted), divisor), default=1)
