@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from xlapy.base.version import VERSION
 from xlapy.hlo.conversions import register_conversion
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "AxisRef",

@@ -30,10 +30,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import xlapy
 from xlapy.base.container import Container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
+from xlapy.base.version import VERSION
 from xlapy.codegen.fusion.decisions import Decision, decisions_text
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.llvm.jit import Code, host_features, link_object, llvm_version
@@ -88,7 +88,7 @@ class LoadedProgram:
 def compiler_identity() -> Mapping[str, str]:
     """What made a program: the versions of what takes part, and a digest of the compiler's own files."""
     return {
-        "xlapy": xlapy.__version__,
+        "xlapy": VERSION,
         "sources": source_digest(),
         "llvm": llvm_version(),
         "numpy": np.__version__,

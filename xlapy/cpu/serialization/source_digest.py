@@ -13,7 +13,8 @@ import hashlib
 import os
 from pathlib import Path
 
-import xlapy
+_PACKAGE = Path(__file__).parents[2]
+"""The folder `xlapy`."""
 
 _OTHER_PARTS = frozenset({"builder", "pjrt", "stablehlo", "testing", "tools"})
 """Packages that no compiled program depends on."""
@@ -56,7 +57,7 @@ def _digest() -> str:
 def _files() -> list[tuple[str, os.DirEntry[str]]]:
     """The files with their places in the package, in the order of these."""
     found: list[tuple[str, os.DirEntry[str]]] = []
-    pending = [(str(Path(xlapy.__file__).parent), "")]
+    pending = [(str(_PACKAGE), "")]
     while pending:
         folder, place = pending.pop()
         for entry in os.scandir(folder):

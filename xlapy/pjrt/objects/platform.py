@@ -14,9 +14,9 @@ from typing import Any
 
 from jax._src.xla_bridge import num_cpu_devices
 
-import xlapy
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.version import VERSION
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
@@ -116,7 +116,7 @@ def _client_record(devices: tuple[PlatformDevice, ...]) -> Record:
     topology = Record("topology", descriptions=words(descriptions), num_descriptions=len(devices), attributes=words([]))
     for one in (record, topology):
         one.set_text("platform_name", PLATFORM_NAME)
-        one.set_text("platform_version", f"xlapy {xlapy.__version__}")
+        one.set_text("platform_version", f"xlapy {VERSION}")
     record["topology"] = topology.address
     return record
 
