@@ -39,6 +39,13 @@ def identity_value(op: OpDef, element_type: PrimitiveType) -> float:
     return _IDENTITIES[op](element_type)
 
 
+def identity_of(computation: Computation) -> float:
+    """Returns the identity of a reducer that `monoid` recognizes."""
+    op = monoid(computation)
+    assert op is not None
+    return identity_value(op, computation.parameters[0].shape.element_type)
+
+
 def _limit(t: PrimitiveType, *, greatest: bool) -> float:
     """Returns the least or greatest value of an element type."""
     if t is PRED:

@@ -22,14 +22,14 @@ from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
 from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_scalar_computation, monoid
+from xlapy.hlo.monoids import monoid
+from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_scalar_computation
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
 from xlapy.interpreter.kernels.accumulate import accumulate
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, strided
 from xlapy.opcodes.requirements import elements_of
 
 _SUMS = (opcodes.ADD, opcodes.MULTIPLY)
-_GROUPING_FREE = (*_SUMS, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR, opcodes.XOR)
 _STEPS = 1 << 14
 """How many elements a reducer that is no sum or product is given one by one."""
 _TREE = 32
@@ -56,7 +56,7 @@ class Reducer:
         op = monoid(computation)
         element_type = PrimitiveType.from_dtype(inits[0].dtype)
         rounds = op in _SUMS and (element_type.is_floating or element_type.is_complex)
-        self.grouping_free = op in _GROUPING_FREE and not rounds
+        self.grouping_free = op is not None and not rounds
         # f8e8m0fnu has no zero, which blocks of sums are filled up with
         in_blocks = rounds and element_type is not F8E8M0FNU
         self.ufunc: np.ufunc | None = (np.add if op is opcodes.ADD else np.multiply) if in_blocks else None

@@ -7,24 +7,21 @@ of vectors; any other goes through its elements one by one, in row-major order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from xlapy import opcodes
-from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import accumulator_vectors
-from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.elementwise import select_element
 from xlapy.lower.movement import element_where
 from xlapy.lower.selections import is_selection
 from xlapy.lower.windows import places_in_spans, window_span
-from xlapy.opcodes import elementwise
 from xlapy.opcodes.attributes.dimensions import Window
-from xlapy.opcodes.registry import OpDef
 
 MOST_WRITTEN_OUT = 8
 """Elements of a window's row that are combined without a loop."""
@@ -54,45 +51,9 @@ def combine_elements(
     return result if isinstance(result, list) else [result]
 
 
-def monoid(computation: Computation) -> OpDef | None:
-    """The operation that the computation is on its two parameters, if its partial results may be regrouped."""
-    root = computation.root_instruction
-    if root.op not in _IDENTITIES or len(computation.parameters) != 2:
-        return None
-    operands = {operand for operand in root.operands if is_parameter(operand)}
-    return root.op if operands == set(computation.parameters) else None
-
-
-def identity_of(computation: Computation) -> float:
-    """The neutral element of a computation that `monoid` knows."""
-    op = monoid(computation)
-    assert op is not None
-    return _IDENTITIES[op](computation.parameters[0].shape.element_type)
-
-
 def regroups(computation: Computation) -> bool:
     """Whether partial results may be put together in any order."""
     return monoid(computation) is not None or is_selection(computation)
-
-
-def _extreme(t: PrimitiveType, *, greatest: bool) -> float:
-    if t is PRED:
-        return int(greatest)
-    if t.is_floating:
-        return math.inf if greatest else -math.inf
-    return integers.limits(t)[1 if greatest else 0]
-
-
-_IDENTITIES: Final[Mapping[OpDef, Callable[[PrimitiveType], float]]] = {
-    elementwise.ADD: lambda t: -0.0 if t.is_floating else 0,
-    elementwise.AND: lambda t: 1 if t is PRED else -1 if t.is_signed else integers.limits(t)[1],
-    elementwise.MAXIMUM: lambda t: _extreme(t, greatest=False),
-    elementwise.MINIMUM: lambda t: _extreme(t, greatest=True),
-    elementwise.MULTIPLY: lambda t: 1,
-    elementwise.OR: lambda t: 0,
-    elementwise.XOR: lambda t: 0,
-}
-"""The neutral element of operations whose terms may be put together in any order."""
 
 
 def fold(

@@ -85,7 +85,8 @@ def boundary_shardings(instruction: Instruction, devices: int) -> tuple[ArraySha
     if not _have_equal_local_shapes(full.shape, outside, shard.shape, inside):
         raise UnsupportedError(
             f"{instruction.name} ({instruction.custom_call_target}): each device holds "
-            f"{local_shape(full.shape, outside).to_text(layout=False)}, the manual region declares {shard.shape.to_text(layout=False)}"
+            f"{local_shape(full.shape, outside).to_text(layout=False)}, the manual region declares "
+            f"{shard.shape.to_text(layout=False)}"
         )
     return outside, inside
 

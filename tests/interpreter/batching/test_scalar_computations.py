@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation
-from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation, monoid
+from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
 from xlapy.text import parse_hlo
 
 HELPERS = """
@@ -245,14 +244,3 @@ def test_arrays_inside_run_one_instance_at_a_time():
     )
     assert first.tolist() == [[2, 2], [3, 3]]
     assert second.tolist() == [[10, 20], [10, 20]]
-
-
-class TestMonoid:
-    def test_a_commutative_op_of_both_parameters(self):
-        called = computation("a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT r = f32[] maximum(b, a)")
-        assert monoid(called) is opcodes.MAXIMUM
-
-    @pytest.mark.parametrize("root", ["subtract(a, b)", "add(a, a)", "negate(a)"])
-    def test_anything_else_is_none(self, root: str):
-        called = computation(f"a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT r = f32[] {root}")
-        assert monoid(called) is None

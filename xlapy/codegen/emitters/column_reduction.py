@@ -23,12 +23,13 @@ from xlapy.codegen.emitters.loop_nest import block_extent, choose_loop_nest
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import combine_pairwise, rows_per_step
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
 from xlapy.lower.element_types import register_type
-from xlapy.lower.reduction import combine_elements, identity_of, merged, monoid
+from xlapy.lower.reduction import combine_elements, merged
 
 BLOCK_BYTES = 1 << 11
 """Of a row that a task goes through in one go."""

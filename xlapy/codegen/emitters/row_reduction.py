@@ -25,12 +25,13 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.element_cost import CHEAP, cost
 from xlapy.codegen.iteration_domain import Kind, Space, classify, depths, operand_kind, space_of_reduction
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
 from xlapy.loops.reduction_order import accumulator_vectors
 from xlapy.lower import Lowering, Source, components, register_type, storage_type, store_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import Element
-from xlapy.lower.reduction import combine_elements, identity_of, monoid
+from xlapy.lower.reduction import combine_elements
 
 Body = Callable[[Affine, Sequence[Value]], Sequence[Value]]
 

@@ -18,8 +18,9 @@ from xlapy import opcodes
 from xlapy.codegen.emitters.column_reduction import BLOCK_BYTES, columns_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops.reduction_order import MIN_SPLIT_ELEMENTS, rows_of_first_step, split_dimensions
-from xlapy.lower.reduction import identity_of, monoid, regroups
+from xlapy.lower.reduction import regroups
 from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
 

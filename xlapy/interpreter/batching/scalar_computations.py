@@ -69,14 +69,6 @@ def _evaluate(context: Context, computation: Computation, arguments: Sequence[Va
     return values[plan.root]
 
 
-def monoid(computation: Computation) -> OpDef | None:
-    """The op if the computation is just `op(parameter 0, parameter 1)` in either order, op commutative; else None."""
-    root = computation.root_instruction
-    if not root.op.commutative or len(computation.parameters) != 2 or len(root.operands) != 2:
-        return None
-    return root.op if set(root.operands) == set(computation.parameters) else None
-
-
 # -- how many instances at once
 
 

@@ -22,12 +22,12 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.computation import Computation
-from xlapy.interpreter.batching.scalar_computations import apply_reducer, monoid
+from xlapy.hlo.monoids import monoid
+from xlapy.interpreter.batching.scalar_computations import apply_reducer
 from xlapy.interpreter.core import Array, Context
 from xlapy.opcodes.registry import OpDef
 
 _SUMS = (opcodes.ADD, opcodes.MULTIPLY)
-_GROUPING_FREE = (*_SUMS, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR, opcodes.XOR)
 
 
 def accumulate(
@@ -76,8 +76,7 @@ def _is_grouping_free(computation: Computation, array: Array) -> bool:
     """Whether updates may first be combined with each other: exact monoids, and the choice of one argument."""
     op = monoid(computation)
     if op is not None:
-        is_exact = not (op in _SUMS and PrimitiveType.from_dtype(array.dtype).is_complex)
-        return op in _GROUPING_FREE and is_exact
+        return not (op in _SUMS and PrimitiveType.from_dtype(array.dtype).is_complex)
     root, count = computation.root_instruction, len(computation.parameters) // 2
     results = root.operands if root.op is opcodes.TUPLE else (root,)
     return all(

@@ -9,11 +9,9 @@ from math import prod
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.batching.scalar_computations import monoid
+from xlapy.hlo.monoids import IDEMPOTENT_OPS, monoid
 from xlapy.passes.algebra.core import REWRITES, has_one_user, is_number, splat
 from xlapy.passes.rewrite import Writer
-
-_IDEMPOTENT = (opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR)
 
 
 @REWRITES.rule(opcodes.REDUCE)
@@ -61,6 +59,6 @@ def reduce_twice(write: Writer, instruction: Instruction) -> Instruction | None:
 
 def _merges(op: object, outer: Instruction, inner: Instruction) -> bool:
     """Whether the order of the steps and a second initial value change nothing."""
-    if op in _IDEMPOTENT:
+    if op in IDEMPOTENT_OPS:
         return outer is inner
     return op is opcodes.ADD and outer.shape.element_type.is_integral and is_number(splat(inner), 0)

@@ -8,20 +8,23 @@ Must not know: what the computations mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from xlapy import opcodes
-from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
-from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import identity_value, monoid
 from xlapy.opcodes.attributes.dimensions import WindowDimension
-from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand.blocks import function
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 from xlapy.passes.expand.reduction import scatter_chosen
 from xlapy.passes.rewrite import Writer
+
+_MIN_BITS_WITH_INFINITY = 16
+"""Narrower floating-point types are not filled with infinities, which some of them lack."""
 
 DYNAMIC_EXPANSIONS.refuse("its body is written for slices of the bounds", opcodes.SCAN)
 
@@ -73,9 +76,9 @@ def _reduced(
     mask = write.inside(arrays[0].shape.dimensions, sizes)
     if mask is None:
         return _elements(write, write.like(instruction, [*arrays, *initial]), count)
-    neutral = _neutral(instruction.to_apply) if count == 1 else None
-    if neutral is not None:
-        fill = write.filled(neutral, arrays[0].shape)
+    identity = _identity(instruction.to_apply) if count == 1 else None
+    if identity is not None:
+        fill = write.filled(identity, arrays[0].shape)
         return [write.like(instruction, [write.where(mask, arrays[0], fill), *initial])]
     with_flags = write.add(
         instruction.op,
@@ -90,36 +93,14 @@ def _elements(write: SizeWriter, result: Instruction, count: int) -> list[Instru
     return [write.element(result, number) for number in range(count)] if result.shape.is_tuple else [result]
 
 
-def _neutral(computation: Computation) -> float | None:
-    """What changes nothing when it is combined with a value; None if that is not known."""
-    root = computation.root_instruction
-    neutral = _NEUTRAL.get(root.op)
-    plain = (
-        len(root.operands) == 2 and all(map(is_parameter, root.operands)) and root.operands[0] is not root.operands[1]
-    )
-    return neutral(root.shape.element_type) if neutral and plain else None
-
-
-def _extreme(t: PrimitiveType, *, greatest: bool) -> float | None:
-    if t is PRED:
-        return int(greatest)
-    if t.is_floating:
-        has_infinity = t.bits >= 16
-        return (math.inf if greatest else -math.inf) if has_infinity else None
-    if t.is_signed:
-        return 2 ** (t.bits - 1) - 1 if greatest else -(2 ** (t.bits - 1))
-    return 2**t.bits - 1 if greatest else 0
-
-
-_NEUTRAL: Mapping[OpDef, Callable[[PrimitiveType], float | None]] = {
-    opcodes.ADD: lambda t: -0.0 if t.is_floating else 0,
-    opcodes.AND: lambda t: 1 if t is PRED else -1 if t.is_signed else 2**t.bits - 1,
-    opcodes.MAXIMUM: lambda t: _extreme(t, greatest=False),
-    opcodes.MINIMUM: lambda t: _extreme(t, greatest=True),
-    opcodes.MULTIPLY: lambda t: 1,
-    opcodes.OR: lambda t: 0,
-    opcodes.XOR: lambda t: 0,
-}
+def _identity(computation: Computation) -> float | None:
+    """Returns the identity of a reducer; None if it is no monoid, or if the element type has no infinity for it."""
+    op = monoid(computation)
+    if op is None:
+        return None
+    element_type = computation.parameters[0].shape.element_type
+    identity = identity_value(op, element_type)
+    return None if math.isinf(identity) and element_type.bits < _MIN_BITS_WITH_INFINITY else identity
 
 
 def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
