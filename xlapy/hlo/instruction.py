@@ -7,7 +7,7 @@ Owns: the data of an instruction. Edges (operands, users, control edges, called 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from xlapy.hlo.sharding import Sharding
 
 
+A = TypeVar("A", bound=Attributes)
+
 _NO_INSTRUCTIONS: tuple[Any, ...] = ()
 
 
@@ -26,8 +28,8 @@ class Instruction:
     """An operation applied to operands; a vertex of a `Computation`.
 
     `op` is the `OpDef`; `attributes` the op's frozen attribute object; `computations` the called computations in the
-    order of the op's called-computation slots. Attributes of the op are readable straight from the instruction
-    (`i.dimensions` is `i.attributes.dimensions`).
+    order of the op's called-computation slots. `attributes_as` gives the attributes with the type that the op declares.
+    In interactive use, attributes can also be read from the instruction: `i.dimensions` is `i.attributes.dimensions`.
     """
 
     __slots__ = (
@@ -112,6 +114,17 @@ class Instruction:
 
     def operand(self, index: int) -> Instruction:
         return self.operands[index]
+
+    def attributes_as(self, attributes_class: type[A]) -> A:
+        """The attributes as an instance of the class that the op declares: `i.attributes_as(DotAttributes)`.
+
+        Raises `TypeError` if the instruction's attributes are of another class.
+        """
+        attributes: Attributes = self.attributes
+        if not isinstance(attributes, attributes_class):
+            name = attributes_class.__name__
+            raise TypeError(f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}")
+        return attributes
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for names that are no slot: attributes of the op, then roles of called computations.

@@ -36,14 +36,14 @@ _INT32_MAX = 2**31 - 1
 
 @attributes
 class DimensionsAttributes(Attributes):
-    """Of ops that take a list of dimensions: transpose (the permutation) and reverse."""
+    """Attributes with a list of dimensions: the permutation of a transpose, the dimensions of a reverse or a reduce."""
 
     dimensions: tuple[int, ...] = attribute(INTEGERS)
 
 
 @attributes
 class DimensionAttributes(Attributes):
-    """Of ops that take exactly one dimension, written as a list of one: `dimensions={1}`."""
+    """Attributes with exactly one dimension, which HLO text writes as a list: `dimensions={1}`."""
 
     dimension: int = attribute(ONE_INTEGER, key="dimensions")
 
@@ -60,7 +60,7 @@ def _require_same_type(name: str, shape: Shape, operand: Shape, what: str = "res
 
 
 @attributes
-class BroadcastAttributes(Attributes):
+class BroadcastAttributes(DimensionsAttributes):
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
     """For each dimension of the operand, the dimension of the result that it becomes (in any order)."""
 
@@ -327,8 +327,7 @@ class ShuffleMode(Enum):
 
 
 @attributes
-class ShuffleAttributes(Attributes):
-    dimensions: tuple[int, ...] = attribute(INTEGERS)
+class ShuffleAttributes(DimensionsAttributes):
     mode: ShuffleMode = attribute(EnumCodec(ShuffleMode))
     shifts: tuple[int, ...] = attribute(INTEGERS, default=())
     indices: Literal | None = attribute(LITERAL, default=None)

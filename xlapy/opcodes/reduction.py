@@ -15,6 +15,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import UNBOUNDED, Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import WINDOW, Window
+from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
     agrees,
@@ -70,7 +71,7 @@ def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Seque
 
 
 @attributes
-class ReduceAttributes(Attributes):
+class ReduceAttributes(DimensionsAttributes):
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
 
 
@@ -219,7 +220,7 @@ SELECT_AND_SCATTER = OpDef(
 
 
 @attributes
-class MapAttributes(Attributes):
+class MapAttributes(DimensionsAttributes):
     """`dimensions` are all dimensions of the operands in order; text may leave them out."""
 
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
@@ -290,10 +291,9 @@ MAP = OpDef(
 
 
 @attributes
-class ScanAttributes(Attributes):
+class ScanAttributes(DimensionsAttributes):
     """`is_associative` is None when unspecified, which text cannot say: without the key it is false."""
 
-    dimensions: tuple[int, ...] = attribute(INTEGERS)
     num_carries: int = attribute(INTEGER)
     is_reverse: bool = attribute(BOOL, default=False)
     is_associative: bool | None = attribute(BOOL, default=False, always=True)

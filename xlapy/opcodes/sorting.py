@@ -12,16 +12,16 @@ from xlapy.base.element_types import PRED, S32
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, ONE_INTEGER, Attributes, attribute, attributes
+from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, Attributes, attribute, attributes
+from xlapy.opcodes.movement import DimensionAttributes
 from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import agrees, one_or_tuple, require_arrays, require_dimension, require_programs
 
 
 @attributes
-class SortAttributes(Attributes):
+class SortAttributes(DimensionAttributes):
     """`dimension` is sorted along; equal elements keep their order if `is_stable`."""
 
-    dimension: int = attribute(ONE_INTEGER, key="dimensions")
     is_stable: bool = attribute(BOOL, default=False)
 
 
