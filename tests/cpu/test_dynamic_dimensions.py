@@ -76,7 +76,7 @@ def test_what_has_no_static_form_is_evaluated_by_the_interpreter():
         np.testing.assert_array_equal(np.asarray(result), np.fft.fft(2 * values).astype(np.complex64))
         assert int(size) == 4
         with pytest.raises(
-            ExecutionError, match=r"z, of the sizes that it meets: .* dimension 0 of c64\[3\] must be 4"
+            ExecutionError, match=r"z, with the sizes at run time: .* dimension 0 of c64\[3\] must be 4"
         ):
             again(values[:3])
 

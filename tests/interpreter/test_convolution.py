@@ -202,7 +202,7 @@ def test_a_sparse_kernel_is_that_with_its_zeros() -> None:
     assert found.tolist() == evaluate("convolution", (x.astype(np.float32), dense), "f32[2,6,5]", more).tolist()
 
 
-def test_sparse_kernels_of_many_instances() -> None:
+def test_batched_sparse_kernels() -> None:
     text = """HloModule m
     one { n = f32[] parameter(0) i = s32[] convert(n) x = f32[1,4] constant({{1,2,3,4}})
       v = f32[2,1] broadcast(n), dimensions={} p = s32[2,1] broadcast(i), dimensions={}

@@ -322,7 +322,7 @@ def test_a_reshape_whose_sizes_are_open_is_refused():
 def test_a_transform_takes_its_dimension_in_full():
     body = VECTORS + "c = c64[<=8] convert(d)\nr = c64[<=8] fft(c), fft_type=FFT, fft_length={8}"
     with pytest.raises(
-        ExecutionError, match=r"of the sizes that it meets: fft FFT .* dimension 0 of c64\[3\] must be 8"
+        ExecutionError, match=r"with the sizes at run time: fft FFT .* dimension 0 of c64\[3\] must be 8"
     ):
         dynamic_result(body, [V8, np.int32(3), np.int32(0)])
     assert dynamic_result(body, [V8, np.int32(8), np.int32(0)])[0] == 36

@@ -1,6 +1,6 @@
-"""The reference interpreter: the meaning of every operation, on NumPy arrays.
+"""The interpreter: evaluates every operation on NumPy arrays, like XLA's HloEvaluator.
 
-Importing it registers the rules of all families.
+Importing the package registers the rules of all op families.
 """
 
 from xlapy.interpreter import (

@@ -1,15 +1,16 @@
-"""The reference interpreter: evaluates a computation instruction by instruction on NumPy arrays.
+"""Evaluates a computation instruction by instruction on NumPy arrays.
 
-Owns: the table of rules, the execution context, the order of evaluation and the release of dead values.
-Must not know: what any op means (that is `interpreter/<family>.py`), devices, how values reach it.
+Responsible for the table of rules, the execution context, the order of evaluation and the release of dead values. Does
+not depend on what any op means (see `interpreter/<family>.py`), on devices, or on the source of the arguments.
 
-A rule is `rule(context, instruction, values) -> value`. A value is a NumPy array of the instruction's element type in
-logical (row-major) order whatever the layout, a tuple of values, or `TOKEN`; where the shape has dynamic dimensions, a
-`DynamicArray`, which only the rules of `DYNAMIC_RULES` meet. Rules never write into their operands.
-Rules of elementwise ops read only element types from the instruction, never dimensions: they are also evaluated on
-whole arrays of scalars when a reducer, comparator or map body is applied (`interpreter/batched.py`). Other rules take
-the dimensions of operands from the values, not from the operands' shapes (bitcast and get-dimension-size, which ask for
-what is declared, aside): `interpreter/lifting` gives them values with one dimension more.
+A rule has the form `rule(context, instruction, values) -> value`. A value is a NumPy array of the instruction's element
+type in logical (row-major) order, whatever the layout; a tuple of values; or `TOKEN`. Where the shape has dynamic
+dimensions, the value is a `DynamicArray`, which only rules in `DYNAMIC_RULES` accept. Rules never write into operands.
+
+Rules of elementwise ops read only element types from the instruction, never dimensions, because they are also evaluated
+on arrays of scalars when a reducer, comparator or map body is applied (`batching/scalar_computations.py`). Other rules
+read the dimensions of operands from the values, not from the declared shapes, because `interpreter/batching` calls them
+with values of one dimension more. The exceptions are bitcast and get-dimension-size, which need the declared shape.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ Observer = Callable[[Instruction, Sequence[Value], Value], None]
 RULES: Rules[InterpreterRule] = Rules("interpreter")
 
 DYNAMIC_RULES: Rules[InterpreterRule] = Rules("interpreter on dynamic dimensions")
-"""Rules for instructions that meet dynamic dimensions. A value has a `DynamicArray` where the shape of its instruction
-has dynamic dimensions, and nowhere else: what a rule returns is made so."""
+"""Rules for instructions with a dynamic dimension in a result, operand or called computation.
+
+A value is a `DynamicArray` exactly where its shape has dynamic dimensions; the result of a rule is converted to that.
+"""
 
 
 @dataclass(slots=True)
 class Step:
-    """One instruction of a plan: where its operands are found, and which values die after it."""
+    """One instruction of a plan: the slots of its operands and result, and the slots that are dead after it."""
 
     instruction: Instruction
     rule: InterpreterRule
@@ -57,7 +60,7 @@ class Step:
 
 @dataclass(slots=True)
 class Plan:
-    """A computation made ready for evaluation: its steps in order, a slot for the value of each instruction."""
+    """The order of evaluation of a computation: its steps, and a slot for the value of each instruction."""
 
     parameters: tuple[tuple[int, int], ...]
     """Pairs (parameter number, slot)."""
@@ -65,29 +68,29 @@ class Plan:
     slots: int
     root: int
     bounds: tuple[Shape, ...] = ()
-    """The shapes of the parameters, by number, where arguments may have other dynamic dimensions than these."""
+    """The shapes of the parameters by number, or () if arguments always have the same dynamic dimensions as these."""
 
 
 @dataclass(slots=True)
 class Context:
-    """What a rule may know beyond its operands: the device it runs on, who watches, whether to stop."""
+    """What a rule can use besides its operands: the device, the run's state, the observer, the cancellation event."""
 
     replica_id: int = 0
     partition_id: int = 0
     seed: int = 0
-    """What the random numbers of the run follow from, together with the two ids."""
+    """Seeds the random numbers of the run, together with the two ids."""
     communicator: Communicator = SINGLE_DEVICE
     """Connects the device with the other devices and the host."""
     observer: Observer | None = None
-    """Called after every instruction of every computation evaluated on its own (not of batched scalar ones)."""
+    """Called after every instruction, except in scalar computations, which are evaluated in batches."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
     max_batch_sizes: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
-    """On how many instances a scalar computation can be evaluated at once (kept by `interpreter/batched.py`)."""
+    """The largest batch on which each scalar computation is evaluated; see `batching/scalar_computations.py`."""
     platform: str = "interpreter"
-    """On which platform's behalf rules run: its custom-call targets count."""
+    """The platform whose custom-call targets are called."""
     run_id: int = 0
-    """The same on all devices of a run, another one in every run."""
+    """Identifies the run: equal on all its devices, different in every run."""
     program_state: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
     """State that an instruction's rule keeps for all runs of a program, shared by all devices."""
     run_state: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
@@ -95,12 +98,13 @@ class Context:
     _random_state: RandomState | None = None
 
     def random_state(self) -> RandomState:
-        """The random numbers of this run, from which the rules of `rng` and `rng-get-and-update-state` draw."""
+        """Returns the state of the run's random numbers, which `rng` and `rng-get-and-update-state` advance."""
         if self._random_state is None:
             self._random_state = RandomState.of(self.seed, self.replica_id, self.partition_id)
         return self._random_state
 
     def plan(self, computation: Computation) -> Plan:
+        """Returns the plan of a computation, which is made at the first call."""
         found = self.plans.get(computation)
         if found is None:
             found = self.plans[computation] = make_plan(computation)
@@ -108,7 +112,7 @@ class Context:
 
 
 def make_plan(computation: Computation) -> Plan:
-    """Orders a computation and finds where each value is last used; `UnsupportedError` for an op without a rule."""
+    """Orders the instructions and finds the last use of each value; `UnsupportedError` for an op without a rule."""
     order = post_order(computation)
     slot = {instruction: index for index, instruction in enumerate(order)}
     root = slot[computation.root_instruction]
@@ -122,10 +126,11 @@ def make_plan(computation: Computation) -> Plan:
         operands = tuple(slot[operand] for operand in instruction.operands)
         dead = {slot[o] for o in instruction.operands if last_use[o] == index and slot[o] != root}
         steps.append(Step(instruction, rule_of(instruction), operands, index, tuple(dead)))
-    return Plan(tuple(parameters), steps, len(order), root, _bounds(computation))
+    return Plan(tuple(parameters), steps, len(order), root, _parameter_bounds(computation))
 
 
-def _bounds(computation: Computation) -> tuple[Shape, ...]:
+def _parameter_bounds(computation: Computation) -> tuple[Shape, ...]:
+    """Returns the shapes of the parameters, or () if arguments need no conversion to their dynamic dimensions."""
     shapes = tuple(parameter.shape for parameter in computation.parameters)
     callers = computation.callers
     varies = any(is_dynamic(caller) or caller.op.async_role is not AsyncRole.NONE for caller in callers)
@@ -133,12 +138,12 @@ def _bounds(computation: Computation) -> tuple[Shape, ...]:
 
 
 def rule_of(instruction: Instruction) -> InterpreterRule:
-    """What evaluates an instruction; `UnsupportedError` if nothing does."""
+    """Returns the rule that evaluates an instruction; raises `UnsupportedError` if there is none."""
     return _dynamic_rule(instruction) if is_dynamic(instruction) else RULES.find(instruction.op)
 
 
 def is_dynamic(instruction: Instruction) -> bool:
-    """Whether an instruction reads, makes or hands on an array of dynamic dimensions."""
+    """Returns whether a result, an operand or a called computation of an instruction has dynamic dimensions."""
     shapes = [instruction.shape, *instruction.operand_shapes]
     for computation in instruction.computations:
         shapes += [computation.root_instruction.shape, *(parameter.shape for parameter in computation.parameters)]
@@ -152,16 +157,16 @@ def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
         try:
             value = rule(context, instruction, values)
         except ShapeError as error:
-            raise ExecutionError(f"{instruction.name}, of the sizes that it meets: {error}") from error
+            raise ExecutionError(f"{instruction.name}, with the sizes at run time: {error}") from error
         return conform_to_shape(value, instruction.shape)
 
     return evaluate
 
 
 def evaluate_computation(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
-    """The value of the root for the given arguments, one a parameter.
+    """Evaluates a computation for one argument per parameter and returns the value of its root.
 
-    Errors that a rule raises name the instruction; `ExecutionError` if the run was cancelled.
+    Errors that a rule raises name the instruction. Raises `ExecutionError` if the run was cancelled.
     """
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
@@ -173,7 +178,7 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
     with np.errstate(all="ignore"):
         for step in plan.steps:
             operands = [values[i] for i in step.operands]
-            value = values[step.result] = _apply(step, context, operands)
+            value = values[step.result] = _apply_rule(step, context, operands)
             if observer is not None:
                 observer(step.instruction, operands, value)
             for dead in step.dead:
@@ -181,7 +186,7 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
     return values[plan.root]
 
 
-def _apply(step: Step, context: Context, operands: Sequence[Value]) -> Value:
+def _apply_rule(step: Step, context: Context, operands: Sequence[Value]) -> Value:
     instruction = step.instruction
     try:
         return step.rule(context, instruction, operands)

@@ -1,9 +1,9 @@
-"""Values of dynamic dimensions: `DynamicArray`, an array of the bounds with the sizes that it has at run time.
+"""`DynamicArray`: the value of an array with dynamic dimensions, padded to its bounds.
 
-Owns: the class, the way between it and arrays of the actual sizes, what a declared shape makes of a value.
-Must not know: what any op does to sizes (that is `interpreter/dynamic`).
+Responsible for the class, for conversions to and from arrays of the actual sizes, and for conforming a value to a
+declared shape. Does not depend on what any op does to sizes (see `interpreter/dynamic`).
 
-Example: 3 elements under f32[<=5] are an array of 5 elements, of which the last two are padding, and the sizes (3,).
+Example: 3 elements of shape f32[<=5] are an array of 5 elements, the last two of them padding, and the sizes (3,).
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from xlapy.base.shape import Shape
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DynamicArray:
-    """An array of the bounds, and the actual size of every dimension; what lies beyond is unspecified."""
+    """An array of the bounds, and the actual size of every dimension. Elements beyond the sizes are unspecified."""
 
     array: Array
     sizes: tuple[int, ...]
 
     @property
     def actual(self) -> Array:
-        """The elements that are there: a view of the actual sizes."""
+        """The elements within the actual sizes, as a view."""
         return crop(self.array, self.sizes)
 
 
 def crop(array: Array, sizes: Sequence[int]) -> Array:
-    """A view of the first elements, so many a dimension; of all in dimensions that `sizes` does not reach."""
+    """Returns a view of the first `sizes[d]` elements in each dimension, and of all elements in dimensions beyond."""
     places: tuple[Any, ...] = (*map(slice, sizes), ...)
     view: Array = array[places]
     return view
 
 
 def array_of_bounds(value: Array | DynamicArray) -> Array:
-    """The array of the bounds, padding included."""
+    """Returns the array of the bounds, including padding."""
     return value.array if isinstance(value, DynamicArray) else value
 
 
 def actual_array(value: Array | DynamicArray) -> Array:
-    """The array of the actual sizes."""
+    """Returns the array of the actual sizes, without padding."""
     return value.actual if isinstance(value, DynamicArray) else value
 
 
 def sizes_of(value: Array | DynamicArray) -> tuple[int, ...]:
-    """The actual size of every dimension."""
+    """Returns the actual size of every dimension."""
     return value.sizes if isinstance(value, DynamicArray) else value.shape
 
 
 def pad_to_bounds(array: Array, bounds: Sequence[int], onto: Array | None = None) -> Array | DynamicArray:
-    """An array of actual sizes under the bounds: padded by zeros, or by what `onto`, of the bounds, holds there."""
+    """Pads an array of actual sizes to the bounds, with zeros or with the elements of the padded array `onto`."""
     if array.shape == tuple(bounds):
         return array
     whole = np.zeros(bounds, array.dtype) if onto is None else onto.copy()
@@ -63,7 +63,7 @@ def pad_to_bounds(array: Array, bounds: Sequence[int], onto: Array | None = None
 
 
 def pad_value_to_bounds(value: Any, shape: Shape) -> Any:
-    """`pad_to_bounds` of each array of a value, by the bounds of the shape."""
+    """Applies `pad_to_bounds` to each array of a value, with the bounds of the shape."""
     if isinstance(value, tuple):
         return tuple(
             pad_value_to_bounds(element, part) for element, part in zip(value, shape.tuple_shapes, strict=True)
@@ -72,10 +72,10 @@ def pad_value_to_bounds(value: Any, shape: Shape) -> Any:
 
 
 def conform_to_shape(value: Any, shape: Shape) -> Any:
-    """The value as a declared shape says which of its dimensions are dynamic.
+    """Converts a value so that exactly the dimensions that the declared shape calls dynamic are dynamic.
 
-    XLA lets f32[<=4] and f32[4] stand for each other: a dimension declared static takes its bound, with what lies
-    there; an array declared dynamic has the bounds for sizes.
+    XLA accepts f32[<=4] where f32[4] is expected, and the reverse: a dimension that becomes static gets its bound as
+    its size, padding included; an array that becomes dynamic has its bounds as sizes.
     """
     if isinstance(value, tuple):
         parts = shape.tuple_shapes

@@ -50,7 +50,7 @@ BODIES = {
     "reverse": "v = f32[4] reverse(d), dimensions={0}",
     "shuffle": "v = f32[4] shuffle(d), dimensions={0}, mode=rotate, shifts={1}",
     "slice": "s = f32[2] slice(d), slice={[1:4:2]}\n v = f32[4] concatenate(s, s), dimensions={0}",
-    "pad with a value of each instance": "s = f32[2] slice(d), slice={[0:2]}\n v = f32[4] pad(s, a), padding=1_0_1",
+    "pad with a value per batch element": "s = f32[2] slice(d), slice={[0:2]}\n v = f32[4] pad(s, a), padding=1_0_1",
     "pad of what all share": "s = f32[2] constant({1, 2})\n v = f32[4] pad(s, a), padding=1_1_0",
     "concatenate with what all share": """
       s = f32[2] slice(d), slice={[2:4]}
@@ -129,7 +129,7 @@ BODIES = {
       k = f32[1,1,2] constant({{{1,-2}}})
       s = f32[1,1,4] convolution(b, k), window={size=2 pad=1_0}, dim_labels=bf0_oi0->bf0
       v = f32[4] reshape(s)""",
-    "reduce from an initial value of each instance": """
+    "reduce from an initial value per batch element": """
       s = f32[2] reduce(m, a), dimensions={0}, to_apply=largest
       v = f32[4] concatenate(s, s), dimensions={0}""",
     "reduce of what all share": """
@@ -157,7 +157,7 @@ BODIES = {
       s = (f32[4], s32[4]) topk(n), k=4, largest=true
       t = s32[4] get-tuple-element(s), index=1
       v = f32[4] convert(t)""",
-    "map with a scalar of each instance": "v = f32[4] map(c, e), dimensions={0}, to_apply=product",
+    "map with a scalar per batch element": "v = f32[4] map(c, e), dimensions={0}, to_apply=product",
     "call, fusion": "s = f32[4] call(d), to_apply=backwards\n v = f32[4] fusion(s), kind=kLoop, calls=doubled",
     "asynchronous call": """
       s = ((f32[4]), f32[4]) async-start(d), calls=backwards

@@ -1,4 +1,4 @@
-"""Scalar computations with arrays inside, applied to many instances at once."""
+"""Scalar computations with arrays inside, evaluated on batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_map_body_with(lines: str):
 
 
 @pytest.mark.parametrize("lines", BODIES.values(), ids=BODIES)
-def test_pieces_of_all_instances_give_the_same(lines: str, monkeypatch: pytest.MonkeyPatch):
+def test_small_batches_give_the_same(lines: str, monkeypatch: pytest.MonkeyPatch):
     module = applied_by_map(lines)
     counts: list[set[int]] = []
     evaluate = scalar_computations.evaluate_batch
@@ -44,7 +44,7 @@ def test_pieces_of_all_instances_give_the_same(lines: str, monkeypatch: pytest.M
     whole = run(module, X, Y)
     assert counts[0] == {6}
     counts.clear()
-    monkeypatch.setattr(scalar_computations, "_ELEMENTS_AT_ONCE", 4 * largest(named(module, "body")))
+    monkeypatch.setattr(scalar_computations, "_MAX_BATCH_ELEMENTS", 4 * largest(named(module, "body")))
     assert_close(run(module, X, Y), whole)
     assert counts[0] == {4} and {2} in counts
 
@@ -109,7 +109,7 @@ ENTRY main { ROOT x = s32[] parameter(0) }
         )
         assert (first.tolist(), second.tolist(), second.dtype) == ([[5, 6]], [[4, 4]], np.int32)
 
-    def test_no_instances(self):
+    def test_empty_batch(self):
         body = named(applied_by_map(BODIES["while"]), "body")
         result = scalar_computations.apply_scalar_computation(Context(), body, [X[:0], Y[:0]])
         assert (result.shape, result.dtype) == ((0,), np.float32)
@@ -182,7 +182,7 @@ ENTRY main { x = s32[40] parameter(0) ROOT r = s32[40] map(x), dimensions={0}, t
 
 
 class TestArraysAsArguments:
-    """Forms that samples do not show, with every choice of operands that carry instances."""
+    """Forms that samples do not cover, with every choice of batched operands."""
 
     def check(self, entry: str, *rows: Any, called: str = "") -> None:
         module = parse_hlo(f"HloModule m\n{called}\nENTRY main {{\n{entry}\n}}\n")
@@ -205,7 +205,7 @@ class TestArraysAsArguments:
             *[[np.arange(600).reshape(300, 2) + 1000 * n, index] for n, index in enumerate([0, 3, largest])],
         )
 
-    def test_bitcasts_of_instances_that_end_within_a_byte(self):
+    def test_bitcasts_of_batch_elements_that_end_within_a_byte(self):
         self.check(
             "x = s4[3]{0:E(4)} parameter(0)\nROOT y = u8[2]{0} bitcast(x)",
             *[[np.array([n, -n, 3])] for n in (1, 2, 7)],
@@ -263,7 +263,7 @@ class TestArraysAsArguments:
             *rows,
         )
 
-    def test_instances_beside_the_largest_rank_run_alone(self):
+    def test_arrays_of_the_largest_rank_are_evaluated_one_by_one(self):
         ones = ",".join(["1"] * 64)
         module = parse_hlo(f"""HloModule m
 deep {{ a = f32[] parameter(0) b = f32[{ones}] reshape(a) c = f32[{ones}] negate(b) ROOT r = f32[] reshape(c) }}
@@ -300,7 +300,7 @@ ENTRY main { x = f32[10000] parameter(0) ROOT r = f32[10000] map(x), dimensions=
 
 
 class TestMergedInstances:
-    def test_merge_puts_instances_outside_within_each_group(self):
+    def test_merge_batch_makes_the_batch_the_outer_part_of_each_group(self):
         array = np.array([["ax", "ay"], ["bx", "by"]])
         assert merge_batch(array, 0).tolist() == ["ax", "ay", "bx", "by"]
         assert merge_batch(array, 0, 2).tolist() == ["ax", "bx", "ay", "by"]

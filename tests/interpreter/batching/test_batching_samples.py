@@ -1,4 +1,4 @@
-"""Every sample, evaluated for several instances at once, gives what each instance gives on its own."""
+"""Evaluates every sample on a batch, and on each batch element alone, and asserts that both agree."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from xlapy.text import parse_hlo
 COUNT = 3
 
 
-def is_lifted(computation: Computation) -> bool:
-    """Whether all that a computation makes has a form for many instances, and depends on its parameters."""
+def has_batching_rules(computation: Computation) -> bool:
+    """Returns whether all instructions of a computation can be batched, and it has parameters to batch."""
     reached, pending = {computation}, [computation]
     while pending:
         for instruction in pending.pop():
@@ -36,18 +36,18 @@ def computations() -> Iterator[Any]:
     for sample in all_samples():
         if sample.note != REFUSED_AT_RUN:
             module = parse_hlo(sample.text)
-            for computation in filter(is_lifted, module.computations):
+            for computation in filter(has_batching_rules, module.computations):
                 yield pytest.param(computation, id=f"{sample.name}-{computation.name}")
 
 
 def patterns(count: int) -> list[tuple[bool, ...]]:
-    """Which parameters carry instances: all of them, each alone, all but one."""
+    """Returns which parameters are batched: all of them, each alone, all but one."""
     alone = [tuple(i == j for j in range(count)) for i in range(count)]
     others = [tuple(i != j for j in range(count)) for i in range(count)] if count > 2 else []
     return list(dict.fromkeys([(True,) * count, *alone, *others]))
 
 
-def instances(computation: Computation) -> list[list[Any]]:
+def batch_arguments(computation: Computation) -> list[list[Any]]:
     shapes = [parameter.shape for parameter in computation.parameters]
     return [random_arguments(shapes, seed) for seed in range(COUNT)]
 
@@ -57,16 +57,16 @@ COMPUTATIONS = list(computations())
 
 @pytest.mark.parametrize("computation", COMPUTATIONS)
 def test_a_sample(computation: Computation):
-    rows = instances(computation)
+    rows = batch_arguments(computation)
     for pattern in patterns(len(computation.parameters)):
         assert_batched_equals_one_by_one(computation, rows, pattern)
 
 
-def test_every_op_is_lifted_or_says_why_not():
+def test_every_op_has_batching_rules_or_says_why_not():
     assert [name for name, op in REGISTRY.items() if (op in BATCHING_RULES) == (op in BATCHING_RULES.refusals)] == []
 
 
-def test_every_lifted_op_has_a_sample_here():
+def test_every_op_with_a_batching_rule_has_a_sample():
     seen = {i.op for param in COMPUTATIONS for i in param.values[0]}
     assert set(BATCHING_RULES) - seen == {
         opcodes.PARTITION_ID,

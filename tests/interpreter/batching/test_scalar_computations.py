@@ -145,7 +145,7 @@ class TestApplication:
         values = np.array([5, -7, 100], np.int32)
         assert assert_batched_equals_one_by_one(called, values).tolist() == [12, -15, 251]
 
-    def test_no_instances(self):
+    def test_empty_batch(self):
         called = computation("s = s32[] parameter(0)\nROOT r = s32[] call(s), to_apply=triple")
         assert apply_scalar_computation(Context(), called, [np.zeros((0, 3), np.int32)]).shape == (0, 3)
 
@@ -185,7 +185,7 @@ class TestBranches:
         result = assert_batched_equals_one_by_one(called, np.array([True, False]), np.array([10, 20], np.int32))
         assert [part.tolist() for part in result] == [[10, -19], [0, 20]]
 
-    def test_no_instances(self):
+    def test_empty_batch(self):
         called = computation(
             """
             p = pred[] parameter(0)
@@ -211,7 +211,7 @@ class TestLoops:
         assert result[26] == 111
         assert result[0] == 0
 
-    def test_no_instances(self):
+    def test_empty_batch(self):
         assert apply_scalar_computation(Context(), computation(self.COLLATZ), [np.zeros(0, np.int32)]).shape == (0,)
 
     def test_the_arguments_stay_as_they_are(self):

@@ -1,6 +1,6 @@
-"""Evaluation of computations for many independent instances at once, by family of ops.
+"""Evaluation of computations on batches, by op family.
 
-Importing it registers the lifted rules of all families.
+Importing the package registers the batching rules of all families.
 """
 
 from xlapy.interpreter.batching import (

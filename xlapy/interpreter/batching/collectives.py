@@ -1,7 +1,4 @@
-"""Collectives in a scalar computation: each instance takes part on its own; the ids of the device are all instances'.
-
-Must not know: what is exchanged.
-"""
+"""Collectives in a batch: each batch element takes part separately; replica and partition ids are equal for all."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
 BATCHING_RULES.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)(apply_ordinary_rule)
 BATCHING_RULES.refuse(
-    "each instance meets the other devices, in its turn",
+    "each batch element takes part in the collective separately, in order",
     opcodes.ALL_GATHER,
     opcodes.ALL_GATHER_DONE,
     opcodes.ALL_GATHER_START,

@@ -1,6 +1,6 @@
-"""Contractions of many instances: one contraction, with a batch or free dimension more.
+"""Batched contractions: one contraction with an additional batch or free dimension.
 
-Must not know: the arithmetic.
+Does not depend on the arithmetic.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from xlapy.opcodes.contraction import ContractionAttributes, RaggedDotAttributes
 
 @BATCHING_RULES.rule(opcodes.DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Instances of both operands are a batch dimension, those of one operand a free one: the first of that operand.
+    """If both operands are batched, the batch is a batch dimension; if one is, it is the first free dimension of it.
 
-    Example: f32[5] times f32[5,3], of which only the first carries instances, is one product of [count,5] and [5,3].
+    Example: f32[5] times f32[5,3], of which only the first is batched, is one product of [count,5] and [5,3].
     """
     attrs: ContractionAttributes = instruction.attributes
     lhs, rhs = instruction.operands
@@ -46,7 +46,7 @@ def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
 
 def _shifted_side(attrs: ContractionAttributes, side: str, batch: tuple[int, ...] = ()) -> dict[str, tuple[int, ...]]:
-    """The dimension numbers of an operand that carries instances, which are a batch dimension if `batch` is (0,)."""
+    """Returns the dimension numbers of a batched operand; its dimension 0 is a batch dimension if `batch` is (0,)."""
     return {
         f"{side}_batch_dims": (*batch, *shift_dimensions(getattr(attrs, f"{side}_batch_dims"))),
         f"{side}_contracting_dims": shift_dimensions(getattr(attrs, f"{side}_contracting_dims")),
@@ -59,7 +59,7 @@ def _batched(attrs: ContractionAttributes) -> dict[str, Any]:
 
 @BATCHING_RULES.rule(opcodes.SCALED_DOT)
 def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A scale that means "none" stays one: as a scalar, which never scales."""
+    """Batches all operands; a scale that means "none" is passed as a scalar, which the rule ignores."""
     count = batch_size(instruction, values)
     arguments = broadcast_operands_to_batch(instruction, values, count)
     for side in (0, 1):
@@ -71,7 +71,7 @@ def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Valu
 
 @BATCHING_RULES.rule(opcodes.RAGGED_DOT)
 def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The groups of a contracting dimension come before the batch dimensions in the result."""
+    """Batches all operands; groups of a contracting dimension precede the batch dimensions in the result."""
     attrs: RaggedDotAttributes = instruction.attributes
     lhs, rhs, group_sizes = (operand.shape for operand in instruction.operands)
     count = batch_size(instruction, values)

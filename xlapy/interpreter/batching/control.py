@@ -1,7 +1,7 @@
-"""Ops that call computations or order others, on many instances.
+"""Control flow and ordering ops in a batch.
 
-Owns: which instances a branch or loop body runs on: only those concerned, so that a loop ends with its last instance.
-Must not know: what the computations do.
+Responsible for the choice of batch elements that a branch or loop body is evaluated on: only those that take the branch
+or are still in the loop. Does not depend on what the computations do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def call(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
 @BATCHING_RULES.rule(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE)
 def bind_operands(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Binds operands to the parameters of the called computation, which runs when all of them are there."""
+    """Binds operands to the parameters of the called computation, which runs when all parameters are bound."""
     bound, added = ((), values) if instruction.op is opcodes.ASYNC_START else (values[0][0], values[1:])
     if not added:
         return values[0]
@@ -46,7 +46,7 @@ def bind_operands(context: Context, instruction: Instruction, values: Sequence[V
 
 @BATCHING_RULES.rule(opcodes.CONDITIONAL)
 def conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Each branch runs on the instances that take it."""
+    """Evaluates each branch on the batch elements that take it."""
     branches = instruction.computations
     selector = _branch_numbers(values[0], len(branches))
     if not is_batched(selector, instruction.operands[0].shape):
@@ -65,7 +65,7 @@ def conditional(context: Context, instruction: Instruction, values: Sequence[Val
 
 
 def _branch_numbers(selector: Array, count: int) -> Array:
-    """The branch each instance takes: true is the first, an index out of range the last."""
+    """Returns the branch of each batch element: true is the first branch, an index out of range the last one."""
     if selector.dtype == np.bool_:
         return np.where(selector, 0, 1)
     return np.where((selector < 0) | (selector >= count), count - 1, selector)
@@ -73,7 +73,7 @@ def _branch_numbers(selector: Array, count: int) -> Array:
 
 @BATCHING_RULES.rule(opcodes.WHILE)
 def while_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Runs the body on the instances whose condition still holds; those that are done are set aside."""
+    """Evaluates the body on the batch elements whose condition still holds, and keeps the results of the others."""
     condition, body = instruction.computations
     shape, count = instruction.shape, batch_size(instruction, values)
     state, running, finished = values[0], np.arange(count), None

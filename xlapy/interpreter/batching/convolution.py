@@ -1,6 +1,6 @@
-"""Convolutions of many instances: one convolution, with the instances merged into its batch or its features.
+"""Batched convolutions: one convolution, with the batch merged into its batch or feature dimension.
 
-Must not know: how windows meet kernels.
+Does not depend on how a convolution is computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
 @BATCHING_RULES.rule(opcodes.CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """With one kernel for all, the instances are more of the batch; with a kernel each, groups that share nothing."""
+    """Merges the batch into the convolution's batch if all elements share one kernel, else into its feature groups."""
     attrs: ConvolutionAttributes = instruction.attributes
     n = attrs.dim_labels
     count = batch_size(instruction, values)
@@ -45,7 +45,7 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
 
 
 def _dense(instruction: Instruction, kernel: Value, count: int) -> Array:
-    """The kernel or, of a sparse one, a dense one for each instance."""
+    """Returns the kernel; for a sparse kernel, the dense kernel of each batch element."""
     if not isinstance(kernel, tuple):
         return kernel
     shapes = instruction.operands[1].shape.tuple_shapes

@@ -1,11 +1,8 @@
-"""Custom calls in a scalar computation.
-
-Must not know: the targets.
-"""
+"""Custom calls in a batch: the target is called for each batch element."""
 
 from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.interpreter.batching.core import BATCHING_RULES
 
-BATCHING_RULES.refuse("each instance is a call of the target", opcodes.CUSTOM_CALL)
+BATCHING_RULES.refuse("the target is called for each batch element", opcodes.CUSTOM_CALL)

@@ -1,6 +1,6 @@
-"""Elementwise ops on many instances: their ordinary rules broadcast, so that only ranks must be align_scalar.
+"""Batched elementwise ops: their ordinary rules broadcast, so that only the ranks of scalars must be aligned.
 
-Must not know: what the ops compute.
+Does not depend on what the ops compute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlapy.opcodes.registry import REGISTRY
 
 
 def elementwise(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A scalar beside arrays (the predicate of select, the limits of clamp) is one scalar an instance."""
+    """Aligns scalars beside arrays (the predicate of select, the limits of clamp): one scalar per batch element."""
     rank = instruction.shape.rank
     pairs = zip(values, instruction.operands, strict=True)
     return apply_ordinary_rule(

@@ -1,6 +1,6 @@
-"""Gather and scatter of many instances, by batching dimensions where operand and indices both carry them.
+"""Batched gather and scatter, which use the ops' own batching dimensions if operand and indices are both batched.
 
-Must not know: how index vectors are followed.
+Does not depend on how index vectors are applied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 
 @BATCHING_RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Instances of the operand alone are part of each slice, those of the indices alone are more index vectors."""
+    """If only the operand is batched, each slice covers the batch; if only the indices are, they are more vectors."""
     attrs: GatherAttributes = instruction.attributes
     operand, indices = (is_batched(v, o.shape) for v, o in zip(values, instruction.operands, strict=True))
     count = batch_size(instruction, values)
@@ -44,7 +44,7 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @BATCHING_RULES.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Indices that are the same for all instances aim windows that take the instances' dimension whole."""
+    """If the indices are not batched, each window covers the whole batch dimension."""
     attrs: ScatterAttributes = instruction.attributes
     count, operands = batch_size(instruction, values), len(values) // 2
     shapes = instruction.operand_shapes

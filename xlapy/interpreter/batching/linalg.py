@@ -1,6 +1,6 @@
-"""Factorizations, solutions and Fourier transforms of many instances: their rules take any leading dimensions.
+"""Batched factorizations, solves and Fourier transforms: their ordinary rules accept any leading dimensions.
 
-Must not know: the arithmetic.
+Does not depend on the arithmetic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ops that move elements, on many instances.
+"""Batched ops that move elements.
 
-Must not know: what the ordinary rules do with the lifted instructions.
+Does not depend on how the ordinary rules move elements.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def reshape(context: Context, instruction: Instruction, values: Sequence[Value])
 
 @BATCHING_RULES.rule(opcodes.BROADCAST, opcodes.TRANSPOSE)
 def map_dimensions(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Dimension 0 of operand and result is that of the instances."""
+    """Maps dimension 0 of the operand, the batch, to dimension 0 of the result."""
     dimensions = (0, *shift_dimensions(instruction.attributes.dimensions))
     return evaluate_batched(context, instruction, values, len(values[0]), dimensions=dimensions)
 
 
 @BATCHING_RULES.rule(opcodes.REVERSE, opcodes.SHUFFLE)
 def permute_elements(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The coordinates of a shuffle are the same for all instances: they broadcast."""
+    """Shifts the dimension numbers; the coordinates of a shuffle broadcast, as they are the same for all elements."""
     dimensions = shift_dimensions(instruction.attributes.dimensions)
     return evaluate_batched(context, instruction, values, len(values[0]), dimensions=dimensions)
 
@@ -60,8 +60,8 @@ def concatenate(context: Context, instruction: Instruction, values: Sequence[Val
 @BATCHING_RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     count, ranges = len(values[0]), instruction.attributes.ranges
-    lifted = SliceRanges((0, *ranges.starts), (count, *ranges.limits), (1, *ranges.strides))
-    return evaluate_batched(context, instruction, values, count, ranges=lifted)
+    batched = SliceRanges((0, *ranges.starts), (count, *ranges.limits), (1, *ranges.strides))
+    return evaluate_batched(context, instruction, values, count, ranges=batched)
 
 
 @BATCHING_RULES.rule(opcodes.PAD)
@@ -81,7 +81,7 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
 @BATCHING_RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """With start indices of each instance, element `i` of a slice is that at `start + i` by NumPy's indexing."""
+    """Reads element `i` of a slice at `start + i` by NumPy's indexing if each batch element has its own start."""
     operand, *indices = values
     shape, starts = instruction.operands[0].shape, instruction.operands[1:]
     sizes = instruction.attributes.dynamic_slice_sizes
@@ -115,7 +115,7 @@ def _any(indices: Sequence[Value], operands: Sequence[Instruction]) -> bool:
 def _places(
     indices: Sequence[Array], operands: Sequence[Instruction], shape: Shape, sizes: Sequence[int], count: int
 ) -> tuple[Array, ...]:
-    """The instance and the position in each dimension of every element of the slices, which broadcast together."""
+    """Returns the batch index and the position in each dimension of every slice element, as arrays that broadcast."""
     every = [
         broadcast_to_batch(index, o.shape, count).reshape(count, -1) for index, o in zip(indices, operands, strict=True)
     ]
@@ -131,7 +131,7 @@ def _places(
 
 
 def _clamped(start: Array, limit: int) -> Array:
-    """Start indices of any integer type as s64, moved into [0, limit]."""
+    """Converts start indices of any integer type to s64 and clamps them to [0, limit]."""
     if start.dtype == np.uint64:
         start = np.minimum(start, np.uint64(limit))
     return np.clip(start.astype(np.int64), 0, limit)
@@ -142,9 +142,9 @@ def _clamped(start: Array, limit: int) -> Array:
 
 @BATCHING_RULES.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Instances stand one after the other in memory; those that end within a byte are first padded to whole ones.
+    """Reinterprets all batch elements, which are consecutive in memory; each is first padded to whole bytes.
 
-    Example: s4[3] to s8[2] with two elements a byte: each instance is taken as s4[4].
+    Example: for s4[3] to s8[2] with two elements per byte, each batch element is padded to s4[4].
     """
     array, source, result = values[0], instruction.operands[0].shape, instruction.shape
     count, stored, wanted = len(array), _stored_size(source), _stored_size(result)
@@ -166,7 +166,7 @@ def _bitcast(context: Context, array: Array, source: Shape, result: Shape) -> Ar
 
 
 def _outermost(shape: Shape, count: int) -> Shape:
-    """The shape of all instances: their dimension is the outermost in memory too."""
+    """Returns the shape of the batch, whose dimension is the outermost in memory too."""
     layout = shape.layout
     if layout is not None:
         order = (*shift_dimensions(layout.minor_to_major), 0)
@@ -175,14 +175,14 @@ def _outermost(shape: Shape, count: int) -> Shape:
 
 
 def _vector(shape: Shape, dimensions: Sequence[int]) -> Shape:
-    """A row-major shape of elements stored as those of the given one."""
+    """Returns a row-major shape whose elements are stored like those of the given shape."""
     bits = 0 if shape.layout is None else shape.layout.element_size_in_bits
     layout = Layout(tuple(reversed(range(len(dimensions)))), element_size_in_bits=bits)
     return Shape.array(shape.element_type, dimensions, layout=layout)
 
 
 def _stored_size(shape: Shape) -> int:
-    """How many elements fill the bytes that an array takes."""
+    """Returns the number of elements that fill the bytes of an array, at least its size."""
     bits = 0 if shape.layout is None else shape.layout.element_size_in_bits
     in_a_byte = 8 // bits if 0 < bits < 8 else 1
     return -(-shape.size // in_a_byte) * in_a_byte

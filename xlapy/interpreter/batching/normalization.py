@@ -1,6 +1,6 @@
-"""Batch normalization of many instances: the instances are merged into the features, each of which stands alone.
+"""Batched batch normalization: the batch is merged into the features, which are independent of each other.
 
-Must not know: the statistics.
+Does not depend on the statistics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xlapy.interpreter.core import Array, Context, Value
 
 @BATCHING_RULES.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
 def batch_norm(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Vectors of one number a feature are merged in their only dimension."""
+    """Merges the batch into the feature dimension of arrays and into the only dimension of per-feature vectors."""
     rank, feature = instruction.operands[0].shape.rank, instruction.attributes.feature_index
     count = batch_size(instruction, values)
 

@@ -1,6 +1,6 @@
-"""Random numbers: those that follow from a state alone, for many states; those of the run are drawn in turn.
+"""Batched random numbers: a generator with an explicit state accepts a batch of states.
 
-Must not know: the generators.
+Ops that advance the state of the run are evaluated for one batch element after the other.
 """
 
 from __future__ import annotations
@@ -9,4 +9,6 @@ from xlapy import opcodes
 from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
 BATCHING_RULES.rule(opcodes.RNG_BIT_GENERATOR)(apply_ordinary_rule)
-BATCHING_RULES.refuse("each instance draws its own numbers, in its turn", opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE)
+BATCHING_RULES.refuse(
+    "each batch element draws its own numbers, in order", opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE
+)

@@ -1,6 +1,6 @@
-"""Reductions, windows, maps and scans of many instances.
+"""Batched reductions, windows, maps and scans.
 
-Must not know: how elements are combined. The computations are of scalars, which any number of elements go through.
+Does not depend on how elements are combined: the called computations are scalar and apply to any number of elements.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from xlapy.opcodes.requirements import elements_of
 
 
 def _with_inits(instruction: Instruction, values: Sequence[Array], arrays: int, rank: int) -> list[Array]:
-    """The first operands as arrays that carry instances, the others, initial values, as ones that broadcast with them.
+    """Batches the first `arrays` operands and reshapes the others, initial values, to broadcast with them.
 
-    `rank` is that of the arrays which the initial values are combined with, in the instruction as it stands.
+    `rank` is the rank of the arrays that the initial values are combined with, without the batch dimension.
     """
     shapes, count = instruction.operand_shapes, batch_size(instruction, values)
     operands = [
@@ -50,14 +50,14 @@ def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @BATCHING_RULES.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Without a dimension there is no window to fold, nor would there be with one for the instances."""
+    """Adds a window of size 1 over the batch dimension; with rank 0, the result is the operand."""
     rank = instruction.operands[0].shape.rank
     arguments = _with_inits(instruction, values, len(values) // 2, rank)
     if not rank:
         operands = tuple(arguments[: len(values) // 2])
         return operands if instruction.shape.is_tuple else operands[0]
     return evaluate_batched(
-        context, instruction, arguments, len(arguments[0]), window=_lifted_window(instruction.window)
+        context, instruction, arguments, len(arguments[0]), window=_batched_window(instruction.window)
     )
 
 
@@ -65,17 +65,17 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     arguments = _with_inits(instruction, values, 2, instruction.shape.rank)
     return evaluate_batched(
-        context, instruction, arguments, len(arguments[0]), window=_lifted_window(instruction.window)
+        context, instruction, arguments, len(arguments[0]), window=_batched_window(instruction.window)
     )
 
 
-def _lifted_window(window: Window) -> Window:
+def _batched_window(window: Window) -> Window:
     return Window((WindowDimension(1), *window.dimensions))
 
 
 @BATCHING_RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A scalar beside arrays is one scalar an instance."""
+    """Aligns scalars beside arrays: one scalar per batch element."""
     rank = elements_of(instruction.shape)[0].rank
     pairs = zip(values, instruction.operands, strict=True)
     arguments = [align_scalar(value, operand.shape, rank) for value, operand in pairs]
@@ -84,7 +84,7 @@ def map_(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
 @BATCHING_RULES.rule(opcodes.SCAN)
 def scan(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The body runs once a slice, on all instances."""
+    """Evaluates the body once per slice, on the whole batch."""
     count, axis = batch_size(instruction, values), instruction.dimensions[0]
     sources = len(values) - instruction.num_carries
     inputs = list(zip(values[:sources], instruction.operands[:sources], strict=True))
@@ -93,15 +93,15 @@ def scan(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     state = list(values[sources:])
     size = [*(operand.shape for _, operand in inputs), *results][0].dimensions[axis]
     for i in reversed(range(size)) if instruction.is_reverse else range(size):
-        slices = [value[_place(axis + is_batched(value, operand.shape), i)] for value, operand in inputs]
+        slices = [value[_slice_index(axis + is_batched(value, operand.shape), i)] for value, operand in inputs]
         returned = evaluate_batch(context, instruction.to_apply, [*slices, *state])
         parts = returned if isinstance(returned, tuple) else (returned,)
         for output, part in zip(outputs, parts, strict=False):
-            output[_place(axis + 1, i)] = part
+            output[_slice_index(axis + 1, i)] = part
         state = list(parts[len(outputs) :])
     packed = (*outputs, *state)
     return packed if instruction.shape.is_tuple else packed[0]
 
 
-def _place(axis: int, index: int) -> Any:
+def _slice_index(axis: int, index: int) -> Any:
     return (*[slice(None)] * axis, index, ...)

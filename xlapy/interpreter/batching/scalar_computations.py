@@ -1,15 +1,15 @@
-"""Applies a computation of scalars (reducer, comparator, map or scatter body) to whole arrays at once.
+"""Applies a scalar computation (reducer, comparator, map or scatter body) to whole arrays at once.
 
-Owns: how instances are laid out for it. Where every value inside is a scalar and no instance goes its own way, each
-scalar stands for arrays of any shapes, which the rules of elementwise ops broadcast. Other computations take their
-instances along one dimension (`interpreter/lifting`), in pieces that bound the memory of the arrays they make inside.
-Must not know: which op applies the computation.
+Responsible for the choice of evaluation. If every value inside is a scalar and there is no control flow, arrays of any
+shape take the place of the scalars, and the rules of elementwise ops broadcast them. Other computations are evaluated
+on batches (`batching/core.py`), whose size is limited by the memory of the arrays that the computation creates. Does
+not depend on which op applies the computation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,41 +20,40 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.batching.core import BATCHING_RULES, evaluate_batch
-from xlapy.interpreter.core import Array, Context, Value, evaluate_computation
+from xlapy.interpreter.core import Array, Context, InterpreterRule, Value, evaluate_computation
 from xlapy.interpreter.kernels.conversion import bitcast_array
 from xlapy.opcodes.registry import OpDef
 
-BatchedRule = Callable[[Context, Instruction, Sequence[Value]], Value]
-
-_ELEMENTS_AT_ONCE = 1 << 22
-"""How many elements the largest array that a computation makes may have, over the instances evaluated at once."""
+_MAX_BATCH_ELEMENTS = 1 << 22
+"""Bounds the elements of the largest array that a computation creates for one batch (32 MiB of 8-byte elements)."""
 
 
 def apply_scalar_computation(context: Context, computation: Computation, arguments: Sequence[Array]) -> Value:
-    """The computation's result for each instance.
+    """Applies a scalar computation to each combination of elements of arrays that broadcast together.
 
-    Arguments are arrays that broadcast together, one a scalar parameter; the result is an array of their common shape
-    (a tuple of such arrays if the root is a tuple), of the root's element type.
+    There is one argument per parameter. The result is an array of the common shape and the root's element type, or a
+    tuple of such arrays if the root is a tuple.
     """
     shape = np.broadcast_shapes(*(argument.shape for argument in arguments))
     if computation not in context.max_batch_sizes:
-        context.max_batch_sizes[computation] = _instances_at_once(computation)
-    at_once = context.max_batch_sizes[computation]
+        context.max_batch_sizes[computation] = _max_batch_size(computation)
+    limit = context.max_batch_sizes[computation]
     with np.errstate(all="ignore"):
-        if at_once is None:
-            return _spread(_evaluate(context, computation, arguments), shape)
-        return _apply_in_pieces(context, computation, arguments, shape, at_once)
+        if limit is None:
+            return _broadcast(_evaluate_broadcasting(context, computation, arguments), shape)
+        return _apply_in_batches(context, computation, arguments, shape, limit)
 
 
 def apply_reducer(
     context: Context, computation: Computation, left: Sequence[Array], right: Sequence[Array]
 ) -> list[Array]:
-    """A reducer of N accumulators and N values: the N new accumulators, be they a tuple or one bare value."""
+    """Applies a reducer to N accumulators and N values and returns the N new accumulators, also for N = 1."""
     result = apply_scalar_computation(context, computation, [*left, *right])
     return list(result) if isinstance(result, tuple) else [result]
 
 
-def _evaluate(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
+def _evaluate_broadcasting(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
+    """Evaluates a computation with arrays in place of scalars; the rules of its ops broadcast them."""
     if context.cancelled.is_set():
         raise ExecutionError(f"execution cancelled in {computation.name}")
     plan = context.plan(computation)
@@ -62,29 +61,32 @@ def _evaluate(context: Context, computation: Computation, arguments: Sequence[Va
     for number, slot in plan.parameters:
         values[slot] = arguments[number]
     for step in plan.steps:
-        rule = _RULES.get(step.instruction.op, step.rule)
+        rule = _BROADCASTING_RULES.get(step.instruction.op, step.rule)
         values[step.result] = rule(context, step.instruction, [values[i] for i in step.operands])
         for dead in step.dead:
             values[dead] = None
     return values[plan.root]
 
 
-# -- how many instances at once
+# -- batch sizes
 
 
-def _instances_at_once(computation: Computation) -> int | None:
-    """None for any number in arrays of any shapes; 1 if something inside is to happen instance by instance."""
-    instructions = list(_reached(computation))
+def _max_batch_size(computation: Computation) -> int | None:
+    """Returns the largest batch to evaluate at once.
+
+    None means that arrays of any shape can take the place of the scalars, 1 that some op has no batching rule.
+    """
+    instructions = list(_reachable_instructions(computation))
     shapes = [leaf for i in instructions for _, leaf in i.shape.leaves() if leaf.is_array]
     if any(i.op not in BATCHING_RULES for i in instructions) or any(s.is_dynamic or s.rank == MAX_RANK for s in shapes):
         return 1
     if all(_broadcasts(i.op) for i in instructions) and not any(shape.rank for shape in shapes):
         return None
-    return max(1, _ELEMENTS_AT_ONCE // max(1, *(shape.size for shape in shapes)))
+    return max(1, _MAX_BATCH_ELEMENTS // max(1, *(shape.size for shape in shapes)))
 
 
-def _reached(computation: Computation) -> Iterator[Instruction]:
-    """The instructions of a computation and of all that it calls."""
+def _reachable_instructions(computation: Computation) -> Iterator[Instruction]:
+    """Yields the instructions of a computation and of all computations that it calls, directly or not."""
     reached = {computation: None}
     pending = [computation]
     while pending:
@@ -95,40 +97,41 @@ def _reached(computation: Computation) -> Iterator[Instruction]:
 
 
 def _broadcasts(op: OpDef) -> bool:
-    return op.elementwise or op in _SHARED or op in _RULES
+    """Returns whether a rule of the op accepts arrays of any shape in place of scalars."""
+    return op.elementwise or op in _ORDINARY_RULE_BROADCASTS or op in _BROADCASTING_RULES
 
 
-def _apply_in_pieces(
-    context: Context, computation: Computation, arguments: Sequence[Array], shape: tuple[int, ...], at_once: int
+def _apply_in_batches(
+    context: Context, computation: Computation, arguments: Sequence[Array], shape: tuple[int, ...], limit: int
 ) -> Value:
-    """Arguments of one element are the same for all instances."""
+    """Evaluates at most `limit` elements at once; arguments of one element are passed unbatched."""
     total = math.prod(shape)
     columns = [a.reshape(()) if a.size == 1 else np.broadcast_to(a, shape).reshape(-1) for a in arguments]
-    evaluate = evaluate_computation if at_once == 1 else evaluate_batch
+    evaluate = evaluate_computation if limit == 1 else evaluate_batch
     pieces: list[Value] = []
-    for begin in range(0, total, at_once):
-        count = min(at_once, total - begin)
-        instances: int | slice = begin if at_once == 1 else slice(begin, begin + count)
-        values = [column[instances, ...] if column.ndim else column for column in columns]
-        pieces.append(_spread(evaluate(context, computation, values), (count,)))
-    return _joined(pieces, computation.root_instruction.shape, shape)
+    for begin in range(0, total, limit):
+        count = min(limit, total - begin)
+        elements: int | slice = begin if limit == 1 else slice(begin, begin + count)
+        values = [column[elements, ...] if column.ndim else column for column in columns]
+        pieces.append(_broadcast(evaluate(context, computation, values), (count,)))
+    return _concatenate(pieces, computation.root_instruction.shape, shape)
 
 
-def _joined(pieces: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
+def _concatenate(pieces: list[Value], declared: Shape, shape: tuple[int, ...]) -> Value:
     if declared.is_tuple:
         elements = enumerate(declared.tuple_shapes)
-        return tuple(_joined([piece[i] for piece in pieces], element, shape) for i, element in elements)
+        return tuple(_concatenate([piece[i] for piece in pieces], element, shape) for i, element in elements)
     joined: Array = np.concatenate(pieces) if pieces else np.zeros(0, declared.dtype)
     return joined.reshape(shape)
 
 
-def _spread(value: Value, shape: tuple[int, ...]) -> Value:
+def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
     if isinstance(value, tuple):
-        return tuple(_spread(element, shape) for element in value)
+        return tuple(_broadcast(element, shape) for element in value)
     return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
 
 
-# -- ops whose rule on single values would not do
+# -- ops whose ordinary rule does not accept arrays in place of scalars
 
 
 def _bitcast(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -140,10 +143,10 @@ def _identity(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
 
 
 def _call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return _evaluate(context, instruction.computations[0], values)
+    return _evaluate_broadcasting(context, instruction.computations[0], values)
 
 
-_RULES: dict[OpDef, BatchedRule] = {
+_BROADCASTING_RULES: dict[OpDef, InterpreterRule] = {
     opcodes.BITCAST: _bitcast,
     opcodes.BITCAST_CONVERT: _bitcast,
     opcodes.BROADCAST: _identity,
@@ -155,7 +158,7 @@ _RULES: dict[OpDef, BatchedRule] = {
     opcodes.TRANSPOSE: _identity,
 }
 
-_SHARED: frozenset[OpDef] = frozenset(
+_ORDINARY_RULE_BROADCASTS: frozenset[OpDef] = frozenset(
     {
         opcodes.ADD_DEPENDENCY,
         opcodes.AFTER_ALL,
@@ -169,4 +172,4 @@ _SHARED: frozenset[OpDef] = frozenset(
         opcodes.TUPLE,
     }
 )
-"""Ops beside the elementwise ones whose ordinary rule serves many instances as well as one."""
+"""Ops besides the elementwise ones whose ordinary rule accepts arrays in place of scalars."""

@@ -1,6 +1,6 @@
-"""Sorts of many instances: of rows, of which there are more.
+"""Batched sorts: the batch adds rows.
 
-Must not know: how rows are sorted.
+Does not depend on how rows are sorted.
 """
 
 from __future__ import annotations

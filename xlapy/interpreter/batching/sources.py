@@ -1,7 +1,4 @@
-"""Ops that make a value from nothing: it is the same for all instances, so that no lifted rule is ever asked for.
-
-Must not know: the values.
-"""
+"""Ops without operands (constant, iota, parameter): their value is unbatched, so that these rules are never applied."""
 
 from __future__ import annotations
 

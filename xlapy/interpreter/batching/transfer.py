@@ -1,7 +1,4 @@
-"""Transfers in a scalar computation: copies hand values on; what leaves or enters the device does so in its turn.
-
-Must not know: what is transferred.
-"""
+"""Transfers in a batch: copies pass values on; other transfers are made for one batch element after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from xlapy.interpreter.batching.core import BATCHING_RULES, apply_ordinary_rule
 
 BATCHING_RULES.rule(opcodes.COPY_DONE, opcodes.COPY_START)(apply_ordinary_rule)
 BATCHING_RULES.refuse(
-    "each instance has its turn with the host or another device",
+    "each batch element is transferred separately, in order",
     opcodes.INFEED,
     opcodes.OUTFEED,
     opcodes.RECV,

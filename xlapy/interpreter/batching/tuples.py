@@ -1,7 +1,4 @@
-"""Tuples of values that carry instances, or not: each element does so by itself.
-
-Must not know: what the elements are.
-"""
+"""Tuples in a batch: each element is batched or not, independently of the others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Instructions that meet dynamic dimensions, by family of ops.
+"""Rules for instructions with dynamic dimensions, by op family.
 
-Importing it registers the rules of all families.
+Importing the package registers the rules of all families.
 """
 
 from xlapy.interpreter.dynamic import (

@@ -1,7 +1,4 @@
-"""Collectives have no rules for dynamic dimensions: their devices may have arrays of different sizes.
-
-Must not know: groups and channels.
-"""
+"""Refuses collectives on dynamic dimensions, because the devices may have arrays of different sizes."""
 
 from __future__ import annotations
 

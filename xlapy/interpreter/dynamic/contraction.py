@@ -1,6 +1,6 @@
-"""Contractions on dynamic dimensions: of the elements that are there. Sizes that are paired take the smaller.
+"""Contractions on dynamic dimensions: evaluated at actual sizes, with paired dimensions cropped to the smaller size.
 
-Must not know: precision, accumulation.
+Does not depend on precision or accumulation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Ops that call computations or order others, on dynamic dimensions: values are handed on with their sizes.
+"""Control flow and ordering ops on dynamic dimensions: they pass values on with their sizes.
 
-Arguments take the dynamic dimensions of the parameters where a computation is evaluated (`interpreter/core.py`).
-Must not know: what the computations do.
+`evaluate_computation` converts arguments to the dynamic dimensions of the parameters (`interpreter/core.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Convolutions on dynamic dimensions: of the elements that are there.
+"""Convolutions on dynamic dimensions, evaluated at actual sizes.
 
-Must not know: precision, accumulation.
+Does not depend on precision or accumulation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlapy.opcodes.convolution import ConvolutionAttributes
 
 @DYNAMIC_RULES.rule(opcodes.CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Padding surrounds the elements that are there."""
+    """Convolves the elements within the actual sizes; the window's padding surrounds those."""
     attrs: ConvolutionAttributes = instruction.attributes
     kernel = instruction.operands[1].shape
     for dimension in attrs.dim_labels.kernel_spatial_dimensions:
@@ -34,6 +34,6 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
 
 
 def crop_paired_features(values: Sequence[Value], numbers: ConvDimensions, groups: int) -> tuple[Array, Array]:
-    """Input and kernel without padding; without groups of features, of which the smaller number is taken."""
+    """Removes the padding of input and kernel; crops both to the smaller feature count if there is one group."""
     pair = (numbers.input_feature_dimension, numbers.kernel_input_feature_dimension)
     return crop_paired_dimensions(values[0], values[1], [pair] if groups == 1 else [])

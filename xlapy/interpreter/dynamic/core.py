@@ -27,14 +27,14 @@ Arrays = list[Array]
 
 
 def apply_ordinary_rule(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The ordinary rule as it stands: it hands arrays on, or makes them of the bounds."""
+    """Applies the ordinary rule unchanged: for ops that pass values on, or that create arrays of the bounds."""
     return RULES.find(instruction.op)(context, instruction, values)
 
 
 def apply_at_actual_sizes(context: Context, instruction: Instruction, values: Sequence[Value], **changes: Any) -> Value:
-    """What the ordinary rule gives for the operands without padding; `changes` are to the attributes.
+    """Applies the ordinary rule to the operands without padding, and pads the result; `changes` replace attributes.
 
-    `ShapeError` where the op cannot take those sizes.
+    Raises `ShapeError` if the op does not accept those sizes.
     """
     arrays = [actual_array(value) for value in values]
     attributes = instruction.attributes.replace(**changes) if changes else instruction.attributes
@@ -47,7 +47,7 @@ def apply_at_actual_sizes(context: Context, instruction: Instruction, values: Se
 def apply_with_shape(
     context: Context, instruction: Instruction, arrays: Sequence[Array], shape: Shape, attributes: Any
 ) -> Value:
-    """What the ordinary rule gives for an instruction of another shape and other attributes, padded to its own."""
+    """Applies the ordinary rule with another shape and other attributes, and pads the result to the original shape."""
     sized = Instruction(
         instruction.op,
         shape,
@@ -61,17 +61,17 @@ def apply_with_shape(
 
 
 def _with_types(inferred: Shape, declared: Shape) -> Shape:
-    """The inferred sizes with the declared element types, in which some ops have a freedom."""
+    """Returns the inferred sizes with the declared element types, which some ops let the user choose."""
     if inferred.is_tuple:
         return Shape.tuple(map(_with_types, inferred.tuple_shapes, declared.tuple_shapes))
     return Shape.array(declared.element_type, inferred.dimensions)
 
 
-# -- sizes that agree
+# -- reconciling sizes
 
 
 def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shape) -> int:
-    """A size for a dimension; `ExecutionError` unless it is between 0 and the bound."""
+    """Returns the size given for a dimension; raises `ExecutionError` unless it is between 0 and the bound."""
     bound = bounds.dimensions[dimension]
     if 0 <= size <= bound:
         return size
@@ -82,23 +82,23 @@ def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shap
 
 
 def smallest_sizes(values: Iterable[Value]) -> tuple[int, ...]:
-    """The smallest size in each dimension of arrays of one rank."""
+    """Returns the smallest size in each dimension of arrays of equal rank."""
     return tuple(map(min, zip(*map(sizes_of, values), strict=True)))
 
 
 def crop_value(value: Value, sizes: Sequence[int]) -> Array:
-    """The first of the elements that are there, so many a dimension."""
+    """Removes the padding and returns the first `sizes[d]` elements in each dimension."""
     return crop(actual_array(value), sizes)
 
 
 def crop_to_smallest_sizes(values: Sequence[Value]) -> Arrays:
-    """Arrays of one rank without padding, all cropped to the smallest sizes."""
+    """Removes the padding of arrays of equal rank and crops all of them to the smallest sizes."""
     sizes = smallest_sizes(values)
     return [crop_value(value, sizes) for value in values]
 
 
 def crop_paired_dimensions(left: Value, right: Value, pairs: Iterable[tuple[int, int]]) -> tuple[Array, Array]:
-    """Two arrays without padding, cropped where dimensions that are paired have different sizes."""
+    """Removes the padding of two arrays and crops each pair (left dimension, right dimension) to the smaller size."""
     a, b = actual_array(left), actual_array(right)
     for i, j in pairs:
         size = min(a.shape[i], b.shape[j])
@@ -107,9 +107,10 @@ def crop_paired_dimensions(left: Value, right: Value, pairs: Iterable[tuple[int,
 
 
 def broadcast_sizes(instruction: Instruction, values: Sequence[Value]) -> tuple[int, ...]:
-    """The sizes of an elementwise result: of two dynamic sizes the smaller, or, where that is a 1, the larger.
+    """Returns the sizes of an elementwise result.
 
-    A static dimension beside a dynamic one has no say. Scalars beside arrays fit any size.
+    Of two dynamic sizes the smaller counts, or the larger if the smaller is 1. Where one operand's dimension is
+    dynamic, static ones are ignored. Scalars beside arrays fit any size.
     """
     rank = instruction.shape.rank
     pairs = list(zip(values, instruction.operand_shapes, strict=True))
@@ -128,7 +129,7 @@ def _broadcast_size(crop: int, second: int) -> int:
 
 
 def repeated_dimensions(value: Value, shape: Shape, sizes: Sequence[int]) -> list[int]:
-    """The dimensions in which a dynamic operand of size 1 is repeated to a larger size."""
+    """Returns the dimensions in which a dynamic operand of size 1 is repeated to a larger size."""
     if not isinstance(value, DynamicArray):
         return []
     return [d for d, flag in enumerate(shape.dynamic_dimensions) if flag and value.sizes[d] == 1 < sizes[d]]

@@ -1,6 +1,6 @@
-"""Custom calls on dynamic dimensions: of XLA's own targets, which are given values with their sizes.
+"""Custom calls on dynamic dimensions: only built-in targets accept them, and receive values with their sizes.
 
-Must not know: the targets, which decide what they take when the program is compiled (`interpreter/custom.py`).
+Does not depend on the targets, which check their operands when the program is compiled (`interpreter/custom.py`).
 """
 
 from __future__ import annotations

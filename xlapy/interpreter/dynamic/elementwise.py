@@ -1,6 +1,6 @@
-"""Elementwise ops on dynamic dimensions: padding meets padding, so they run on the arrays of the bounds.
+"""Elementwise ops on dynamic dimensions: they run on the padded arrays, because padding is combined only with padding.
 
-Must not know: what the ops compute.
+Does not depend on what the ops compute.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from xlapy.opcodes.registry import REGISTRY
 
 
 def elementwise(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A dynamic dimension of size 1 is repeated to the size of another operand's, as XLA does for two operands."""
+    """Applies the op to the padded arrays.
+
+    A dynamic dimension of size 1 is repeated to the size of another operand's, as XLA does for two operands.
+    """
     sizes = broadcast_sizes(instruction, values)
     pairs = zip(values, instruction.operand_shapes, strict=True)
     arrays = [_repeated(value, shape, sizes) for value, shape in pairs]
@@ -40,7 +43,7 @@ DYNAMIC_RULES.rule(*(op for op in REGISTRY.values() if op.elementwise))(elementw
 
 @DYNAMIC_RULES.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A last dimension may come or go, which counts parts of an element and is there in full."""
+    """Reads the bits as another type; a last dimension that the change of width adds or removes is never padded."""
     result = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
     sizes = sizes_of(values[0])[: result.ndim]
     return DynamicArray(result, (*sizes, *result.shape[len(sizes) :]))

@@ -1,6 +1,6 @@
 """Gather and scatter on dynamic dimensions.
 
-Must not know: how windows are read and written.
+Does not depend on how windows are read and written (see the ordinary rules).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dim
 
 @DYNAMIC_RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Slices are moved to lie inside the bounds. A dimension that slices take whole has the operand's size."""
+    """Clamps slices to the bounds. A dimension that slices cover completely has the operand's actual size."""
     operand, indices = instruction.operand_shapes
     attributes = instruction.attributes
     dimensions, slices = list(operand.dimensions), list(attributes.slice_sizes)
@@ -40,9 +40,9 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @DYNAMIC_RULES.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The updates that are there, at the indices that are there; what lies beyond the operand's sizes stays.
+    """Applies the updates within the actual sizes; elements beyond the operand's sizes stay as they are.
 
-    A window dimension of the updates that is dynamic and covers a dimension of the operand covers it at its size.
+    A dynamic window dimension of the updates that covers an operand dimension covers it at its actual size.
     """
     count = len(values) // 2
     attrs: ScatterAttributes = instruction.attributes
@@ -63,7 +63,7 @@ def scatter(context: Context, instruction: Instruction, values: Sequence[Value])
 
 
 def _rows_paired(indices: Value, updates: list[Array], attrs: ScatterAttributes) -> tuple[Array, list[Array]]:
-    """Indices and updates without padding, the same number of them: one update an index."""
+    """Removes the padding of indices and updates and crops them to equal counts: one update per index."""
     rows = [d for d in range(updates[0].ndim) if d not in attrs.update_window_dims]
     sources = [d for d in range(len(sizes_of(indices))) if d != attrs.index_vector_dim]
     pairs = list(zip(sources, rows, strict=True))
@@ -72,7 +72,7 @@ def _rows_paired(indices: Value, updates: list[Array], attrs: ScatterAttributes)
 
 
 def _covered(instruction: Instruction, operand: Value, update: Array) -> list[int]:
-    """The sizes of the operand that windows are aimed at: its bounds, but where a dynamic window covers a dimension."""
+    """Returns the sizes that windows may cover: the operand's bounds, or sizes where a dynamic window covers it all."""
     count = len(instruction.operands) // 2
     attrs, whole = instruction.attributes, instruction.operands[0].shape
     updates = instruction.operands[count + 1].shape
@@ -84,7 +84,7 @@ def _covered(instruction: Instruction, operand: Value, update: Array) -> list[in
 
 
 def _restored(new: Value, old: Value, taken: Sequence[int]) -> Value:
-    """The array of the bounds, of which a part was written, with its sizes."""
+    """Returns `old` with the part of sizes `taken` replaced by `new`."""
     whole = pad_to_bounds(
         crop_value(array_of_bounds(new), taken), array_of_bounds(old).shape, onto=array_of_bounds(old)
     )

@@ -1,7 +1,6 @@
-"""Linear algebra and transforms on dynamic dimensions: of the matrices that are there, at their actual sizes.
+"""Linear algebra and Fourier transforms on dynamic dimensions, evaluated at actual sizes.
 
-A transform takes its length from the instruction: a dimension that it transforms must be there in full.
-Must not know: numerics.
+The length of a transform is an attribute: a dimension that is transformed must have its full size at run time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ops that move elements, on dynamic dimensions.
 
-Owns: what becomes of sizes where elements move; reading and setting sizes. Elements whose places do not depend on the
-sizes are moved in the arrays of the bounds, so that what lies beyond a size comes back when the size grows.
-Must not know: how elements move (the ordinary rules).
+Responsible for the sizes of results, and for reading and setting sizes. Where the position of an element does not
+depend on the sizes, elements are moved within the padded arrays, so that elements beyond a size reappear when the size
+grows. Does not depend on how elements move (see the ordinary rules).
 Source: GetDimensionSize, SetDimensionSize, Reshape, DynamicReshape of the specification; XLA's dynamic padder.
 """
 
@@ -39,13 +39,13 @@ DYNAMIC_RULES.rule(opcodes.REVERSE)(apply_at_actual_sizes)
 
 @DYNAMIC_RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The size at run time, in s32."""
+    """Returns the size at run time, as an s32."""
     return np.array(sizes_of(values[0])[instruction.attributes.dimension], np.int32)
 
 
 @DYNAMIC_RULES.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The same array of the bounds, of another size. Elements beyond a size are there again when it grows."""
+    """Changes the size and keeps the padded array: elements beyond a size reappear when the size grows."""
     operand, size = values
     dimension = instruction.attributes.dimension
     sizes = list(sizes_of(operand))
@@ -73,7 +73,7 @@ def transpose(context: Context, instruction: Instruction, values: Sequence[Value
 
 @DYNAMIC_RULES.rule(opcodes.SHUFFLE)
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A rotation is one of the elements that are there; coordinates are those of the bounds, the last not there."""
+    """Rotates the elements within the actual sizes; given coordinates are cropped to the actual sizes."""
     attributes = instruction.attributes
     if attributes.mode is ShuffleMode.ROTATE:
         return apply_at_actual_sizes(context, instruction, values)
@@ -83,7 +83,7 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
 
 @DYNAMIC_RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The elements that are there, without gaps; the other dimensions take the smallest sizes."""
+    """Concatenates the elements within the actual sizes without gaps; other dimensions have the smallest sizes."""
     dimension, least = instruction.attributes.dimension, smallest_sizes(values)
     rows = [[*least[:dimension], sizes_of(value)[dimension], *least[dimension + 1 :]] for value in values]
     return apply_at_actual_sizes(
@@ -96,7 +96,7 @@ def concatenate(context: Context, instruction: Instruction, values: Sequence[Val
 
 @DYNAMIC_RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """What the range holds of the elements that are there."""
+    """Returns the elements of the range that are within the actual sizes."""
     ranges = instruction.attributes.ranges
     rows = zip(sizes_of(values[0]), ranges.starts, ranges.limits, ranges.strides, strict=True)
     sizes = [strided(max(0, min(size, limit) - start), 1, stride) for size, start, limit, stride in rows]
@@ -105,7 +105,7 @@ def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @DYNAMIC_RULES.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The padding begins behind the last element that is there; less than nothing is nothing."""
+    """Adds the padding after the last element within the actual size; a negative size becomes 0."""
     config = instruction.attributes.padding.dimensions
     pairs = zip(config, sizes_of(values[0]), strict=True)
     shape = instruction.shape.with_dimensions([max(0, entry.output_size(size)) for entry, size in pairs])
@@ -114,7 +114,7 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
 @DYNAMIC_RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
+    """Clamps starts to the bounds. Only a dimension that is taken completely stays dynamic."""
     operand, *indices = values
     array = array_of_bounds(operand)
     rows = zip(sizes_of(operand), array.shape, instruction.attributes.dynamic_slice_sizes, strict=True)
@@ -124,9 +124,9 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
 
 @DYNAMIC_RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Starts are clamped by the bounds; the padding of the update is not written.
+    """Clamps starts to the bounds; the padding of the update is not written.
 
-    A dimension that a dynamic update replaces whole takes the update's size, any other keeps the operand's.
+    A dimension that a dynamic update replaces completely gets the update's size; others keep the operand's.
     """
     operand, update, *indices = values
     array, part = array_of_bounds(operand), array_of_bounds(update)
@@ -139,7 +139,7 @@ def dynamic_update_slice(context: Context, instruction: Instruction, values: Seq
 
 
 def _slice_of(update: Instruction) -> Instruction:
-    """The dynamic-slice of what a dynamic-update-slice replaces."""
+    """Returns the dynamic-slice instruction that reads the part that a dynamic-update-slice replaces."""
     operand, part, *indices = update.operands
     attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=part.shape.dimensions)
     return Instruction(opcodes.DYNAMIC_SLICE, part.shape, [operand, *indices], attributes, (), update.name)
@@ -150,23 +150,23 @@ def _slice_of(update: Instruction) -> Instruction:
 
 @DYNAMIC_RULES.rule(opcodes.RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The elements that are there in row-major order; a division of the size that does not come out rounds down."""
+    """Reshapes the elements within the actual sizes in row-major order; the size of the result rounds down."""
     sizes = _reshaped_sizes(instruction, values[0])
     if sizes is None:
         return _from_front(actual_array(values[0]).reshape(-1), instruction.shape.dimensions)
-    elements = crop_value(array_of_bounds(values[0]), _taken(instruction, values[0])).reshape(-1)
+    elements = crop_value(array_of_bounds(values[0]), _effective_sizes(instruction, values[0])).reshape(-1)
     return pad_to_bounds(elements[: prod(sizes)].reshape(sizes), instruction.shape.dimensions)
 
 
 def _from_front(elements: Array, dimensions: Sequence[int]) -> Array:
-    """An array that begins with the elements, in row-major order."""
+    """Returns an array that begins with the given elements, in row-major order, and is filled with zeros."""
     result = np.zeros(prod(dimensions), elements.dtype)
     result[: elements.size] = elements
     return result.reshape(dimensions)
 
 
-def _taken(instruction: Instruction, operand: Value) -> list[int]:
-    """The sizes of the operand, those of its bounds where they meet static dimensions of the result alone."""
+def _effective_sizes(instruction: Instruction, operand: Value) -> list[int]:
+    """Returns the operand's sizes, with bounds instead where its dimensions form only static result dimensions."""
     shape, whole = instruction.shape, instruction.operands[0].shape
     sizes = list(sizes_of(operand))
     for merged, made in factor_groups(whole.dimensions, shape.dimensions):
@@ -176,17 +176,17 @@ def _taken(instruction: Instruction, operand: Value) -> list[int]:
 
 
 def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | None:
-    """The sizes of a reshape's result; None if it is static.
+    """Returns the sizes of a reshape's result, or None if it is static.
 
-    The one dynamic dimension takes all elements that there are; of several each takes those of its own group.
+    A single dynamic dimension takes up all elements; of several, each takes up those of its own group of dimensions.
     """
     shape = instruction.shape
     dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
     if not dynamic:
         return None
-    taken, sizes = _taken(instruction, operand), list(shape.dimensions)
+    taken, sizes = _effective_sizes(instruction, operand), list(shape.dimensions)
     if len(dynamic) == 1:
-        sizes[dynamic[0]] = _share(prod(taken), sizes, range(shape.rank), dynamic[0])
+        sizes[dynamic[0]] = _size_of_dimension(prod(taken), sizes, range(shape.rank), dynamic[0])
         return sizes
     for merged, made in factor_groups(instruction.operands[0].shape.dimensions, shape.dimensions):
         grown = [d for d in made if d in dynamic]
@@ -197,19 +197,22 @@ def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | Non
                 f"which of the dimensions {grown} has which size; use dynamic-reshape"
             )
         if grown:
-            sizes[grown[0]] = _share(prod(taken[merged.start : merged.stop]), sizes, made, grown[0])
+            sizes[grown[0]] = _size_of_dimension(prod(taken[merged.start : merged.stop]), sizes, made, grown[0])
     return sizes
 
 
-def _share(elements: int, sizes: Sequence[int], group: range, dimension: int) -> int:
-    """The size of a dimension of a group of dimensions that together hold some elements."""
+def _size_of_dimension(elements: int, sizes: Sequence[int], group: range, dimension: int) -> int:
+    """Returns the size of one dimension of a group of dimensions that together have this number of elements."""
     others = prod(sizes[d] for d in group if d != dimension)
     return elements // others if others else 0
 
 
 @DYNAMIC_RULES.rule(opcodes.DYNAMIC_RESHAPE)
 def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The elements that are there in row-major order, under the given sizes; `ExecutionError` if these hold others."""
+    """Reshapes the elements within the actual sizes to the given sizes.
+
+    Raises `ExecutionError` unless both have equally many elements.
+    """
     operand, *given = values
     shape = instruction.shape
     sizes = list(shape.dimensions)
@@ -227,7 +230,7 @@ def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence
 
 @DYNAMIC_RULES.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Memory as it is, padding included: sizes stay where the dimensions do, or the result is static."""
+    """Reinterprets the memory, padding included; the result has the same dimensions and sizes, or is static."""
     source, shape = instruction.operands[0].shape, instruction.shape
     if shape.is_dynamic and source.dimensions != shape.dimensions:
         raise UnsupportedError(

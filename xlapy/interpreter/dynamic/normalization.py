@@ -1,6 +1,6 @@
-"""Batch normalization on dynamic dimensions: means and variances are those of the elements that are there.
+"""Batch normalization on dynamic dimensions: means and variances are taken over the actual sizes.
 
-Must not know: how they are computed.
+Does not depend on how they are computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlapy.interpreter.dynamic_array import sizes_of
 
 @DYNAMIC_RULES.rule(opcodes.BATCH_NORM_GRAD, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_TRAINING)
 def batch_norm(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Arrays take the smallest sizes, and so do the vectors, which have an element a feature."""
+    """Crops the arrays to the smallest sizes, and the vectors, which have one element per feature, accordingly."""
     wide = (0, 4) if instruction.op is opcodes.BATCH_NORM_GRAD else (0,)
     feature = instruction.attributes.feature_index
     sizes = list(smallest_sizes(values[number] for number in wide))

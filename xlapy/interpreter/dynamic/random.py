@@ -1,7 +1,4 @@
-"""Random numbers declared with dynamic dimensions, which have their bounds for sizes: all are drawn.
-
-Must not know: generators.
-"""
+"""Random numbers with dynamic dimensions: their sizes are the bounds, so that all elements are drawn."""
 
 from __future__ import annotations
 

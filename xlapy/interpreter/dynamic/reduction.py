@@ -1,6 +1,6 @@
-"""Reductions on dynamic dimensions: of the elements that are there.
+"""Reductions on dynamic dimensions, evaluated at actual sizes.
 
-Must not know: what the computations mean.
+Does not depend on what the called computations mean.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DYNAMIC_RULES.refuse("its body is written for slices of the bounds", opcodes.SCA
 
 @DYNAMIC_RULES.rule(opcodes.REDUCE, opcodes.REDUCE_WINDOW)
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Operands take the smallest sizes; the padding of a window surrounds the elements that are there."""
+    """Crops the operands to the smallest sizes; the padding of a window surrounds the remaining elements."""
     count = len(values) // 2
     return apply_at_actual_sizes(context, instruction, [*crop_to_smallest_sizes(values[:count]), *values[count:]])
 
 
 @DYNAMIC_RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Of the elements that are there alone: the computation may not end on others."""
+    """Maps only the elements within the actual sizes: on padding, the computation might not terminate."""
     sizes = broadcast_sizes(instruction, values)
     pairs = zip(values, instruction.operand_shapes, strict=True)
     return apply_at_actual_sizes(context, instruction, [_mapped(value, shape, sizes) for value, shape in pairs])
@@ -47,7 +47,7 @@ def select_and_scatter(context: Context, instruction: Instruction, values: Seque
 
 
 def fit_source_to_windows(operand: Array, source: Value, init: Array, window: Window) -> Array:
-    """The source with one element a window position: cut off, or filled up with the initial value."""
+    """Returns the source with one element per window position, cropped or filled up with the initial value."""
     positions = window.output_sizes(operand.shape)
     whole = np.full(positions, init)
     known = crop_value(source, positions)

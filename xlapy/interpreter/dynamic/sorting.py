@@ -1,6 +1,6 @@
-"""Sorting on dynamic dimensions: of the elements that are there.
+"""Sorting on dynamic dimensions, evaluated at actual sizes.
 
-Must not know: how elements are ordered.
+Does not depend on how elements are ordered.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def sort(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
 @DYNAMIC_RULES.rule(opcodes.TOPK)
 def topk(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Of fewer than k elements all are taken; the k places of the result are declared static, the last are padding."""
+    """Returns all elements if there are fewer than k; the result has the static size k, so that its end is padding."""
     k = min(instruction.attributes.k, sizes_of(values[0])[-1])
     return apply_at_actual_sizes(context, instruction, values, k=k)

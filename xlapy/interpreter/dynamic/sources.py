@@ -1,7 +1,4 @@
-"""Ops that make a value from nothing, declared with dynamic dimensions: these have their bounds for sizes.
-
-Must not know: how arguments reach a computation.
-"""
+"""Ops without operands (constant, iota, parameter) with dynamic dimensions: their sizes are the bounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Transfers of arrays of dynamic dimensions: values travel with their sizes.
-
-Must not know: queues and channels.
-"""
+"""Transfers of arrays with dynamic dimensions: values are sent with their sizes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tuples of arrays of dynamic dimensions: the elements are handed on.
-
-Must not know: what the elements are.
-"""
+"""Tuples of arrays with dynamic dimensions: the elements are passed on with their sizes."""
 
 from __future__ import annotations
 
