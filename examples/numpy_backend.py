@@ -81,7 +81,7 @@ def element(instruction: Instruction, operand: str) -> str:
 # -- from module to function
 
 
-def optimised(module: Module) -> Module:
+def optimized(module: Module) -> Module:
     """A copy in which there is one computation, of operations that have a rule, as far as they can be had."""
     runs: frozenset[OpDef] = frozenset({*NUMPY, opcodes.PARAMETER})
     copy = edit.clone_module(module)
@@ -120,11 +120,11 @@ def source(module: Module) -> str:
 
 class NumpyProgram:
     fresh_results = False  # a result may be an argument as it is
-    direct = None  # no shorter way from a user's arguments to results
+    fast_path = None  # no shorter way from a user's arguments to results
 
     def __init__(self, module: Module) -> None:
-        self.optimised = optimised(module)
-        self.text = source(self.optimised)
+        self.optimized_module = optimized(module)
+        self.text = source(self.optimized_module)
         space: dict[str, Any] = {"np": np}
         exec(compile(self.text, f"<{module.name}>", "exec"), space)
         self.run: Callable[[Sequence[Value]], Value] = space["run"]
@@ -143,14 +143,14 @@ class NumpyProgram:
         """There are no collectives: devices do not meet, and run one after the other."""
         return [self.execute(given, observer) for given in arguments]
 
-    def memory(self) -> MemoryStats:
+    def memory_stats(self) -> MemoryStats:
         return MemoryStats(0, 0, 0, 0, len(self.text))
 
     def stages(self) -> Mapping[str, str]:
         """Under `--dump_to`, the function is a file that ends with `.py`."""
         return {"py": self.text}
 
-    def image(self) -> bytes:
+    def serialize(self) -> bytes:
         raise xla.errors.UnsupportedError("programs for numpy are not serialized")
 
 
@@ -169,7 +169,9 @@ class NumpyBackend:
             raise xla.errors.UnsupportedError("numpy does not look for NaN: the interpreter and cpu do")
         return NumpyProgram(module)
 
-    def load(self, image: bytes, module: Module, partition_count: int = 1, donated: Sequence[Any] = ()) -> NumpyProgram:
+    def load(
+        self, serialized: bytes, module: Module, partition_count: int = 1, donated: Sequence[Any] = ()
+    ) -> NumpyProgram:
         raise xla.errors.UnsupportedError("programs for numpy are not serialized")
 
     def trim(self) -> int:

@@ -446,11 +446,11 @@ def test_a_device_alone_reduces_and_gathers_itself() -> None:
         ),
         (
             "ROOT r = f32[12] all-gather(p), replica_groups={}, dimensions={0}", 2, 1,
-            r"dimension 0 of f32\[12\] is not as many times that of f32\[4\], the groups have 2 members",
+            r"dimension 0 of f32\[12\] is not that many times the dimension of f32\[4\], the groups have 2 members",
         ),
         (
             "ROOT r = f32[2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add", 4, 1,
-            r"dimension 0 of f32\[4\] is not as many times that of f32\[2\], the groups have 4 members",
+            r"dimension 0 of f32\[4\] is not that many times the dimension of f32\[2\], the groups have 4 members",
         ),
         (
             "ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}", 3, 1,
@@ -458,11 +458,11 @@ def test_a_device_alone_reduces_and_gathers_itself() -> None:
         ),
         (
             "ROOT r = (f32[4], f32[4]) all-to-all(p, p), replica_groups={}", 3, 1,
-            "2 operands are not one a member, the groups have 3 members",
+            "2 operands are not one per member, the groups have 3 members",
         ),
         (
             "z = s32[2] constant({0,0}) ROOT r = f32[4] ragged-all-to-all(p, p, z, z, z, z), replica_groups={}", 3, 1,
-            r"input_offsets s32\[2\] have no row for each member, the groups have 3 members",
+            r"input_offsets s32\[2\] do not have one row per member, the groups have 3 members",
         ),
         (
             "ROOT r = f32[4] collective-permute(p), source_target_pairs={{0,2}}", 2, 4,

@@ -169,7 +169,7 @@ def test_the_flags(monkeypatch: pytest.MonkeyPatch):
 def test_without_checks_there_is_nothing_of_them():
     executable = xla.Client("cpu").compile(LOOPS)
     assert executable.program.compiled.program.callbacks == []
-    assert executable.program.direct is not None
+    assert executable.program.fast_path is not None
     watched = xla.Client("cpu").compile(LOOPS, check_nans=True)
     assert len(watched.program.compiled.program.callbacks) > 3
     with pytest.raises(UnsupportedError, match="m looks for NaN or infinities: such programs cannot be serialized"):

@@ -1,4 +1,4 @@
-"""The machine's measured limits: what they say, and the file that keeps them."""
+"""The machine's roofline: the times that follow from it, and the file that caches it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import pytest
 from xlapy.base import flags
 from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, CHAINS, SUM, roofline_kernels
 from xlapy.runtime import machine
-from xlapy.runtime.machine import Bandwidth, Limits, machine_limits
+from xlapy.runtime.machine import Bandwidth, Roofline, machine_roofline
 
-LIMITS = Limits(2, {"f32": 100.0, "i32": 50.0}, (Bandwidth(1000, 40.0, 20.0), Bandwidth(10000, 4.0, 2.0)))
+ROOFLINE = Roofline(2, {"f32": 100.0, "i32": 50.0}, (Bandwidth(1000, 40.0, 20.0), Bandwidth(10000, 4.0, 2.0)))
 
 
-def test_types_without_limits_count_as_f32():
-    assert LIMITS.arithmetic_seconds({"f32": 200.0, "i32": 50.0, "f16": 100.0}) == 4.0
+def test_types_without_measurement_count_as_f32():
+    assert ROOFLINE.arithmetic_seconds({"f32": 200.0, "i32": 50.0, "f16": 100.0}) == 4.0
 
 
 def test_what_fits_into_a_cache_moves_at_its_rate():
-    assert LIMITS.memory_seconds(400, 400) == 30.0
-    assert LIMITS.memory_seconds(40000, 0) == 10000.0
-    assert LIMITS.memory_seconds(40000, 0, footprint=800) == 1000.0
+    assert ROOFLINE.memory_seconds(400, 400) == 30.0
+    assert ROOFLINE.memory_seconds(40000, 0) == 10000.0
+    assert ROOFLINE.memory_seconds(40000, 0, footprint=800) == 1000.0
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
     chosen = flags.Flags({"cache_dir": str(tmp_path / "cache")})
     monkeypatch.setattr(flags, "current", lambda: chosen)
-    monkeypatch.setattr(machine, "_LEAST", 1e-5)
-    monkeypatch.setattr(machine, "_TRIES", 1)
-    monkeypatch.setattr(machine, "MEMORY", 1 << 20)
-    monkeypatch.setattr(machine, "_MOST_CACHE", 1 << 20)
+    monkeypatch.setattr(machine, "_MIN_SECONDS", 1e-5)
+    monkeypatch.setattr(machine, "_MEASUREMENTS", 1)
+    monkeypatch.setattr(machine, "MEMORY_BYTES", 1 << 20)
+    monkeypatch.setattr(machine, "_MIN_MEMORY_PER_THREAD", 1 << 20)
     return tmp_path / "cache"
 
 
-def test_limits_are_measured_once(folder, monkeypatch):
-    first = machine_limits()
+def test_the_roofline_is_measured_once(folder, monkeypatch):
+    first = machine_roofline()
     (file,) = folder.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(machine, "_measured", lambda: pytest.fail("measured again"))
-    assert machine_limits() == first
+    monkeypatch.setattr(machine, "_measure", lambda: pytest.fail("measured again"))
+    assert machine_roofline() == first
     assert json.loads(file.read_text())["processor"] == first.processor
 
 
@@ -62,7 +62,7 @@ def test_kernels_of_arithmetic_do_every_round_of_every_piece(name, type):
 
 
 def test_several_threads_can_do_what_one_can(folder):
-    found = machine_limits()
+    found = machine_roofline()
     assert found.one.threads == 1
     assert all(found.all.operations[name] >= count > 1e6 for name, count in found.one.operations.items())
     for one, many in zip(found.one.bandwidths, found.all.bandwidths, strict=True):
@@ -71,23 +71,23 @@ def test_several_threads_can_do_what_one_can(folder):
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"processor": "p"}', "\xff"])
 def test_a_damaged_file_is_measured_anew(folder, damage, monkeypatch):
-    machine_limits()
+    machine_roofline()
     (file,) = folder.iterdir()
     file.write_bytes(damage.encode("latin-1"))
-    again = machine_limits()
+    again = machine_roofline()
     assert json.loads(file.read_text())["one"]["operations"] == again.one.operations
 
 
-def test_limits_are_measured_anew_when_asked(folder, monkeypatch):
-    machine_limits()
-    other = machine.Machine("other", LIMITS, LIMITS)
-    monkeypatch.setattr(machine, "_measured", lambda: other)
-    assert machine_limits(anew=True) == other and machine_limits() == other
+def test_the_roofline_is_measured_anew_on_request(folder, monkeypatch):
+    machine_roofline()
+    other = machine.Machine("other", ROOFLINE, ROOFLINE)
+    monkeypatch.setattr(machine, "_measure", lambda: other)
+    assert machine_roofline(anew=True) == other and machine_roofline() == other
 
 
 def test_without_a_directory_nothing_is_kept(folder):
     folder.write_text("a file, not a directory")
-    assert machine_limits().one.threads == 1
+    assert machine_roofline().one.threads == 1
     assert folder.read_text() == "a file, not a directory"
 
 

@@ -18,7 +18,7 @@ from tests.tools.programs import COUNT_TO_3
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.runtime import Client
-from xlapy.runtime.machine import Bandwidth, Limits, Machine
+from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
 from xlapy.tools.profile import session
 from xlapy.tools.profile.interpreted import Stopwatch
@@ -29,8 +29,8 @@ from xlapy.tools.profile.report import Profile, figures_text, print_rows, time_t
 from xlapy.tools.profile.rows import Row, all_rows, merged, rows_by_instruction, shares_by
 from xlapy.tools.profile.session import profile_of, session_of
 
-ONE = Limits(1, {"f32": 1e9, "f64": 5e8}, (Bandwidth(1 << 14, 4e9, 2e9), Bandwidth(1 << 26, 1e9, 5e8)))
-ALL = Limits(2, {"f32": 2e9, "f64": 1e9}, (Bandwidth(1 << 14, 8e9, 4e9), Bandwidth(1 << 26, 1e9, 5e8)))
+ONE = Roofline(1, {"f32": 1e9, "f64": 5e8}, (Bandwidth(1 << 14, 4e9, 2e9), Bandwidth(1 << 26, 1e9, 5e8)))
+ALL = Roofline(2, {"f32": 2e9, "f64": 1e9}, (Bandwidth(1 << 14, 8e9, 4e9), Bandwidth(1 << 26, 1e9, 5e8)))
 MACHINE = Machine("test", ONE, ALL)
 
 ROWS = """HloModule rows
@@ -75,7 +75,7 @@ ENTRY main {
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch) -> list[bool]:
-    """Limits that need no measuring; whether they were to be measured anew is noted."""
+    """Roofline that need no measuring; whether they were to be measured anew is noted."""
     asked: list[bool] = []
 
     def limits(*, anew: bool) -> Machine:

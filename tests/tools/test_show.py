@@ -10,7 +10,7 @@ import pytest
 from tests.tools.pages import Page, rendered
 from tests.tools.programs import COUNT_TO_3
 from xlapy.runtime import Client
-from xlapy.runtime.machine import Bandwidth, Limits, Machine
+from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.describe import byte_text
@@ -60,7 +60,7 @@ def instruction(payload: Any, name: str) -> dict[str, Any]:
 @pytest.fixture
 def limits(monkeypatch) -> None:
     """Those of a machine that need no measuring."""
-    one = Limits(1, {"f32": 1e9, "f64": 1e9}, (Bandwidth(1 << 26, 1e9, 1e9),))
+    one = Roofline(1, {"f32": 1e9, "f64": 1e9}, (Bandwidth(1 << 26, 1e9, 1e9),))
     monkeypatch.setattr(session, "machine_limits", lambda *, anew: Machine("test", one, one))
 
 

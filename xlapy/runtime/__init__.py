@@ -1,4 +1,4 @@
-"""Running programs: clients, executables, buffers, platforms."""
+"""Clients, executables, buffers, devices and platforms: compiling and running programs."""
 
 from xlapy.runtime.backend import Backend, Program, load_backend, platform_names, register_backend
 from xlapy.runtime.buffer import Buffer

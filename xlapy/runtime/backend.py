@@ -1,6 +1,6 @@
-"""What a platform must offer to run programs: the `Backend` protocol, and the table of platforms.
+"""What a platform implements to run programs: the `Backend` and `Program` protocols, and the table of platforms.
 
-Owns: the protocol and the registry. Must not know: any particular back end beyond how to load it.
+Responsible for the protocols and the registry. Does not depend on any back end, beyond how to load it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from xlapy.runtime.values import Observer, Value
 
 if TYPE_CHECKING:
     from xlapy.runtime.device import Device
-    from xlapy.runtime.engine.donation import Donated
+    from xlapy.runtime.engine.donation import DonatedLeaf
     from xlapy.runtime.engine.memory import MemoryStats
-    from xlapy.runtime.storage.lazy_module import Unread
+    from xlapy.runtime.storage.lazy_module import LazyModule
 
 
 class Program(Protocol):
-    """A module made ready to run on one platform.
+    """A module compiled for one platform.
 
     fresh_results: whether results never share memory with arguments.
     """
@@ -33,50 +33,53 @@ class Program(Protocol):
     fresh_results: bool
 
     @property
-    def direct(self) -> Callable[[Sequence[Any]], Any] | None:
-        """A shorter way for a program on one device, from the arguments that a user gives, checked and donated as
-        `Executable.__call__` says, to the buffers that the user gets; None if there is none."""
+    def fast_path(self) -> Callable[[Sequence[Any]], Any] | None:
+        """A faster way to call a program on one device, or None. It takes the user's arguments, checks and donates them
+        as `Executable.__call__` says, and returns buffers."""
         ...
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
     ) -> Value:
-        """Runs the entry computation on values that fit its parameters; returns the root's value.
+        """Runs the entry computation of a single-device program on values that match its parameters; returns the root's
+        value.
 
-        The program is one for a single device, whose host queues serve its transfers; without it there is no host.
+        device: serves the program's transfers with its host queues. Without a device, transfers to and from the host
+        fail.
         """
         ...
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        """Runs on every device its own arguments, at once; returns the root's value on each.
+        """Runs the program on all devices at once, each with its own arguments; returns the root's value on each.
 
         Device i is partition i % partitions of replica i // partitions. `observer` is called in the thread of the
-        device, which has its name: `device 1`. `ExecutionError` names the device that fails.
+        device, which carries its name: `device 1`. An `ExecutionError` names the device that failed.
         """
         ...
 
     @property
-    def optimised(self) -> Module:
-        """The module as it runs, behind the platform's passes."""
+    def optimized_module(self) -> Module:
+        """The module after the platform's passes."""
         ...
 
-    def memory(self) -> MemoryStats:
-        """What a run on one device takes, as far as it is known before."""
+    def memory_stats(self) -> MemoryStats:
+        """The memory that a run takes on one device, as far as it is known at compile time."""
         ...
 
     def stages(self) -> Mapping[str, str]:
-        """The forms that the program had on its way, by how the names of their files end."""
+        """The intermediate forms of the program as text, keyed by the suffix of their file names."""
         ...
 
-    def image(self) -> bytes:
-        """The program as `Backend.load` takes it in another process; `UnsupportedError` if it cannot leave this one."""
+    def serialize(self) -> bytes:
+        """The program as bytes for `Backend.load` in another process; `UnsupportedError` if it depends on this
+        process."""
         ...
 
 
 class Backend(Protocol):
-    """One platform."""
+    """A platform."""
 
     name: str
 
@@ -85,29 +88,32 @@ class Backend(Protocol):
         module: Module,
         replica_count: int = 1,
         partition_count: int = 1,
-        donated: Sequence[Donated] = (),
+        donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
     ) -> Program:
-        """Makes a verified module ready to run on replicas * partitions devices.
+        """Compiles a verified module for replicas * partitions devices.
 
-        checks: what its runs look for in the values of instructions, and fail at.
+        checks: conditions on instructions' values (NaN, infinity) at which runs fail.
 
-        What `execute` is given may not be overwritten, donated or not: whose memory may be, only `direct` knows.
-        Raises `UnsupportedError` for what the platform cannot do, and what `check_partitioning` raises.
+        `Program.execute` must not overwrite its arguments, donated or not: only `Program.fast_path` knows which memory
+        it may reuse. Raises `UnsupportedError` for what the platform cannot run, and the errors of
+        `check_partitioning`.
         """
         ...
 
-    def load(self, image: bytes, source: Unread, partition_count: int = 1, donated: Sequence[Donated] = ()) -> Program:
-        """What `Program.image` gave for a program, compiled for the same devices and donations.
+    def load(
+        self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
+    ) -> Program:
+        """Loads what `Program.serialize` returned for a program with the same devices and donations.
 
-        source: its module, which need not be read for that.
+        source: the program's module, which is read on demand only.
 
         `InvalidArgumentError` or `UnsupportedError` for bytes that do not run here.
         """
         ...
 
     def trim(self) -> int:
-        """Gives memory that is kept for use to come back to the system; how many bytes that were."""
+        """Returns cached memory to the system; returns its size in bytes."""
         ...
 
 
@@ -124,19 +130,20 @@ def _cpu() -> Backend:
 
 
 PLATFORMS: Mapping[str, Callable[[], Backend]] = MappingProxyType({"cpu": _cpu, "interpreter": _interpreter})
-"""Loaders of the built-in platforms. Others are registered, or named by packages in the entry-point group."""
+"""Loaders of the built-in platforms. Other platforms are registered, or declared by packages as entry points."""
 
 ENTRY_POINTS = "xlapy.backends"
-"""Group of the entry points by which installed packages name platforms: each a function that returns a `Backend`."""
+"""Group of the entry points with which installed packages declare platforms. Each is a function that returns a
+`Backend`."""
 
 _registered: dict[str, Callable[[], Backend]] = {}
 
 
 def register_backend(platform: str, load: Callable[[], Backend]) -> None:
-    """Makes a platform known to this process: `Client(platform)` calls `load` for its back end.
+    """Registers a platform in this process: `Client(platform)` calls `load` for its back end.
 
-    A later registration of the same name takes the place of an earlier one. `InvalidArgumentError` for the name of a
-    built-in platform, and for one that is no word (letters, digits, `-` and `_`).
+    A later registration of the same name replaces an earlier one. `InvalidArgumentError` for the name of a built-in
+    platform, and for a name that is not a word (letters, digits, `-` and `_`).
     """
     if platform in PLATFORMS:
         raise InvalidArgumentError(f"the platform {platform!r} is built in: give yours another name")
@@ -146,7 +153,7 @@ def register_backend(platform: str, load: Callable[[], Backend]) -> None:
 
 
 def default_platform() -> str:
-    """`cpu` on machines that it compiles for, else `interpreter`; the log says why."""
+    """Returns `cpu` if the CPU compiler supports this machine, else `interpreter`, and logs why."""
     try:
         load_backend("cpu")
     except UnsupportedError as error:
@@ -156,25 +163,26 @@ def default_platform() -> str:
 
 
 def platform_names() -> list[str]:
-    """Every platform that `load_backend` knows."""
+    """The names of all platforms that `load_backend` finds."""
     return sorted({*PLATFORMS, *_registered, *(entry.name for entry in entry_points(group=ENTRY_POINTS))})
 
 
 def load_backend(platform: str) -> Backend:
-    """The back end of a platform; `InvalidArgumentError` naming the known ones if there is none."""
+    """Returns the back end of a platform. `InvalidArgumentError` lists the known platforms if there is none of that
+    name."""
     known = PLATFORMS.get(platform) or _registered.get(platform)
     if known is not None:
         return known()
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == platform:
-            return _loaded(entry)
+            return _load_entry_point(entry)
     raise InvalidArgumentError(f"unknown platform {platform!r}; known platforms: {', '.join(platform_names())}")
 
 
-def _loaded(entry: EntryPoint) -> Backend:
+def _load_entry_point(entry: EntryPoint) -> Backend:
     try:
         load = entry.load()
-    except Exception as error:  # whatever the package raises when it is imported
+    except Exception as error:  # importing the package may raise anything
         raise InvalidArgumentError(
             f"the platform {entry.name!r} could not be loaded from {entry.value}: {type(error).__name__}: {error}"
         ) from error

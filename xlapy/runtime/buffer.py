@@ -1,6 +1,7 @@
-"""A value on a device: `Buffer`, what programs return and take.
+"""Arrays on a device: `Buffer`, which programs take and return.
 
-Owns: the array protocols of results, the memory behind them and its end. Must not know: programs.
+Responsible for the array protocols of buffers, and for their memory until it is deleted or donated. Does not depend on
+programs.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from xlapy.runtime.engine import allocator
 
 
 class ArrayType:
-    """What arrays of one element type and size have in common; one object a kind, so that `is` compares them."""
+    """Element type and dimensions of an array. There is one object per combination, so that `is` compares them."""
 
-    __slots__ = ("__weakref__", "dimensions", "dtype", "misaligned", "shape")
+    __slots__ = ("__weakref__", "alignment_mask", "dimensions", "dtype", "shape")
 
     def __init__(self, element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
         self.shape = Shape.array(element_type, dimensions)
         self.dtype = self.shape.dtype
         self.dimensions = dimensions
-        self.misaligned = self.dtype.alignment - 1
-        """The bits of an address that are 0 where elements are aligned."""
+        self.alignment_mask = self.dtype.alignment - 1
+        """Mask of the address bits that are 0 where elements are aligned."""
 
 
 _types: WeakValueDictionary[tuple[PrimitiveType, tuple[int, ...]], ArrayType] = WeakValueDictionary()
@@ -37,7 +38,7 @@ _types_lock = threading.Lock()
 
 
 def array_type(shape: Shape) -> ArrayType:
-    """The one `ArrayType` of an array shape, its layout aside."""
+    """Returns the `ArrayType` of an array shape. Its layout is ignored."""
     key = (shape.element_type, shape.dimensions)
     with _types_lock:
         found = _types.get(key)
@@ -49,19 +50,20 @@ def array_type(shape: Shape) -> ArrayType:
 class Buffer:
     """An immutable array on a device; `np.asarray(buffer)` and DLPack read it without a copy.
 
-    After `delete`, or when a program has taken its memory (`compile(..., donate=...)`), every use but its shape raises
-    `InvalidArgumentError`. Arrays that were made of it before stay what they are.
+    After `delete`, or after a program has taken its memory (`compile(..., donate=...)`), every use except of its shape
+    raises `InvalidArgumentError`. Arrays that were made from it before remain valid.
     """
 
-    __slots__ = ("__weakref__", "_address", "_array", "_fate", "_memory", "_type")
+    __slots__ = ("__weakref__", "_address", "_array", "_deletion_reason", "_memory", "_type")
 
     _type: ArrayType
     _memory: Any
-    """What keeps the elements: the array itself, or memory of ours, a `ctypes` array; None after the end."""
+    """The owner of the elements: the NumPy array itself, or a `ctypes` array from the engine's allocator; None after
+    deletion."""
     _address: int
-    """Of the first element in memory of ours; else, and after the end, 0."""
+    """Address of the first element in allocator memory; 0 for other memory and after deletion."""
     _array: np.ndarray[Any, Any] | None
-    _fate: str
+    _deletion_reason: str
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         array.flags.writeable = False
@@ -73,12 +75,12 @@ class Buffer:
     def array(self) -> np.ndarray[Any, Any]:
         """The elements as a read-only NumPy array."""
         array = self._array
-        return self._made_array() if array is None else array
+        return self._make_array() if array is None else array
 
-    def _made_array(self) -> np.ndarray[Any, Any]:
+    def _make_array(self) -> np.ndarray[Any, Any]:
         memory, address = self._memory, self._address
         if memory is None:
-            raise InvalidArgumentError(self.fate)
+            raise InvalidArgumentError(self.deletion_reason)
         array = _view(self._type, memory, address)
         array.flags.writeable = False
         self._array = array
@@ -107,53 +109,57 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
+        """Size of the elements in bytes."""
         return self.size * self.dtype.itemsize
 
-    # -- the end
+    # -- deletion
 
     def delete(self) -> None:
-        """Gives the memory back, as soon as nothing made of it is in use; a second time does nothing."""
-        self.end("was deleted")
+        """Releases the memory as soon as no array made from it is in use. Deleting twice has no effect."""
+        self.invalidate("was deleted")
 
     def is_deleted(self) -> bool:
         """Whether it was deleted or donated."""
         return self._memory is None
 
     @property
-    def fate(self) -> str:
-        """Why it cannot be used: `the buffer f32[4] was donated ...`."""
-        return f"the buffer {self._type.shape.to_text(layout=False)} {self._fate} and cannot be used any more"
+    def deletion_reason(self) -> str:
+        """Why the buffer cannot be used: `the buffer f32[4] was donated ...`."""
+        return (
+            f"the buffer {self._type.shape.to_text(layout=False)} {self._deletion_reason} and cannot be used any more"
+        )
 
-    def end(self, fate: str) -> Any:
-        """Ends it, for a reason to be told; what kept its elements, or None if it has ended before."""
+    def invalidate(self, deletion_reason: str) -> Any:
+        """Deletes the buffer and records the reason. Returns the owner of its elements, or None if it was deleted
+        before."""
         memory = self._memory
         if memory is not None:
-            self._fate = fate
+            self._deletion_reason = deletion_reason
             self._address, self._memory = 0, None
             self._array = None
         return memory
 
-    def end_by_donation(self, fate: str) -> tuple[Any, bool]:
-        """As `end`; also whether the memory is now the caller's alone, to be overwritten.
+    def donate(self, deletion_reason: str) -> tuple[Any, bool]:
+        """Deletes the buffer and returns the owner of its elements, and whether the caller is now the unique owner and
+        may overwrite them.
 
-        `InvalidArgumentError` if it has ended before: of two threads that donate it at once one is too late.
+        `InvalidArgumentError` if it was deleted before; of two threads that donate it at once, one gets this error.
         """
-        ours = self._memory is not self._array
-        memory = [self.end(fate)]
+        is_allocated = self._memory is not self._array
+        memory = [self.invalidate(deletion_reason)]
         if memory[0] is None:
-            raise InvalidArgumentError(self.fate)
-        alone = ours and sys.getrefcount(memory[0]) == 2  # the list's, and the call's own
-        return memory[0], alone
+            raise InvalidArgumentError(self.deletion_reason)
+        is_unique = is_allocated and sys.getrefcount(memory[0]) == 2  # one of the list, one of the call
+        return memory[0], is_unique
 
-    # -- as an array
+    # -- array protocols
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.array, dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A consumer that knows versions of DLPack is told that the elements are read-only; one that does not must not
-        write to them."""
+        """Exports the elements. A consumer that supports versioned DLPack learns that they are read-only; other
+        consumers must not write to them."""
         array = self.array
         version = options.get("max_version")
         if (version is None or version[0] < 1) and self._memory is not array:
@@ -165,7 +171,7 @@ class Buffer:
         return device
 
     def item(self) -> Any:
-        """The one element as a Python number; ValueError if there are more."""
+        """The single element as a Python number; ValueError if there are several."""
         return self.array.item()
 
     def __float__(self) -> float:
@@ -185,33 +191,33 @@ class Buffer:
 
     def __repr__(self) -> str:
         brief = self._type.shape.to_text(layout=False)
-        shown = self._fate if self.is_deleted() else np.array2string(self.array, threshold=20)
+        shown = self._deletion_reason if self.is_deleted() else np.array2string(self.array, threshold=20)
         return f"Buffer({brief}, {shown})"
 
 
 _new = object.__new__
 
 
-def buffer_at(type: ArrayType, memory: Any, address: int) -> Buffer:
-    """A buffer of elements in memory of ours, a `ctypes` array."""
-    made = _new(Buffer)
-    made._type = type
-    made._memory = memory
-    made._address = address
-    made._array = None
-    return made
+def buffer_on_memory(type: ArrayType, memory: Any, address: int) -> Buffer:
+    """Makes a buffer of elements in allocator memory, a `ctypes` array."""
+    buffer = _new(Buffer)
+    buffer._type = type
+    buffer._memory = memory
+    buffer._address = address
+    buffer._array = None
+    return buffer
 
 
 def _view(type: ArrayType, memory: Any, address: int) -> np.ndarray[Any, Any]:
-    """The elements as an array that keeps the memory: it counts as a reference to it."""
+    """Returns the elements as an array that references the memory and so keeps it alive."""
     return np.ndarray(type.dimensions, type.dtype, memory, address - ctypes.addressof(memory))
 
 
-def put(value: Any) -> Buffer:
-    """A copy of an array in memory of ours."""
+def copy_to_buffer(value: Any) -> Buffer:
+    """Copies an array to a new buffer."""
     array = np.asarray(value)
     type = array_type(Shape.of(array))
-    memory = allocator.memory(array.nbytes)
-    made = buffer_at(type, memory, ctypes.addressof(memory))
-    _view(type, memory, made._address)[...] = array
-    return made
+    memory = allocator.allocate_ctypes(array.nbytes)
+    buffer = buffer_on_memory(type, memory, ctypes.addressof(memory))
+    _view(type, memory, buffer._address)[...] = array
+    return buffer

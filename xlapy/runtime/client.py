@@ -1,6 +1,6 @@
-"""The door for users: `Client` compiles programs for a platform.
+"""`Client`, the public entry point of the runtime: compiles programs for a platform.
 
-Owns: what may be compiled. Must not know: how a back end works.
+Responsible for the forms of programs that can be compiled. Does not depend on how a back end works.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
 from xlapy.runtime.backend import Program, default_platform, load_backend
-from xlapy.runtime.buffer import Buffer, put
-from xlapy.runtime.collectives.launch import checked_counts, counts
+from xlapy.runtime.buffer import Buffer, copy_to_buffer
+from xlapy.runtime.collectives.launch import check_device_counts, replica_and_partition_counts
 from xlapy.runtime.device import Device
 from xlapy.runtime.dump import dump_module, dump_stages
-from xlapy.runtime.engine.donation import Donated, donated_leaves
+from xlapy.runtime.engine.donation import DonatedLeaf, donated_leaves
 from xlapy.runtime.executable import Executable
 from xlapy.runtime.storage.serialized import read_executable
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 from xlapy.text import parse_hlo
 
-_LAST = "interpreter"
-"""Runs what the default platform refuses."""
+_FALLBACK = "interpreter"
+"""Platform for programs that the default platform does not support."""
 
 
 class Client:
-    """A platform and its `devices`, as many as are asked for: they are threads of this process.
+    """A platform and its `devices`, which are threads of this process.
 
-    Without a platform it is `cpu` where that compiles for the machine, and programs that cpu refuses run on the
-    interpreter: `executable.platform` tells, and the log why. A platform asked for by name never gives way to another.
+    Without a platform it is `cpu` if the compiler supports this machine, and programs that cpu does not support run on
+    the interpreter: see `executable.platform` and the log. A platform that was requested by name never falls back to
+    another.
 
     >>> client = Client()
     >>> axpy = client.compile(computation)
@@ -46,7 +47,7 @@ class Client:
             raise InvalidArgumentError(f"a client has at least 1 device, given devices={devices}")
         self.platform = default_platform() if platform is None else platform
         self._backend = load_backend(self.platform)
-        self._gives_way = platform is None and self.platform != _LAST
+        self._has_fallback = platform is None and self.platform != _FALLBACK
         self.devices = tuple([Device(number, self.platform) for number in range(devices)])
 
     @gc_paused()
@@ -60,52 +61,53 @@ class Client:
         check_nans: bool | None = None,
         check_infs: bool | None = None,
     ) -> Executable:
-        """Verifies a program and makes it ready to run, on the first `num_replicas` * `num_partitions` devices.
+        """Verifies and compiles a program for the first `num_replicas` * `num_partitions` devices.
 
         `program` is what `XlaBuilder.build` returns, a `Module`, HLO text, a serialized HloModuleProto, or StableHLO,
-        as text or as the bytecode of a portable artifact. Its own replica_count and num_partitions count where none are
-        given. Raises `ParseError`, `ProtoError`, `BytecodeError`, `VerificationError`, `InvalidArgumentError` if there
-        are too few devices, or `UnsupportedError` for operations that the platform cannot run and for shardings: a
-        program for several partitions is what each of them runs.
+        as text or as the bytecode of a portable artifact. The defaults are the module's own replica_count and
+        num_partitions. Raises `ParseError`, `ProtoError`, `BytecodeError`, `VerificationError`, `InvalidArgumentError`
+        if there are too few devices, or `UnsupportedError` for operations that the platform cannot run and for
+        shardings: a program for several partitions must be partitioned already.
 
-        `donate` are numbers of parameters whose buffers the program may use for its results, as the module's own
-        input_output_alias and buffer_donor are: a buffer given for one of them is deleted by the call. Arrays of NumPy
-        stay as they are. Memory that something else uses too, such as an array made of the buffer, is copied first.
+        `donate` lists parameters whose buffers the program may reuse for its results, in addition to the module's own
+        input_output_alias and buffer_donor. A call deletes the buffers that it is given for these parameters. NumPy
+        arrays are not affected. Memory with another user, such as an array made from the buffer, is copied first.
 
-        `check_nans` and `check_infs`, by default the flags of these names, make runs fail at the first instruction that
-        makes a NaN or an infinity of operands without one: `ExecutionError` names it. Such programs are slower.
+        `check_nans` and `check_infs`, by default the flags of these names, make a run fail at the first instruction
+        that produces a NaN or an infinity from operands without one: `ExecutionError` names it. Such programs are
+        slower.
         """
-        module = _module(program)
+        module = _to_module(program)
         verify(module)
         dumped = dump_module(module)
-        replicas, partitions = counts(module, num_replicas, num_partitions, len(self.devices))
+        replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
         donated = donated_leaves(module, donate)
         checks = Checks.chosen(check_nans, check_infs)
-        platform, compiled = self._compiled(module, replicas, partitions, donated, checks)
+        platform, compiled = self._compile(module, replicas, partitions, donated, checks)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
         devices = self.devices[: replicas * partitions]
         return Executable(module, compiled, platform, devices, replicas, partitions, donated)
 
-    def _compiled(
-        self, module: Module, replicas: int, partitions: int, donated: Sequence[Donated], checks: Checks
+    def _compile(
+        self, module: Module, replicas: int, partitions: int, donated: Sequence[DonatedLeaf], checks: Checks
     ) -> tuple[str, Program]:
-        """The program, and the platform that it runs on."""
+        """Returns the program and the platform that it runs on."""
         try:
             return self.platform, self._backend.compile(module, replicas, partitions, donated, checks)
         except UnsupportedError as error:
-            if not self._gives_way:
+            if not self._has_fallback:
                 raise
-            compiled = load_backend(_LAST).compile(module, replicas, partitions, donated, checks)
-            logger.info("%s runs on the %s: %s", module.name, _LAST, error)
-            return _LAST, compiled
+            compiled = load_backend(_FALLBACK).compile(module, replicas, partitions, donated, checks)
+            logger.info("%s runs on the %s: %s", module.name, _FALLBACK, error)
+            return _FALLBACK, compiled
 
     def deserialize(self, data: bytes) -> Executable:
-        """The executable that `Executable.serialize` made `data` of, ready to run without compiling.
+        """Loads the bytes that `Executable.serialize` returned, without compiling.
 
-        Its machine code can do whatever this process can: take it from people whose programs you would run.
-        `InvalidArgumentError` for damaged data, and for what another version of xlapy or another platform compiled;
-        `UnsupportedError` if this processor lacks what the code was compiled for.
+        The machine code in it runs with the rights of this process: load only data that you trust.
+        `InvalidArgumentError` for damaged data, and for data of another version of xlapy or another platform;
+        `UnsupportedError` if this processor lacks features that the code needs.
         """
         found = read_executable(data)
         source, donated = found.source, found.donated
@@ -113,42 +115,45 @@ class Client:
             raise InvalidArgumentError(
                 f"{source.name} was compiled for the platform {found.platform}, this client is for {self.platform}"
             )
-        replicas, partitions = checked_counts(source.name, found.num_replicas, found.num_partitions, len(self.devices))
-        program = self._backend.load(found.image, source, partitions, donated)
+        replicas, partitions = check_device_counts(
+            source.name, found.num_replicas, found.num_partitions, len(self.devices)
+        )
+        program = self._backend.load(found.program, source, partitions, donated)
         devices = self.devices[: replicas * partitions]
         return Executable(source, program, self.platform, devices, replicas, partitions, donated)
 
     def device_put(self, value: Any) -> Buffer:
-        """A copy of an array as a buffer, which calls take faster than an array, and may take the memory of.
+        """Copies an array to a buffer. A call takes buffers faster than arrays, and can reuse their memory if they are
+        donated.
 
-        `value` is what a call takes for an array: of NumPy, with `__array__` or DLPack, or Python numbers.
+        `value` is a NumPy array, an object with `__array__` or DLPack, or Python numbers.
         """
-        return put(value)
+        return copy_to_buffer(value)
 
     def trim(self) -> int:
-        """Gives memory that is kept for results to come back to the system; how many bytes that were."""
+        """Returns memory that is cached for results to the system; returns its size in bytes."""
         return self._backend.trim()
 
     def __repr__(self) -> str:
         return f"<Client {self.platform}>"
 
 
-def _module(program: XlaComputation | Module | str | bytes) -> Module:
+def _to_module(program: XlaComputation | Module | str | bytes) -> Module:
     if isinstance(program, XlaComputation):
         return program.module
     if isinstance(program, Module):
         return program
     if isinstance(program, str):
-        return _stablehlo(program) if is_stablehlo_text(program) else parse_hlo(program, verify=False)
+        return _parse_stablehlo(program) if is_stablehlo_text(program) else parse_hlo(program, verify=False)
     if isinstance(program, bytes):
-        return _stablehlo(program) if is_bytecode(program) else Module.from_proto(program, verify=False)
+        return _parse_stablehlo(program) if is_bytecode(program) else Module.from_proto(program, verify=False)
     raise InvalidArgumentError(
         f"compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes of an HloModuleProto or of "
         f"StableHLO's bytecode, given {type(program).__name__}"
     )
 
 
-def _stablehlo(program: str | bytes) -> Module:
-    from xlapy.stablehlo.parse import parse_stablehlo  # many files, for those who need it
+def _parse_stablehlo(program: str | bytes) -> Module:
+    from xlapy.stablehlo.parse import parse_stablehlo  # loads many modules, so only on demand
 
     return parse_stablehlo(program, verify=False)

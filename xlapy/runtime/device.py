@@ -1,6 +1,6 @@
-"""One device of a client, as the host sees it: `Device`, and what the host exchanges with the programs that run on it.
+"""`Device`: one device of a client, as the host sees it.
 
-Owns: the queues of infeed, outfeed and host channels. Must not know: programs, other devices.
+Responsible for the infeed, outfeed and host-channel queues of a device. Does not depend on programs or other devices.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from xlapy.runtime.engine.arguments import fits, shape_of, wrap_result
 class Device:
     """A device; `id` counts from 0 within its client.
 
-    Infeeds and outfeeds of a device take place in the order of the calls, in any thread; what is fed in may be there
-    before a program asks for it or come while it waits. A channel is the `channel_id` of a send or recv with
-    `is_host_transfer=true`; each has an order of its own. A `timeout` is in seconds, by default the flag
+    Infeeds and outfeeds of a device happen in the order of the calls, from any thread. A value may be fed in before a
+    program asks for it or while the program waits. A channel is the `channel_id` of a send or recv with
+    `is_host_transfer=true`; each channel is a queue of its own. A `timeout` is in seconds, by default the flag
     `collective_timeout`.
 
     >>> device.transfer_to_infeed(np.ones(3, np.float32))
@@ -42,43 +42,43 @@ class Device:
     def transfer_to_infeed(self, value: Any) -> None:
         """Feeds in a value: an array, or a tuple of arrays, of exactly the shape that the program's infeed declares.
 
-        Python numbers and lists take the infeed's element type. Arrays are copied.
+        Python numbers and lists are converted to the infeed's element type. Arrays are copied.
         """
-        self.infeed.put(_copied(value))
+        self.infeed.put(_copy(value))
 
     def transfer_from_outfeed(self, shape: Shape | None = None, timeout: float | None = None) -> Any:
-        """The next value that a program feeds out: a `Buffer` or tuples of them; waits for it.
+        """Waits for the next value that a program feeds out; returns a `Buffer` or tuples of buffers.
 
-        `ExecutionError` if none comes in time, `InvalidArgumentError` if it is not of `shape`.
+        `ExecutionError` if none arrives in time, `InvalidArgumentError` if it is not of `shape`.
         """
-        return self._taken(self.outfeed, f"outfeed of device {self.id}", shape, timeout)
+        return self._take(self.outfeed, f"outfeed of device {self.id}", shape, timeout)
 
     def transfer_to_channel(self, channel: int, value: Any) -> None:
         """Sends a value, as for an infeed, to the program's recv from the host on a channel."""
-        self.to_device(channel).put(_copied(value))
+        self.to_device(channel).put(_copy(value))
 
     def transfer_from_channel(self, channel: int, shape: Shape | None = None, timeout: float | None = None) -> Any:
-        """The next value, as from an outfeed, that a program sends to the host on a channel."""
-        return self._taken(self.from_device(channel), f"channel {channel} of device {self.id}", shape, timeout)
+        """Waits for the next value, as of an outfeed, that a program sends to the host on a channel."""
+        return self._take(self.from_device(channel), f"channel {channel} of device {self.id}", shape, timeout)
 
     def to_device(self, channel: int) -> HostQueue:
-        """The values on their way to the device on a channel."""
+        """The queue of values from the host to the device on a channel."""
         with self._lock:
             return self._to_device.setdefault(channel, HostQueue())
 
     def from_device(self, channel: int) -> HostQueue:
-        """The values on their way to the host on a channel."""
+        """The queue of values from the device to the host on a channel."""
         with self._lock:
             return self._from_device.setdefault(channel, HostQueue())
 
     def wake(self) -> None:
-        """Makes programs that wait for the host look whether they are cancelled."""
+        """Makes programs that wait for the host poll for cancellation."""
         with self._lock:
             queues = [self.infeed, *self._to_device.values()]
         for queue in queues:
             queue.wake()
 
-    def _taken(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
+    def _take(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
         value = queue.take(what, collective_timeout() if timeout is None else timeout)
         if shape is not None and not fits(value, shape):
             raise InvalidArgumentError(
@@ -91,14 +91,14 @@ class Device:
 
 
 def collective_timeout() -> float:
-    """How long devices wait for each other and for the host, in seconds."""
+    """Seconds that devices wait for each other and for the host."""
     return float(flags.get("collective_timeout"))
 
 
-def _copied(value: Any) -> Any:
-    """Arrays as they are now, whatever becomes of them."""
+def _copy(value: Any) -> Any:
+    """Copies arrays, so that later changes to them have no effect."""
     if isinstance(value, tuple):
-        return tuple(map(_copied, value))
+        return tuple(map(_copy, value))
     if isinstance(value, Buffer):
         return value
     return np.array(value) if hasattr(value, "__array__") else value

@@ -1,6 +1,6 @@
-"""Writes the modules that are compiled, and what becomes of them, to a directory, for whoever wants to see them.
+"""Writes compiled modules and their intermediate forms to the directory named by the flag `dump_to`.
 
-Owns: the names of those files, which are XLA's. Must not know: why a module is compiled.
+Responsible for the names of these files, which follow XLA's. Does not depend on how modules are compiled.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from xlapy.text import PrintOptions, print_module
 
 
 def dump_module(module: Module) -> Path | None:
-    """Writes `module_0003.name.before_optimizations.txt` under the flag `dump_to`, if it is set; returns the file.
+    """Writes `module_0003.name.before_optimizations.txt` to the directory `dump_to`, if the flag is set; returns the
+    path.
 
-    Numbers go on behind those of files that are there; none is overwritten, by other processes neither.
+    Numbering continues after the existing files. No file is overwritten, not even one of another process.
     """
     directory = str(flags.get("dump_to"))
     if not directory:
@@ -38,9 +39,9 @@ def dump_module(module: Module) -> Path | None:
 
 
 def dump_stages(first: Path, stages: Mapping[str, str]) -> None:
-    """Writes the further forms of a module beside its first file, under the same number and name."""
+    """Writes the intermediate forms of a module next to its first file, under the same number and name."""
     for ending, text in stages.items():
-        place = first.with_name(first.name.replace("before_optimizations.txt", ending))
-        unfinished = place.with_name(place.name + ".unfinished")
+        path = first.with_name(first.name.replace("before_optimizations.txt", ending))
+        unfinished = path.with_name(path.name + ".unfinished")
         unfinished.write_text(text)
-        unfinished.replace(place)
+        unfinished.replace(path)

@@ -1,6 +1,7 @@
-"""A compiled program as users have it: `Executable`.
+"""`Executable`: a compiled program, as users call and inspect it.
 
-Owns: how arguments reach a program and results the user, what a program tells of itself. Must not know: back ends.
+Responsible for passing arguments to a program and results to the user, and for inspecting a program. Does not depend on
+back ends.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from xlapy.hlo.module import Module
 from xlapy.runtime.backend import Program
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.arguments import check_arguments, wrap_result
-from xlapy.runtime.engine.donation import Donated, donated_buffers
+from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.memory import MemoryStats
-from xlapy.runtime.storage.lazy_module import Unread
+from xlapy.runtime.storage.lazy_module import LazyModule
 from xlapy.runtime.storage.serialized import write_executable
 from xlapy.runtime.values import Observer
 
 
 class Executable:
-    """A program ready to run: call it with one argument a parameter, or, on several devices, `execute_sharded`.
+    """A compiled program. Call it with one argument per parameter, or, on several devices, use `execute_sharded`.
 
-    `devices` are those it runs on: `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`.
-    `program` is what the back end made of the module, for tools that know it.
+    `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`. `program` is the back end's form of
+    the module, for tools that know it.
     """
 
     def __init__(
         self,
-        source: Module | Unread,
+        source: Module | LazyModule,
         program: Program,
         platform: str,
         devices: Sequence[Device],
         num_replicas: int = 1,
         num_partitions: int = 1,
-        donated: Sequence[Donated] = (),
+        donated: Sequence[DonatedLeaf] = (),
     ) -> None:
         self._source = source
         self.platform = platform
@@ -45,9 +46,9 @@ class Executable:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self.program = program
-        """What runs it; for those who bring values and devices of their own."""
+        """The back end's program, for callers that supply values and devices of their own."""
         self.donated = tuple(donated)
-        self._direct = program.direct if len(devices) == 1 else None
+        self._fast_path = program.fast_path if len(devices) == 1 else None
 
     @property
     def name(self) -> str:
@@ -55,98 +56,98 @@ class Executable:
 
     @property
     def module(self) -> Module:
-        """The module as it was given."""
-        return self._source.module if isinstance(self._source, Unread) else self._source
+        """The module as it was passed to `Client.compile`."""
+        return self._source.module if isinstance(self._source, LazyModule) else self._source
 
     @property
     def program_shape(self) -> ProgramShape:
         source = self._source
-        return source.program_shape if isinstance(source, Unread) else source.entry_computation.program_shape
+        return source.program_shape if isinstance(source, LazyModule) else source.entry_computation.program_shape
 
     def __call__(self, *arguments: Any, observer: Observer | None = None) -> Any:
-        """Runs the program, which must be one for a single device.
+        """Runs a single-device program.
 
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
-        (any size up to the bound where one is dynamic) and element type; Python numbers and lists, which take the
-        parameter's element type; and tuples of these for tuple parameters. Returns a `Buffer` of the actual sizes, or
-        nested tuples of them. `InvalidArgumentError` names the parameter that
-        does not fit. `observer` is called after each instruction.
+        (any size up to the bound where one is dynamic) and element type; Python numbers and lists, which are converted
+        to the parameter's element type; and tuples of these for tuple parameters. Returns a `Buffer` of the actual
+        sizes, or nested tuples of buffers. `InvalidArgumentError` names the parameter that does not match. `observer`
+        is called after each instruction.
         """
-        if self._direct is not None and observer is None:
-            return self._direct(arguments)
+        if self._fast_path is not None and observer is None:
+            return self._fast_path(arguments)
         if len(self.devices) != 1:
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded"
             )
-        values = self.values_of(arguments)
-        self._end_donated(arguments)
+        values = self.parameter_values(arguments)
+        self._delete_donated(arguments)
         result = self.program.execute(values, observer, self.devices[0])
         return wrap_result(result, () if self.program.fresh_results else values)
 
     def execute_sharded(self, arguments: Sequence[Sequence[Any]], observer: Observer | None = None) -> list[Any]:
-        """Runs the program on all its devices at once: `arguments[i]` are those of `devices[i]`, as a call takes them.
+        """Runs the program on all its devices at once: `arguments[i]` are those of `devices[i]`, as for a call.
 
-        Returns the result of each device. An `ExecutionError` names the device that failed first; programs that can
-        never finish (devices that wait for each other, a send nobody receives) are such errors. `observer` is called in
-        the threads of the devices, which have their names: `device 1`.
+        Returns the result of each device. `ExecutionError` names the device that failed first, and is also raised for
+        programs that can never finish (devices that wait for each other, a send without a receive). `observer` is
+        called in the threads of the devices, which carry their names: `device 1`.
         """
         if len(arguments) != len(self.devices):
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}"
             )
-        values = [self._values_of(device, given) for device, given in enumerate(arguments)]
+        values = [self._device_values(device, given) for device, given in enumerate(arguments)]
         for given in arguments:
-            self._end_donated(given)
+            self._delete_donated(given)
         results = self.program.execute_sharded(values, self.devices, observer)
         everything = [] if self.program.fresh_results else [value for given in values for value in given]
         return [wrap_result(result, everything) for result in results]
 
-    def _end_donated(self, arguments: Sequence[Any]) -> None:
+    def _delete_donated(self, arguments: Sequence[Any]) -> None:
         for leaf, buffer in donated_buffers(self.donated, arguments):
-            buffer.end_by_donation(leaf.fate)
+            buffer.donate(leaf.deletion_reason)
 
-    def values_of(self, arguments: Sequence[Any]) -> list[Any]:
-        """The values of the parameters, as `program` takes them; errors as of a call."""
+    def parameter_values(self, arguments: Sequence[Any]) -> list[Any]:
+        """Converts arguments to the values that `program` takes; raises the errors of a call."""
         return check_arguments(self.program_shape, arguments)
 
-    def _values_of(self, device: int, arguments: Sequence[Any]) -> list[Any]:
+    def _device_values(self, device: int, arguments: Sequence[Any]) -> list[Any]:
         if isinstance(arguments, str) or not isinstance(arguments, Sequence):
             raise InvalidArgumentError(
                 f"execute_sharded takes a list of arguments a device, given {type(arguments).__name__} for {device}"
             )
         try:
-            return self.values_of(arguments)
+            return self.parameter_values(arguments)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"device {device}: {error}") from error
 
     def as_hlo_text(self, *, optimized: bool = False, **options: bool) -> str:
-        """The module as it was given, or, `optimized`, as it runs: behind the passes of the platform, its fusions made.
+        """The module as HLO text: as it was given, or, if `optimized`, after the platform's passes and fusion.
 
-        Options as in `xlapy.text.PrintOptions`; large constants are shortened by default.
+        Options as in `xlapy.text.PrintOptions`; large constants are elided by default.
         """
-        return (self.program.optimised if optimized else self.module).to_text(**options)
+        return (self.program.optimized_module if optimized else self.module).to_text(**options)
 
     def cost_analysis(self) -> dict[str, float]:
-        """What a run costs by the shapes of the optimized module, under XLA's names.
+        """The cost of a run, computed from the shapes of the optimized module, under XLA's names.
 
         `flops`, `transcendentals` and `bytes accessed`; `bytes accessed0{}` ... are the bytes read as operand 0 ... of
-        all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` says what counts.
+        all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` defines what counts.
         """
-        return module_cost(self.program.optimised).named()
+        return module_cost(self.program.optimized_module).named()
 
     def serialize(self) -> bytes:
-        """The compiled program as bytes, which `Client.deserialize` makes ready to run without compiling.
+        """Serializes the compiled program for `Client.deserialize`, which loads it without compiling.
 
-        They run with this version of xlapy, on processors that have what this one has; targets of custom calls must be
-        registered there under the same names. `UnsupportedError` for programs of the interpreter.
+        It runs with this version of xlapy on processors with the same features; custom-call targets must be registered
+        there under the same names. `UnsupportedError` for programs of the interpreter.
         """
         return write_executable(
-            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self.program.image()
+            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self.program.serialize()
         )
 
     def memory_analysis(self) -> MemoryStats:
         """The bytes that a run takes on one device, under JAX's names."""
-        return self.program.memory()
+        return self.program.memory_stats()
 
     def __repr__(self) -> str:
         return f"<Executable {self.name} on {self.platform}: {self.program_shape.to_text()}>"

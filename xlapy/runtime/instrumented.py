@@ -1,4 +1,4 @@
-"""Instrumented twins of executables: the same program with clocks in it. Must not know: what their figures are for."""
+"""Compiles instrumented copies of executables, with profiling counters around their thunks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xlapy.runtime.executable import Executable
 
 
 def compile_instrumented(executable: Executable, instrument: Instrument) -> tuple[Executable, CpuProgram]:
-    """The instrumented copy of an executable of cpu."""
+    """Compiles an instrumented copy of an executable of the platform cpu; returns the copy and its program."""
     assert isinstance(executable.program, CpuProgram), "the executable runs on cpu"
     devices = executable.num_replicas, executable.num_partitions
     program = CpuBackend().compile_instrumented(executable.program, executable.module, instrument, devices)

@@ -1,6 +1,6 @@
-"""What no platform runs: shapes that NumPy has no arrays for, constants left out of a text, calls nested too deep.
+"""Limits that hold on every platform: the rank and size of arrays, constants elided from a text, nested calls.
 
-Must not know: how programs are run.
+Does not depend on how programs run.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 
 MAX_RANK = 32
-"""The most dimensions of a value: some of NumPy's functions end the process above that, though its arrays have 64."""
+"""The largest supported rank. NumPy arrays allow 64 dimensions, but some NumPy functions crash the process above 32."""
 
 
-def check_limits(module: Module, who: str, call_depth_limit: int) -> None:
-    """`UnsupportedError` that names the instruction, and who does not run it."""
-    _check_shapes(module, who)
+def check_supported(module: Module, platform: str, call_depth_limit: int) -> None:
+    """`UnsupportedError` if a module exceeds a limit. The message names the instruction and the `platform`."""
+    _check_shapes(module, platform)
     _check_constants(module)
     depth = call_depth(module)
     if depth > call_depth_limit:
         raise UnsupportedError(
-            f"computations call each other {depth} deep, {who} follows at most {call_depth_limit} calls"
+            f"computations call each other {depth} deep, {platform} follows at most {call_depth_limit} calls"
         )
 
 
-def _check_shapes(module: Module, who: str) -> None:
+def _check_shapes(module: Module, platform: str) -> None:
     for instruction in module.instructions():
         for _, leaf in instruction.shape.leaves():
             if leaf.is_array:
-                _check_array(instruction, leaf, who)
+                _check_array(instruction, leaf, platform)
 
 
-def _check_array(instruction: Instruction, shape: Shape, who: str) -> None:
+def _check_array(instruction: Instruction, shape: Shape, platform: str) -> None:
     if shape.rank > MAX_RANK:
         raise UnsupportedError(
-            f"{instruction.name} of shape {shape.to_text(layout=False)} "
-            f"has {shape.rank} dimensions, {who} takes at most {MAX_RANK}"
+            f"{instruction.name} of shape {shape.to_text(layout=False)} has {shape.rank} dimensions, "
+            f"{platform} takes at most {MAX_RANK}"
         )
     try:
         check_holdable(shape)
     except ShapeError as error:
-        raise UnsupportedError(f"{instruction.name}: {error}: not executable by {who}") from error
+        raise UnsupportedError(f"{instruction.name}: {error}: not executable by {platform}") from error
 
 
 def _check_constants(module: Module) -> None:
-    """A program whose constants were left out of its text would run with zeros, silently wrong."""
+    """Rejects elided constants: the program would run with zeros and return wrong results without an error."""
     for instruction in module.instructions():
         if instruction.op is opcodes.CONSTANT and _is_elided(instruction.literal):
             raise UnsupportedError(
-                f"{instruction.name} is written {{...}}, its elements are not known; print the program with all "
+                f"{instruction.name} is written {{...}}, so its elements are unknown; print the program with all "
                 f"constants in full (print_large_constants=True)"
             )
 
@@ -74,7 +74,8 @@ def call_depth(module: Module) -> int:
 
 
 def make_room_for_calls(depth: int, frames: int) -> None:
-    """Raises Python's recursion limit where a deep chain of calls needs it: a call is so many Python frames."""
+    """Raises Python's recursion limit if needed for call chains of length `depth`, at `frames` Python frames
+    per call."""
     needed = depth * frames + 200
     if needed < sys.getrecursionlimit() // 2:
         return

@@ -1,9 +1,9 @@
-"""What the machine can do at most, measured once by small kernels: operations and bytes a second.
+"""The machine's roofline: peak operations and bytes per second, measured once by small kernels.
 
-The figures are kept in the user's private cache directory (the flag `cache_dir`, by default `~/.cache/xlapy`), a file
-for each kind of processor and number of threads.
+The figures are cached in the user's private cache directory (the flag `cache_dir`, by default `~/.cache/xlapy`), one
+file per processor model and number of threads.
 
-Owns: measuring, the file. Must not know: what programs do.
+Responsible for measuring and for the file. Does not depend on programs.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from xlapy.cpu.llvm.pool import parallel_function, thread_count
 from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, roofline_kernels
 from xlapy.runtime.engine import allocator
 
-CACHES = (1 << 14, 1 << 18, 1 << 21)
-"""Bytes that each thread goes through, of which today's processors have caches."""
+CACHE_BYTES = (1 << 14, 1 << 18, 1 << 21)
+"""Working-set sizes per thread in bytes, chosen to fit the L1, L2 and L3 caches of current processors."""
 
-MEMORY = 1 << 27
-"""Bytes of all threads together that no cache holds, at least `_MOST_CACHE` each."""
+MEMORY_BYTES = 1 << 27
+"""Working-set size of all threads together in bytes that exceeds every cache; at least `_MIN_MEMORY_PER_THREAD` per
+thread."""
 
-_MOST_CACHE = 1 << 23
+_MIN_MEMORY_PER_THREAD = 1 << 23
 
-_LEAST = 0.002
-"""Seconds that one measurement takes at least."""
+_MIN_SECONDS = 0.002
+"""Minimum duration of one measurement."""
 
-_TRIES = 12
-"""The best counts: others may be using the processor."""
+_MEASUREMENTS = 12
+"""Number of measurements. The best one counts, because other processes may use the processor."""
 _FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """Bytes a second, read and written, by arrays of `size` bytes for each thread."""
+    """Bytes read and bytes written per second by threads that each use arrays of `size` bytes."""
 
     size: int
     read: float
@@ -53,19 +54,20 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Of a number of threads. operations: a second, by the names of the types of loop IR."""
+class Roofline:
+    """Peak rates of a number of threads. operations: operations per second by the name of the loop IR's scalar type."""
 
     threads: int
     operations: Mapping[str, float]
     bandwidths: tuple[Bandwidth, ...]
 
     def arithmetic_seconds(self, operations: Mapping[str, float]) -> float:
-        """The least time for so many operations of each type; narrow floats count as f32."""
+        """The least time for a number of operations of each type. Types without a measurement count as f32."""
         return sum(count / self.operations.get(name, self.operations["f32"]) for name, count in operations.items())
 
     def memory_seconds(self, read: float, written: float, footprint: float | None = None) -> float:
-        """The least time to read and write so many bytes that lie in `footprint` bytes (by default in as many)."""
+        """The least time to read and write so many bytes with a working set of `footprint` bytes (by default their
+        sum)."""
         share = (read + written if footprint is None else footprint) / self.threads
         found = next((b for b in self.bandwidths if share <= 2 * b.size), self.bandwidths[-1])
         return read / found.read + written / found.write
@@ -73,62 +75,63 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A processor, its limits on one thread and on all that programs use."""
+    """A processor and its rooflines: of one thread, and of all threads that programs use."""
 
     processor: str
-    one: Limits
-    all: Limits
+    one: Roofline
+    all: Roofline
 
 
-def machine_limits(*, anew: bool = False) -> Machine:
-    """The limits of this machine, out of the file if they were measured before; measuring takes about two seconds."""
+def machine_roofline(*, anew: bool = False) -> Machine:
+    """Returns the machine's rooflines from the file, or measures them, which takes about two seconds. anew: always
+    measure."""
     path = _path()
     found = None if anew or path is None else _read(path)
     if found is None:
-        found = _measured()
+        found = _measure()
         if path is not None:
             _write(path, found)
     return found
 
 
 def ticks() -> int:
-    """The processor's clock, which instrumented programs read."""
+    """The processor's tick counter, which instrumented programs read."""
     return int(ctypes.CFUNCTYPE(ctypes.c_int64)(roofline_kernels().addresses["ticks"])())
 
 
 # -- measuring
 
 
-def _measured() -> Machine:
+def _measure() -> Machine:
     threads = thread_count()
-    one = _limits(1)
-    return Machine(host_name(), one, _at_least(_limits(threads), one) if threads > 1 else one)
+    one = _measure_roofline(1)
+    return Machine(host_name(), one, _at_least(_measure_roofline(threads), one) if threads > 1 else one)
 
 
-def _at_least(many: Limits, one: Limits) -> Limits:
-    """Several threads can do what one can, whatever was in their way."""
+def _at_least(many: Roofline, one: Roofline) -> Roofline:
+    """Raises the rates of several threads to at least those of one thread, in case a measurement was disturbed."""
     operations = {name: max(count, one.operations[name]) for name, count in many.operations.items()}
     pairs = zip(many.bandwidths, one.bandwidths, strict=True)
     bandwidths = [Bandwidth(m.size, max(m.read, o.read), max(m.write, o.write)) for m, o in pairs]
-    return Limits(many.threads, operations, tuple(bandwidths))
+    return Roofline(many.threads, operations, tuple(bandwidths))
 
 
-def _limits(threads: int) -> Limits:
-    operations = {type.name: _operations(name, threads) for name, type in ARITHMETIC.items()}
-    sizes = (*CACHES, max(_MOST_CACHE, MEMORY // threads))
-    return Limits(threads, operations, tuple(_bandwidth(size, threads) for size in sizes))
+def _measure_roofline(threads: int) -> Roofline:
+    operations = {type.name: _measure_operations(name, threads) for name, type in ARITHMETIC.items()}
+    sizes = (*CACHE_BYTES, max(_MIN_MEMORY_PER_THREAD, MEMORY_BYTES // threads))
+    return Roofline(threads, operations, tuple(_measure_bandwidth(size, threads) for size in sizes))
 
 
-def _operations(name: str, threads: int) -> float:
+def _measure_operations(name: str, threads: int) -> float:
     lanes, each = lanes_of(ARITHMETIC[name]), 1 << 14
     block = (ctypes.c_int64 * BLOCK)(each)
     pieces = 4 * threads
     return pieces * each * OPERATIONS * lanes / _best(partial(_run, name, block, pieces, threads))
 
 
-def _bandwidth(size: int, threads: int) -> Bandwidth:
-    """A copy takes the time of what it reads and of what it writes."""
-    memory = allocator.results().allocate(2 * size * threads)
+def _measure_bandwidth(size: int, threads: int) -> Bandwidth:
+    """Measures a read and a copy. The time of a copy is that of reading plus that of writing."""
+    memory = allocator.result_allocator().allocate(2 * size * threads)
     memory[:] = 1
     start = memory.ctypes.data
     times = max(1, (1 << 22) // size)
@@ -151,16 +154,16 @@ def _run(name: str, block: ctypes.Array[ctypes.c_int64], pieces: int, threads: i
 
 
 def _best(run: Callable[[], None]) -> float:
-    """Seconds of a run, the best of several times that are long enough to be told."""
+    """Returns the seconds of one run, as the minimum over several measurements of at least `_MIN_SECONDS`."""
     run()
     best, count = float("inf"), 1
-    for _ in range(_TRIES):
+    for _ in range(_MEASUREMENTS):
         begin = time.perf_counter()
         for _ in range(count):
             run()
         spent = (time.perf_counter() - begin) / count
         best = min(best, spent)
-        count = max(1, round(_LEAST / best))
+        count = max(1, round(_MIN_SECONDS / best))
     return best
 
 
@@ -168,7 +171,7 @@ def _best(run: Callable[[], None]) -> float:
 
 
 def _path() -> Path | None:
-    """The file of this processor, flags and number of threads; None without a private directory to keep it in."""
+    """The file for this processor, its features and number of threads; None without a private directory."""
     folder = Path(str(flags.get("cache_dir")) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xlapy")
     what = [host_name(), sorted(name for name, has in host_features().items() if has), os.cpu_count(), thread_count()]
     digest = hashlib.sha256(json.dumps([_FORMAT, what]).encode()).hexdigest()
@@ -176,7 +179,7 @@ def _path() -> Path | None:
         folder = folder.expanduser()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
-        logger.info("the machine's limits are not kept: %s", error)
+        logger.info("the machine's roofline is not cached: %s", error)
         return None
     return folder / f"machine-{digest[:16]}.json"
 
@@ -184,18 +187,18 @@ def _path() -> Path | None:
 def _read(path: Path) -> Machine | None:
     try:
         data = json.loads(path.read_text("utf-8"))
-        return Machine(data["processor"], _limits_of(data["one"]), _limits_of(data["all"]))
+        return Machine(data["processor"], _roofline_of(data["one"]), _roofline_of(data["all"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        logger.info("the machine's limits are measured again, %s cannot be read: %s", path, error)
+        logger.info("the machine's roofline is measured again, %s cannot be read: %s", path, error)
         return None
 
 
-def _limits_of(data: Mapping[str, object]) -> Limits:
+def _roofline_of(data: Mapping[str, object]) -> Roofline:
     operations, bandwidths = data["operations"], data["bandwidths"]
     assert isinstance(operations, dict) and isinstance(bandwidths, list)
-    return Limits(
+    return Roofline(
         int(str(data["threads"])),
         {str(name): float(count) for name, count in operations.items()},
         tuple(Bandwidth(int(b["size"]), float(b["read"]), float(b["write"])) for b in bandwidths),
@@ -203,7 +206,7 @@ def _limits_of(data: Mapping[str, object]) -> Limits:
 
 
 def _write(path: Path, machine: Machine) -> None:
-    """Under another name first, so that nobody reads half of it."""
+    """Writes to a temporary name first, so that readers never see a partial file."""
     temporary = ""
     try:
         handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
@@ -211,6 +214,6 @@ def _write(path: Path, machine: Machine) -> None:
             json.dump(asdict(machine), file)
         os.replace(temporary, path)
     except OSError as error:
-        logger.info("the machine's limits are not kept: %s", error)
+        logger.info("the machine's roofline is not cached: %s", error)
         with suppress(OSError):
             os.unlink(temporary)

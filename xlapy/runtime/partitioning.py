@@ -1,7 +1,7 @@
-"""Whether a module fits the replicas and partitions that it is compiled for.
+"""Checks that a module fits the numbers of replicas and partitions that it is compiled for.
 
-Owns: what the verifier cannot judge without their number: who takes part in each collective, and values that are split
-over partitions. Must not know: back ends.
+Responsible for what the verifier cannot check without these numbers: the participants of each collective, and values
+that are split over partitions. Does not depend on back ends.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from xlapy.interpreter.transfer import SOURCE_TARGET_PAIRS, source_target_pairs
 from xlapy.interpreter.transfer import transfer_group_mode as transfer_mode
 from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode, participants
 
-_MAY_LEAVE_OUT = frozenset({opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE})
-"""Devices outside all groups have a result here: zeros."""
+_PARTIAL_GROUPS_ALLOWED = frozenset({opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE})
+"""Collectives in which devices outside all groups may run: their result is zeros."""
 
-_WHOLE = frozenset({ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.MAXIMAL})
-_BOUND_TO_A_DEVICE = frozenset({opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV})
+_WHOLE_KINDS = frozenset({ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.MAXIMAL})
+_TRANSFERS = frozenset({opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV})
 
 
 def check_partitioning(module: Module, replicas: int, partitions: int) -> None:
-    """`VerificationError` for collectives that do not fit, `UnsupportedError` for a program still to be partitioned."""
+    """`VerificationError` for collectives that do not fit, `UnsupportedError` for a program that still has to be
+    partitioned."""
     for instruction in module.instructions():
         if instruction.op.family == "collectives":
             _check_collective(instruction, replicas, partitions)
@@ -36,7 +37,7 @@ def check_partitioning(module: Module, replicas: int, partitions: int) -> None:
             _check_transfer(instruction, replicas, partitions)
     if partitions > 1 and not module.config.is_scheduled:  # a schedule is made after partitioning
         for instruction in module.instructions():
-            _refuse_sharding(instruction, partitions)
+            _check_sharding(instruction, partitions)
 
 
 # -- collectives
@@ -61,33 +62,37 @@ def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> N
     except ShapeError as error:
         raise VerificationError(f"{describe_instruction(instruction)}: {error}") from error
     for device, row in enumerate(rows):
-        if not row and instruction.op not in _MAY_LEAVE_OUT:
+        if not row and instruction.op not in _PARTIAL_GROUPS_ALLOWED:
             raise VerificationError(
                 f"{describe_instruction(instruction)}: replica_groups {groups.to_text()} leave out device {device} of "
                 f"{replicas} replicas and {partitions} partitions"
             )
     for members in sorted({len(row) for row in rows if row}):
-        what = _misfit(instruction, members)
-        if what:
-            raise VerificationError(f"{describe_instruction(instruction)}: {what}, the groups have {members} members")
+        mismatch = _shape_mismatch(instruction, members)
+        if mismatch:
+            raise VerificationError(
+                f"{describe_instruction(instruction)}: {mismatch}, the groups have {members} members"
+            )
 
 
-def _misfit(instruction: Instruction, members: int) -> str:
-    """How the shapes contradict a number of members; empty if they do not."""
+def _shape_mismatch(instruction: Instruction, members: int) -> str:
+    """Describes how the shapes contradict the number of group members; empty if they do not."""
     op, operand, result = instruction.op, instruction.operands[0].shape, instruction.shape
     if op is opcodes.ALL_GATHER_START:
         op, result = opcodes.ALL_GATHER, result.tuple_shapes[1]
     if op is opcodes.ALL_GATHER:
-        return _unlike(instruction.all_gather_dimension, operand, result, members)
+        return _dimension_mismatch(instruction.all_gather_dimension, operand, result, members)
     if op is opcodes.REDUCE_SCATTER:
-        return _unlike(instruction.scatter_dimension, result, operand, members)
+        return _dimension_mismatch(instruction.scatter_dimension, result, operand, members)
     if op is opcodes.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
-        return f"input_offsets {instruction.operands[2].shape.to_text(layout=False)} have no row for each member"
+        return f"input_offsets {instruction.operands[2].shape.to_text(layout=False)} do not have one row per member"
     if op is not opcodes.ALL_TO_ALL:
         return ""
     if instruction.split_dimension is None:
         return (
-            "" if len(instruction.operands) == members else f"{len(instruction.operands)} operands are not one a member"
+            ""
+            if len(instruction.operands) == members
+            else f"{len(instruction.operands)} operands are not one per member"
         )
     split = operand.dimensions[instruction.split_dimension] % members
     return (
@@ -95,14 +100,15 @@ def _misfit(instruction: Instruction, members: int) -> str:
     )
 
 
-def _unlike(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
-    """Of several operands the first speaks for all: the shape rule has compared them."""
+def _dimension_mismatch(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
+    """Describes a mismatch between the shape of a shard and that of the whole. For several operands, the first one is
+    checked: the shape rule has compared them already."""
     shard, whole = (shape.tuple_shapes[0] if shape.is_tuple else shape for shape in (shard, whole))
     if whole.dimensions[dimension] == shard.dimensions[dimension] * members:
         return ""
     return (
-        f"dimension {dimension} of {whole.to_text(layout=False)} "
-        f"is not as many times that of {shard.to_text(layout=False)}"
+        f"dimension {dimension} of {whole.to_text(layout=False)} is not that many times the dimension of "
+        f"{shard.to_text(layout=False)}"
     )
 
 
@@ -118,39 +124,39 @@ def _check_transfer(instruction: Instruction, replicas: int, partitions: int) ->
 
 
 def _check_ids(
-    instruction: Instruction, what: str, pairs: Sequence[Ints], across: GroupMode, replicas: int, partitions: int
+    instruction: Instruction, attribute: str, pairs: Sequence[Ints], across: GroupMode, replicas: int, partitions: int
 ) -> None:
     limit, kind = (replicas, "replicas") if across is GroupMode.CROSS_REPLICA else (partitions, "partitions")
     largest = max((max(pair) for pair in pairs), default=0)
     if largest >= limit:
         raise VerificationError(
-            f"{describe_instruction(instruction)}: {what} name id {largest}, there are {limit} {kind}"
+            f"{describe_instruction(instruction)}: {attribute} name id {largest}, there are {limit} {kind}"
         )
 
 
 # -- shardings
 
 
-def _refuse_sharding(instruction: Instruction, partitions: int) -> None:
+def _check_sharding(instruction: Instruction, partitions: int) -> None:
     sharding = instruction.sharding
     if sharding is None:
         return
     where = f"{describe_instruction(instruction)} has sharding={sharding.to_text(metadata=False)}"
-    way_out = f"; a program for {partitions} partitions must be partitioned already"
+    requirement = f"; a program for {partitions} partitions must be partitioned already"
     if not is_whole(sharding):
-        raise UnsupportedError(f"{where}, which splits its value over partitions{way_out}")
-    if instruction.op in _BOUND_TO_A_DEVICE and _has_device(sharding):
-        raise UnsupportedError(f"{where}, which binds a transfer to one partition{way_out}")
+        raise UnsupportedError(f"{where}, which splits its value over partitions{requirement}")
+    if instruction.op in _TRANSFERS and _has_device(sharding):
+        raise UnsupportedError(f"{where}, which binds a transfer to one partition{requirement}")
 
 
 def is_whole(sharding: Sharding) -> bool:
-    """Whether each partition has the whole value, or the program itself says which part."""
+    """Whether each partition holds the whole value, or the program itself says which part (manual sharding)."""
     if sharding.kind is ShardingKind.TUPLE:
         return all(map(is_whole, sharding.elements))
     if sharding.named is not None:
         return _is_whole_named(sharding.named)
     if sharding.tiles is None:
-        return sharding.kind in _WHOLE
+        return sharding.kind in _WHOLE_KINDS
     copies = len(sharding.subgroup_types) + sharding.replicate_on_last_tile_dim
     data = sharding.tiles.dimensions[: len(sharding.tiles.dimensions) - copies]
     return all(size == 1 for size in data) and "unreduced" not in sharding.subgroup_types

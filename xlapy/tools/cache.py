@@ -11,7 +11,7 @@ import click
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.runtime.engine.memory import readable
+from xlapy.runtime.engine.memory import format_bytes
 from xlapy.runtime.storage.compile_cache import CompileCache, named_cache
 
 
@@ -37,7 +37,7 @@ def list_(folder: str | None) -> None:
     found = _cache(folder)
     for entry in found.entries():
         used = datetime.fromtimestamp(entry.used).isoformat(" ", "seconds")
-        click.echo(f"{entry.key[:12]}  {used}  {readable(entry.size):>10}  {found.name_of(entry)}")
+        click.echo(f"{entry.key[:12]}  {used}  {format_bytes(entry.size):>10}  {found.name_of(entry)}")
 
 
 @cache.command()
@@ -47,7 +47,7 @@ def size(folder: str | None) -> None:
     found = _cache(folder)
     entries = found.entries()
     taken = sum(entry.size for entry in entries)
-    click.echo(f"{len(entries)} programs, {readable(taken)} of {readable(found.limit)}, in {found.folder}")
+    click.echo(f"{len(entries)} programs, {format_bytes(taken)} of {format_bytes(found.limit)}, in {found.folder}")
 
 
 @cache.command()

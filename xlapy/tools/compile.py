@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from xlapy.runtime.engine.memory import readable
+from xlapy.runtime.engine.memory import format_bytes
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.run.devices import compile_for_devices
 
@@ -37,4 +37,4 @@ def compile(
     executable = compile_for_devices("cpu", read_program(file), num_replicas, num_partitions, donate)
     data = executable.serialize()
     write_file(output, lambda sink: sink.write(data))
-    click.echo(f"compiled {executable.name} to {output}, {readable(len(data))}")
+    click.echo(f"compiled {executable.name} to {output}, {format_bytes(len(data))}")

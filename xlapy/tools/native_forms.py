@@ -75,7 +75,7 @@ def native_forms(module: Module) -> NativeForms:
     """Compiles a verified module for cpu; `UnsupportedError` for what does not run there."""
     config = module.config
     donated = donated_leaves(module, ())
-    return forms_of(CpuBackend().compile_in_full(module, config.replica_count, config.num_partitions, donated))
+    return forms_of(CpuBackend().compile_uncached(module, config.replica_count, config.num_partitions, donated))
 
 
 def forms_of(compiled: Compiled) -> NativeForms:

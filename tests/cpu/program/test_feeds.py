@@ -19,7 +19,7 @@ from xlapy.base.flags import Flags
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.thunks import CallbackThunk, FeedThunk, walk_thunks
 from xlapy.runtime import Client
-from xlapy.runtime.collectives.communicator import DeviceExchange
+from xlapy.runtime.collectives.communicator import DeviceCommunicator
 
 
 def echo(shape: str) -> str:
@@ -33,8 +33,8 @@ def no_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("the host is asked")
 
-    monkeypatch.setattr(DeviceExchange, "infeed", refuse)
-    monkeypatch.setattr(DeviceExchange, "outfeed", refuse)
+    monkeypatch.setattr(DeviceCommunicator, "infeed", refuse)
+    monkeypatch.setattr(DeviceCommunicator, "outfeed", refuse)
 
 
 COMPLEX = np.array([[1 + 2j, np.nan]], np.complex64)

@@ -89,7 +89,9 @@ def test_shapes_that_numpy_has_no_arrays_for():
 
 def test_constants_that_were_left_out_of_the_text():
     text = "HloModule m\nENTRY main {\n  ROOT c = f32[99] constant({...})\n}\n"
-    with pytest.raises(UnsupportedError, match=r"^c is written \{...\}, its elements are not known; print the program"):
+    with pytest.raises(
+        UnsupportedError, match=r"^c is written \{...\}, so its elements are unknown; print the program"
+    ):
         xla.Client("interpreter").compile(text)
 
 

@@ -30,7 +30,7 @@ def test_memory_that_nobody_holds_is_used_again():
     place = address(block)
     del block
     assert address(allocator.allocate(MB - 7)) == place
-    assert allocator.kept_bytes == MB
+    assert allocator.cached_bytes == MB
 
 
 def test_memory_that_a_view_holds_is_left_alone():
@@ -48,14 +48,14 @@ def test_the_cache_is_bounded():
     allocator = Allocator(4 * MB)
     held = [allocator.allocate(MB) for _ in range(8)]
     assert len({address(block) for block in held}) == 8
-    assert allocator.kept_bytes <= 4 * MB
+    assert allocator.cached_bytes <= 4 * MB
 
 
 def test_sizes_asked_for_long_ago_make_room():
     allocator = Allocator(4 * MB)
     for size in (MB, 2 * MB, 3 * MB):
         allocator.allocate(size)
-    assert allocator.kept_bytes <= 4 * MB
+    assert allocator.cached_bytes <= 4 * MB
     block = allocator.allocate(3 * MB)
     assert block.nbytes == 3 * MB
 
@@ -65,7 +65,7 @@ def test_trim_gives_back_what_is_free():
     held = allocator.allocate(2 * MB)
     allocator.allocate(MB)
     assert allocator.trim() == MB
-    assert allocator.kept_bytes == 2 * MB
+    assert allocator.cached_bytes == 2 * MB
     held[:] = 7
     assert (held == 7).all()
 

@@ -9,13 +9,13 @@ import pytest
 
 from xlapy.base.shape import Shape
 from xlapy.interpreter import make_plan
-from xlapy.runtime.engine.memory import available_bytes, demand, readable, value_bytes
+from xlapy.runtime.engine.memory import available_bytes, format_bytes, memory_demand, value_bytes
 from xlapy.text import parse_hlo
 
 
 def need(body: str, before: str = "") -> tuple[int, str]:
     module = parse_hlo(f"HloModule m\n{before}\nENTRY main {{\n{body}\n}}\n")
-    found = demand(module, {c: make_plan(c) for c in module.computations})
+    found = memory_demand(module, {c: make_plan(c) for c in module.computations})
     return found.size, "" if found.at is None else found.at.name
 
 
@@ -52,7 +52,7 @@ def test_called_computations_count_while_they_run():
     [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (4 * 10**15, "4.0 PB"), (10**22, "10000.0 EB")],
 )
 def test_readable(size: int, text: str):
-    assert readable(size) == text
+    assert format_bytes(size) == text
 
 
 def test_available_memory_is_that_of_the_machine():

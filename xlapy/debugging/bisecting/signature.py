@@ -15,7 +15,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
 from xlapy.runtime.engine.arguments import leaves
-from xlapy.runtime.engine.dynamic_leaves import joined, static_leaves
+from xlapy.runtime.engine.dynamic_leaves import flatten_dynamic, unflatten_dynamic
 
 Value = Any
 
@@ -25,7 +25,7 @@ def given_now(values: Sequence[Value], first: ProgramShape, now: ProgramShape) -
     if _alike(first.parameters, now.parameters):
         return [_actual(value) for value in values]
     pairs = zip(values, first.parameters, strict=True)
-    parts = iter([leaf for value, shape in pairs for leaf in static_leaves(value, shape)])
+    parts = iter([leaf for value, shape in pairs for leaf in flatten_dynamic(value, shape)])
     return [_nested(shape, parts) for shape in now.parameters]
 
 
@@ -33,7 +33,7 @@ def result_then(result: Value, first: ProgramShape, now: ProgramShape) -> Value:
     """A result of the present form as the first form would give it."""
     if _alike([first.result], [now.result]):
         return result
-    return _actual(joined(first.result, iter(leaves(result))))
+    return _actual(unflatten_dynamic(first.result, iter(leaves(result))))
 
 
 def _alike(shapes: Sequence[Shape], others: Sequence[Shape]) -> bool:

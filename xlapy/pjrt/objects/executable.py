@@ -164,7 +164,7 @@ def client_compile(args: Any) -> None:
     adopt_targets(loaded_program.module)
     executable = platform().client.compile(loaded_program.module, options.num_replicas, options.num_partitions)
     fingerprint = hashlib.sha256(options_bytes + code).hexdigest()
-    traits = ExecutableTraits(fingerprint, is_long_running(executable.program.optimised, len(options.devices)))
+    traits = ExecutableTraits(fingerprint, is_long_running(executable.program.optimized_module, len(options.devices)))
     args.executable = load_executable(
         executable, options, options_bytes, loaded_program.placement, traits
     ).record.address
@@ -208,7 +208,7 @@ def executable_optimized_program(args: Any) -> None:
     """Writes the optimized module as an HloModuleProtoWithConfig. A first call without memory returns its size."""
     loaded = _executables[args.executable]
     if loaded.program_bytes is None:
-        module = loaded.executable.program.optimised
+        module = loaded.executable.program.optimized_module
         if loaded.placement.parameter_orders:
             module = declared(module, loaded.parameter_orders, loaded.result_orders)
         loaded.program_bytes = with_config(module.to_proto(), loaded.placement.parameters, loaded.placement.results)

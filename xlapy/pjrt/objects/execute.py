@@ -25,7 +25,7 @@ from xlapy.pjrt.objects.layouts import inverse, physical
 from xlapy.pjrt.objects.loaded_executable import LoadedExecutable, donated_parameters, result_leaves
 from xlapy.pjrt.objects.records import Record, read_words
 from xlapy.pjrt.profiler.tracing import current
-from xlapy.runtime.engine.memory import available_bytes, readable
+from xlapy.runtime.engine.memory import available_bytes, format_bytes
 from xlapy.runtime.values import Value
 
 
@@ -40,8 +40,8 @@ def check_memory(args: Any) -> None:
         native().trim()
     if needed > (available := available_bytes()):
         raise MemoryError(
-            f"out of memory: {loaded.executable.name} needs {readable(needed)} for temporaries and results, "
-            f"{readable(available)} are available"
+            f"out of memory: {loaded.executable.name} needs {format_bytes(needed)} for temporaries and results, "
+            f"{format_bytes(available)} are available"
         )
 
 
@@ -121,7 +121,7 @@ def _run(loaded: LoadedExecutable, given: Sequence[Sequence[int]], args: Any) ->
     width = len(given[0])
     with arrays_of([handle for row in given for handle in row]) as arrays:
         rows = [arrays[device * width : (device + 1) * width] for device in range(len(given))]
-        values = [executable.values_of(list(map(np.transpose, row, loaded.parameter_orders))) for row in rows]
+        values = [executable.parameter_values(list(map(np.transpose, row, loaded.parameter_orders))) for row in rows]
         if len(rows) == 1:
             results = [program.execute(values[0], None, executable.devices[0])]
         else:

@@ -123,7 +123,7 @@ class InstrumentedExecutable:
     @property
     def module(self) -> Module:
         """The module after optimization."""
-        return self.loaded.executable.program.optimised
+        return self.loaded.executable.program.optimized_module
 
     @property
     def devices(self) -> list[int]:

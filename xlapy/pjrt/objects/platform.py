@@ -25,7 +25,7 @@ from xlapy.pjrt.objects.layouts import teach_native
 from xlapy.pjrt.objects.records import Record, keep, text, words
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.client import Client
-from xlapy.runtime.storage.compile_cache import surroundings
+from xlapy.runtime.storage.compile_cache import compile_environment
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 """All of them are the memory of the machine; the first is the default."""
@@ -137,7 +137,7 @@ def plugin_attributes(args: Any) -> None:
 @entry("TopologyDescription_Fingerprint")
 def topology_description_fingerprint(args: Any) -> None:
     """Of all that programs depend on besides themselves: the keys of JAX's persistent cache have it."""
-    around = json.dumps([len(platform().devices), surroundings()], sort_keys=True)
+    around = json.dumps([len(platform().devices), compile_environment()], sort_keys=True)
     args.fingerprint = int.from_bytes(hashlib.sha256(around.encode()).digest()[:8], "big")
 
 

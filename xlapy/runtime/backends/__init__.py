@@ -1,1 +1,1 @@
-"""The platforms that ship with xlapy."""
+"""The built-in platforms."""

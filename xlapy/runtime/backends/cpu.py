@@ -1,7 +1,7 @@
-"""The CPU compiler as a platform.
+"""The platform `cpu`: runs programs that `xlapy.cpu` has compiled.
 
-Owns: the adapter between `Backend` and `xlapy.cpu`: where arguments and results lie, what is refused.
-Must not know: how programs are compiled.
+Responsible for adapting `xlapy.cpu` to the `Backend` protocol: the memory of arguments and results, and what is not
+supported. Does not depend on how programs are compiled.
 """
 
 from __future__ import annotations
@@ -32,31 +32,38 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
-from xlapy.runtime.buffer import array_type, buffer_at
-from xlapy.runtime.collectives.communicator import DeviceExchange
-from xlapy.runtime.collectives.feeds import joined_feeds
+from xlapy.runtime.buffer import array_type, buffer_on_memory
+from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
+from xlapy.runtime.collectives.native_feeds import attached_feeds
 from xlapy.runtime.collectives.rendezvous import ExternalWait
 from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine import allocator
-from xlapy.runtime.engine.dispatch import Dispatch, align, device_numbers, leaf_number, located, shown_arguments
-from xlapy.runtime.engine.donation import Donated
-from xlapy.runtime.engine.dynamic_leaves import joined, static_leaves
+from xlapy.runtime.engine.dispatch import (
+    Dispatch,
+    align_arguments,
+    arrays_and_addresses,
+    custom_call_arguments,
+    leaf_index,
+    per_device_values,
+)
+from xlapy.runtime.engine.donation import DonatedLeaf
+from xlapy.runtime.engine.dynamic_leaves import flatten_dynamic, unflatten_dynamic
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.engine.native_call import NativeCall, array_address
-from xlapy.runtime.limits import check_limits
+from xlapy.runtime.limits import check_supported
 from xlapy.runtime.partitioning import check_partitioning
-from xlapy.runtime.storage.compile_cache import compiled_before
-from xlapy.runtime.storage.lazy_module import Unread
+from xlapy.runtime.storage.compile_cache import compile_cached
+from xlapy.runtime.storage.lazy_module import LazyModule
 from xlapy.runtime.values import Observer, Value
 
 MAX_CALL_DEPTH = 100
-"""How deep computations may call each other: what loops over loops become is nested as deep."""
+"""The longest supported chain of computations that call each other. Nested loops become equally nested native code."""
 
 
 class CpuProgram:
-    """A module as native code."""
+    """A module compiled to native code."""
 
     fresh_results = True
 
@@ -64,7 +71,7 @@ class CpuProgram:
         self,
         compiled: Compiled | LoadedProgram,
         shape: ProgramShape,
-        donated: Sequence[Donated] = (),
+        donated: Sequence[DonatedLeaf] = (),
         partition_count: int = 1,
         checks: Checks = NO_CHECKS,
     ) -> None:
@@ -73,23 +80,25 @@ class CpuProgram:
         self._partition_count = partition_count
         self.shape = shape
         self.donated = donated
-        self._donated = [leaf_number(shape, leaf) for leaf in donated]
+        self._donated = [leaf_index(shape, leaf) for leaf in donated]
         self._plans: dict[Computation, Plan] = {}
         self._kept: dict[Instruction, Any] = {}
         program = compiled.program
         check_custom_call_targets(program, self._kept)
         self.call = NativeCall(compiled, self._kept)
-        self._shown = shown_arguments(program)
-        direct = not is_dynamic(shape) and all(
+        self._custom_call_arguments = custom_call_arguments(program)
+        has_fast_path = not is_dynamic(shape) and all(
             thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.callbacks
         )
-        self.direct = Dispatch(self.call, program, shape, donated, self._lone_host) if direct else None
+        self.fast_path = (
+            Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
+        )
         self._numbers: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
     ) -> Value:
-        """Runs the program on new memory for its results."""
+        """Runs the program with newly allocated results."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
         if not self.compiled.program.callbacks:
@@ -98,9 +107,9 @@ class CpuProgram:
             device = Device(0, "cpu")
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]
-        return self._execute(arguments, (0, 0), self._lone_host())
+        return self._execute(arguments, (0, 0), self._single_device_host())
 
-    def _lone_host(self) -> Host:
+    def _single_device_host(self) -> Host:
         """The host of a run on one device that has nothing to do with others."""
         program = self.compiled.program
         return Host(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
@@ -108,29 +117,31 @@ class CpuProgram:
     def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
         values = zip(arguments, self.shape.parameters, strict=True)
-        arrays, addresses = located([leaf for value, shape in values for leaf in static_leaves(value, shape)])
+        arrays, addresses = arrays_and_addresses(
+            [leaf for value, shape in values for leaf in flatten_dynamic(value, shape)]
+        )
         for number in self._donated:  # the values are others' still
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
         self.call.renew_targets()
-        align(arrays, addresses, self._shown)
-        numbers = device_numbers(program.ids, *ids)
-        memories, places = self.call.results()
+        align_arguments(arrays, addresses, self._custom_call_arguments)
+        numbers = per_device_values(program.ids, *ids)
+        memories, result_addresses = self.call.results()
         if host is not None:
             host.memory = arrays, memories
         numbered = map(array_address, numbers)
         device = ids[0] * self._partition_count + ids[1]
-        self.call(*addresses, *numbered, *places, host=host, memory=(arrays, memories), device=device)
+        self.call(*addresses, *numbered, *result_addresses, host=host, memory=(arrays, memories), device=device)
         results = [
             arrays[program.aliases[slice_.number]]
             if slice_.number in program.aliases
-            else buffer_at(array_type(slice_.shape), memory, place).array
-            for slice_, memory, place in zip(program.results, memories, places, strict=True)
+            else buffer_on_memory(array_type(slice_.shape), memory, address).array
+            for slice_, memory, address in zip(program.results, memories, result_addresses, strict=True)
         ]
-        return joined(self.shape.result, iter(results))
+        return unflatten_dynamic(self.shape.result, iter(results))
 
     def _context(self, context: Context) -> Context:
-        """What callbacks know of their run."""
+        """Fills in what callbacks can read of their run."""
         context.platform, context.seed = "cpu", int(flags.get("rng_seed"))
         context.plans, context.program_state = self._plans, self._kept
         context.run_id = context.run_id or next(run_ids)
@@ -139,32 +150,34 @@ class CpuProgram:
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        """Runs the program on every device at once, or one after the other if it asks for nothing outside of itself."""
+        """Runs the program on every device: concurrently if it has callbacks, otherwise one device after the other."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
         if self.compiled.program.callbacks:
-            return self._execute_together(arguments, devices)
+            return self._execute_concurrently(arguments, devices)
         results: list[Value] = []
         for number, given in enumerate(arguments):
             replica, partition = divmod(number, self._partition_count)
             results.append(self._execute(given, (replica, partition)))
         return results
 
-    def _execute_together(self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device]) -> list[Value]:
-        """A thread for each device, which may wait for the others; errors as of `run_on_devices`."""
+    def _execute_concurrently(self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device]) -> list[Value]:
+        """Runs each device in a thread of its own, so that devices can wait for each other; errors as of
+        `run_on_devices`."""
         run_id = next(run_ids)
         program = self.compiled.program
         shared = shared_memory(program)
         hosts: list[Host] = []
 
-        def body(exchange: DeviceExchange) -> Value:
-            replica, partition = divmod(exchange.number, self._partition_count)
-            cancelled = exchange.rendezvous.cancelled
-            context = Context(replica, partition, communicator=exchange, cancelled=cancelled, run_id=run_id)
-            host = Host(program, self._context(context), exchange.number, shared, _Overseer(exchange), self._checks)
+        def body(communicator: DeviceCommunicator) -> Value:
+            replica, partition = divmod(communicator.number, self._partition_count)
+            cancelled = communicator.rendezvous.cancelled
+            context = Context(replica, partition, communicator=communicator, cancelled=cancelled, run_id=run_id)
+            watchdog = _LaunchWatchdog(communicator)
+            host = Host(program, self._context(context), communicator.number, shared, watchdog, self._checks)
             hosts.append(host)
-            with joined_feeds(exchange.device, program, shared, exchange.number):
-                return self._execute(arguments[exchange.number], (replica, partition), host)
+            with attached_feeds(communicator.device, program, shared, communicator.number):
+                return self._execute(arguments[communicator.number], (replica, partition), host)
 
         def end() -> list[tuple[int, str]]:
             return [
@@ -176,25 +189,26 @@ class CpuProgram:
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared), end)
 
     def fixed_addresses(self, replica: int = 0, partition: int = 0) -> dict[int, int]:
-        """What the table of addresses of every run on a device begins with: constants, numbers of the device."""
+        """The entries of the address table that are the same in every run on a device: constants and the
+        device's ids."""
         program = self.compiled.program
         if (replica, partition) not in self._numbers:
-            self._numbers[replica, partition] = device_numbers(program.ids, replica, partition)
+            self._numbers[replica, partition] = per_device_values(program.ids, replica, partition)
         arrays = self._numbers[replica, partition]
-        numbers = {program.implicit_arguments_index + place: array_address(array) for place, array in enumerate(arrays)}
+        numbers = {program.implicit_arguments_index + index: array_address(array) for index, array in enumerate(arrays)}
         return numbers | self.call.constants()
 
     @property
     def has_checks(self) -> bool:
-        """Whether the host looks at what each step gives."""
+        """Whether the host checks the values of each thunk."""
         return bool(self._checks)
 
     @property
-    def optimised(self) -> Module:
+    def optimized_module(self) -> Module:
         return self.compiled.module
 
-    def memory(self) -> MemoryStats:
-        """The arena is what is temporary."""
+    def memory_stats(self) -> MemoryStats:
+        """The memory of a run. The arena holds the temporaries."""
         program = self.compiled.program
         return MemoryStats(
             argument_size_in_bytes=sum(
@@ -209,7 +223,7 @@ class CpuProgram:
     def stages(self) -> Mapping[str, str]:
         return self.compiled.stages()
 
-    def image(self) -> bytes:
+    def serialize(self) -> bytes:
         if self._checks:
             name = self.compiled.program.name
             raise UnsupportedError(f"{name} looks for NaN or infinities: such programs cannot be serialized")
@@ -217,38 +231,39 @@ class CpuProgram:
 
 
 def is_dynamic(shape: ProgramShape) -> bool:
-    """Whether values of dynamic dimensions go in or come out."""
+    """Whether a parameter or the result has dynamic dimensions."""
     return shape.result.is_dynamic or any(parameter.is_dynamic for parameter in shape.parameters)
 
 
 @dataclass(frozen=True, slots=True)
-class _Overseer:
+class _LaunchWatchdog:
     """What devices that meet and wait in native code may do is for the run's rendezvous to say."""
 
-    exchange: DeviceExchange
+    communicator: DeviceCommunicator
 
     def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
         def waits() -> dict[int, ExternalWait]:
             return {number: external_wait(wait) for number, wait in look().items()}
 
-        self.exchange.rendezvous.check_external_waits(self.exchange.number, waits)
+        self.communicator.rendezvous.check_external_waits(self.communicator.number, waits)
 
     def claim(self, instruction: Instruction) -> None:
-        self.exchange.claim(instruction)
+        self.communicator.claim(instruction)
 
     def wait_for_host(self, instruction: Instruction, times: int) -> None:
-        self.exchange.wait_for_host(instruction, times)
+        self.communicator.wait_for_host(instruction, times)
 
 
-def _lent(shape: ProgramShape, donated: Sequence[Donated]) -> Sequence[Donated]:
-    """What a program may overwrite of what is donated: not the memory of values that are copied anyway."""
+def _reusable_leaves(shape: ProgramShape, donated: Sequence[DonatedLeaf]) -> Sequence[DonatedLeaf]:
+    """The donated leaves whose memory the program may overwrite: none if shapes are dynamic, because such values are
+    copied."""
     return () if is_dynamic(shape) else donated
 
 
-def _check(module: Module, replica_count: int, partition_count: int) -> None:
-    """`UnsupportedError` for what does not run on cpu."""
+def _check_module(module: Module, replica_count: int, partition_count: int) -> None:
+    """`UnsupportedError` for what the platform does not support."""
     check_partitioning(module, replica_count, partition_count)
-    check_limits(module, "cpu", MAX_CALL_DEPTH)
+    check_supported(module, "cpu", MAX_CALL_DEPTH)
     for instruction in module.instructions():
         if instruction.op is opcodes.CUSTOM_CALL:
             custom_call_rule(instruction, "cpu")
@@ -270,64 +285,67 @@ class CpuBackend:
         module: Module,
         replica_count: int = 1,
         partition_count: int = 1,
-        donated: Sequence[Donated] = (),
+        donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
     ) -> CpuProgram:
-        """`UnsupportedError` for what does not run on cpu. What is watched is never out of the cache."""
-        _check(module, replica_count, partition_count)
+        """Compiles a module, or takes it from the compile cache. Programs with checks are never cached.
+        `UnsupportedError` for what the platform does not support."""
+        _check_module(module, replica_count, partition_count)
         shape = module.entry_computation.program_shape
-        numbers = [leaf_number(shape, leaf) for leaf in _lent(shape, donated)]
+        numbers = [leaf_index(shape, leaf) for leaf in _reusable_leaves(shape, donated)]
         if checks:
-            watched = compile_module(module, numbers, replica_count, partition_count, watched=True)
-            return self._added(watched, shape, partition_count, donated, checks)
+            checked = compile_module(module, numbers, replica_count, partition_count, watched=True)
+            return self._program_of(checked, shape, partition_count, donated, checks)
         choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
-        compiled = compiled_before(
+        compiled = compile_cached(
             module, choices, lambda: compile_module(module, numbers, replica_count, partition_count)
         )
-        return self._added(compiled, shape, partition_count, donated)
+        return self._program_of(compiled, shape, partition_count, donated)
 
-    def compile_in_full(
-        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[Donated] = ()
+    def compile_uncached(
+        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
     ) -> Compiled:
-        """The same, never out of the cache: with all forms that the program had on the way to machine code."""
-        _check(module, replica_count, partition_count)
+        """Compiles a module without the compile cache and keeps all intermediate forms."""
+        _check_module(module, replica_count, partition_count)
         shape = module.entry_computation.program_shape
-        numbers = [leaf_number(shape, leaf) for leaf in _lent(shape, donated)]
+        numbers = [leaf_index(shape, leaf) for leaf in _reusable_leaves(shape, donated)]
         return compile_module(module, numbers, replica_count, partition_count)
 
     def compile_instrumented(
         self, program: CpuProgram, module: Module, instrument: Instrument, devices: tuple[int, int] = (1, 1)
     ) -> CpuProgram:
-        """A twin of the program of a module, which notes how long its steps take: `CpuProgram.call.counts` says.
+        """Compiles an instrumented copy of a program, which records the times of its thunks in
+        `CpuProgram.call.counter_tables`.
 
-        devices: replicas and partitions.
+        devices: numbers of replicas and of partitions.
         """
         donated = program.donated
-        numbers = [leaf_number(module.entry_computation.program_shape, leaf) for leaf in donated]
+        numbers = [leaf_index(module.entry_computation.program_shape, leaf) for leaf in donated]
         compiled = compile_module(program.compiled.module, numbers, *devices, instrument, optimised=True)
-        return self._added(compiled, program.shape, devices[1], donated)
+        return self._program_of(compiled, program.shape, devices[1], donated)
 
     def load(
-        self, image: bytes, source: Unread, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
     ) -> CpuProgram:
-        """`InvalidArgumentError` or `UnsupportedError` for what this version or processor cannot run."""
-        loaded = load_image(image, lambda: source.module)
-        return self._added(loaded, source.program_shape, partition_count, donated)
+        """Loads a serialized program. `InvalidArgumentError` or `UnsupportedError` if this version or processor cannot
+        run it."""
+        loaded = load_image(serialized, lambda: source.module)
+        return self._program_of(loaded, source.program_shape, partition_count, donated)
 
-    def _added(
+    def _program_of(
         self,
         compiled: Compiled | LoadedProgram,
         shape: ProgramShape,
         partition_count: int,
-        donated: Sequence[Donated],
+        donated: Sequence[DonatedLeaf],
         checks: Checks = NO_CHECKS,
     ) -> CpuProgram:
-        program = CpuProgram(compiled, shape, _lent(shape, donated), partition_count, checks)
+        program = CpuProgram(compiled, shape, _reusable_leaves(shape, donated), partition_count, checks)
         self._programs.add(program)
         return program
 
     def trim(self) -> int:
-        """Gives arenas that no call is using, and memory kept for results, back to the system."""
+        """Returns cached memory to the system: arenas that no call uses, and free blocks for results."""
         for program in list(self._programs):
             program.call.trim()
-        return allocator.results().trim()
+        return allocator.result_allocator().trim()

@@ -1,7 +1,7 @@
-"""The reference interpreter as a platform.
+"""The platform `interpreter`: runs programs on the reference interpreter.
 
-Owns: the adapter between `Backend` and `xlapy.interpreter`, and the refusal of programs larger than the memory.
-Must not know: how devices exchange values, arguments of users.
+Responsible for adapting `xlapy.interpreter` to the `Backend` protocol, and for rejecting programs that exceed the
+available memory. Does not depend on how devices exchange values, or on the forms of users' arguments.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
 from xlapy.interpreter.custom import prepare_custom_call
-from xlapy.runtime.collectives.communicator import DeviceExchange
+from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device
-from xlapy.runtime.engine.donation import Donated
-from xlapy.runtime.engine.memory import MemoryStats, available_bytes, demand, readable, value_bytes
+from xlapy.runtime.engine.donation import DonatedLeaf
+from xlapy.runtime.engine.memory import MemoryStats, available_bytes, format_bytes, memory_demand, value_bytes
 from xlapy.runtime.engine.observe import both
-from xlapy.runtime.limits import call_depth, check_limits, make_room_for_calls
+from xlapy.runtime.limits import call_depth, check_supported, make_room_for_calls
 from xlapy.runtime.partitioning import check_partitioning
-from xlapy.runtime.storage.lazy_module import Unread
+from xlapy.runtime.storage.lazy_module import LazyModule
 from xlapy.runtime.values import Observer, Value
 
 MAX_CALL_DEPTH = 5_000
-"""How deep computations may call each other."""
+"""The longest supported chain of computations that call each other."""
 
 _run_ids = itertools.count(1)
 _FRAMES_PER_CALL = 4
-_SMALL = 1 << 24
-"""Bytes that are there without asking."""
+_UNCHECKED_BYTES = 1 << 24
+"""Demands of up to this many bytes are not compared with the available memory."""
 
 
 class InterpreterProgram:
-    """A module with the plan of each of its computations, made once and shared by every run."""
+    """A module with a plan for each of its computations, made once and shared by every run."""
 
     fresh_results = False
-    direct = None
+    fast_path = None
 
     def __init__(
         self, module: Module, replica_count: int = 1, partition_count: int = 1, checks: Checks = NO_CHECKS
@@ -55,13 +55,13 @@ class InterpreterProgram:
         self._plans: dict[Computation, Plan] = {}
         for computation in module.computations:
             self._plans[computation] = make_plan(computation)
-        self._demand = demand(module, self._plans)
+        self._demand = memory_demand(module, self._plans)
         self._call_depth = call_depth(module)
         self._communicates = _communicates(module)
         self._kept: dict[Instruction, Any] = {}
 
-    def make_custom_calls_ready(self) -> None:
-        """Finds the targets of custom calls and instantiates them; `UnsupportedError` for one that is unknown."""
+    def prepare_custom_calls(self) -> None:
+        """Resolves and instantiates the targets of custom calls; `UnsupportedError` for an unknown target."""
         for instruction in self.module.instructions():
             if instruction.op is opcodes.CUSTOM_CALL:
                 prepare_custom_call(instruction, self._kept)
@@ -69,32 +69,37 @@ class InterpreterProgram:
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
     ) -> Value:
-        """Runs the program; `ExecutionError` if the memory that it needs is not there."""
+        """Runs the program; `ExecutionError` if it needs more memory than is available."""
         if device is not None and self._communicates:
             return self.execute_sharded([arguments], [device], observer)[0]
         self._make_room(1)
-        return self._evaluate(Context(observer=self._observed(observer), run_id=next(_run_ids)), arguments)
+        return self._evaluate(Context(observer=self._combined_observer(observer), run_id=next(_run_ids)), arguments)
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        """Runs the program on each device; errors as of `execute` and of `run_on_devices`."""
+        """Runs the program on each device; raises the errors of `execute` and of `run_on_devices`."""
         self._make_room(len(devices))
         run_id = next(_run_ids)
 
-        def body(exchange: DeviceExchange) -> Value:
-            replica_id, partition_id = divmod(exchange.number, self._partition_count)
-            cancelled = exchange.rendezvous.cancelled
-            watched = self._observed(observer)
+        def body(communicator: DeviceCommunicator) -> Value:
+            replica_id, partition_id = divmod(communicator.number, self._partition_count)
+            cancelled = communicator.rendezvous.cancelled
+            watched = self._combined_observer(observer)
             context = Context(
-                replica_id, partition_id, communicator=exchange, observer=watched, cancelled=cancelled, run_id=run_id
+                replica_id,
+                partition_id,
+                communicator=communicator,
+                observer=watched,
+                cancelled=cancelled,
+                run_id=run_id,
             )
-            return self._evaluate(context, arguments[exchange.number])
+            return self._evaluate(context, arguments[communicator.number])
 
         return run_on_devices(devices, self._replica_count, self._partition_count, body)
 
-    def _observed(self, observer: Observer | None) -> Observer | None:
-        """The observer of one run on one device: the user's, and what the program is watched for."""
+    def _combined_observer(self, observer: Observer | None) -> Observer | None:
+        """The observer of one run on one device: the user's observer combined with the program's checks."""
         if not self._checks:
             return observer
         watch = ValueChecker(self._checks)
@@ -107,11 +112,11 @@ class InterpreterProgram:
         return evaluate_computation(context, self.module.entry_computation, arguments)
 
     @property
-    def optimised(self) -> Module:
+    def optimized_module(self) -> Module:
         return self.module
 
-    def memory(self) -> MemoryStats:
-        """Results are among the values that the estimate counts."""
+    def memory_stats(self) -> MemoryStats:
+        """Estimates the memory of a run. Results are among the values that the estimate counts."""
         shape = self.module.entry_computation.program_shape
         output = value_bytes(shape.result)
         return MemoryStats(
@@ -123,35 +128,35 @@ class InterpreterProgram:
         )
 
     def stages(self) -> Mapping[str, str]:
-        """None: the interpreter runs the module as it is."""
+        """Returns no forms, because the interpreter runs the module as it is."""
         return {}
 
-    def image(self) -> bytes:
+    def serialize(self) -> bytes:
         raise UnsupportedError(
             f"{self.module.name} runs on the interpreter, which compiles nothing: only programs of cpu are serialized; "
             "keep the module's text"
         )
 
     def _make_room(self, devices: int) -> None:
-        """For values on every device, and for calls."""
+        """Checks the memory for values on every device, and extends the recursion limit."""
         needed = self._demand.size * devices
-        if needed > _SMALL and needed > (available := available_bytes()):
+        if needed > _UNCHECKED_BYTES and needed > (available := available_bytes()):
             each = f"each of {devices} devices" if devices > 1 else "the program"
-            raise ExecutionError(f"out of memory: {each} needs {self._demand}, {readable(available)} are available")
+            raise ExecutionError(f"out of memory: {each} needs {self._demand}, {format_bytes(available)} are available")
         make_room_for_calls(self._call_depth, _FRAMES_PER_CALL)
 
 
-_LONELY = frozenset({opcodes.COPY_START, opcodes.COPY_DONE, opcodes.REPLICA_ID, opcodes.PARTITION_ID})
+_LOCAL_OPCODES = frozenset({opcodes.COPY_START, opcodes.COPY_DONE, opcodes.REPLICA_ID, opcodes.PARTITION_ID})
 
 
 def _communicates(module: Module) -> bool:
-    """Whether the program exchanges anything with other devices or with the host."""
+    """Whether the program exchanges values with other devices or with the host."""
     met = {i.op for i in module.instructions() if i.op.family in ("collectives", "transfer")}
-    return bool(met - _LONELY)
+    return bool(met - _LOCAL_OPCODES)
 
 
 class InterpreterBackend:
-    """Runs programs as the definitions of the operations say, on NumPy arrays."""
+    """Runs programs by the definitions of the operations, on NumPy arrays."""
 
     name = "interpreter"
 
@@ -160,21 +165,21 @@ class InterpreterBackend:
         module: Module,
         replica_count: int = 1,
         partition_count: int = 1,
-        donated: Sequence[Donated] = (),
+        donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
     ) -> InterpreterProgram:
-        """`UnsupportedError` for operations without a rule and for what the module's docstring lists."""
+        """`UnsupportedError` for operations without a rule, and for the limits of `check_supported`."""
         check_partitioning(module, replica_count, partition_count)
-        check_limits(module, "the interpreter", MAX_CALL_DEPTH)
+        check_supported(module, "the interpreter", MAX_CALL_DEPTH)
         program = InterpreterProgram(module, replica_count, partition_count, checks)
-        program.make_custom_calls_ready()
+        program.prepare_custom_calls()
         return program
 
     def load(
-        self, image: bytes, source: Unread, partition_count: int = 1, donated: Sequence[Donated] = ()
+        self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
     ) -> InterpreterProgram:
-        raise UnsupportedError(f"{source.name} was compiled for another platform, the interpreter runs modules")
+        raise UnsupportedError(f"{source.name} was compiled for another platform; the interpreter runs modules")
 
     def trim(self) -> int:
-        """Nothing is kept."""
+        """Nothing is cached."""
         return 0

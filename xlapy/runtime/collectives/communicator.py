@@ -36,7 +36,7 @@ class _Awaited:
 
 
 @dataclass(slots=True)
-class DeviceExchange:
+class DeviceCommunicator:
     """The `Exchange` of device `number` in a run; `device` has its queues to the host, which has `timeout` seconds."""
 
     rendezvous: Rendezvous

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
-from xlapy.runtime.collectives.communicator import DeviceExchange
+from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.rendezvous import Rendezvous
 from xlapy.runtime.device import Device, collective_timeout
 from xlapy.runtime.values import Value
 
-Body = Callable[[DeviceExchange], Value]
-"""What one device does; its number and the way to the others are in the exchange."""
+Body = Callable[[DeviceCommunicator], Value]
+"""What one device does; its number and the way to the others are in the communicator."""
 
 
 def run_on_devices(
@@ -44,24 +44,24 @@ def run_on_devices(
             device.wake()
 
     rendezvous = Rendezvous(names, timeout, wake)
-    exchanges = [
-        DeviceExchange(rendezvous, device, number, replica_count, partition_count, timeout)
+    communicators = [
+        DeviceCommunicator(rendezvous, device, number, replica_count, partition_count, timeout)
         for number, device in enumerate(devices)
     ]
     results: list[Value] = [None] * len(devices)
 
-    def run(exchange: DeviceExchange) -> None:
+    def run(communicator: DeviceCommunicator) -> None:
         try:
-            results[exchange.number] = body(exchange)
+            results[communicator.number] = body(communicator)
         except BaseException as error:  # whatever it is, the others must not wait for this device
-            rendezvous.fail(exchange.number, error)
+            rendezvous.fail(communicator.number, error)
         finally:
-            rendezvous.finish(exchange.number)
+            rendezvous.finish(communicator.number)
 
-    if len(exchanges) == 1:
-        run(exchanges[0])
+    if len(communicators) == 1:
+        run(communicators[0])
     else:
-        _run_threads(rendezvous, exchanges, run)
+        _run_threads(rendezvous, communicators, run)
     unreceived = rendezvous.unreceived(end())
     failure = rendezvous.failure or unreceived
     if failure is not None:
@@ -70,9 +70,9 @@ def run_on_devices(
 
 
 def _run_threads(
-    rendezvous: Rendezvous, exchanges: Sequence[DeviceExchange], run: Callable[[DeviceExchange], None]
+    rendezvous: Rendezvous, communicators: Sequence[DeviceCommunicator], run: Callable[[DeviceCommunicator], None]
 ) -> None:
-    threads = [threading.Thread(target=run, args=(e,), name=f"device {e.number}", daemon=True) for e in exchanges]
+    threads = [threading.Thread(target=run, args=(e,), name=f"device {e.number}", daemon=True) for e in communicators]
     try:
         for thread in threads:
             thread.start()
@@ -92,14 +92,16 @@ def device_name(number: int, replica_count: int, partition_count: int) -> str:
     return f"device {number} (replica {number // partition_count}, partition {number % partition_count})"
 
 
-def counts(module: Module, num_replicas: int | None, num_partitions: int | None, available: int) -> tuple[int, int]:
+def replica_and_partition_counts(
+    module: Module, num_replicas: int | None, num_partitions: int | None, available: int
+) -> tuple[int, int]:
     """Replicas and partitions to run, by default the module's own; `InvalidArgumentError` if devices are too few."""
     replicas = module.config.replica_count if num_replicas is None else num_replicas
     partitions = module.config.num_partitions if num_partitions is None else num_partitions
-    return checked_counts(module.name, replicas, partitions, available)
+    return check_device_counts(module.name, replicas, partitions, available)
 
 
-def checked_counts(program: str, replicas: int, partitions: int, available: int) -> tuple[int, int]:
+def check_device_counts(program: str, replicas: int, partitions: int, available: int) -> tuple[int, int]:
     """The numbers themselves; `InvalidArgumentError` if there are none, or devices are too few."""
     if replicas < 1 or partitions < 1:
         raise InvalidArgumentError(

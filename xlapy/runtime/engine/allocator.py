@@ -45,7 +45,7 @@ class Allocator:
             found = self._free(rounded)
             return _aligned(self._more(rounded) if found is None else found, size)
 
-    def take(self, size: int) -> Block | None:
+    def take_cached(self, size: int) -> Block | None:
         """As `allocate`, of what is kept and free; None if there is no such block."""
         with self._lock:
             found = self._free(_rounded(size))
@@ -57,7 +57,7 @@ class Allocator:
             return self._drop(0)
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Bytes of all blocks, in use or free."""
         return self._kept
 
@@ -107,12 +107,12 @@ def _aligned(block: Block, size: int) -> Block:
     return block[start : start + size]
 
 
-def memory(size: int) -> Any:
-    """Memory for a result, as `held` gives it."""
-    return held(results().allocate(max(1, size)))
+def allocate_ctypes(size: int) -> Any:
+    """Memory for a result, as `as_ctypes` gives it."""
+    return as_ctypes(result_allocator().allocate(max(1, size)))
 
 
-def held(block: Block) -> Any:
+def as_ctypes(block: Block) -> Any:
     """A block as a `ctypes` array, which tells its address quickly; it, and views of it, refer to the block."""
     return (ctypes.c_char * block.nbytes).from_buffer(block.data)
 
@@ -123,6 +123,6 @@ def _is_free(blocks: list[Block], place: int) -> bool:
 
 
 @functools.cache
-def results() -> Allocator:
+def result_allocator() -> Allocator:
     """The memory of all programs' results in this process, bounded by the flag `cache_limit`."""
     return Allocator(int(flags.get("cache_limit")) << 20)

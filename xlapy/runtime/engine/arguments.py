@@ -115,7 +115,7 @@ def _kind(element_type: PrimitiveType) -> int:
 def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
     if isinstance(argument, Buffer):
         if argument.is_deleted():
-            raise InvalidArgumentError(f"{where}: {argument.fate}")
+            raise InvalidArgumentError(f"{where}: {argument.deletion_reason}")
         return argument.array
     try:
         if hasattr(argument, "__array__"):

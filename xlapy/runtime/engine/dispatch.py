@@ -20,11 +20,11 @@ from xlapy.cpu.program.host_callbacks import Host
 from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram, StorageClass
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
-from xlapy.runtime.buffer import Buffer, array_type, buffer_at
+from xlapy.runtime.buffer import Buffer, array_type, buffer_on_memory
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.arguments import check_argument, check_arguments, check_count
-from xlapy.runtime.engine.donation import Donated, donated_buffers
+from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.native_call import NativeCall, array_address
 from xlapy.runtime.values import Value
 
@@ -44,7 +44,7 @@ class Dispatch:
         call: NativeCall,
         program: NativeProgram,
         shape: ProgramShape,
-        donated: Sequence[Donated],
+        donated: Sequence[DonatedLeaf],
         make_host: Callable[[], Host],
     ) -> None:
         self._call = call
@@ -55,10 +55,10 @@ class Dispatch:
         self._results = [array_type(slice_.shape) for slice_ in program.results]
         self._aliases = program.aliases
         self._ids = program.ids
-        self._donated = [(leaf, leaf_number(shape, leaf)) for leaf in donated]
+        self._donated = [(leaf, leaf_index(shape, leaf)) for leaf in donated]
         self._make_host = make_host
         self._calls_targets = bool(program.callbacks)
-        self._shown = shown_arguments(program)
+        self._shown = custom_call_arguments(program)
         self._single = shape.result.is_array
         self._flat = shape.result.is_tuple and all(element.is_array for element in shape.result.tuple_shapes)
 
@@ -67,15 +67,15 @@ class Dispatch:
         if self._plain:
             kept, addresses = self._taken(arguments)
         else:
-            kept, addresses = located(check_arguments(self._shape, arguments))
+            kept, addresses = arrays_and_addresses(check_arguments(self._shape, arguments))
         lent = self._lent(arguments, kept, addresses) if self._donated else {}
         if self._ids:
-            numbers = device_numbers(self._ids, 0, 0)
+            numbers = per_device_values(self._ids, 0, 0)
             kept += numbers
             addresses += map(array_address, numbers)
         memories, places = self._call.results()
         if self._calls_targets:
-            align(kept, addresses, self._shown)
+            align_arguments(kept, addresses, self._shown)
             self._call.renew_targets()
             host = self._make_host() if self._call.needs_host else None
             self._call(*addresses, *places, host=host, memory=(kept, memories))
@@ -85,8 +85,8 @@ class Dispatch:
             for result, argument in self._aliases.items():
                 memories[result], places[result] = lent[argument], addresses[argument]
         if self._single:
-            return buffer_at(self._results[0], memories[0], places[0])
-        buffers = map(buffer_at, self._results, memories, places)
+            return buffer_on_memory(self._results[0], memories[0], places[0])
+        buffers = map(buffer_on_memory, self._results, memories, places)
         return tuple(buffers) if self._flat else packed(self._shape.result, buffers)
 
     def _taken(self, arguments: Sequence[Any]) -> tuple[list[Any], list[int]]:
@@ -109,7 +109,7 @@ class Dispatch:
                     memory = _byte(argument)
                 except (TypeError, ValueError, BufferError):  # not contiguous, read-only, empty, a type of ml_dtypes
                     memory = None
-                if memory is not None and not _address_of(memory) & expected.misaligned:
+                if memory is not None and not _address_of(memory) & expected.alignment_mask:
                     kept.append(memory)
                     addresses.append(_address_of(memory))
                     continue
@@ -126,7 +126,7 @@ class Dispatch:
             buffer, alone = given.get(leaf), False
             if buffer is not None:
                 kept[number] = None
-                kept[number], alone = buffer.end_by_donation(leaf.fate)
+                kept[number], alone = buffer.donate(leaf.deletion_reason)
             if alone:
                 lent[number] = kept[number]
             else:
@@ -135,7 +135,7 @@ class Dispatch:
         return lent
 
 
-def device_numbers(names: Sequence[str], replica_id: int, partition_id: int) -> list[np.ndarray[Any, Any]]:
+def per_device_values(names: Sequence[str], replica_id: int, partition_id: int) -> list[np.ndarray[Any, Any]]:
     """What a program asks of its device and of the run, by the names in `NativeProgram.ids`."""
     seed = int(flags.get("rng_seed"))
     known = {
@@ -146,7 +146,7 @@ def device_numbers(names: Sequence[str], replica_id: int, partition_id: int) -> 
     return [known[name] for name in names]
 
 
-def located(values: Sequence[Value]) -> tuple[list[Any], list[int]]:
+def arrays_and_addresses(values: Sequence[Value]) -> tuple[list[Any], list[int]]:
     """The arrays in values as native code wants them, tuples flattened, and their addresses."""
     arrays = [contiguous(leaf) for leaf in _leaves(values)]
     return arrays, [array_address(array) for array in arrays]
@@ -166,13 +166,13 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
-def shown_arguments(program: NativeProgram) -> list[BufferSlice]:
+def custom_call_arguments(program: NativeProgram) -> list[BufferSlice]:
     """The arguments that custom calls are given as they lie in memory."""
     shown = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
     return list(dict.fromkeys(slice_ for slice_ in shown if slice_.kind is StorageClass.ARGUMENT))
 
 
-def align(kept: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:
+def align_arguments(kept: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:
     """Puts copies in the place of those arguments that do not lie as targets are promised."""
     for slice_ in arguments:
         if addresses[slice_.number] % ALIGNMENT:
@@ -188,7 +188,7 @@ def packed(shape: Shape, results: Iterator[Any]) -> Any:
     return next(results) if shape.is_array else TOKEN
 
 
-def leaf_number(shape: ProgramShape, leaf: Donated) -> int:
+def leaf_index(shape: ProgramShape, leaf: DonatedLeaf) -> int:
     """The place of a leaf among the arrays of all parameters."""
     paths = [
         (number, path)
@@ -201,6 +201,6 @@ def leaf_number(shape: ProgramShape, leaf: Donated) -> int:
 
 def _copied(address: int, shape: Shape) -> Any:
     size = shape.size * shape.element_type.byte_size
-    memory = allocator.memory(size)
+    memory = allocator.allocate_ctypes(size)
     ctypes.memmove(memory, address, size)
     return memory

@@ -13,20 +13,20 @@ from typing import Any
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.buffer import Buffer
-from xlapy.runtime.storage.lazy_module import Unread
+from xlapy.runtime.storage.lazy_module import LazyModule
 
 
 @dataclass(frozen=True, slots=True)
-class Donated:
-    """A donated array: the leaf at `path` of a parameter. fate: what is told of its buffer afterwards."""
+class DonatedLeaf:
+    """A donated array: the leaf at `path` of a parameter. deletion_reason: what is told of its buffer afterwards."""
 
     parameter: int
     path: tuple[int, ...]
     where: str
-    fate: str
+    deletion_reason: str
 
 
-def donated_leaves(module: Module, donate: Iterable[int]) -> list[Donated]:
+def donated_leaves(module: Module, donate: Iterable[int]) -> list[DonatedLeaf]:
     """What `donate` and the module's own input_output_alias and buffer_donor give away, in order.
 
     `InvalidArgumentError` for numbers of no parameter, of a tuple, or named twice.
@@ -38,14 +38,14 @@ def donated_leaves(module: Module, donate: Iterable[int]) -> list[Donated]:
     return [_donated(module.name, number, path, names[number]) for number, path in sorted(leaves)]
 
 
-def donated_at(source: Unread, parameter: int, path: Iterable[int]) -> Donated:
+def donated_leaf(source: LazyModule, parameter: int, path: Iterable[int]) -> DonatedLeaf:
     """The donated leaf at a place of a program's parameters; `IndexError` for a parameter that there is not."""
     return _donated(source.name, parameter, tuple(path), source.program_shape.parameter_names[parameter])
 
 
-def _donated(program: str, number: int, path: tuple[int, ...], name: str) -> Donated:
+def _donated(program: str, number: int, path: tuple[int, ...], name: str) -> DonatedLeaf:
     where = f"parameter {number} ({name})" + "".join(f" element {position}" for position in path)
-    return Donated(number, path, where, f"was donated to {program} as {where}")
+    return DonatedLeaf(number, path, where, f"was donated to {program} as {where}")
 
 
 def _checked(module: Module, donate: Iterable[int]) -> list[int]:
@@ -65,7 +65,7 @@ def _checked(module: Module, donate: Iterable[int]) -> list[int]:
     return numbers
 
 
-def donated_buffers(donated: Sequence[Donated], arguments: Sequence[Any]) -> list[tuple[Donated, Buffer]]:
+def donated_buffers(donated: Sequence[DonatedLeaf], arguments: Sequence[Any]) -> list[tuple[DonatedLeaf, Buffer]]:
     """The buffers that a call gives away; other arguments that are donated stay the caller's.
 
     `InvalidArgumentError` for a buffer that the call gives away and uses for another parameter too.
@@ -83,7 +83,7 @@ def _leaf(argument: Any, path: Sequence[int]) -> Any:
     return argument
 
 
-def _check_once(given: Sequence[tuple[Donated, Buffer]], arguments: Sequence[Any]) -> None:
+def _check_once(given: Sequence[tuple[DonatedLeaf, Buffer]], arguments: Sequence[Any]) -> None:
     uses: dict[int, int] = {}
     for buffer in _buffers(arguments):
         uses[id(buffer)] = uses.get(id(buffer), 0) + 1

@@ -17,11 +17,11 @@ from xlapy.interpreter.dynamic_array import array_of_bounds, sizes_of
 from xlapy.runtime.values import Value
 
 
-def static_leaves(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]]:
+def flatten_dynamic(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]]:
     """The arrays of a value of a declared shape, each with the sizes of its dynamic dimensions behind it."""
     if shape.is_tuple:
         for element, part in zip(value, shape.tuple_shapes, strict=True):
-            yield from static_leaves(element, part)
+            yield from flatten_dynamic(element, part)
     elif shape.is_array:
         yield array_of_bounds(value)
         for size, dynamic in zip(sizes_of(value), shape.dynamic_dimensions, strict=True):
@@ -29,10 +29,10 @@ def static_leaves(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]]:
                 yield np.array(size, np.int32)
 
 
-def joined(shape: Shape, leaves: Iterator[np.ndarray[Any, Any]]) -> Value:
-    """The value of a declared shape, of the arrays that `static_leaves` would give."""
+def unflatten_dynamic(shape: Shape, leaves: Iterator[np.ndarray[Any, Any]]) -> Value:
+    """The value of a declared shape, of the arrays that `flatten_dynamic` would give."""
     if shape.is_tuple:
-        return tuple(joined(part, leaves) for part in shape.tuple_shapes)
+        return tuple(unflatten_dynamic(part, leaves) for part in shape.tuple_shapes)
     if not shape.is_array:
         return TOKEN
     array = next(leaves)

@@ -28,7 +28,7 @@ _VIEWS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class MemoryDemand:
     """The bytes that a program needs at least, and the instruction at which it needs that many."""
 
     size: int = 0
@@ -40,7 +40,7 @@ class Demand:
             if self.at is None
             else f" at {self.at.name} ({self.at.op.name}) of shape {self.at.shape.to_text(layout=False)}"
         )
-        return f"{readable(self.size)}{where}"
+        return f"{format_bytes(self.size)}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,41 +70,43 @@ def value_bytes(shape: Shape) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if leaf.is_array)
 
 
-def demand(module: Module, plans: Mapping[Computation, Plan]) -> Demand:
+def memory_demand(module: Module, plans: Mapping[Computation, Plan]) -> MemoryDemand:
     """The largest single value anywhere, or the most that is alive at once in the entry, whichever is more."""
-    peaks: dict[Computation, Demand] = {}
-    largest = Demand()
+    peaks: dict[Computation, MemoryDemand] = {}
+    largest = MemoryDemand()
     for computation in computation_post_order(module):
         peaks[computation] = _peak(plans[computation], peaks)
         for instruction in computation:
             size = value_bytes(instruction.shape)
             if size > largest.size:
-                largest = Demand(size, instruction)
+                largest = MemoryDemand(size, instruction)
     entry = peaks[module.entry_computation]
     return entry if entry.size > largest.size else largest
 
 
-def _peak(plan: Plan, peaks: Mapping[Computation, Demand]) -> Demand:
+def _peak(plan: Plan, peaks: Mapping[Computation, MemoryDemand]) -> MemoryDemand:
     """The most memory alive at once while a computation runs, in what it calls too, its arguments aside."""
     alive = [0] * plan.slots
     total = 0
-    peak = Demand()
+    peak = MemoryDemand()
     for step in plan.steps:
         instruction = step.instruction
-        inside = max((peaks[called] for called in instruction.computations), key=lambda d: d.size, default=Demand())
+        inside = max(
+            (peaks[called] for called in instruction.computations), key=lambda d: d.size, default=MemoryDemand()
+        )
         if total + inside.size > peak.size:
-            peak = Demand(total + inside.size, inside.at)
+            peak = MemoryDemand(total + inside.size, inside.at)
         size = 0 if instruction.op in _VIEWS else value_bytes(instruction.shape)
         alive[step.result] = size
         total += size
         if total > peak.size:
-            peak = Demand(total, instruction)
+            peak = MemoryDemand(total, instruction)
         for dead in step.dead:
             total -= alive[dead]
     return peak
 
 
-def readable(size: int) -> str:
+def format_bytes(size: int) -> str:
     """`3.7 GB`"""
     amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"]
     while amount >= 1000 and len(units) > 1:

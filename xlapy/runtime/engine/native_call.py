@@ -22,7 +22,7 @@ from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.interruption import Interruption
-from xlapy.runtime.engine.memory import available_bytes, readable
+from xlapy.runtime.engine.memory import available_bytes, format_bytes
 
 _SMALL = 1 << 12
 """Bytes up to which the results of a call lie in one block: a small one that is kept keeps few others."""
@@ -46,7 +46,7 @@ class _Place:
     __slots__ = ("address", "arena", "counts", "interruption", "made_with", "table", "targets")
 
     def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: Targets | None) -> None:
-        self.arena = allocator.results().allocate(max(1, program.arena_size))
+        self.arena = allocator.result_allocator().allocate(max(1, program.arena_size))
         self.table = (ctypes.c_void_p * program.table_size)()
         self.address = _address_of(self.table)
         self.table[0] = array_address(self.arena)
@@ -160,11 +160,11 @@ class NativeCall:
         memories: list[Any] = [block] * len(addresses)
         if self._large:
             for (number, _), found in zip(self._large, self._large_blocks(), strict=True):
-                memories[number] = memory = allocator.held(found)
+                memories[number] = memory = allocator.as_ctypes(found)
                 addresses[number] = _address_of(memory)
         return memories, addresses
 
-    def counts(self) -> list[CounterTable]:
+    def counter_tables(self) -> list[CounterTable]:
         """Where the runs of an instrumented program have on_counted: a table for each of those at the same time."""
         return [place.counts for place in self._places if place.counts is not None]
 
@@ -183,8 +183,8 @@ class NativeCall:
 
     def _large_blocks(self) -> list[allocator.Block]:
         """Kept memory where there is some: only new memory can be more than there is."""
-        kept = allocator.results()
-        found = [kept.take(size) for _, size in self._large]
+        kept = allocator.result_allocator()
+        found = [kept.take_cached(size) for _, size in self._large]
         missing = sum(size for (_, size), block in zip(self._large, found, strict=True) if block is None)
         if missing > _UNASKED:
             self._make_room(missing)
@@ -201,11 +201,11 @@ class NativeCall:
     def _make_room(self, size: int) -> None:
         """Gives kept memory back where it is needed; `ExecutionError` if that is not enough."""
         if size > available_bytes():
-            allocator.results().trim()
+            allocator.result_allocator().trim()
         if size > (available := available_bytes()):
             raise ExecutionError(
-                f"out of memory: {self._program.name} needs {readable(self._demand())} for temporaries and results, "
-                f"{readable(available)} are available; the largest: {self._largest()}"
+                f"out of memory: {self._program.name} needs {format_bytes(self._demand())} for temporaries and "
+                f"results, {format_bytes(available)} are available; the largest: {self._largest()}"
             )
 
     def _demand(self) -> int:
@@ -229,7 +229,7 @@ def _failure(place: _Place, host: Host | None) -> BaseException:
 
 def _described(slice_: BufferSlice) -> str:
     name = slice_.name or f"result {slice_.number}"
-    return f"{name} {slice_.shape.to_text(layout=False)} {readable(slice_.size)}"
+    return f"{name} {slice_.shape.to_text(layout=False)} {format_bytes(slice_.size)}"
 
 
 def array_address(array: np.ndarray[Any, Any]) -> int:
@@ -239,6 +239,6 @@ def array_address(array: np.ndarray[Any, Any]) -> int:
 
 
 def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    copy = allocator.results().allocate(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy = allocator.result_allocator().allocate(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

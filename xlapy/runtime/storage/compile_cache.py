@@ -1,13 +1,13 @@
-"""Programs of cpu that were compiled before, by this process or another: a file each in a directory of the user's own.
+"""The compile cache: compiled programs of the platform cpu, one file each, in a private directory of the user.
 
-The flag `cache_dir` names the directory, `cache_size` bounds it. A file's name is the digest of everything that its
-program depends on. Files are written under another name first, so readers never see halves, and there are no locks: who
-finds no file, or a damaged one, compiles and writes it anew. The time of a file is when it was last used; the ones not
-used for longest go when there are too many.
+The flag `cache_dir` names the directory, `cache_size` limits its size. A file's name is the digest of everything that
+the program depends on. Files are written under a temporary name first, so readers never see partial files, and there
+are no locks: a process that finds no file, or a damaged one, compiles the program and writes the file. A file's
+modification time is that of its last use; the least recently used files are deleted when the cache is full.
 
-To load a program is to run its code: the directory must be the user's, and closed to others.
+Loading a program runs its code, so the directory must belong to the user and be closed to others.
 
-Owns: names, times and number of those files. Must not know: how programs are compiled, what their bytes mean.
+Responsible for the names, times and number of the files. Does not depend on how programs are compiled or serialized.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from xlapy.text import PrintOptions, print_module
 KIND = "cache entry"
 _ENDING, _UNFINISHED = ".xla", ".unfinished"
 
-_ABANDONED = 3600.0
-"""Seconds after which a file that nobody finished is taken for one of a process that was killed."""
+_ABANDONED_SECONDS = 3600.0
+"""Age in seconds after which an unfinished file is assumed to belong to a killed process."""
 
-_WITHOUT_EFFECT = frozenset({
+_FLAGS_WITHOUT_EFFECT = frozenset({
     "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "dump_to",
     "failure_dir", "num_threads", "rng_seed",
 })  # fmt: skip
-"""Flags that change no machine code. Any other is taken to."""
+"""Flags that do not affect machine code. All other flags are part of the key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One file. used: seconds since the epoch."""
+class CacheEntry:
+    """A file of the cache. used: time of the last use in seconds since the epoch."""
 
     path: Path
     size: int
@@ -66,9 +66,10 @@ class Entry:
 
 
 class CompileCache:
-    """The programs in a directory, which is made if it is not there; `limit` is in bytes.
+    """The programs in a directory, which is created if it does not exist; `limit` is in bytes.
 
-    `InvalidArgumentError` if others than the user own it, read it or write to it; `OSError` if it cannot be made.
+    `InvalidArgumentError` if the directory belongs to another user or others can read or write it; `OSError` if it
+    cannot be created.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -78,7 +79,7 @@ class CompileCache:
         _check_private(folder)
 
     def get(self, key: str) -> bytes | None:
-        """The program with a key, which counts as used now; `InvalidArgumentError` for a damaged file."""
+        """Returns the program with a key, and marks it as used now; `InvalidArgumentError` for a damaged file."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -91,20 +92,20 @@ class CompileCache:
             os.utime(path)
         return bytes(entry.sections[0])
 
-    def put(self, key: str, name: str, image: bytes) -> None:
-        """Keeps a program, in the place of one that has the key; `OSError` if there is no room."""
-        data = pack(KIND, {"key": key, "name": name}, [image])
+    def put(self, key: str, name: str, program: bytes) -> None:
+        """Stores a program, replacing one with the same key; `OSError` if the disk is full."""
+        data = pack(KIND, {"key": key, "name": name}, [program])
         if len(data) > self.limit:
             return
         _write_whole(self._path(key), data)
         self._shrink()
 
-    def entries(self) -> list[Entry]:
-        """All programs, the last used first."""
+    def entries(self) -> list[CacheEntry]:
+        """All programs, most recently used first."""
         found = [entry for entry in self._files() if entry.path.name.endswith(_ENDING)]
         return sorted(found, key=lambda entry: -entry.used)
 
-    def name_of(self, entry: Entry) -> str:
+    def name_of(self, entry: CacheEntry) -> str:
         """The name of an entry's program."""
         try:
             return str(unpack(KIND, entry.path.read_bytes()).header.get("name"))
@@ -112,7 +113,7 @@ class CompileCache:
             return f"({error})"
 
     def clear(self) -> int:
-        """Forgets all programs; how many there were."""
+        """Deletes all programs; returns their number."""
         entries = self.entries()
         for entry in entries:
             entry.path.unlink(missing_ok=True)
@@ -125,23 +126,23 @@ class CompileCache:
             if size > self.limit:
                 entry.path.unlink(missing_ok=True)
         for entry in self._files():
-            if entry.path.name.endswith(_UNFINISHED) and entry.used < time.time() - _ABANDONED:
+            if entry.path.name.endswith(_UNFINISHED) and entry.used < time.time() - _ABANDONED_SECONDS:
                 entry.path.unlink(missing_ok=True)
 
-    def _files(self) -> Iterator[Entry]:
-        """Other processes may remove them at any time."""
+    def _files(self) -> Iterator[CacheEntry]:
+        """Yields the files of the directory. Other processes may delete them at any time."""
         for file in os.scandir(self.folder):
             with suppress(FileNotFoundError):
                 status = file.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
-                    yield Entry(Path(file.path), status.st_size, status.st_mtime)
+                    yield CacheEntry(Path(file.path), status.st_size, status.st_mtime)
 
     def _path(self, key: str) -> Path:
         return self.folder / (key + _ENDING)
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Readers see the file as it was, or all of it."""
+    """Writes a file so that readers see either the old contents or all of the new ones."""
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=_UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -157,8 +158,8 @@ def _check_private(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.geteuid():
         raise InvalidArgumentError(
-            f"cache directory {folder} belongs to user {status.st_uid}, not to {os.geteuid()} who runs this: "
-            "programs in it could run anything"
+            f"cache directory {folder} belongs to user {status.st_uid}, not to {os.geteuid()}, which runs this "
+            "process: programs in it could run anything"
         )
     if status.st_mode & 0o077:
         raise InvalidArgumentError(
@@ -168,31 +169,31 @@ def _check_private(folder: Path) -> None:
 
 
 def named_cache(folder: str) -> CompileCache:
-    """The cache in a directory, `~` for the home directory, as large as the flags allow."""
+    """The cache in a directory, `~` meaning the home directory, with the size limit that the flags set."""
     return CompileCache(Path(folder).expanduser(), int(flags.get("cache_size")) << 20)
 
 
 # -- compiling
 
 
-def compiled_before(
-    module: Module, choices: Mapping[str, Any], compile_anew: Callable[[], Compiled]
+def compile_cached(
+    module: Module, choices: Mapping[str, Any], compile_new: Callable[[], Compiled]
 ) -> Compiled | LoadedProgram:
-    """The program of a verified module from the cache, if there is one and it has it, else a new one, which it keeps.
+    """Returns the program of a verified module from the cache, or compiles it and stores it there.
 
-    choices: what the program depends on besides the module, as JSON can say it. What is dumped is compiled anew. No
-    trouble with the cache is an error: the log tells.
+    choices: what the program depends on besides the module, as JSON. Modules that are dumped are always compiled.
+    Problems with the cache are logged, never raised.
     """
     folder = str(flags.get("cache_dir"))
-    cache = _usable(folder) if folder and not flags.get("dump_to") else None
+    cache = _open_cache(folder) if folder and not flags.get("dump_to") else None
     if cache is None:
-        return compile_anew()
+        return compile_new()
     _recall_sources(cache.folder)
     key = cache_key(module, choices)
-    return _loaded(cache, key, module) or _kept(cache, key, compile_anew())
+    return _load(cache, key, module) or _store(cache, key, compile_new())
 
 
-def _usable(folder: str) -> CompileCache | None:
+def _open_cache(folder: str) -> CompileCache | None:
     try:
         return named_cache(folder)
     except (InvalidArgumentError, OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
@@ -206,12 +207,12 @@ def _warn_once(message: str) -> None:
 
 
 _SOURCES = ".sources"
-"""The file with the state of the compiler's files, and their digest then."""
+"""The file that caches the digest of the compiler's source files, with the state for which it is valid."""
 
 
 @functools.cache
 def _recall_sources(folder: Path) -> None:
-    """Spares reading the compiler's files where nothing has changed since some process did."""
+    """Reuses the digest of the compiler's source files if they have not changed since another process computed it."""
     state, path = source_files_state(), folder / _SOURCES
     with suppress(OSError, ValueError):
         known, digest = path.read_text().split()
@@ -222,13 +223,13 @@ def _recall_sources(folder: Path) -> None:
         _write_whole(path, f"{state} {source_digest()}\n".encode())
 
 
-def _loaded(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None:
+def _load(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None:
     try:
-        image = cache.get(key)
-        if image is None:
+        program = cache.get(key)
+        if program is None:
             return None
-        compiled = edit.clone_module(module)  # users may change theirs
-        loaded = load_image(image, lambda: compiled)
+        compiled = edit.clone_module(module)  # users may modify their module
+        loaded = load_image(program, lambda: compiled)
     except (XlaError, OSError) as error:
         logger.warning("%s is compiled anew, %s cannot be used: %s", module.name, cache.folder / key, error)
         return None
@@ -236,7 +237,7 @@ def _loaded(cache: CompileCache, key: str, module: Module) -> LoadedProgram | No
     return loaded
 
 
-def _kept(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
+def _store(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
     name = compiled.program.name
     try:
         cache.put(key, name, image_of(compiled))
@@ -251,12 +252,12 @@ _TEXT = PrintOptions(print_metadata=False)
 
 
 def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
-    """The digest of what a program depends on: module, choices, flags, the processor, the compiler.
+    """The digest of everything a program depends on: module, choices, flags, processor, compiler.
 
-    Where instructions come from in a source is not part of it. Constants count by their bytes: text does not tell all
-    NaNs apart, and is slow for large ones.
+    Source locations of instructions are excluded. Constants count by their bytes: text does not distinguish all NaNs,
+    and printing large constants is slow.
     """
-    digest = hashlib.sha256(json.dumps({"choices": choices, **surroundings()}, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps({"choices": choices, **compile_environment()}, sort_keys=True).encode())
     digest.update(print_module(module, _TEXT).encode("utf-8", "surrogateescape"))
     for instruction in module.instructions():
         if instruction.op is opcodes.CONSTANT:
@@ -265,10 +266,10 @@ def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def surroundings() -> dict[str, Any]:
-    """What every program depends on, as JSON can say it: flags, the processor, the compiler."""
+def compile_environment() -> dict[str, Any]:
+    """What every program depends on, as JSON: flags, the processor, the compiler."""
     return {
-        "flags": {flag.name: flags.get(flag.name) for flag in flags.TABLE if flag.name not in _WITHOUT_EFFECT},
+        "flags": {flag.name: flags.get(flag.name) for flag in flags.TABLE if flag.name not in _FLAGS_WITHOUT_EFFECT},
         "processor": [host_name(), sorted(name for name, has in host_features().items() if has)],
         "compiler": dict(compiler_identity()),
     }

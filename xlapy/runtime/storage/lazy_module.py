@@ -1,6 +1,7 @@
-"""Modules of programs that were compiled before: to run one, nobody needs to read them.
+"""Modules of precompiled programs, which are parsed on demand.
 
-Owns: when such a module is read, the description that comes before it. Must not know: programs.
+Responsible for when such a module is read, and for its description that is available before. Does not depend on
+programs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from xlapy.hlo.module import Module
 
 
 @dataclass(slots=True)
-class Unread:
-    """A module that is read when it is first asked for, and what is known of it before."""
+class LazyModule:
+    """A module that is read on first access, with the name and program shape that are known before."""
 
     name: str
     program_shape: ProgramShape
@@ -31,8 +32,8 @@ class Unread:
         return self._module
 
 
-def describe(module: Module) -> dict[str, Any]:
-    """What is known of a module before it is read, as JSON can say it."""
+def describe_module(module: Module) -> dict[str, Any]:
+    """Describes a module as JSON, for `lazy_module_from`."""
     shape = module.entry_computation.program_shape
     parameters = [shape.to_text(layout=True) for shape in shape.parameters]
     return {
@@ -42,12 +43,12 @@ def describe(module: Module) -> dict[str, Any]:
     }
 
 
-def described(description: Mapping[str, Any], read: Callable[[], Module]) -> Unread:
-    """The inverse of `describe`; `ValueError`, `KeyError` or `TypeError` for what is no description."""
+def lazy_module_from(description: Mapping[str, Any], read: Callable[[], Module]) -> LazyModule:
+    """The inverse of `describe_module`. `ValueError`, `KeyError` or `TypeError` for malformed descriptions."""
     try:
         names = [str(name) for name, _ in description["parameters"]]
         parameters = [Shape.parse(text) for _, text in description["parameters"]]
         shape = ProgramShape(parameters, Shape.parse(description["result"]), names)
     except XlaError as error:
         raise ValueError(str(error)) from error
-    return Unread(str(description["name"]), shape, read)
+    return LazyModule(str(description["name"]), shape, read)

@@ -1,10 +1,10 @@
 """Executables as bytes: a compiled program with its module, for other processes on machines of the same kind.
 
-A container (`xlapy.base.container`) of the kind "executable": the header has the platform, the devices, the donated
-leaves of the parameters and the description of the module (`unread.describe`), the sections are the module as HLO text,
-compressed by zlib, and the platform's image of the program.
+The format is a container (`xlapy.base.container`) of the kind "executable". Its header holds the platform, the devices,
+the donated leaves of the parameters and the description of the module (`lazy_module.describe_module`). Its sections are
+the module as HLO text, compressed with zlib, and the serialized program of the platform.
 
-Owns: this form. Must not know: what an image holds.
+Responsible for this format. Does not depend on the format of the platform's program.
 """
 
 from __future__ import annotations
@@ -16,47 +16,53 @@ from dataclasses import dataclass
 from xlapy.base.container import is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
-from xlapy.runtime.engine.donation import Donated, donated_at
-from xlapy.runtime.storage.lazy_module import Unread, describe, described
+from xlapy.runtime.engine.donation import DonatedLeaf, donated_leaf
+from xlapy.runtime.storage.lazy_module import LazyModule, describe_module, lazy_module_from
 from xlapy.text import PrintOptions, parse_hlo, print_module
 
 KIND = "executable"
 
 
 @dataclass(frozen=True, slots=True)
-class Serialized:
-    """What an executable is made of."""
+class SerializedExecutable:
+    """The contents of a serialized executable."""
 
     platform: str
-    source: Unread
+    source: LazyModule
     num_replicas: int
     num_partitions: int
-    donated: tuple[Donated, ...]
-    image: bytes
+    donated: tuple[DonatedLeaf, ...]
+    program: bytes
 
 
 def is_serialized(data: bytes) -> bool:
-    """Whether data looks like an executable; HLO text never does."""
+    """Whether data starts like an executable. HLO text never does."""
     return is_container(data)
 
 
 def write_executable(
-    platform: str, module: Module, num_replicas: int, num_partitions: int, donated: Sequence[Donated], image: bytes
+    platform: str,
+    module: Module,
+    num_replicas: int,
+    num_partitions: int,
+    donated: Sequence[DonatedLeaf],
+    program: bytes,
 ) -> bytes:
-    """The executable as bytes."""
+    """Serializes an executable. program: the bytes of `Program.serialize`."""
     header = {
         "platform": platform,
         "num_replicas": num_replicas,
         "num_partitions": num_partitions,
         "donated": [[leaf.parameter, list(leaf.path)] for leaf in donated],
-        "module": describe(module),
+        "module": describe_module(module),
     }
     text = print_module(module, PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
-    return pack(KIND, header, [zlib.compress(text, 1), image])
+    return pack(KIND, header, [zlib.compress(text, 1), program])
 
 
-def place_of(data: bytes) -> tuple[str, int]:
-    """The platform of an executable, and how many devices it runs on; `InvalidArgumentError` for other bytes."""
+def platform_and_device_count(data: bytes) -> tuple[str, int]:
+    """Returns the platform of an executable, and the number of devices it runs on; `InvalidArgumentError` for other
+    bytes."""
     header = unpack(KIND, data).header
     try:
         return str(header["platform"]), int(header["num_replicas"]) * int(header["num_partitions"])
@@ -64,16 +70,16 @@ def place_of(data: bytes) -> tuple[str, int]:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def read_executable(data: bytes) -> Serialized:
+def read_executable(data: bytes) -> SerializedExecutable:
     """The inverse of `write_executable`; `InvalidArgumentError` for other or damaged bytes."""
     container = unpack(KIND, data)
     header = container.header
     try:
-        text, image = container.sections
-        source = described(header["module"], lambda: _module(bytes(text)))
+        text, program = container.sections
+        source = lazy_module_from(header["module"], lambda: _module(bytes(text)))
         counts = int(header["num_replicas"]), int(header["num_partitions"])
-        donated = [donated_at(source, int(number), map(int, path)) for number, path in header["donated"]]
-        return Serialized(str(header["platform"]), source, *counts, tuple(donated), bytes(image))
+        donated = [donated_leaf(source, int(number), map(int, path)) for number, path in header["donated"]]
+        return SerializedExecutable(str(header["platform"]), source, *counts, tuple(donated), bytes(program))
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
 

@@ -70,9 +70,9 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
     figures: list[Array] = []
     while _is_worth(len(plain), repeat, time.perf_counter() - begin):
         plain.append(_timed(executable, run))
-        _clear(program.call.counts())
+        _clear(program.call.counter_tables())
         slower.append(_timed(twin, run))
-        figures.append(np.sum([table.figures for table in program.call.counts()], axis=0).astype(np.float64))
+        figures.append(np.sum([table.figures for table in program.call.counter_tables()], axis=0).astype(np.float64))
     found = _least(figures) / len(executable.devices)
     found[:, (0, 2)] /= clock.ticks_a_second()
     wall, instrumented_wall = float(_least(plain)), float(_least(slower))
@@ -100,9 +100,9 @@ def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[Count
     clock = _Rate()
     twin, program = compile_instrumented(executable, Instrument.EVENTS)
     run(twin)
-    _clear(program.call.counts())
+    _clear(program.call.counter_tables())
     run(twin)
-    return program, program.call.counts(), clock.ticks_a_second()
+    return program, program.call.counter_tables(), clock.ticks_a_second()
 
 
 class _Rate:

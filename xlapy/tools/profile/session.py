@@ -13,8 +13,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.runtime import Executable
-from xlapy.runtime.buffer import put
-from xlapy.runtime.machine import machine_limits
+from xlapy.runtime.buffer import copy_to_buffer
+from xlapy.runtime.machine import machine_roofline
 from xlapy.runtime.values import Observer
 from xlapy.tools.profile.interpreted import interpreted
 from xlapy.tools.profile.measuring import measure
@@ -58,7 +58,7 @@ class Session:
 
 
 def _as_buffer(value: Any) -> Any:
-    return put(value) if isinstance(value, np.ndarray) else value
+    return copy_to_buffer(value) if isinstance(value, np.ndarray) else value
 
 
 def session_of(
@@ -75,7 +75,7 @@ def profile_of(session: Session, repeat: int | None, *, remeasure: bool = False)
     executable = session.executable
     devices = len(executable.devices)
     if executable.platform == "cpu":
-        machine = machine_limits(anew=remeasure)
+        machine = machine_roofline(anew=remeasure)
         measured = measure(executable, session.run, repeat)
         return Profile(
             measured.compiled.module, "cpu", native_rows(measured, machine), measured.wall,

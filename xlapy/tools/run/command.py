@@ -18,7 +18,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names
 from xlapy.runtime.engine.arguments import leaves, shape_of
-from xlapy.runtime.engine.memory import available_bytes, readable, value_bytes
+from xlapy.runtime.engine.memory import available_bytes, format_bytes, value_bytes
 from xlapy.runtime.engine.observe import trace
 from xlapy.runtime.values import Observer
 from xlapy.testing.random_arguments import random_arguments
@@ -194,7 +194,7 @@ def _check_memory(parameters: Sequence[Shape]) -> None:
     size, available = sum(map(value_bytes, parameters)), available_bytes()
     if size > available:
         raise InvalidArgumentError(
-            f"out of memory: random arguments of {readable(size)}, {readable(available)} are available"
+            f"out of memory: random arguments of {format_bytes(size)}, {format_bytes(available)} are available"
         )
 
 

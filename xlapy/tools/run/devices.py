@@ -15,9 +15,9 @@ from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
-from xlapy.runtime.collectives.launch import counts, device_name
+from xlapy.runtime.collectives.launch import device_name, replica_and_partition_counts
 from xlapy.runtime.device import Device
-from xlapy.runtime.storage.serialized import is_serialized, place_of
+from xlapy.runtime.storage.serialized import is_serialized, platform_and_device_count
 from xlapy.tools.files import parse_program, read_bytes, read_infeeds
 
 _FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
@@ -36,7 +36,7 @@ def compile_for_devices(
     check_infs: bool | None = None,
 ) -> Executable:
     """A program on as many devices as it asks for, or as are given; without a platform, on the default one."""
-    replicas, partitions = counts(module, num_replicas, num_partitions, MOST_DEVICES)
+    replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, MOST_DEVICES)
     return Client(platform, devices=replicas * partitions).compile(
         module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
     )
@@ -63,7 +63,7 @@ def executable_of(
     if num_replicas is not None or num_partitions is not None:
         raise click.UsageError(f"{file} is compiled: it runs on the replicas and partitions that it was compiled for")
     try:
-        made_for, devices = place_of(data)
+        made_for, devices = platform_and_device_count(data)
         if devices > MOST_DEVICES:
             raise InvalidArgumentError(f"it is for {devices} devices, at most {MOST_DEVICES} are run")
         return Client(platform or made_for, devices=devices).deserialize(data)

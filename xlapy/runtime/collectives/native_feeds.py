@@ -26,12 +26,12 @@ from xlapy.runtime.values import Value
 
 
 @contextmanager
-def joined_feeds(device: Device, program: NativeProgram, shared: Memory, number: int) -> Iterator[None]:
+def attached_feeds(device: Device, program: NativeProgram, shared: Memory, number: int) -> Iterator[None]:
     """While the program runs as device `number`, what goes in and out of a device goes without callbacks."""
     steps = [thunk for thunk in program.callbacks if isinstance(thunk, FeedThunk)]
     infeeds, outfeeds = ([s for s in steps if s.instruction.op is op] for op in (opcodes.INFEED, opcodes.OUTFEED))
-    source = FedIn(infeeds, shared, number) if infeeds else None
-    sink = FedOut(outfeeds, shared, number) if outfeeds else None
+    source = NativeInfeed(infeeds, shared, number) if infeeds else None
+    sink = NativeOutfeed(outfeeds, shared, number) if outfeeds else None
     try:
         if source is not None:
             device.infeed.join(source)
@@ -65,7 +65,7 @@ class _Feed:
         futex.wake(self.address + QueueField.SENT)
 
 
-class FedIn(_Feed):
+class NativeInfeed(_Feed):
     """What is fed in while a program runs, as messages that name its arrays."""
 
     def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
@@ -105,7 +105,7 @@ class FedIn(_Feed):
             time.sleep(0)
 
 
-class FedOut(_Feed):
+class NativeOutfeed(_Feed):
     """What a program feeds out while it runs."""
 
     def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
