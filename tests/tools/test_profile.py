@@ -75,14 +75,14 @@ ENTRY main {
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch) -> list[bool]:
-    """Roofline that need no measuring; whether they were to be measured anew is noted."""
+    """Replaces the measured roofline; records whether a new measurement was requested."""
     asked: list[bool] = []
 
     def limits(*, anew: bool) -> Machine:
         asked.append(anew)
         return MACHINE
 
-    monkeypatch.setattr(session, "machine_limits", limits)
+    monkeypatch.setattr(session, "machine_roofline", limits)
     return asked
 
 

@@ -61,7 +61,7 @@ def instruction(payload: Any, name: str) -> dict[str, Any]:
 def limits(monkeypatch) -> None:
     """Those of a machine that need no measuring."""
     one = Roofline(1, {"f32": 1e9, "f64": 1e9}, (Bandwidth(1 << 26, 1e9, 1e9),))
-    monkeypatch.setattr(session, "machine_limits", lambda *, anew: Machine("test", one, one))
+    monkeypatch.setattr(session, "machine_roofline", lambda *, anew: Machine("test", one, one))
 
 
 @pytest.fixture(scope="module")

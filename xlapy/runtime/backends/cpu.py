@@ -237,7 +237,7 @@ def is_dynamic(shape: ProgramShape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _LaunchWatchdog:
-    """What devices that meet and wait in native code may do is for the run's rendezvous to say."""
+    """Connects the host side of a native run to the run's rendezvous, which detects deadlocks and timeouts."""
 
     communicator: DeviceCommunicator
 
