@@ -18,7 +18,6 @@ from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.opcodes.attributes.dimensions import Precision
 from xlapy.opcodes.contraction import (
-    _OVERFLOW_EXPONENT_AND_PRECISION,
     DOT,
     RAGGED_DOT,
     SCALED_DOT,
@@ -232,7 +231,7 @@ def test_table_of_floating_types_agrees_with_their_formats() -> None:
     for t in ARRAY_TYPES:
         if t.is_floating:
             info = ml_dtypes.finfo(t.dtype)
-            assert _OVERFLOW_EXPONENT_AND_PRECISION[t] == (info.maxexp, info.nmant + 1), t
+            assert (t.float_format.overflow_exponent, t.float_format.precision) == (info.maxexp, info.nmant + 1), t
 
 
 PEER_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn")]

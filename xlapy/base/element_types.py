@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.float_formats import DOUBLE, HALF, SINGLE, FloatFormat, SpecialValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
 """A NumPy array of any shape and element type."""
@@ -33,6 +34,7 @@ class PrimitiveType:
     """
 
     __slots__ = (
+        "_float_format",
         "bits",
         "dtype",
         "is_array",
@@ -84,7 +86,16 @@ class PrimitiveType:
     TOKEN: ClassVar[PrimitiveType]
     BUFFER: ClassVar[PrimitiveType]
 
-    def __init__(self, name: str, number: int, bits: int, dtype: Any, kind: str, text: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        bits: int,
+        dtype: Any,
+        kind: str,
+        text: str | None,
+        float_format: FloatFormat | None,
+    ) -> None:
         self.name: str = name
         self.number: int = number
         self.bits: int = bits
@@ -96,6 +107,14 @@ class PrimitiveType:
         self.is_signed: bool = kind == "signed"
         self.is_unsigned: bool = kind == "unsigned"
         self.is_integral: bool = kind in ("signed", "unsigned")
+        self._float_format = float_format
+
+    @property
+    def float_format(self) -> FloatFormat:
+        """The encoding of a floating-point type. Raises InvalidArgumentError for every other type, complex ones too."""
+        if self._float_format is None:
+            raise InvalidArgumentError(f"{self} is not a floating-point type, so it has no floating-point format")
+        return self._float_format
 
     @property
     def byte_size(self) -> int:
@@ -159,9 +178,16 @@ def _find(table: dict[Any, PrimitiveType], key: Any, what: str) -> PrimitiveType
 
 
 def _define(
-    name: str, number: int, bits: int, dtype: Any = None, kind: str = "", text: str | None = None
+    name: str,
+    number: int,
+    bits: int,
+    dtype: Any = None,
+    kind: str = "",
+    *,
+    text: str | None = None,
+    float_format: FloatFormat | None = None,
 ) -> PrimitiveType:
-    result = PrimitiveType(name, number, bits, dtype, kind, text)
+    result = PrimitiveType(name, number, bits, dtype, kind, text, float_format)
     setattr(PrimitiveType, name, result)
     _BY_NAME[name] = _BY_TEXT[result.text] = _BY_NUMBER[number] = result
     if result.dtype is not None:
@@ -169,6 +195,11 @@ def _define(
     return result
 
 
+def _define_float(name: str, number: int, dtype: Any, float_format: FloatFormat) -> PrimitiveType:
+    return _define(name, number, float_format.bits, dtype, "floating", float_format=float_format)
+
+
+_FN, _FNUZ, _FINITE, _FNU = SpecialValues.FN, SpecialValues.FNUZ, SpecialValues.FINITE, SpecialValues.FNU
 PRIMITIVE_TYPE_INVALID = _define("PRIMITIVE_TYPE_INVALID", 0, 0)
 PRED = _define("PRED", 1, 8, np.bool_)
 S1 = _define("S1", 30, 1, ml_dtypes.int1, "signed")
@@ -185,21 +216,21 @@ U8 = _define("U8", 6, 8, np.uint8, "unsigned")
 U16 = _define("U16", 7, 16, np.uint16, "unsigned")
 U32 = _define("U32", 8, 32, np.uint32, "unsigned")
 U64 = _define("U64", 9, 64, np.uint64, "unsigned")
-F16 = _define("F16", 10, 16, np.float16, "floating")
-BF16 = _define("BF16", 16, 16, ml_dtypes.bfloat16, "floating")
-F32 = _define("F32", 11, 32, np.float32, "floating")
-F64 = _define("F64", 12, 64, np.float64, "floating")
-F8E5M2 = _define("F8E5M2", 19, 8, ml_dtypes.float8_e5m2, "floating")
-F8E4M3 = _define("F8E4M3", 28, 8, ml_dtypes.float8_e4m3, "floating")
-F8E4M3FN = _define("F8E4M3FN", 20, 8, ml_dtypes.float8_e4m3fn, "floating")
-F8E4M3B11FNUZ = _define("F8E4M3B11FNUZ", 23, 8, ml_dtypes.float8_e4m3b11fnuz, "floating")
-F8E3M4 = _define("F8E3M4", 29, 8, ml_dtypes.float8_e3m4, "floating")
-F8E5M2FNUZ = _define("F8E5M2FNUZ", 24, 8, ml_dtypes.float8_e5m2fnuz, "floating")
-F8E4M3FNUZ = _define("F8E4M3FNUZ", 25, 8, ml_dtypes.float8_e4m3fnuz, "floating")
-F8E8M0FNU = _define("F8E8M0FNU", 33, 8, ml_dtypes.float8_e8m0fnu, "floating")
-F6E3M2FN = _define("F6E3M2FN", 35, 6, ml_dtypes.float6_e3m2fn, "floating")
-F6E2M3FN = _define("F6E2M3FN", 36, 6, ml_dtypes.float6_e2m3fn, "floating")
-F4E2M1FN = _define("F4E2M1FN", 32, 4, ml_dtypes.float4_e2m1fn, "floating")
+F16 = _define_float("F16", 10, np.float16, HALF)
+BF16 = _define_float("BF16", 16, ml_dtypes.bfloat16, FloatFormat(8, 7, 127))
+F32 = _define_float("F32", 11, np.float32, SINGLE)
+F64 = _define_float("F64", 12, np.float64, DOUBLE)
+F8E5M2 = _define_float("F8E5M2", 19, ml_dtypes.float8_e5m2, FloatFormat(5, 2, 15))
+F8E4M3 = _define_float("F8E4M3", 28, ml_dtypes.float8_e4m3, FloatFormat(4, 3, 7))
+F8E4M3FN = _define_float("F8E4M3FN", 20, ml_dtypes.float8_e4m3fn, FloatFormat(4, 3, 7, _FN))
+F8E4M3B11FNUZ = _define_float("F8E4M3B11FNUZ", 23, ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, _FNUZ))
+F8E3M4 = _define_float("F8E3M4", 29, ml_dtypes.float8_e3m4, FloatFormat(3, 4, 3))
+F8E5M2FNUZ = _define_float("F8E5M2FNUZ", 24, ml_dtypes.float8_e5m2fnuz, FloatFormat(5, 2, 16, _FNUZ))
+F8E4M3FNUZ = _define_float("F8E4M3FNUZ", 25, ml_dtypes.float8_e4m3fnuz, FloatFormat(4, 3, 8, _FNUZ))
+F8E8M0FNU = _define_float("F8E8M0FNU", 33, ml_dtypes.float8_e8m0fnu, FloatFormat(8, 0, 127, _FNU))
+F6E3M2FN = _define_float("F6E3M2FN", 35, ml_dtypes.float6_e3m2fn, FloatFormat(3, 2, 3, _FINITE))
+F6E2M3FN = _define_float("F6E2M3FN", 36, ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, _FINITE))
+F4E2M1FN = _define_float("F4E2M1FN", 32, ml_dtypes.float4_e2m1fn, FloatFormat(2, 1, 1, _FINITE))
 C64 = _define("C64", 15, 64, np.complex64, "complex")
 C128 = _define("C128", 18, 128, np.complex128, "complex")
 TUPLE = _define("TUPLE", 13, 0)

@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, NoReturn
 
-import ml_dtypes
 import numpy as np
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
 from xlapy.base.errors import ParseError
+from xlapy.base.float_formats import FloatFormat
 from xlapy.base.literal import Literal, check_holdable
-from xlapy.base.literal_text import MANTISSA_BITS
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, read_shape
 
@@ -347,8 +346,8 @@ class _ArrayParser:
         payload = _PLAIN_QUIET
         if "(" in word:
             payload = int(word[word.index("(") + 1 : -1], 16)
-            bits = MANTISSA_BITS.get(self.type.component_type)
-            if bits is None:
+            bits = self.type.component_type.float_format.nan_payload_bits
+            if not bits:
                 self.cursor.fail_at(start, f"NaN payload 0x{payload:x}: {self.type} has no NaN payloads")
             if not 0 < payload < 1 << bits:
                 limits = f"0x1 to 0x{(1 << bits) - 1:x}"
@@ -368,19 +367,18 @@ class _ArrayParser:
         else:
             values = np.array(self.values, np.float64)
         flat = _rounded(values, part)
-        bits = MANTISSA_BITS.get(part)
-        if bits is not None and self.payloads:
-            _write_payloads(flat, bits, self.payloads)
+        if self.payloads and part.float_format.nan_payload_bits:
+            _write_payloads(flat, part.float_format, self.payloads)
         return flat.view(self.shape.dtype)
 
 
-def _write_payloads(flat: Array, mantissa: int, payloads: list[tuple[int, bool, int]]) -> None:
-    width = 8 * flat.itemsize
-    raw = flat.view(f"u{flat.itemsize}")
-    exponent = (1 << (width - 1)) - (1 << mantissa)
-    for index, negative, payload in payloads:
-        quiet = 1 << (mantissa - 1) if payload == _PLAIN_QUIET else payload
-        raw[index] = negative << (width - 1) | exponent | quiet
+def _write_payloads(flat: Array, float_format: FloatFormat, payloads: list[tuple[int, bool, int]]) -> None:
+    """Writes NaNs with the given payloads into `flat`: (index, whether negative, payload)."""
+    codes = flat.view(f"u{flat.itemsize}")
+    exponent = float_format.infinity_code or 0
+    for index, negative, given in payloads:
+        payload = float_format.quiet_nan_payload if given == _PLAIN_QUIET else given
+        codes[index] = negative * float_format.sign_mask | exponent | payload
 
 
 def _from_hexadecimal(word: str) -> float:
@@ -392,8 +390,7 @@ def _from_hexadecimal(word: str) -> float:
 
 def _interval(element_type: PrimitiveType) -> str:
     """The finite range of a floating-point type, for a message."""
-    info = cast(Any, ml_dtypes.finfo(element_type.dtype))
-    return f"[{float(info.min):g}, {float(info.max):g}]"
+    return f"[{element_type.float_format.lowest:g}, {element_type.float_format.largest:g}]"
 
 
 def _rounded(values: Array, element_type: PrimitiveType) -> Array:

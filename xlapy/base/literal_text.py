@@ -7,23 +7,10 @@ Source: XLA's literal printer; a floating-point number prints with the fewest di
 from __future__ import annotations
 
 import math
-from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import BF16, F8E3M4, F8E4M3, F8E5M2, F16, F32, F64, PRED, Array, PrimitiveType
-
-MANTISSA_BITS: dict[PrimitiveType, int] = {
-    F64: 52,
-    F32: 23,
-    F16: 10,
-    BF16: 7,
-    F8E5M2: 2,
-    F8E4M3: 3,
-    F8E3M4: 4,
-}
-"""Bits below the exponent, of the types with an IEEE layout: only their NaNs carry payloads."""
+from xlapy.base.element_types import F32, F64, PRED, Array, PrimitiveType
 
 
 def array_text(array: Array, element_type: PrimitiveType) -> str:
@@ -58,7 +45,7 @@ def _float_texts(flat: Array, element_type: PrimitiveType) -> list[str]:
         with np.errstate(over="ignore"):
             back = np.array(list(map(float, texts)), dtype=np.float64).astype(flat.dtype)
         changed = np.flatnonzero((back != flat) & np.isfinite(values))
-        exact = _fixed_texts(values[changed], 9 if element_type is F32 else 17)
+        exact = _fixed_texts(values[changed], element_type.float_format.max_digits)
         for place, text in zip(changed.tolist(), exact, strict=True):
             texts[place] = text
     for place in np.flatnonzero(np.isnan(values)).tolist():
@@ -67,13 +54,9 @@ def _float_texts(flat: Array, element_type: PrimitiveType) -> list[str]:
 
 
 def _first_digits(element_type: PrimitiveType) -> int:
-    """Significant digits tried first: all a narrow type can need, or what F32 and F64 surely keep."""
-    if element_type is F32:
-        return 6
-    if element_type is F64:
-        return 15
-    precision = int(cast(Any, ml_dtypes.finfo(element_type.dtype)).nmant) + 1
-    return math.ceil(1 + precision * math.log10(2))
+    """Significant digits tried first: all that a narrow type can need, or those that F32 and F64 always keep."""
+    float_format = element_type.float_format
+    return float_format.kept_digits if element_type in (F32, F64) else float_format.max_digits
 
 
 def _fixed_texts(values: Array, digits: int) -> list[str]:
@@ -85,13 +68,11 @@ def _fixed_texts(values: Array, digits: int) -> list[str]:
 
 def _nan_text(value: Array, element_type: PrimitiveType) -> str:
     """`nan`, `-nan`, or with the payload of a NaN that is not the plain quiet one: `-nan(0x1)`."""
-    bits = int(value.view(f"u{value.itemsize}")[0])
-    sign = "-" if bits >> (8 * value.itemsize - 1) and element_type.name != "F8E8M0FNU" else ""
-    mantissa = MANTISSA_BITS.get(element_type)
-    if mantissa is None:
-        return sign + "nan"
-    payload = bits & ((1 << mantissa) - 1)
-    return f"{sign}nan" if payload == 1 << (mantissa - 1) else f"{sign}nan(0x{payload:x})"
+    float_format = element_type.float_format
+    code = int(value.view(f"u{value.itemsize}")[0])
+    sign = "-" if code & float_format.sign_mask else ""
+    payload = code & ((1 << float_format.nan_payload_bits) - 1)
+    return f"{sign}nan" if payload == float_format.quiet_nan_payload else f"{sign}nan(0x{payload:x})"
 
 
 def nest(texts: list[str], dimensions: tuple[int, ...]) -> str:

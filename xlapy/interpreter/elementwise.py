@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
@@ -205,12 +205,12 @@ def total_order_key(array: Array) -> Array:
     """
     element_type = PrimitiveType.from_dtype(array.dtype)
     bits = array.view(f"u{array.itemsize}")
-    if element_type is F8E8M0FNU:
+    if not element_type.float_format.is_signed:
         return bits
     spare = bits.dtype.type(8 * array.itemsize - element_type.bits)
     signed = (bits << spare).view(f"i{array.itemsize}")
     key = np.where(signed < 0, signed ^ np.iinfo(signed.dtype).max, signed)
-    if element_type.name.endswith("FNUZ"):
+    if not element_type.float_format.has_negative_zero:
         return np.where(signed == np.iinfo(signed.dtype).min, np.iinfo(np.int16).min, key.astype(np.int16))
     return key
 

@@ -10,6 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from xlapy.base.float_formats import DOUBLE, HALF, SINGLE, FloatFormat
+
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
@@ -27,6 +29,11 @@ class ScalarType:
     @property
     def is_integer(self) -> bool:
         return not self.is_float
+
+    @property
+    def float_format(self) -> FloatFormat:
+        """The encoding of a floating-point type; KeyError for integers."""
+        return _FLOAT_FORMATS[self.name]
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -47,6 +54,8 @@ I64: Final = ScalarType("i64", 64)
 F16: Final = ScalarType("f16", 16, is_float=True)
 F32: Final = ScalarType("f32", 32, is_float=True)
 F64: Final = ScalarType("f64", 64, is_float=True)
+
+_FLOAT_FORMATS: Final = {"f16": HALF, "f32": SINGLE, "f64": DOUBLE}
 
 
 def integer_type(bits: int) -> ScalarType:

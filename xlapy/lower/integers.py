@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from xlapy import opcodes
-from xlapy.base.element_types import BF16, F8E8M0FNU, F32, F64, PrimitiveType
+from xlapy.base.element_types import PrimitiveType
 from xlapy.loops import I1, Builder, Value
 from xlapy.loops.types import integer_type
+from xlapy.opcodes.elementwise import reduce_precision_format
 from xlapy.opcodes.registry import OpDef
 
 IntegerRule = Callable[..., Value]
@@ -182,23 +183,16 @@ INTEGERS: Final[Mapping[OpDef, IntegerRule]] = {
 """Of integers; results of types below 8 bits are wrapped by the caller."""
 
 
-def _exponent_bits(t: PrimitiveType) -> int:
-    """Of the type; those of 8 bits and less count as F16, but F8E8M0FNU as F32, as in XLA."""
-    if t is F64:
-        return 11
-    return 8 if t in (BF16, F32, F8E8M0FNU) else 5
-
-
 def reduced_precision(builder: Builder, t: PrimitiveType, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
     """A float of type t rounded, by its bits, to fewer bits of mantissa (ties to even) and a narrower exponent.
 
     Numbers below the narrower range become zero of their sign, those above it infinite.
     """
-    own_mantissa, own_exponent = (23, 8) if x.type.bits == 32 else (52, 11)
+    own_mantissa, own_exponent = x.type.float_format.mantissa_bits, x.type.float_format.exponent_bits
     bits = builder.bitcast(x, integer_type(x.type.bits))
     if mantissa_bits < own_mantissa:
         bits = _rounded_mantissa(builder, bits, own_mantissa - mantissa_bits)
-    if exponent_bits < _exponent_bits(t):
+    if exponent_bits < reduce_precision_format(t).exponent_bits:
         bits = _narrowed_exponent(builder, bits, own_mantissa, own_exponent, exponent_bits)
     return builder.select(builder.compare("uno", x, x), x, builder.bitcast(bits, x.type))
 

@@ -6,50 +6,19 @@ Source: the formats as ml_dtypes has them, which are those of XLA.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from xlapy.base.element_types import F8E8M0FNU, PrimitiveType
+from xlapy.base.float_formats import SINGLE, FloatFormat
 from xlapy.loops import F32, F64, I8, I32, I64, Builder, Value
 
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A sign bit, `exponent` and `mantissa` bits. top: the greatest code of a number. over: the code beyond it.
-
-    nan: the code of NaN; None where NaN becomes a zero of the other sign. signed_zero: whether there is a -0.
-    """
-
-    exponent: int
-    mantissa: int
-    bias: int
-    top: int
-    over: int
-    nan: int | None
-    signed_zero: bool = True
-
-    @property
-    def sign(self) -> int:
-        return 1 << (self.exponent + self.mantissa)
-
-
-FORMATS: Final = {
-    "F8E5M2": Format(5, 2, 15, 0x7B, 0x7C, 0x7E),
-    "F8E4M3": Format(4, 3, 7, 0x77, 0x78, 0x7C),
-    "F8E3M4": Format(3, 4, 3, 0x6F, 0x70, 0x78),
-    "F8E4M3FN": Format(4, 3, 7, 0x7E, 0x7F, 0x7F),
-    "F8E4M3FNUZ": Format(4, 3, 8, 0x7F, 0x80, 0x80, signed_zero=False),
-    "F8E4M3B11FNUZ": Format(4, 3, 11, 0x7F, 0x80, 0x80, signed_zero=False),
-    "F8E5M2FNUZ": Format(5, 2, 16, 0x7F, 0x80, 0x80, signed_zero=False),
-    "F6E2M3FN": Format(2, 3, 1, 0x1F, 0x1F, None),
-    "F6E3M2FN": Format(3, 2, 3, 0x1F, 0x1F, None),
-    "F4E2M1FN": Format(2, 1, 1, 0x07, 0x07, None),
-}
-"""But F8E8M0FNU, which has neither sign nor mantissa."""
+_BIAS: Final = SINGLE.bias
+_MANTISSA: Final = SINGLE.mantissa_bits
 
 
 def is_narrow(t: PrimitiveType) -> bool:
-    return t.name in FORMATS or t is F8E8M0FNU
+    """Whether elements of the type are floats of at most 8 bits, which this module decodes and encodes."""
+    return t.is_floating and t.bits <= 8
 
 
 def decode(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
@@ -57,67 +26,67 @@ def decode(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
     code = builder.convert("zext", stored, I32)
     if t is F8E8M0FNU:
         return _decode_exponent(builder, code)
-    f = FORMATS[t.name]
-    magnitude = builder.binary("and", code, _int(builder, f.sign - 1))
-    moved = builder.binary("shl", magnitude, _int(builder, 23 - f.mantissa))
-    normal = builder.bitcast(builder.add(moved, _int(builder, (127 - f.bias) << 23)), F32)
-    smallest = builder.constant(F32, 2.0 ** (1 - f.bias - f.mantissa))
+    f = t.float_format
+    magnitude = builder.binary("and", code, _int(builder, f.magnitude_mask))
+    moved = builder.binary("shl", magnitude, _int(builder, _MANTISSA - f.mantissa_bits))
+    normal = builder.bitcast(builder.add(moved, _int(builder, (_BIAS - f.bias) << _MANTISSA)), F32)
+    smallest = builder.constant(F32, f.smallest_subnormal)
     small = builder.mul(builder.convert("sitofp", magnitude, F32), smallest)
-    is_small = builder.compare("ult", magnitude, _int(builder, 1 << f.mantissa))
+    is_small = builder.compare("ult", magnitude, _int(builder, 1 << f.mantissa_bits))
     value = builder.select(is_small, small, normal)
     value = _special(builder, f, code, magnitude, value)
-    negative = builder.compare("ne", builder.binary("and", code, _int(builder, f.sign)), _int(builder, 0))
+    negative = builder.compare("ne", builder.binary("and", code, _int(builder, f.sign_mask)), _int(builder, 0))
     return builder.select(negative, builder.unary("neg", value), value)
 
 
-def _special(builder: Builder, f: Format, code: Value, magnitude: Value, value: Value) -> Value:
+def _special(builder: Builder, f: FloatFormat, code: Value, magnitude: Value, value: Value) -> Value:
     """Infinities and NaN."""
-    if f.nan is None:
+    if not f.has_nan:
         return value
     nan, infinity = builder.constant(F32, float("nan")), builder.constant(F32, float("inf"))
-    if f.over == f.sign:  # the one NaN has the bits of -0
-        return builder.select(builder.compare("eq", code, _int(builder, f.sign)), nan, value)
-    beyond = builder.compare("ugt", magnitude, _int(builder, f.top))
-    is_infinite = builder.compare("eq", magnitude, _int(builder, f.over))
-    return builder.select(beyond, builder.select(is_infinite, infinity, nan) if f.over != f.nan else nan, value)
+    if f.nan_code == f.sign_mask:  # the one NaN has the bits of -0
+        return builder.select(builder.compare("eq", code, _int(builder, f.sign_mask)), nan, value)
+    beyond = builder.compare("ugt", magnitude, _int(builder, f.largest_code))
+    is_infinite = builder.compare("eq", magnitude, _int(builder, f.overflow_code))
+    return builder.select(beyond, builder.select(is_infinite, infinity, nan) if f.has_infinity else nan, value)
 
 
 def encode(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     """A number in a register rounded to the bits of an element, an I8."""
     if t is F8E8M0FNU:
         return builder.convert("trunc", _encode_exponent(builder, value), I8)
-    f = FORMATS[t.name]
+    f = t.float_format
     bits = builder.bitcast(value, I32)
     size = builder.unary("abs", value)
-    is_small = builder.compare("olt", size, builder.constant(F32, 2.0 ** (1 - f.bias)))
+    is_small = builder.compare("olt", size, builder.constant(F32, f.smallest_normal))
     magnitude = builder.select(is_small, _small_code(builder, f, size), _normal_code(builder, f, size))
-    beyond = builder.compare("ugt", magnitude, _int(builder, f.top))
-    magnitude = builder.select(beyond, _int(builder, f.over), magnitude)
+    beyond = builder.compare("ugt", magnitude, _int(builder, f.largest_code))
+    magnitude = builder.select(beyond, _int(builder, f.overflow_code), magnitude)
     sign = builder.binary("and", builder.binary("lshr", bits, _int(builder, 31)), _int(builder, 1))
-    sign = builder.mul(sign, _int(builder, f.sign))
+    sign = builder.mul(sign, _int(builder, f.sign_mask))
     code = builder.binary("or", magnitude, sign)
-    if not f.signed_zero:
+    if not f.has_negative_zero:
         code = builder.select(builder.compare("eq", magnitude, _int(builder, 0)), magnitude, code)
     is_nan = builder.compare("uno", value, value)
-    nan = builder.binary("xor", sign, _int(builder, f.sign if f.nan is None else f.nan))
-    if f.over == f.sign:
-        nan = _int(builder, f.sign)
+    nan = builder.binary("xor", sign, _int(builder, f.sign_mask if f.nan_code is None else f.nan_code))
+    if f.nan_code == f.sign_mask:
+        nan = _int(builder, f.sign_mask)
     return builder.convert("trunc", builder.select(is_nan, nan, code), I8)
 
 
-def _normal_code(builder: Builder, f: Format, size: Value) -> Value:
+def _normal_code(builder: Builder, f: FloatFormat, size: Value) -> Value:
     """The code of a number in the normal range or above it: the F32's bits with the last places rounded away."""
-    bits, dropped = builder.bitcast(size, I32), 23 - f.mantissa
+    bits, dropped = builder.bitcast(size, I32), _MANTISSA - f.mantissa_bits
     odd = builder.binary("and", builder.binary("lshr", bits, _int(builder, dropped)), _int(builder, 1))
     raised = builder.add(bits, builder.add(odd, _int(builder, (1 << (dropped - 1)) - 1)))
     return builder.sub(
-        builder.binary("lshr", raised, _int(builder, dropped)), _int(builder, (127 - f.bias) << f.mantissa)
+        builder.binary("lshr", raised, _int(builder, dropped)), _int(builder, (_BIAS - f.bias) << f.mantissa_bits)
     )
 
 
-def _small_code(builder: Builder, f: Format, size: Value) -> Value:
+def _small_code(builder: Builder, f: FloatFormat, size: Value) -> Value:
     """The code of a number below the normal range: how many times the smallest number it is."""
-    scaled = builder.mul(size, builder.constant(F32, 2.0 ** (f.bias - 1 + f.mantissa)))
+    scaled = builder.mul(size, builder.constant(F32, 1.0 / f.smallest_subnormal))
     return builder.convert("fptosi", builder.unary("rint", scaled), I32)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.base.element_types import BF16, F16, PRED, PrimitiveType
+from xlapy.base.float_formats import SINGLE
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I8, Builder, Value
@@ -22,7 +23,7 @@ from xlapy.lower.elementwise import total_order_key
 from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
 from xlapy.opcodes.sources import CONSTANT
 
-_ZERO_BITS = {BF16: 16, F16: 13}
+_ZERO_BITS = {t: SINGLE.mantissa_bits - t.float_format.mantissa_bits for t in (BF16, F16)}
 """The lowest bits of a narrow float in its register, which are always 0."""
 
 

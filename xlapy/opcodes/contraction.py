@@ -13,20 +13,6 @@ from typing import Any
 
 from xlapy.base.element_types import (
     BF16,
-    F4E2M1FN,
-    F6E2M3FN,
-    F6E3M2FN,
-    F8E3M4,
-    F8E4M3,
-    F8E4M3B11FNUZ,
-    F8E4M3FN,
-    F8E4M3FNUZ,
-    F8E5M2,
-    F8E5M2FNUZ,
-    F8E8M0FNU,
-    F16,
-    F32,
-    F64,
     PRED,
     PrimitiveType,
 )
@@ -39,30 +25,14 @@ from xlapy.opcodes.requirements import require_arrays, require_dimension, requir
 
 # -- the element type of mixed operands
 
-_OVERFLOW_EXPONENT_AND_PRECISION: dict[PrimitiveType, tuple[int, int]] = {
-    F4E2M1FN: (3, 2),
-    F6E2M3FN: (3, 4),
-    F6E3M2FN: (5, 3),
-    F8E3M4: (4, 5),
-    F8E4M3: (8, 4),
-    F8E4M3FN: (9, 4),
-    F8E4M3B11FNUZ: (5, 4),
-    F8E4M3FNUZ: (8, 4),
-    F8E5M2: (16, 3),
-    F8E5M2FNUZ: (16, 3),
-    F8E8M0FNU: (128, 1),
-    F16: (16, 11),
-    BF16: (128, 8),
-    F32: (128, 24),
-    F64: (1024, 53),
-}
-
 
 def _precision_order(t: PrimitiveType) -> tuple[bool, int, int, int, bool]:
     """Complex before real, then more range, more precision, more bits, signed before unsigned."""
     part = t.component_type
-    exponent, significand = _OVERFLOW_EXPONENT_AND_PRECISION.get(part, (-1, -1))
-    return t.is_complex, exponent, significand, 1 if t is PRED else part.bits, t.is_signed
+    exponent, precision = -1, -1
+    if part.is_floating:
+        exponent, precision = part.float_format.overflow_exponent, part.float_format.precision
+    return t.is_complex, exponent, precision, 1 if t is PRED else part.bits, t.is_signed
 
 
 def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:

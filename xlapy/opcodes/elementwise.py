@@ -14,6 +14,7 @@ from typing import Any
 
 from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
+from xlapy.base.float_formats import HALF, SINGLE, FloatFormat
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
 from xlapy.opcodes.registry import InferRule, OpDef, ProgramShapes, exactly
@@ -537,6 +538,17 @@ BITCAST_CONVERT = OpDef(
 class ReducePrecisionAttributes(Attributes):
     exponent_bits: int = attribute(INTEGER)
     mantissa_bits: int = attribute(INTEGER)
+
+
+def reduce_precision_format(element_type: PrimitiveType) -> FloatFormat:
+    """The format from which reduce-precision rounds elements of a floating-point type.
+
+    As in XLA, types of 8 bits and less count as F16, and F8E8M0FNU as F32: F8E4M3FN has numbers that 4 exponent bits of
+    IEEE's design do not hold.
+    """
+    if element_type.bits > 8:
+        return element_type.float_format
+    return HALF if element_type.float_format.is_signed else SINGLE
 
 
 def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: ProgramShapes) -> Shape:

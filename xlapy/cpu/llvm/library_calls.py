@@ -10,6 +10,7 @@ Must not know: what the functions do, HLO.
 
 from __future__ import annotations
 
+from xlapy.base.float_formats import DOUBLE, SINGLE
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.program.thunks import LibraryArray, LibraryCallThunk, LibraryScratch
 
@@ -18,7 +19,7 @@ LIBRARY_DECLARATIONS = frozenset({"declare void @llvm.memset.p0.i64(ptr, i8, i64
 _NOT_FINITE = -4
 """What the last argument becomes if nothing is called."""
 
-_EXPONENT = {4: ("i32", 0x7F800000), 8: ("i64", 0x7FF0000000000000)}
+_EXPONENT = {4: ("i32", SINGLE.infinity_code), 8: ("i64", DOUBLE.infinity_code)}
 """The integer of a float's width, and the bits that are all 1 in infinities and NaN."""
 
 

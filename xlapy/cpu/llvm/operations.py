@@ -19,7 +19,6 @@ _FLOAT_INTRINSICS: Final = {
 _INTEGER: Final = frozenset(
     {"add", "sub", "mul", "sdiv", "udiv", "srem", "urem", "and", "or", "xor", "shl", "lshr", "ashr"}
 )
-_FRACTION_AND_BIAS: Final = {F32: (23, 127), F64: (52, 1023)}
 _INTEGER_INTRINSICS: Final = frozenset({"smin", "smax", "umin", "umax"})
 _CASTS: Final = frozenset({"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast"})
 
@@ -58,7 +57,7 @@ def _ldexp(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
     if vector_bytes() == 64:
         name = f"llvm.ldexp.{suffix(type, lanes)}.{suffix(integer, lanes)}"
         return writer.call(float_lanes, name, [(float_lanes, args[0]), (integer_lanes, args[1])])
-    fraction, bias = _FRACTION_AND_BIAS[type]
+    fraction, bias = type.float_format.mantissa_bits, type.float_format.bias
     half = writer.let(f"ashr {integer_lanes} {args[1]}, {literal(integer, 1, lanes)}")
     product = args[0]
     for exponent in (half, writer.let(f"sub {integer_lanes} {args[1]}, {half}")):

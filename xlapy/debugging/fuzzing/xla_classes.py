@@ -117,7 +117,7 @@ def _replaced(ours: Any, theirs: Any) -> tuple[Any, Any]:
 
 def is_fragile(t: PrimitiveType) -> bool:
     """Whether XLA:CPU mistreats the numbers of a type that are close to zero."""
-    return t is F8E8M0FNU or t.name.endswith("FNUZ")
+    return t.is_floating and not t.float_format.has_negative_zero
 
 
 # -- classes

@@ -19,6 +19,7 @@ from xlapy.base.rounding import round_to, round_to_odd
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.integer import to_native_integer
+from xlapy.opcodes.elementwise import reduce_precision_format
 
 
 @RULES.rule(opcodes.CONVERT)
@@ -158,23 +159,16 @@ def reduce_precision_array(array: Array, exponent_bits: int, mantissa_bits: int)
     stays NaN, though a format without mantissa bits has none. Types of 8 bits and less count as f16 here
     (f8e8m0fnu as f32), as in XLA: f8e4m3fn has numbers that 4 exponent bits do not hold.
     """
-    info = ml_dtypes.finfo(_ieee_type(array.dtype))
+    own = reduce_precision_format(PrimitiveType.from_dtype(array.dtype))
     values = array.astype(np.float64)
-    if mantissa_bits < int(info.nmant):
-        values = _round_mantissa(values, mantissa_bits, int(info.minexp))
-    if exponent_bits < int(info.nexp):
+    if mantissa_bits < own.mantissa_bits:
+        values = _round_mantissa(values, mantissa_bits, own.min_exponent)
+    if exponent_bits < own.exponent_bits:
         bias = 2 ** (exponent_bits - 1) - 1
         size = np.abs(values)
         values = np.where(size < 2.0 ** (1 - bias), np.copysign(0.0, values), values)
         values = np.where(size >= 2.0 ** (bias + 1), np.copysign(np.inf, values), values)
     return round_to(values, array.dtype)
-
-
-def _ieee_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of IEEE 754's design whose exponent and mantissa widths stand for those of `dtype`."""
-    if dtype.itemsize > 1:
-        return dtype
-    return np.dtype(np.float32 if dtype == ml_dtypes.float8_e8m0fnu else np.float16)
 
 
 def _round_mantissa(values: Array, bits: int, smallest_exponent: int) -> Array:

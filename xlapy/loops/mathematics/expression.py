@@ -49,8 +49,8 @@ class Precision:
         return 1.5 * 2.0**self.fraction
 
 
-SINGLE: Final = Precision(F32, 24, 127)
-DOUBLE: Final = Precision(F64, 53, 1023)
+SINGLE: Final = Precision(F32, F32.float_format.precision, F32.float_format.bias)
+DOUBLE: Final = Precision(F64, F64.float_format.precision, F64.float_format.bias)
 
 
 class Expression:

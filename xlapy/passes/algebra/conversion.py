@@ -11,9 +11,6 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.passes.algebra.core import IEEE_TYPES, REWRITES
 from xlapy.passes.rewrite import Writer
 
-_PRECISION = {"F16": (11, 5), "BF16": (8, 8), "F32": (24, 8), "F64": (53, 11)}
-"""Bits of the significand, the leading one included, and of the exponent."""
-
 
 def holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
     """Whether a type has every value of another one, NaN, infinities and -0 included."""
@@ -26,10 +23,10 @@ def holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
     if narrow.is_integral and wide.is_integral:
         return wide.bits - wide.is_signed >= narrow.bits - narrow.is_signed and wide.is_signed >= narrow.is_signed
     if narrow.is_integral and wide in IEEE_TYPES:
-        significand, exponent = _PRECISION[wide.name]
-        return narrow.bits <= significand and narrow.bits < 2 ** (exponent - 1)
+        return narrow.bits <= wide.float_format.precision and narrow.bits < wide.float_format.overflow_exponent
     if narrow in IEEE_TYPES and wide in IEEE_TYPES:
-        return all(a >= b for a, b in zip(_PRECISION[wide.name], _PRECISION[narrow.name], strict=True))
+        to, of = wide.float_format, narrow.float_format
+        return to.precision >= of.precision and to.exponent_bits >= of.exponent_bits
     return False
 
 

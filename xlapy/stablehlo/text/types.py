@@ -13,22 +13,19 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from xlapy.base.cursor import integer_from_text
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, MlirCursor
 
 _INTEGERS = {f"{sign}i{bits}": f"{letter}{bits}" for sign, letter in (("", "S"), ("s", "S"), ("u", "U"))
              for bits in (2, 4, 8, 16, 32, 64)}  # fmt: skip
-_FLOATS = ("F16", "F32", "F64", "F8E5M2", "F8E4M3", "F8E4M3FN", "F8E4M3B11FNUZ", "F8E3M4", "F8E5M2FNUZ",
-           "F8E4M3FNUZ", "F8E8M0FNU", "F6E3M2FN", "F6E2M3FN", "F4E2M1FN")  # fmt: skip
 
 ELEMENTS: dict[str, PrimitiveType] = {
     "i1": PrimitiveType.PRED,
     "ui1": PrimitiveType.U1,
     "si1": PrimitiveType.S1,
     **{spelling: PrimitiveType.from_name(name) for spelling, name in _INTEGERS.items()},
-    "bf16": PrimitiveType.BF16,
-    **{f"f{name[1:]}": PrimitiveType.from_name(name) for name in _FLOATS},
+    **{t.name.replace("F", "f", 1) if t is not PrimitiveType.BF16 else "bf16": t for t in ARRAY_TYPES if t.is_floating},
 }
 """Numbers' types by MLIR's spelling: `i1` is PRED, `ui8` U8."""
 
