@@ -53,7 +53,7 @@ def test_from_the_source_to_assembly():
         "users: s",
     ]
     assert any(line.endswith("fuse: is computed in s.fusion") for line in found["passes"])
-    assert found["fusion"] == ["e (exponential) is computed with s, which alone needs it"]
+    assert found["fusion"] == ["e (exponential) is fused into s, which alone needs it"]
     (step,) = found["steps"]
     assert step.startswith("kernel s.fusion(argument0:f32[64,256], result0:f32[64])")
     (loops,) = [lines for title, lines in found.items() if title.startswith("loop IR of kernel s.fusion")]

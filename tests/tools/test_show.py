@@ -169,7 +169,7 @@ class TestPage:
         payload = optimized.json("module")
         inside = [row for row in payload["instructions"] if row[1] == "exponential"]
         assert [row[FIELDS.index("decisions")] for row in inside] == [
-            ["e (exponential) is computed with s, which alone needs it"]
+            ["e (exponential) is fused into s, which alone needs it"]
         ]
 
     def test_names_cannot_break_out(self):

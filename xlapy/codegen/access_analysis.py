@@ -1,6 +1,7 @@
-"""What a region reads for one element of its result, as positions in memory by the result's dimensions.
+"""Access analysis: which positions of its operands a region reads, as affine functions of the index of its result.
 
-Owns: the reads, and which dimensions they go through in one go. Must not know: kernels.
+The dimensions of the result are coalesced: neighboring dimensions that every operand traverses as if they were one
+dimension form a group, with one axis for the group. Does not depend on how an emitter arranges its loops.
 """
 
 from __future__ import annotations
@@ -18,44 +19,58 @@ from xlapy.loops import Affine, Builder, Value
 from xlapy.lower import Lowering, Source
 from xlapy.lower.core import Element, Index, delinear, linear
 
-Groups: TypeAlias = tuple[tuple[int, ...], ...]
-"""The sizes of a result's dimensions, neighbours that are gone through as one taken together."""
+DimensionGroups: TypeAlias = tuple[tuple[int, ...], ...]
+"""The sizes of a result's dimensions; those that share an axis are in one inner tuple."""
 
-PERMUTING = frozenset({opcodes.TRANSPOSE, opcodes.BITCAST})
-SUMS = frozenset({opcodes.REDUCE, opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW})
+PERMUTING_OPCODES = frozenset({opcodes.TRANSPOSE, opcodes.BITCAST})
+"""Opcodes whose operand may be contiguous along another dimension than their result."""
+
+SUMMING_OPCODES = frozenset({opcodes.REDUCE, opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW})
+"""Opcodes that combine many elements of an operand to one element of their result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """An element read: of what, where, and whether it is for every element of the result, not under a mask."""
+class Access:
+    """One load of an operand for one element of the result."""
 
     source: Source
     offset: Affine
-    everywhere: bool
+    """The position in the operand's buffer, as a function of the axes."""
+    is_unconditional: bool
+    """Whether the element is loaded for every element of the result, not under a mask or in a branch."""
 
 
-def reads(region: Region, groups: Groups) -> tuple[list[Read], list[Value]]:
-    """What the region reads for one element, by an axis for each group of dimensions."""
+def operand_accesses(region: Region, groups: DimensionGroups) -> tuple[list[Access], list[Value]]:
+    """Returns the loads for one element of the result, and the axis of each group of dimensions."""
     builder = kernel_builder(region.name, region.target)
-    lowering = _Probe(builder, {o: operand_source(builder, o, o.name) for o in region.operands})
+    lowering = _AccessRecorder(builder, {o: operand_source(builder, o, o.name) for o in region.operands})
     sizes = [math.prod(group) for group in groups]
     with ExitStack() as stack:
         positions = [stack.enter_context(builder.loop(size)) for size in sizes]
-        result_elements(lowering, region, index_at(builder, groups, positions), linear(tuple(positions), sizes))
-    return list(lowering.found), [value for position in positions for value, _ in position.terms]
+        index = index_of_positions(builder, groups, positions)
+        result_elements(lowering, region, index, linear(tuple(positions), sizes))
+    return list(lowering.accesses), [value for position in positions for value, _ in position.terms]
 
 
-def reads_by_groups(region: Region, dimensions: tuple[int, ...]) -> tuple[Groups, list[Value], list[Read]]:
-    """The result's dimensions in as few groups as what is read everywhere allows, an axis for each, and that."""
-    found, axes = reads(region, tuple((size,) for size in dimensions))
-    groups = grouped([read for read in found if read.everywhere], axes, dimensions)
+def coalesced_accesses(
+    region: Region, dimensions: tuple[int, ...]
+) -> tuple[DimensionGroups, list[Value], list[Access]]:
+    """Coalesces the result's dimensions as far as all unconditional accesses allow.
+
+    Returns the groups of dimensions, the axis of each, and the unconditional accesses in terms of these axes.
+    """
+    accesses, axes = operand_accesses(region, tuple((size,) for size in dimensions))
+    groups = coalesce_dimensions([access for access in accesses if access.is_unconditional], axes, dimensions)
     if len(groups) < len(dimensions):
-        found, axes = reads(region, groups)
-    return groups, axes, [read for read in found if read.everywhere]
+        accesses, axes = operand_accesses(region, groups)
+    return groups, axes, [access for access in accesses if access.is_unconditional]
 
 
-def columns_of(offset: Affine, axes: Sequence[Value]) -> int | None:
-    """The axis along which an operand is to be read; None if it is read along the last one, or in no order."""
+def transposed_axis(offset: Affine, axes: Sequence[Value]) -> int | None:
+    """The number of the axis along which an access is contiguous, if that is another than the last axis.
+
+    Returns None if the access is contiguous along the last axis or along none, or depends on data.
+    """
     *others, last = axes
     if offset.coefficient(last) in (0, 1):
         return None
@@ -64,32 +79,34 @@ def columns_of(offset: Affine, axes: Sequence[Value]) -> int | None:
     return next((number for number, axis in enumerate(others) if offset.coefficient(axis) == 1), None)
 
 
-def grouped(found: Sequence[Read], axes: Sequence[Value], dimensions: tuple[int, ...]) -> Groups:
-    """The dimensions, those that all reads go through in one go taken together."""
+def coalesce_dimensions(
+    accesses: Sequence[Access], axes: Sequence[Value], dimensions: tuple[int, ...]
+) -> DimensionGroups:
+    """Groups neighboring dimensions that all accesses traverse as one: outer stride = inner stride * inner size."""
     groups: list[tuple[int, ...]] = [dimensions[:1]]
-    before = axes[0]
+    previous = axes[0]
     for axis, size in zip(axes[1:], dimensions[1:], strict=True):
-        steps = [(read.offset.coefficient(before), read.offset.coefficient(axis)) for read in found]
-        together = size == 1 or all(outer == size * inner for outer, inner in steps)
-        groups[-1:] = [(*groups[-1], size)] if together else [groups[-1], (size,)]
-        before = before if size == 1 else axis
+        strides = [(access.offset.coefficient(previous), access.offset.coefficient(axis)) for access in accesses]
+        is_one_dimension = size == 1 or all(outer == size * inner for outer, inner in strides)
+        groups[-1:] = [(*groups[-1], size)] if is_one_dimension else [groups[-1], (size,)]
+        previous = previous if size == 1 else axis
     return tuple(groups)
 
 
-def index_at(builder: Builder, groups: Groups, positions: Sequence[Affine]) -> Index:
-    """The index at positions in the groups."""
+def index_of_positions(builder: Builder, groups: DimensionGroups, positions: Sequence[Affine]) -> Index:
+    """The index of the element at one position in each group of dimensions."""
     pairs = zip(groups, positions, strict=True)
-    return tuple(place for group, position in pairs for place in delinear(builder, position, group))
+    return tuple(component for group, position in pairs for component in delinear(builder, position, group))
 
 
-class _Probe(Lowering):
-    """Computes elements to see what is read for them."""
+class _AccessRecorder(Lowering):
+    """Computes elements into a kernel that is thrown away, and records the loads."""
 
     def __init__(self, builder: Builder, sources: Mapping[Instruction, Source]) -> None:
         super().__init__(builder, sources)
-        self.found: dict[Read, None] = {}
+        self.accesses: dict[Access, None] = {}
 
     def load(self, source: Source, index: Index) -> Element:
-        everywhere = self.mask is None and self.builder.guard is None
-        self.found[Read(source, source.offset(index), everywhere)] = None
+        is_unconditional = self.mask is None and self.builder.guard is None
+        self.accesses[Access(source, source.offset(index), is_unconditional)] = None
         return super().load(source, index)

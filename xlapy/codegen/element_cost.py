@@ -1,6 +1,6 @@
-"""What one element of an operation costs, in about the time of an addition: rough figures for the decisions of fusion.
+"""Estimates the cost of one element of an instruction's result, in units of one addition.
 
-Must not know: who decides.
+The estimates are coarse: they only steer fusion and the profitability of recomputing values.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from xlapy import opcodes
 from xlapy.base.element_types import BF16, F16, F32, F64
 from xlapy.hlo.instruction import Instruction
 
-CHEAP: Final = 4
-"""What may be computed again rather than kept in memory costs no more."""
+MAX_RECOMPUTED_COST: Final = 4
+"""An element that costs at most this is computed again rather than stored to memory and loaded."""
 
-_FREE = frozenset(
+_NO_ARITHMETIC = frozenset(
     {
         opcodes.BROADCAST,
         opcodes.IOTA,
@@ -26,32 +26,32 @@ _FREE = frozenset(
         opcodes.TUPLE,
     }
 )
-_SINGLE = frozenset({
+_ONE_INSTRUCTION = frozenset({
     opcodes.ABS, opcodes.ADD, opcodes.AND, opcodes.BITCAST_CONVERT, opcodes.CEIL, opcodes.CLAMP, opcodes.COMPARE,
     opcodes.COMPLEX, opcodes.CONVERT, opcodes.FLOOR, opcodes.IMAG, opcodes.IS_FINITE, opcodes.MAXIMUM, opcodes.MINIMUM,
     opcodes.MULTIPLY, opcodes.NEGATE, opcodes.NOT, opcodes.OR, opcodes.REAL, opcodes.ROUND_NEAREST_EVEN, opcodes.SELECT,
     opcodes.SHIFT_LEFT, opcodes.SHIFT_RIGHT_ARITHMETIC, opcodes.SHIFT_RIGHT_LOGICAL, opcodes.SIGN, opcodes.SUBTRACT,
     opcodes.XOR,
 })  # fmt: skip
-_MOVES = frozenset({
+_DATA_MOVEMENT = frozenset({
     opcodes.CONCATENATE, opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.PAD, opcodes.REVERSE,
     opcodes.SLICE, opcodes.TRANSPOSE,
 })  # fmt: skip
 _DIVISIONS = frozenset({opcodes.DIVIDE, opcodes.SQRT, opcodes.RSQRT})
-_LONG = frozenset({opcodes.POWER, opcodes.ATAN2})
+_LONG_FUNCTIONS = frozenset({opcodes.POWER, opcodes.ATAN2})
 
 
-def cost(instruction: Instruction) -> int:
-    """Of one element, its operands' elements aside."""
+def element_cost(instruction: Instruction) -> int:
+    """The cost of one element of the result, given the elements of the operands."""
     op, shape = instruction.op, instruction.shape
-    if op in _FREE or not shape.is_array:
+    if op in _NO_ARITHMETIC or not shape.is_array:
         return 0
     t = shape.element_type
     rounding = 0 if t in (F32, F64) or not t.is_floating else 2 if t is F16 else 6 if t is BF16 else 20
-    if op in _SINGLE:
+    if op in _ONE_INSTRUCTION:
         return rounding + (4 if t.is_complex else 1)
-    if op in _MOVES:
+    if op in _DATA_MOVEMENT:
         return 4
     if op in _DIVISIONS and t.is_floating:
         return rounding + 8
-    return rounding + (64 if op in _LONG else 16)
+    return rounding + (64 if op in _LONG_FUNCTIONS else 16)

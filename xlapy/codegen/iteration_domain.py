@@ -1,11 +1,12 @@
-"""Groups of instructions that one kernel computes row by row: where each array stands to the rows.
+"""Iteration domains of kernels that run row by row, and how each array of a region is accessed in one.
 
-A kernel goes through rows * length places. An array of as many elements is FULL if its element at a place in row-major
-order is wanted there; an array of one element a row is of the kind ROW. Example, a softmax of f32[64,1000], 64 rows of
-1000: the exponentials are FULL, their sums ROW, a mask of f32[1000] that is added to every row COLUMN. A reduction in
-the group has to be of the kind ROW: its value then is computed once, before the elements of its row.
+A kernel iterates over `rows * length` elements. For each array of the region, its access pattern says which element an
+iteration needs: the element of the iteration, that of its row, that of its column, or another. Example, a softmax of
+f32[64,1000] has a domain of 64 rows of 1000: the exponentials have the pattern IDENTITY, their sums PER_ROW, a mask of
+f32[1000] that is added to every row PER_COLUMN. A reduction in the region must be PER_ROW, so that its value is
+computed once, before the elements of its row.
 
-Owns: these kinds. Must not know: loops, which instructions should be in a group.
+Does not depend on loops. Does not decide which instructions belong in one kernel.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from xlapy.analysis.aliasing import is_alias
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 
-LEAST_LENGTH = 16
-"""Shorter rows are not worth vectors along them: if there are as many of them, vectors go over rows."""
+MIN_VECTOR_ROW_LENGTH = 16
+"""Elements: rows shorter than this do not fill vectors along the row; with many rows, vectors run across rows."""
 
-LITTLE_CODE = 256
-"""Operations of a row each place of which has code of its own: such code is compiled fast."""
+MAX_CHEAP_UNROLLED_COST = 256
+"""Cost of one short row (`element_cost` of all its elements) up to which its unrolled code always compiles fast."""
 
-MANY_PLACES = 1 << 14
-"""From so many on, longer code for short rows gains more than the time to compile it."""
+MIN_ELEMENTS_FOR_LONG_UNROLLING = 1 << 14
+"""Elements of a domain from which on longer unrolled code gains more run time than its compilation takes."""
 
 
-class Kind(Enum):
-    """At which elements of an array a kernel looks while it is at a place."""
+class AccessPattern(Enum):
+    """Which element of an array one iteration of a kernel needs."""
 
-    FULL = "at that of the place"
-    ROW = "at that of the row"
-    PER_ROW = "at one that follows the row, the same for several rows perhaps"
-    COLUMN = "at one that follows the place in the row alone"
-    SCALAR = "at always the same"
-    OTHER = "at any"
+    IDENTITY = "element i of iteration i, in row-major order"
+    PER_ROW = "element r of row r"
+    ROW_DEPENDENT = "an element that depends on the row alone; several rows may need the same one"
+    PER_COLUMN = "an element that depends on the position within the row alone"
+    SCALAR = "always the same element"
+    IRREGULAR = "any element"
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """The places of a kernel. length 1: of arrays of `rows` elements, the reductions among which are of any kind."""
+class IterationDomain:
+    """`rows` rows of `length` elements. If `length` is 1, the domain is `rows` elements without rows."""
 
     rows: int
     length: int
@@ -52,55 +53,60 @@ class Space:
         return f"{self.rows} rows of {self.length}" if self.length > 1 else f"{self.rows} elements"
 
     @property
-    def is_short(self) -> bool:
-        """Whether rows are shorter than what is worth vectors along them."""
-        return 1 < self.length < LEAST_LENGTH
+    def has_short_rows(self) -> bool:
+        """Whether the rows are too short for vectors along them."""
+        return 1 < self.length < MIN_VECTOR_ROW_LENGTH
 
-    def is_written_out(self, cost: int) -> bool:
-        """Whether the places of a row have code of their own, and vectors go over rows.
+    def is_unrolled(self, cost: int) -> bool:
+        """Whether every element of a row gets code of its own, with vectors that run across rows.
 
-        cost: of one element of all instructions together.
+        cost: of one element, summed over all instructions.
         """
-        is_worth_it = self.length * cost <= LITTLE_CODE or self.rows * self.length >= MANY_PLACES
-        return self.is_short and is_worth_it
+        is_profitable = (
+            self.length * cost <= MAX_CHEAP_UNROLLED_COST or self.rows * self.length >= MIN_ELEMENTS_FOR_LONG_UNROLLING
+        )
+        return self.has_short_rows and is_profitable
 
-    def kind_of_result(self, shape: Shape) -> Kind | None:
-        """How an array has to lie to be a result of the kernel; None if it cannot."""
+    def pattern_of_result(self, shape: Shape) -> AccessPattern | None:
+        """The pattern in which the kernel writes a result of this shape; None if it cannot."""
         size = first_array_shape(shape).size
         if size == self.rows:
-            return Kind.ROW
-        return Kind.FULL if size == self.rows * self.length else None
+            return AccessPattern.PER_ROW
+        return AccessPattern.IDENTITY if size == self.rows * self.length else None
 
 
 def first_array_shape(shape: Shape) -> Shape:
-    """The array itself, or the first of a tuple."""
+    """The shape of an array itself, or of the first array of a tuple."""
     return shape if shape.is_array else next(leaf for _, leaf in shape.leaves())
 
 
-def space_of_result(shape: Shape) -> Space:
-    """The last dimension as rows: how kernels without reductions go through their result."""
+# -- the domain of a region
+
+
+def domain_of_result(shape: Shape) -> IterationDomain:
+    """The domain of a region without reductions: its rows are the last dimension of the result."""
     sizes = [size for size in first_array_shape(shape).dimensions if size != 1]
-    return Space(math.prod(sizes[:-1]), sizes[-1] if sizes else 1)
+    return IterationDomain(math.prod(sizes[:-1]), sizes[-1] if sizes else 1)
 
 
-def space_of_reduction(reduction: Instruction) -> Space:
-    """Rows, if the reduction has one result a row that is long enough; else its results."""
+def domain_of_reduction(reduction: Instruction) -> IterationDomain:
+    """The domain of a region with this reduction: the rows that it reduces, or else its results."""
     operand, rows = reduction.operands[0].shape, first_array_shape(reduction.shape).size
     length = operand.size // max(rows, 1)
-    if length > 1 and max(rows, length) >= LEAST_LENGTH and reduces_rows(reduction, length):
-        return Space(rows, length)
-    return Space(rows, 1)
+    if length > 1 and max(rows, length) >= MIN_VECTOR_ROW_LENGTH and reduces_rows(reduction, length):
+        return IterationDomain(rows, length)
+    return IterationDomain(rows, 1)
 
 
 def reduces_rows(reduction: Instruction, length: int) -> bool:
-    """Whether it reduces what is contiguous in memory: rows of that length."""
+    """Whether a reduction reduces rows of this length, which are contiguous in memory."""
     dimensions = reduction.operands[0].shape.dimensions
     reduced = {d for d in reduction.dimensions if dimensions[d] > 1}
-    return reduced == trailing(dimensions, length)
+    return reduced == trailing_dimensions(dimensions, length)
 
 
-def trailing(dimensions: Sequence[int], length: int) -> set[int] | None:
-    """The last dimensions that are not 1 and have so many elements; None if there are none such."""
+def trailing_dimensions(dimensions: Sequence[int], length: int) -> set[int] | None:
+    """The last dimensions, those of size 1 left out, that together have `length` elements; None if none have."""
     found: set[int] = set()
     for d in reversed(range(len(dimensions))):
         if length == 1:
@@ -113,96 +119,111 @@ def trailing(dimensions: Sequence[int], length: int) -> set[int] | None:
     return found if length == 1 else None
 
 
-def operand_kind(space: Space, user: Instruction, kind: Kind, operand: Instruction) -> Kind:
-    """The kind of an operand of an array of some kind."""
+# -- access patterns
+
+
+def operand_pattern(
+    domain: IterationDomain, user: Instruction, pattern: AccessPattern, operand: Instruction
+) -> AccessPattern:
+    """The pattern in which `user`, itself accessed in `pattern`, accesses one of its operands."""
     if not operand.shape.is_array:
-        return Kind.OTHER
+        return AccessPattern.IRREGULAR
     if operand.shape.size == 1:
-        return Kind.ROW if space.rows == 1 else Kind.SCALAR
+        return AccessPattern.PER_ROW if domain.rows == 1 else AccessPattern.SCALAR
     if user.op is opcodes.BROADCAST:
-        return _of_broadcast(space, user, kind)
+        return _broadcast_operand_pattern(domain, user, pattern)
     if user.op is opcodes.REDUCE:
-        is_row = kind is Kind.ROW and space.length > 1 and reduces_rows(user, space.length)
-        return Kind.FULL if is_row else Kind.OTHER
+        is_row = pattern is AccessPattern.PER_ROW and domain.length > 1 and reduces_rows(user, domain.length)
+        return AccessPattern.IDENTITY if is_row else AccessPattern.IRREGULAR
     if user.op is opcodes.RESHAPE or is_alias(user):
-        return kind
+        return pattern
     if (user.op.elementwise or user.op is opcodes.MAP) and operand.shape.dimensions == user.shape.dimensions:
-        return kind
-    return _moved(kind)
+        return pattern
+    return _remapped(pattern)
 
 
-def _moved(kind: Kind) -> Kind:
-    """The kind of what is looked at at an index that follows from that of its user."""
-    if kind in (Kind.ROW, Kind.PER_ROW):
-        return Kind.PER_ROW
-    return Kind.OTHER if kind is Kind.FULL else kind
+def _remapped(pattern: AccessPattern) -> AccessPattern:
+    """The pattern of an operand whose index is some function of the index of its user."""
+    if pattern in (AccessPattern.PER_ROW, AccessPattern.ROW_DEPENDENT):
+        return AccessPattern.ROW_DEPENDENT
+    return AccessPattern.IRREGULAR if pattern is AccessPattern.IDENTITY else pattern
 
 
-def _of_broadcast(space: Space, broadcast: Instruction, kind: Kind) -> Kind:
+def _broadcast_operand_pattern(
+    domain: IterationDomain, broadcast: Instruction, pattern: AccessPattern
+) -> AccessPattern:
     dimensions = broadcast.shape.dimensions
-    every = {d for d, size in enumerate(dimensions) if size > 1}
-    kept = {d for d in broadcast.dimensions if dimensions[d] > 1}
+    all_dimensions = {d for d, size in enumerate(dimensions) if size > 1}
+    operand_dimensions = {d for d in broadcast.dimensions if dimensions[d] > 1}
     if list(broadcast.dimensions) != sorted(broadcast.dimensions):
-        return _moved(kind)
-    if kept == every:
-        return kind
-    columns = trailing(dimensions, space.length) if kind is Kind.FULL else None
+        return _remapped(pattern)
+    if operand_dimensions == all_dimensions:
+        return pattern
+    columns = trailing_dimensions(dimensions, domain.length) if pattern is AccessPattern.IDENTITY else None
     if columns is None:
-        return _moved(kind)
-    if not kept & columns:
-        return Kind.ROW if kept == every - columns else Kind.PER_ROW
-    return Kind.COLUMN if kept <= columns else Kind.OTHER
+        return _remapped(pattern)
+    if not operand_dimensions & columns:
+        is_every_row = operand_dimensions == all_dimensions - columns
+        return AccessPattern.PER_ROW if is_every_row else AccessPattern.ROW_DEPENDENT
+    return AccessPattern.PER_COLUMN if operand_dimensions <= columns else AccessPattern.IRREGULAR
 
 
-def joined(kinds: Iterable[Kind]) -> Kind:
-    """The kind of an array that several users look at."""
-    found = set(kinds)
+def join_patterns(patterns: Iterable[AccessPattern]) -> AccessPattern:
+    """The pattern of an array that several users access, each in one of the given patterns."""
+    found = set(patterns)
     if len(found) == 1:
         return found.pop()
-    return Kind.PER_ROW if found <= {Kind.ROW, Kind.PER_ROW} else Kind.OTHER
+    if found <= {AccessPattern.PER_ROW, AccessPattern.ROW_DEPENDENT}:
+        return AccessPattern.ROW_DEPENDENT
+    return AccessPattern.IRREGULAR
 
 
-def classify(
-    space: Space, results: Sequence[Instruction], members: Sequence[Instruction]
-) -> dict[Instruction, Kind] | str:
-    """The kind of each member, users before what they use; or why the members are not computed together.
+def access_patterns(
+    domain: IterationDomain, results: Sequence[Instruction], members: Sequence[Instruction]
+) -> dict[Instruction, AccessPattern] | str:
+    """The access pattern of each member of a region; or the reason why one kernel cannot compute the members.
 
-    results: those of the members that the kernel writes.
+    members: users before their operands. results: the members that the kernel writes.
     """
-    wanted: dict[Instruction, list[Kind]] = {}
+    wanted: dict[Instruction, list[AccessPattern]] = {}
     for result in results:
-        kind = space.kind_of_result(result.shape)
-        if kind is None:
-            return f"{result.name} has not an element for each of {space}"
-        wanted.setdefault(result, []).append(kind)
+        pattern = domain.pattern_of_result(result.shape)
+        if pattern is None:
+            return f"{result.name} does not have one element for each of {domain}"
+        wanted.setdefault(result, []).append(pattern)
     inside = set(members)
-    kinds: dict[Instruction, Kind] = {}
+    patterns: dict[Instruction, AccessPattern] = {}
     for member in members:
-        kind = kinds[member] = joined(wanted[member])
-        problem = _problem(space, member, kind, is_result=member in results)
-        if problem:
-            return problem
+        pattern = patterns[member] = join_patterns(wanted[member])
+        reason = _reason_against_pattern(domain, member, pattern, is_result=member in results)
+        if reason:
+            return reason
         for operand in dict.fromkeys(member.operands):
             if operand in inside:
-                wanted.setdefault(operand, []).append(operand_kind(space, member, kind, operand))
-    return kinds
+                wanted.setdefault(operand, []).append(operand_pattern(domain, member, pattern, operand))
+    return patterns
 
 
-def _problem(space: Space, member: Instruction, kind: Kind, *, is_result: bool) -> str:
-    """Why a member cannot be of its kind; "" if it can."""
-    if is_result and kind not in (Kind.FULL, Kind.ROW):
-        return f"{member.name} is looked at at other places than it is written"
+def _reason_against_pattern(
+    domain: IterationDomain, member: Instruction, pattern: AccessPattern, *, is_result: bool
+) -> str:
+    """Why a member cannot be accessed in a pattern; "" if it can."""
+    if is_result and pattern not in (AccessPattern.IDENTITY, AccessPattern.PER_ROW):
+        return f"{member.name} is read at other positions than it is written"
     if member.op is not opcodes.REDUCE:
         return ""
-    if kind is not Kind.ROW:
-        return f"{member.name} reduces other rows, it would be computed again and again"
-    if space.length > 1 and operand_kind(space, member, kind, member.operands[0]) is not Kind.FULL:
-        return f"{member.name} reduces other dimensions than rows of {space.length}"
+    if pattern is not AccessPattern.PER_ROW:
+        return f"{member.name} reduces other rows, so that it would be computed repeatedly"
+    if domain.length > 1 and operand_pattern(domain, member, pattern, member.operands[0]) is not AccessPattern.IDENTITY:
+        return f"{member.name} reduces other dimensions than rows of {domain.length}"
     return ""
 
 
-def depths(members: Sequence[Instruction]) -> dict[Instruction, int]:
-    """How many reductions, one needed by the next, each member waits for. Members stand behind what they use."""
+# -- how often members are computed
+
+
+def reduction_depths(members: Sequence[Instruction]) -> dict[Instruction, int]:
+    """The length of the longest chain of reductions that each member depends on. members: operands before users."""
     found: dict[Instruction, int] = {}
     for member in members:
         below = [found[o] + (o.op is opcodes.REDUCE) for o in member.operands if o in found]
@@ -210,30 +231,41 @@ def depths(members: Sequence[Instruction]) -> dict[Instruction, int]:
     return found
 
 
-def evaluations(
-    space: Space, members: Sequence[Instruction], kinds: dict[Instruction, Kind]
+def evaluation_counts(
+    domain: IterationDomain, members: Sequence[Instruction], patterns: dict[Instruction, AccessPattern]
 ) -> dict[Instruction, float]:
-    """How often an element of each member is computed, all elements together. Users stand before what they use."""
+    """How many elements of each member a kernel computes in all. members: users before their operands."""
     found: dict[Instruction, float] = {}
     for member in members:
-        found[member] = times_computed(space, member, kinds[member], found)
+        found[member] = evaluation_count(domain, member, patterns[member], found)
     return found
 
 
-def times_computed(space: Space, instruction: Instruction, kind: Kind, of_users: Mapping[Instruction, float]) -> float:
-    """How often an element of an instruction of some kind is computed, from what is known of its users in the group."""
-    places = space.rows * space.length
-    fixed = {Kind.FULL: places, Kind.ROW: space.rows, Kind.PER_ROW: space.rows, Kind.COLUMN: places, Kind.SCALAR: 1}
-    if kind in fixed:
-        return fixed[kind]
-    users = [user for user in instruction.users if user in of_users]
+def evaluation_count(
+    domain: IterationDomain, instruction: Instruction, pattern: AccessPattern, user_counts: Mapping[Instruction, float]
+) -> float:
+    """How many elements of an instruction a kernel computes in all.
+
+    user_counts: the counts of the instruction's users in the kernel.
+    """
+    iterations = domain.rows * domain.length
+    counts = {
+        AccessPattern.IDENTITY: iterations,
+        AccessPattern.PER_ROW: domain.rows,
+        AccessPattern.ROW_DEPENDENT: domain.rows,
+        AccessPattern.PER_COLUMN: iterations,
+        AccessPattern.SCALAR: 1,
+    }
+    if pattern in counts:
+        return counts[pattern]
+    users = [user for user in instruction.users if user in user_counts]
     if not users:
-        return places
-    return sum(of_users[user] * _terms(user) for user in users)
+        return iterations
+    return sum(user_counts[user] * _operand_elements_per_result(user) for user in users)
 
 
-def _terms(user: Instruction) -> float:
-    """How many elements of an operand one element of a user takes."""
+def _operand_elements_per_result(user: Instruction) -> float:
+    """How many elements of an operand one element of the user's result takes."""
     if user.op is not opcodes.REDUCE:
         return 1
     return user.operands[0].shape.size / max(1, first_array_shape(user.shape).size)

@@ -92,7 +92,7 @@ def passes(
         FoldTransposeIntoDot(),
         CanonicalizeArgmax(),
         SplitReductions(),
-        Fuse(explain=explain, copied=copied),
+        Fuse(explain=explain, on_copy=copied),
         RematerializeSplats(),
         RemoveDeadCode(),
     ]

@@ -36,18 +36,18 @@ def test_decisions_name_what_they_are_about():
     assert found == {
         (DecisionKind.KERNEL, ("a",)),
         (DecisionKind.KERNEL, ("b",)),
-        (DecisionKind.JOINED, ("z",)),
+        (DecisionKind.FUSED, ("z",)),
         (DecisionKind.KERNEL, ("y",)),
-        (DecisionKind.FREE, ("many",)),
-        (DecisionKind.FREE, ("one",)),
-        (DecisionKind.MERGED, ("y", "b")),
+        (DecisionKind.ALWAYS_DUPLICATED, ("many",)),
+        (DecisionKind.ALWAYS_DUPLICATED, ("one",)),
+        (DecisionKind.MULTI_OUTPUT, ("y", "b")),
     }
 
 
 def test_what_one_kernel_alone_needs_is_computed_there():
     names, why = fused("x = f32[64] parameter(0)\n y = f32[64] exponential(x)\n ROOT z = f32[64] negate(y)")
     assert names == [["exponential", "negate"]]
-    assert "y (exponential) is computed with z, which alone needs it" in why
+    assert "y (exponential) is fused into z, which alone needs it" in why
 
 
 def test_what_users_in_different_kernels_need_is_a_further_result():
@@ -58,7 +58,7 @@ def test_what_users_in_different_kernels_need_is_a_further_result():
     )
     assert names == [["sqrt", "sine", "tuple"]]
     assert "y (sqrt) gets a kernel: its users are in different kernels (a.1, b.1)" in why
-    assert "y and b.1 become one kernel, of 2 results" in why
+    assert "y and b.1 become one kernel with 2 results" in why
 
 
 def test_what_costs_little_is_computed_again():
@@ -67,7 +67,7 @@ def test_what_costs_little_is_computed_again():
         "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
     )
     assert sorted(names) == [["negate", "exponential"], ["negate", "sine"]]
-    assert "y (negate) is computed in each of a.1, b.1: that takes less memory traffic than to keep it" in why
+    assert "y (negate) is computed in each of a.1, b.1: that takes less memory traffic than storing it" in why
 
 
 @pytest.mark.parametrize("op", ["exponential", "negate"])
@@ -97,7 +97,7 @@ def test_why_reductions_of_other_rows_stay_apart():
         "sb = f32[8,40,40] broadcast(s), dimensions={0,1}\n tb = f32[8,40,40] broadcast(t), dimensions={0}\n"
         "ROOT z = f32[8,40,40] add(sb, tb)"
     )
-    assert "z goes along 8 rows of 1600, s along 320 rows of 40" in why
+    assert "z iterates over 8 rows of 1600, s over 320 rows of 40" in why
 
 
 def test_what_takes_long_stays_a_kernel_when_groups_merge():
@@ -107,7 +107,7 @@ def test_what_takes_long_stays_a_kernel_when_groups_merge():
         "ROOT s = f32[50] reduce(z, zero), dimensions={0}, to_apply=add"
     )
     assert [set(n) for n in names] == [{"broadcast", "multiply", "constant", "reduce"}]
-    assert "y and s stay two kernels: s would compute each element of y 40 times" in why
+    assert "y and s stay separate kernels: s would compute each element of y 40 times" in why
 
 
 @pytest.mark.parametrize("op", ["power", "exponential"])

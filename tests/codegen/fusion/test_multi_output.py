@@ -20,7 +20,7 @@ def test_readers_of_one_array_become_one_kernel():
         "ROOT r = (f32[2048], f32[2048]) tuple(a, b)"
     )
     assert names == [["exponential", "sine", "tuple"]]
-    assert "b.1 and a.1 become one kernel, of 2 results" in why
+    assert "b.1 and a.1 become one kernel with 2 results" in why
 
 
 def test_readers_of_little_stay_apart():
@@ -60,7 +60,7 @@ def test_an_array_that_is_updated_in_place_is_not_read_later_for_it():
         "ROOT r = (f32[2048], f32[2048]) tuple(a, b)"
     )
     assert names == []
-    assert "stay two kernels: what they read is updated in place" in why
+    assert "stay separate kernels: an operand is updated in place" in why
 
 
 def test_reductions_of_rows_and_columns_share_their_reading():

@@ -68,7 +68,7 @@ def test_what_it_tells_of_itself_is_the_same(client, executable):
 def test_fusions_of_what_was_loaded_have_their_reasons(client, executable):
     again = client.deserialize(executable.serialize()).program.stages()["fusion.txt"]
     assert again == executable.program.stages()["fusion.txt"]
-    assert "e (exponential) is computed with s" in again
+    assert "e (exponential) is fused into s" in again
 
 
 def test_loading_compiles_nothing(client, executable, monkeypatch):

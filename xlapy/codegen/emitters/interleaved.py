@@ -19,15 +19,15 @@ from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import (
-    PERMUTING,
-    SUMS,
-    Groups,
-    Read,
-    columns_of,
-    grouped,
-    index_at,
-    reads,
-    reads_by_groups,
+    PERMUTING_OPCODES,
+    SUMMING_OPCODES,
+    Access,
+    DimensionGroups,
+    coalesce_dimensions,
+    coalesced_accesses,
+    index_of_positions,
+    operand_accesses,
+    transposed_axis,
 )
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, choose_loop_nest, row_loops
 from xlapy.codegen.emitters.transpose import LEAST_COLUMNS
@@ -53,7 +53,7 @@ def short_dimension_kernel(region: Region) -> tuple[Kernel, int] | None:
     lanes = choose_loop_nest(region, shapes[0]).lanes
     if lanes == 1 or len(dimensions) < 2 or any(shape.dimensions != dimensions for shape in shapes):
         return None
-    if not shapes[0].size or any(i.op in SUMS for i in region.instructions):
+    if not shapes[0].size or any(i.op in SUMMING_OPCODES for i in region.instructions):
         return None
     plan = _short_last(region, dimensions) or _short_columns(region, dimensions)
     if plan is None or not _fills_vectors(plan.sizes[plan.long], lanes):
@@ -73,7 +73,7 @@ class _Plan:
     """groups: the result's dimensions, neighbours taken together. short: the group that is written out; long: the one
     that goes in vectors."""
 
-    groups: Groups
+    groups: DimensionGroups
     short: int
     long: int
 
@@ -87,27 +87,27 @@ def _short_last(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     """For a short last dimension, unless the result lies in memory as all operands do."""
     if not 1 < dimensions[-1] <= MOST_LAST:
         return None
-    found, axes = reads(region, tuple((size,) for size in dimensions))
+    found, axes = operand_accesses(region, tuple((size,) for size in dimensions))
     if all(_follows(read, axes, dimensions) for read in found):
         return None
-    everywhere = [read for read in found if read.everywhere]
-    groups = (*grouped(everywhere, axes[:-1], dimensions[:-1]), dimensions[-1:])
+    everywhere = [read for read in found if read.is_unconditional]
+    groups = (*coalesce_dimensions(everywhere, axes[:-1], dimensions[:-1]), dimensions[-1:])
     return _Plan(groups, len(groups) - 1, len(groups) - 2)
 
 
-def _follows(read: Read, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
+def _follows(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
     """Whether neighbours of the result are read from neighbours, or all from one place."""
     place = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
-    return read.everywhere and (read.offset.is_constant or (read.offset - place).is_constant)
+    return read.is_unconditional and (read.offset.is_constant or (read.offset - place).is_constant)
 
 
 def _short_columns(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     """For operands that lie contiguous along a short dimension which is not the last one of the result."""
-    if not any(i.op in PERMUTING for i in region.instructions):
+    if not any(i.op in PERMUTING_OPCODES for i in region.instructions):
         return None
-    groups, axes, everywhere = reads_by_groups(region, dimensions)
+    groups, axes, everywhere = coalesced_accesses(region, dimensions)
     for read in everywhere:
-        columns = columns_of(read.offset, axes)
+        columns = transposed_axis(read.offset, axes)
         if columns is not None and 1 < math.prod(groups[columns]) < LEAST_COLUMNS:
             return _Plan(groups, columns, len(groups) - 1)
     return None
@@ -127,7 +127,9 @@ def _build(region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> 
             positions |= {plan.long: place, plan.short: Affine((), number)}
             at = tuple(positions[group] for group in range(len(sizes)))
             position = linear(at, sizes)
-            computed.append((position, result_elements(lowering, region, index_at(builder, plan.groups, at), position)))
+            computed.append(
+                (position, result_elements(lowering, region, index_of_positions(builder, plan.groups, at), position))
+            )
         for result, (buffer, shape) in enumerate(zip(outputs, shapes, strict=True)):
             for position, elements in computed:
                 store_element(builder, buffer, position, elements[result], shape.element_type)

@@ -22,8 +22,15 @@ from dataclasses import dataclass, field
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.element_cost import CHEAP, cost
-from xlapy.codegen.iteration_domain import Kind, Space, classify, depths, operand_kind, space_of_reduction
+from xlapy.codegen.element_cost import MAX_RECOMPUTED_COST, element_cost
+from xlapy.codegen.iteration_domain import (
+    AccessPattern,
+    IterationDomain,
+    access_patterns,
+    domain_of_reduction,
+    operand_pattern,
+    reduction_depths,
+)
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
@@ -43,8 +50,8 @@ MOST_KEPT = 1 << 16
 class RowPlan:
     """What is computed in which sweep."""
 
-    space: Space
-    kinds: dict[Instruction, Kind]
+    domain: IterationDomain
+    patterns: dict[Instruction, AccessPattern]
     sweeps: list[Sweep]
 
 
@@ -62,24 +69,24 @@ class Sweep:
 def plan_rows(results: Sequence[Instruction], inner: Sequence[Instruction]) -> RowPlan | None:
     """How a region goes through rows; None if it has no reductions of rows. `inner`: users behind what they use."""
     reductions = [i for i in inner if i.op is opcodes.REDUCE]
-    spaces = {space_of_reduction(r) for r in reductions}
+    spaces = {domain_of_reduction(r) for r in reductions}
     if len(spaces) != 1 or (len(reductions) == 1 and list(results) == reductions):
         return None
-    (space,) = spaces
-    if space.length == 1:
+    (domain,) = spaces
+    if domain.length == 1:
         return None
     members = [i for i in inner if i.op is not opcodes.TUPLE]
-    kinds = classify(space, results, members[::-1])
-    if isinstance(kinds, str):
+    patterns = access_patterns(domain, results, members[::-1])
+    if isinstance(patterns, str):
         return None
-    depth = depths(members)
+    depth = reduction_depths(members)
     sweeps = [Sweep() for _ in range(1 + max(depth.values()))]
     for member in members:
         if member.op is opcodes.REDUCE:
             sweeps[depth[member]].reductions.append(member)
-        elif kinds[member] is Kind.FULL and member in results:
+        elif patterns[member] is AccessPattern.IDENTITY and member in results:
             sweeps[depth[member]].results.append(member)
-    plan = RowPlan(space, kinds, sweeps)
+    plan = RowPlan(domain, patterns, sweeps)
     _keep(plan, members)
     return plan
 
@@ -94,13 +101,13 @@ def _keep(plan: RowPlan, members: Sequence[Instruction]) -> None:
     written: set[Instruction] = set()
     space_left = MOST_KEPT
     for member in reversed(members):
-        if plan.kinds[member] is not Kind.FULL or member not in needed:
+        if plan.patterns[member] is not AccessPattern.IDENTITY or member not in needed:
             continue
         first = min(needed[member])
         if member in results:
             written.add(member)
         elif len(needed[member]) > 1 and _is_long(plan, member, written):
-            size = plan.space.length * member.shape.element_type.byte_size
+            size = plan.domain.length * member.shape.element_type.byte_size
             if size <= space_left:
                 space_left -= size
                 plan.sweeps[first].kept.append(member)
@@ -113,16 +120,20 @@ def _keep(plan: RowPlan, members: Sequence[Instruction]) -> None:
 def _is_long(plan: RowPlan, instruction: Instruction, written: set[Instruction]) -> bool:
     """Whether an element costs more to compute again than to keep."""
     total, seen, stack = 0, {instruction}, [instruction]
-    while stack and total <= CHEAP:
+    while stack and total <= MAX_RECOMPUTED_COST:
         member = stack.pop()
-        total += cost(member)
+        total += element_cost(member)
         for operand in member.operands:
-            if operand in seen or operand in written or operand not in plan.kinds:
+            if operand in seen or operand in written or operand not in plan.patterns:
                 continue
             seen.add(operand)
-            if operand_kind(plan.space, member, plan.kinds[member], operand) in (Kind.FULL, Kind.COLUMN, Kind.OTHER):
+            if operand_pattern(plan.domain, member, plan.patterns[member], operand) in (
+                AccessPattern.IDENTITY,
+                AccessPattern.PER_COLUMN,
+                AccessPattern.IRREGULAR,
+            ):
                 stack.append(operand)
-    return total > CHEAP
+    return total > MAX_RECOMPUTED_COST
 
 
 def lanes_of(builder: Builder, instructions: Sequence[Instruction]) -> int:
@@ -139,7 +150,7 @@ def emit_short_rows(
     results: Sequence[tuple[Instruction, Buffer]],
 ) -> None:
     """A whole row, each place written out; every element is computed once, and stored behind all others."""
-    length = plan.space.length
+    length = plan.domain.length
     values: dict[Instruction, Element] = {}
     lowering = Lowering(builder, operands, values)
 
@@ -155,7 +166,11 @@ def emit_short_rows(
             values[reduction] = total
     stores: list[tuple[Buffer, Affine, Element, PrimitiveType]] = []
     for result, buffer in results:
-        places = [row] if plan.kinds[result] is Kind.ROW else [row * length + number for number in range(length)]
+        places = (
+            [row]
+            if plan.patterns[result] is AccessPattern.PER_ROW
+            else [row * length + number for number in range(length)]
+        )
         stores += [(buffer, place, element(result, place), result.shape.element_type) for place in places]
     for store in stores:
         store_element(builder, *store)
@@ -171,7 +186,7 @@ class RowKernel:
         self.values: dict[Instruction, Element] = {}
         """Of the reductions, for the row."""
         self.lowering = Lowering(builder, self.sources, self.values)
-        self.width = min(lanes_of(builder, [*plan.kinds, *operands]), 1 << (plan.space.length - 1).bit_length())
+        self.width = min(lanes_of(builder, [*plan.patterns, *operands]), 1 << (plan.domain.length - 1).bit_length())
 
     def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:
         """Everything, with the buffer of each result."""
@@ -180,16 +195,16 @@ class RowKernel:
             for sweep in self.plan.sweeps:
                 self.sweep(row, sweep, buffers)
             for result, buffer in results:
-                if self.plan.kinds[result] is Kind.ROW:
+                if self.plan.patterns[result] is AccessPattern.PER_ROW:
                     element = self.lowering.element(result, self.index(result, row))
                     store_element(self.builder, buffer, row, element, result.shape.element_type)
 
     @contextmanager
     def rows(self) -> Iterator[Affine]:
-        if self.plan.space.rows == 1:
+        if self.plan.domain.rows == 1:
             yield Affine()
             return
-        with self.builder.loop(self.plan.space.rows, AxisKind.PARALLEL) as row:
+        with self.builder.loop(self.plan.domain.rows, AxisKind.PARALLEL) as row:
             yield row
 
     def index(self, instruction: Instruction, place: Affine) -> Index:
@@ -197,11 +212,11 @@ class RowKernel:
 
     def sweep(self, row: Affine, sweep: Sweep, buffers: dict[Instruction, Buffer]) -> None:
         """One loop for all that can share it, then the reductions whose terms have to be taken in order."""
-        start = row * self.plan.space.length
+        start = row * self.plan.domain.length
         together = [r for r in sweep.reductions if _in_lanes(r)]
         for instruction in sweep.kept:
             t = instruction.shape.element_type
-            size = self.plan.space.length * components(t)
+            size = self.plan.domain.length * components(t)
             buffers[instruction] = self.builder.scratch(f"kept{len(buffers)}", storage_type(t), size)
         places = dict.fromkeys(sweep.results, start) | dict.fromkeys(sweep.kept, Affine())
 
@@ -229,17 +244,17 @@ class RowKernel:
     def loop(self, reductions: Sequence[Instruction], body: Body) -> list[Value]:
         """A loop over the row in vectors, that carries the reductions."""
         if not reductions:
-            with self.builder.loop(self.plan.space.length, AxisKind.VECTOR, width=self.width) as position:
+            with self.builder.loop(self.plan.domain.length, AxisKind.VECTOR, width=self.width) as position:
                 body(position, [])
             return []
         types = [r.shape.element_type for r in reductions]
         return self.builder.reduce(
-            self.plan.space.length,
+            self.plan.domain.length,
             [self.lowering.value(r.operands[1], ()) for r in reductions],
             body,
             kind=AxisKind.VECTOR,
             width=self.width,
-            accumulators=accumulator_vectors(self.plan.space.length, self.width, sums=len(reductions)),
+            accumulators=accumulator_vectors(self.plan.domain.length, self.width, sums=len(reductions)),
             identities=[
                 self.builder.constant(register_type(t), identity_of(r.to_apply))
                 for r, t in zip(reductions, types, strict=True)

@@ -24,7 +24,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
-from xlapy.codegen.access_analysis import PERMUTING, SUMS, Groups, Read, columns_of, index_at, reads_by_groups
+from xlapy.codegen.access_analysis import (
+    PERMUTING_OPCODES,
+    SUMMING_OPCODES,
+    Access,
+    DimensionGroups,
+    coalesced_accesses,
+    index_of_positions,
+    transposed_axis,
+)
 from xlapy.codegen.emitters.loop_nest import choose_loop_nest
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
@@ -53,7 +61,9 @@ def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
 
     Its buffers are those that `elementwise.loop_kernel` gives a kernel.
     """
-    if not any(i.op in PERMUTING for i in region.instructions) or any(i.op in SUMS for i in region.instructions):
+    if not any(i.op in PERMUTING_OPCODES for i in region.instructions) or any(
+        i.op in SUMMING_OPCODES for i in region.instructions
+    ):
         return None
     shapes = [shape for _, shape in region.root.shape.leaves()]
     lanes = choose_loop_nest(region, shapes[0]).lanes
@@ -75,7 +85,7 @@ class _Plan:
     element_bytes: of each transposed operand.
     """
 
-    groups: Groups
+    groups: DimensionGroups
     columns: int
     element_bytes: tuple[int, ...]
 
@@ -87,10 +97,10 @@ class _Plan:
 
 def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     """The dimension along which most operands are contiguous that are not so along the last one."""
-    groups, axes, everywhere = reads_by_groups(region, dimensions)
-    found: dict[int, list[Read]] = {}
+    groups, axes, everywhere = coalesced_accesses(region, dimensions)
+    found: dict[int, list[Access]] = {}
     for read in everywhere:
-        columns = columns_of(read.offset, axes)
+        columns = transposed_axis(read.offset, axes)
         if columns is not None:
             found.setdefault(columns, []).append(read)
     if not found:
@@ -201,7 +211,10 @@ class _Maker:
 
     def element(self, lowering: Lowering, positions: Sequence[Affine]) -> None:
         """Stores the elements at positions in the groups of dimensions."""
-        index, position = index_at(self.builder, self.plan.groups, positions), linear(tuple(positions), self.plan.sizes)
+        index, position = (
+            index_of_positions(self.builder, self.plan.groups, positions),
+            linear(tuple(positions), self.plan.sizes),
+        )
         parts = result_elements(lowering, self.region, index, position)
         for buffer, part, shape in zip(self.outputs, parts, self.shapes, strict=True):
             store_element(self.builder, buffer, position, part, shape.element_type)

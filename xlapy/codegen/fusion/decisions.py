@@ -1,6 +1,6 @@
-"""What fusion decides, as records: which instructions a decision is about, what it is, and the words for people.
+"""Records of the decisions of fusion: the instructions, the kind of the decision, and a sentence for users.
 
-Owns: the record. Must not know: who decides, who shows it.
+Does not depend on how fusion decides, or on how tools show the decisions.
 """
 
 from __future__ import annotations
@@ -11,42 +11,43 @@ from enum import Enum
 
 
 class DecisionKind(Enum):
-    """What becomes of an instruction or, of the last two, of two kernels."""
+    """What fusion decides about one instruction or, in the last two kinds, about two kernels."""
 
     KERNEL = "kernel"
-    """It gets a kernel of its own."""
-    JOINED = "joined"
-    """It is computed in the kernel of what needs it."""
-    REPEATED = "repeated"
-    """Several kernels compute it."""
-    FREE = "free"
-    """It costs nothing: whoever needs it computes it."""
-    MERGED = "merged"
-    """Two kernels become one."""
-    APART = "apart"
-    """Two kernels stay two."""
+    """The instruction gets a kernel of its own."""
+    FUSED = "fused"
+    """The instruction is computed in the kernel of its users."""
+    DUPLICATED = "duplicated"
+    """Several kernels compute the instruction, because that is cheaper than memory traffic."""
+    ALWAYS_DUPLICATED = "always duplicated"
+    """Every user computes the instruction, because an element of it costs nothing."""
+    MULTI_OUTPUT = "multi-output"
+    """Two kernels become one kernel, with the results of both."""
+    SEPARATE = "separate"
+    """Two kernels stay separate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision. subjects: the names of the instructions it is about. text: a sentence with the reason."""
+    """One decision about the instructions named `subjects`."""
 
     subjects: tuple[str, ...]
     kind: DecisionKind
     text: str
+    """A sentence with the decision and its reason."""
 
     def __str__(self) -> str:
         return self.text
 
 
 Explain = Callable[[Decision], None]
-"""Is told each decision."""
+"""Receives each decision when fusion makes it."""
 
 
-def silent(_: Decision) -> None:
-    """For whoever does not ask why."""
+def ignore_decision(_: Decision) -> None:
+    """An `Explain` that drops decisions."""
 
 
 def decisions_text(decisions: Iterable[Decision]) -> str:
-    """A line each."""
+    """The sentences of decisions, one per line."""
     return "".join(f"{decision.text}\n" for decision in decisions)

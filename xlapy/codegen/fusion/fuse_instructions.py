@@ -1,10 +1,10 @@
-"""Fusion: instructions that can be computed element by element together become one `fusion`, one kernel.
+"""Instruction fusion: instructions that can be computed element by element together become one `fusion`, one kernel.
 
-From the last instruction to the first: an instruction joins the fusion of its users if all of them are in one. Nothing
-is computed twice but what costs nothing (broadcasts, constants, iotas, which every user gets for itself), and what
-costs less than its way through memory.
+Instructions are visited from the last to the first. An instruction joins the fusion group of its users if all of its
+users are in one group. Only two kinds of instructions are computed by several groups: those whose elements cost nothing
+(broadcasts, constants, iotas), and those that are cheaper to compute again than to store and load.
 
-Owns: the order of decisions, the fusions made of them. Must not know: kernels, what one may compute (`groups`).
+Does not depend on kernels. What one kernel can compute is decided in `groups`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, silent
-from xlapy.codegen.fusion.groups import FREE, Group, worth_computing_again
-from xlapy.codegen.fusion.multi_output import merge_groups
+from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
+from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profitable_to_duplicate
+from xlapy.codegen.fusion.multi_output import fuse_multi_output
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -30,16 +30,18 @@ from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.opcodes.tuples import GetTupleElementAttributes
 from xlapy.passes.rewrite import settle
 
-MOST_INSTRUCTIONS = 120
-"""In one fusion: the time to compile a function grows faster than its length."""
+MAX_FUSION_INSTRUCTIONS = 120
+"""Instructions of one fusion, at most: compile time grows faster than the length of a function."""
 
 _CALLERS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
-_ALONE = frozenset({opcodes.CALL, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, opcodes.COPY, opcodes.DYNAMIC_UPDATE_SLICE})
+_NEVER_FUSED = frozenset(
+    {opcodes.CALL, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, opcodes.COPY, opcodes.DYNAMIC_UPDATE_SLICE}
+)
 
 
 @dataclass(frozen=True)
 class Unfuse:
-    """Takes fusions apart: those in a module that another compiler printed are not ours."""
+    """Inlines the fusions of a module: fusions that another compiler copies do not fit the kernels of this one."""
 
     name: ClassVar[str] = "unfuse"
 
@@ -55,14 +57,14 @@ class Unfuse:
 
 @dataclass(frozen=True)
 class Fuse:
-    """Groups instructions into loop fusions."""
+    """Replaces groups of instructions by loop fusions."""
 
     name: ClassVar[str] = "fuse"
-    most: int = MOST_INSTRUCTIONS
+    max_instructions: int = MAX_FUSION_INSTRUCTIONS
     explain: Explain | None = None
-    """Told each decision and its reason."""
-    copied: Callable[[Instruction, Instruction], None] | None = None
-    """Told each instruction that a fusion computes, and its copy inside."""
+    """Called with each decision and its reason."""
+    on_copy: Callable[[Instruction, Instruction], None] | None = None
+    """Called with each instruction that a fusion computes, and its copy in the fused computation."""
 
     def run(self, module: Module) -> bool:
         changed = False
@@ -74,55 +76,57 @@ class Fuse:
 
 class _Fuser:
     def __init__(self, module: Module, computation: Computation, options: Fuse) -> None:
-        self.explain = options.explain or silent
-        self.copied = options.copied
+        self.explain = options.explain or ignore_decision
+        self.on_copy = options.on_copy
         self.module = module
         self.computation = computation
-        self.most = options.most
-        self.groups: dict[Instruction, list[Group]] = {}
-        """Those that compute an instruction: several, if it costs less than to keep it in memory."""
+        self.max_instructions = options.max_instructions
+        self.groups: dict[Instruction, list[FusionGroup]] = {}
+        """The groups that compute each instruction: several if that is cheaper than to keep its value in memory."""
         self.order = post_order(computation)
-        self._place = {instruction: n for n, instruction in enumerate(self.order)}
+        self._position = {instruction: n for n, instruction in enumerate(self.order)}
 
     def run(self) -> bool:
         for instruction in reversed(self.order):
             if _can_fuse(instruction):
-                self.place(instruction)
+                self.assign(instruction)
         root = self.computation.root_instruction
-        merge_groups(self.order, self.groups, root, self.most, self.explain)
+        fuse_multi_output(self.order, self.groups, root, self.max_instructions, self.explain)
         changed = False
         for group in dict.fromkeys(group for groups in self.groups.values() for group in groups):
-            changed |= self.make(group)
+            changed |= self.build_fusion(group)
         return changed
 
-    def place(self, instruction: Instruction) -> None:
-        """Into the groups of its users, or into one of its own."""
+    def assign(self, instruction: Instruction) -> None:
+        """Adds an instruction to the groups of its users, or to a new group."""
         groups, reason = self.groups_of_users(instruction)
-        if not groups and instruction.op not in FREE:
+        if not groups and instruction.op not in ALWAYS_DUPLICATED:
             self.decide(instruction, DecisionKind.KERNEL, f"gets a kernel: {reason}")
-            group = Group.of(instruction)
+            group = FusionGroup.of(instruction)
             self.groups[instruction] = [group]
             return
         for group in groups:
             group.add(instruction)
         self.groups[instruction] = groups
         names = ", ".join(group.root.name for group in groups)
-        if instruction.op in FREE:
-            self.decide(instruction, DecisionKind.FREE, "is computed by each of its users: it costs nothing")
+        if instruction.op in ALWAYS_DUPLICATED:
+            self.decide(
+                instruction, DecisionKind.ALWAYS_DUPLICATED, "is computed by each of its users: it costs nothing"
+            )
         elif len(groups) > 1:
-            text = f"is computed in each of {names}: that takes less memory traffic than to keep it"
-            self.decide(instruction, DecisionKind.REPEATED, text)
+            text = f"is computed in each of {names}: that takes less memory traffic than storing it"
+            self.decide(instruction, DecisionKind.DUPLICATED, text)
         else:
-            self.decide(instruction, DecisionKind.JOINED, f"is computed with {names}, which alone needs it")
+            self.decide(instruction, DecisionKind.FUSED, f"is fused into {names}, which alone needs it")
 
     def decide(self, instruction: Instruction, kind: DecisionKind, text: str) -> None:
         what = f"{instruction.name} ({instruction.op.name})"
         self.explain(Decision((instruction.name,), kind, f"{what} {text}"))
 
-    def groups_of_users(self, instruction: Instruction) -> tuple[list[Group], str]:
-        """The groups that may compute the instruction for its users, if that serves all of them; else why not."""
+    def groups_of_users(self, instruction: Instruction) -> tuple[list[FusionGroup], str]:
+        """The groups that can compute an instruction for all of its users; or no groups, and the reason."""
         found = dict.fromkeys(group for user in instruction.users for group in self.groups.get(user, []))
-        if instruction.op in FREE:
+        if instruction.op in ALWAYS_DUPLICATED:
             return list(found), ""
         if instruction is self.computation.root_instruction or not instruction.has_users:
             return [], "it is a result"
@@ -133,50 +137,50 @@ class _Fuser:
         if len(found) > 1:
             names = ", ".join(sorted(group.root.name for group in found))
             reason = f"its users are in different kernels ({names})"
-            if not worth_computing_again(instruction, len(found)):
+            if not is_profitable_to_duplicate(instruction, len(found)):
                 return [], reason
-            if any(self.reason_apart(group, instruction) for group in found):
+            if any(self.reason_not_to_fuse(group, instruction) for group in found):
                 return [], reason
             return list(found), ""
         (group,) = found
-        reason = self.reason_apart(group, instruction)
+        reason = self.reason_not_to_fuse(group, instruction)
         return ([], reason) if reason else ([group], "")
 
-    def reason_apart(self, group: Group, instruction: Instruction) -> str:
-        """Why the group may not compute an instruction that its members need; "" if it may."""
-        if len(group.members) >= self.most:
-            return f"the kernel of {group.root.name} has {self.most} instructions, the most there may be"
-        return group.reason_apart(instruction)
+    def reason_not_to_fuse(self, group: FusionGroup, instruction: Instruction) -> str:
+        """Why a group cannot compute an instruction that its members use; "" if it can."""
+        if len(group.members) >= self.max_instructions:
+            return f"the kernel of {group.root.name} has {self.max_instructions} instructions, the maximum"
+        return group.reason_not_to_fuse(instruction)
 
-    def make(self, group: Group) -> bool:
-        """A fusion in place of the group's root; members whose users are all inside go."""
-        inside = sorted(group.members, key=lambda i: self._place[i])
-        if len(inside) == 1:
+    def build_fusion(self, group: FusionGroup) -> bool:
+        """Replaces the results of a group by a fusion, and removes members without users; returns whether it did."""
+        members = sorted(group.members, key=lambda i: self._position[i])
+        if len(members) == 1:
             return False
         fused = edit.add_computation(self.module, "fused_computation")
-        made: dict[Instruction, Instruction] = {}
+        copies: dict[Instruction, Instruction] = {}
         operands: list[Instruction] = []
-        for instruction in inside:
+        for instruction in members:
             for operand in instruction.operands:
-                if operand not in made:
+                if operand not in copies:
                     attributes = ParameterAttributes.make(number=len(operands))
-                    made[operand] = edit.create(
+                    copies[operand] = edit.create(
                         fused, opcodes.PARAMETER, (), attributes, shape=operand.shape, name="param"
                     )
                     operands.append(operand)
-            made[instruction] = edit.clone_instruction(instruction, fused, [made[o] for o in instruction.operands])
-            if self.copied is not None:
-                self.copied(instruction, made[instruction])
-        results = [made[result] for result in group.results]
+            copies[instruction] = edit.clone_instruction(instruction, fused, [copies[o] for o in instruction.operands])
+            if self.on_copy is not None:
+                self.on_copy(instruction, copies[instruction])
+        results = [copies[result] for result in group.results]
         edit.set_root(fused, results[0] if len(results) == 1 else edit.create(fused, opcodes.TUPLE, results))
-        self.replace(group, operands, fused)
-        for instruction in reversed(inside):
+        self.replace_results(group, operands, fused)
+        for instruction in reversed(members):
             if instruction in self.computation and not instruction.has_users:
                 edit.remove(instruction)
         return True
 
-    def replace(self, group: Group, operands: list[Instruction], fused: Computation) -> None:
-        """A call of the fused computation, and its results in place of the group's."""
+    def replace_results(self, group: FusionGroup, operands: list[Instruction], fused: Computation) -> None:
+        """Creates the fusion instruction, whose results take the place of those of the group."""
         kind, root = FusionAttributes.make(kind=FusionKind.LOOP), group.root
         shape = fused.root_instruction.shape
         fusion = edit.create(
@@ -206,12 +210,16 @@ class _Fuser:
 
 
 def _runs_on_arrays(computation: Computation) -> bool:
-    """Whether the program runs the computation by itself: reducers and the like are parts of kernels already."""
+    """Whether a computation works on whole arrays, so that its instructions can be fused. Reducers do not."""
     return computation.is_entry or any(caller.op in _CALLERS for caller in computation.callers)
 
 
 def _can_fuse(instruction: Instruction) -> bool:
-    if instruction.op not in LOWERINGS or instruction.op in _ALONE or applies_unlowerable_computation(instruction):
+    if (
+        instruction.op not in LOWERINGS
+        or instruction.op in _NEVER_FUSED
+        or applies_unlowerable_computation(instruction)
+    ):
         return False
     if instruction.control_predecessors or instruction.control_successors:
         return False

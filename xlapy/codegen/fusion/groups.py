@@ -1,6 +1,6 @@
-"""What may be computed in one kernel: the members of a future fusion, and why an instruction may not join them.
+"""Fusion groups: the instructions of a future kernel, and the rules that say which instructions one kernel may compute.
 
-Owns: that judgement. Must not know: the order in which instructions are offered, how kernels are made.
+Does not depend on the order in which instructions are offered to groups, or on how kernels are emitted.
 """
 
 from __future__ import annotations
@@ -9,169 +9,183 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
-from xlapy.codegen.element_cost import CHEAP, cost
+from xlapy.codegen.element_cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.codegen.iteration_domain import (
-    Kind,
-    Space,
-    classify,
-    evaluations,
+    AccessPattern,
+    IterationDomain,
+    access_patterns,
+    domain_of_reduction,
+    domain_of_result,
+    evaluation_count,
+    evaluation_counts,
     first_array_shape,
-    joined,
-    operand_kind,
-    space_of_reduction,
-    space_of_result,
-    times_computed,
+    join_patterns,
+    operand_pattern,
 )
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower import LOWERINGS
 from xlapy.lower.cumulative import cumulative
 
-FREE = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT})
-"""What every user computes for itself."""
+ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT})
+"""Opcodes that every consumer recomputes, because computing an element costs no more than loading it."""
 
-HEAVY = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
-"""What is computed alone, from operands that are little more than memory."""
+NON_FUSIBLE_PRODUCERS = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
+"""Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them."""
 
-MOST_RESULTS = 8
-"""Of a kernel: each is written as a stream of its own."""
+MAX_RESULTS = 8
+"""Results of a kernel, at most: each is a separate stream of stores."""
 
-FEW_ROWS = 64
-"""Fewer rows leave threads without work."""
+MIN_PARALLEL_ROWS = 64
+"""Rows of a large kernel, at least: the parallel loop runs over rows, and fewer of them leave threads idle."""
 
-LITTLE = 1 << 17
-"""Elements that one thread goes through as well as several."""
+MIN_PARALLEL_ELEMENTS = 1 << 17
+"""Elements of a kernel from which on several threads are faster than one."""
 
-LITTLE_WORK = 1 << 10
-"""Operations that may be done again: a kernel of its own takes longer."""
+MAX_REPEATED_COST = 1 << 10
+"""Cost of all repeated evaluations in a kernel that is always acceptable: another kernel would take longer to start."""
 
-LITTLE_AGAIN = 6
-"""Operations that an element may cost more: to write something to memory and read it takes as long."""
+MAX_REPEATED_COST_PER_ELEMENT = 6
+"""Cost of repeated evaluations per element of a kernel: storing an element to memory and loading it costs as much."""
 
-LONGEST_CHAIN = 64
-"""Instructions that are looked at to find what an element costs."""
+MAX_CHAIN_INSTRUCTIONS = 64
+"""Instructions that `_chain_cost` visits, at most."""
 
-MOST_WRITTEN_OUT = 512
-"""Elements of a short row and of all instructions together: each has code of its own."""
+MAX_UNROLLED_INSTRUCTIONS = 512
+"""Elements of a short row times instructions of the kernel, at most: the row is unrolled."""
 
 
 @dataclass(eq=False)
-class Group:
-    """Instructions that one kernel computes; users stand before what they use."""
+class FusionGroup:
+    """Instructions that one kernel computes."""
 
     results: list[Instruction]
-    """What the kernel writes; the last instruction in the order of the computation first."""
-    space: Space
-    members: dict[Instruction, Kind] = field(default_factory=dict[Instruction, Kind])
-    times: dict[Instruction, float] = field(default_factory=dict[Instruction, float])
-    """How often an element of a member is computed."""
+    """The instructions whose values the kernel writes, the last one in the order of the computation first."""
+    domain: IterationDomain
+    members: dict[Instruction, AccessPattern] = field(default_factory=dict[Instruction, AccessPattern])
+    """All instructions of the group, users before their operands."""
+    counts: dict[Instruction, float] = field(default_factory=dict[Instruction, float])
+    """How many elements of each member the kernel computes in all."""
 
     @staticmethod
-    def of(instruction: Instruction) -> Group:
-        """The group of an instruction alone."""
-        group = Group([instruction], space_of_result(instruction.shape))
+    def of(instruction: Instruction) -> FusionGroup:
+        """The group with a single member."""
+        group = FusionGroup([instruction], domain_of_result(instruction.shape))
         if instruction.op is opcodes.REDUCE:
-            group.space = space_of_reduction(instruction)
-        group._place([instruction])
+            group.domain = domain_of_reduction(instruction)
+        group._set_members([instruction])
         return group
 
     @property
     def root(self) -> Instruction:
-        """What the kernel is named after."""
+        """The instruction that the kernel is named after."""
         return self.results[0]
 
     @property
     def has_reductions(self) -> bool:
         return any(member.op is opcodes.REDUCE for member in self.members)
 
+    @property
+    def is_non_fusible(self) -> bool:
+        """Whether a member needs a kernel of its own, so that no other group can be merged with this one."""
+        return any(map(_needs_own_kernel, self.members))
+
     def add(self, instruction: Instruction) -> None:
-        """Takes in what `reason_apart` has nothing against, or what is free."""
+        """Adds an instruction that `reason_not_to_fuse` accepts, or whose opcode is always duplicated."""
         if instruction.op is opcodes.REDUCE and not self.has_reductions:
-            self.space = space_of_reduction(instruction)
-            self._place([*self.members, instruction])
+            self.domain = domain_of_reduction(instruction)
+            self._set_members([*self.members, instruction])
             return
-        self.members[instruction] = kind = self._kind(instruction)
-        self.times[instruction] = times_computed(self.space, instruction, kind, self.times)
+        self.members[instruction] = pattern = self._pattern(instruction)
+        self.counts[instruction] = evaluation_count(self.domain, instruction, pattern, self.counts)
 
-    def _place(self, members: list[Instruction]) -> None:
-        kinds = classify(self.space, self.results, members)
-        assert not isinstance(kinds, str), kinds
-        self.members = kinds
-        self.times = evaluations(self.space, members, kinds)
+    def _set_members(self, members: list[Instruction]) -> None:
+        patterns = access_patterns(self.domain, self.results, members)
+        assert not isinstance(patterns, str), patterns
+        self.members = patterns
+        self.counts = evaluation_counts(self.domain, members, patterns)
 
-    def _kind(self, instruction: Instruction) -> Kind:
+    def _pattern(self, instruction: Instruction) -> AccessPattern:
         users = (user for user in instruction.users if user in self.members)
-        return joined(operand_kind(self.space, user, self.members[user], instruction) for user in users)
+        return join_patterns(operand_pattern(self.domain, user, self.members[user], instruction) for user in users)
 
-    def reason_apart(self, instruction: Instruction) -> str:
-        """Why an instruction that members need may not be computed with them; "" if it may."""
-        if picks_indices(instruction):
+    # -- producers
+
+    def reason_not_to_fuse(self, instruction: Instruction) -> str:
+        """Why an instruction that members use cannot be a member; "" if it can."""
+        if builds_gather_indices(instruction):
             return ""
-        if instruction.op in HEAVY or not instruction.shape.is_array:
+        if instruction.op in NON_FUSIBLE_PRODUCERS or not instruction.shape.is_array:
             return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
-        heavy = next((m for m in self.members if _is_heavy(m) and cumulative(m) is None), None)
-        if heavy is not None and not _is_read_in_place(heavy, instruction):
-            return f"{heavy.name} ({heavy.op.name}) reads its elements more than once"
+        non_fusible = next((m for m in self.members if _needs_own_kernel(m) and cumulative(m) is None), None)
+        if non_fusible is not None and not _is_cheap_producer(non_fusible, instruction):
+            return f"{non_fusible.name} ({non_fusible.op.name}) reads its elements more than once"
         if instruction.op is opcodes.REDUCE:
             return self._reason_against_reduction(instruction)
-        if _is_too_long(self.space, self.members):
-            return f"{self.space} of {len(self.members)} instructions are much code already"
-        times = times_computed(self.space, instruction, self._kind(instruction), self.times)
-        return _reason_against_repeating(instruction, times, self.root)
+        if _unrolls_too_much(self.domain, self.members):
+            return f"the code of {self.domain} of {len(self.members)} instructions is long already"
+        count = evaluation_count(self.domain, instruction, self._pattern(instruction), self.counts)
+        return _reason_against_repetition(instruction, count, self.root)
 
     def _reason_against_reduction(self, reduction: Instruction) -> str:
-        space = space_of_reduction(reduction)
+        domain = domain_of_reduction(reduction)
         if len(reduction.operands) != 2:
             return f"{reduction.name} has several results"
-        if self.has_reductions and space != self.space:
-            return f"{self.root.name} goes along {self.space}, {reduction.name} along {space}"
+        if self.has_reductions and domain != self.domain:
+            return f"{self.root.name} iterates over {self.domain}, {reduction.name} over {domain}"
         members = [*self.members, reduction]
-        if _is_too_long(space, members):
-            return f"{space} of {len(members)} instructions are too much code"
-        kinds = classify(space, self.results, members)
-        if isinstance(kinds, str):
-            return kinds
-        return _too_few_rows(space, self.results, kinds) or _repeated(self.root, evaluations(space, members, kinds))
+        if _unrolls_too_much(domain, members):
+            return f"the code of {domain} of {len(members)} instructions would be too long"
+        patterns = access_patterns(domain, self.results, members)
+        if isinstance(patterns, str):
+            return patterns
+        reason = _reason_of_few_rows(domain, self.results, patterns)
+        return reason or _reason_of_repetitions(self.root, evaluation_counts(domain, members, patterns))
 
-    @property
-    def is_heavy(self) -> bool:
-        return any(map(_is_heavy, self.members))
+    # -- multi-output fusion
 
-    def reason_against_merging(self, other: Group, results: list[Instruction]) -> str:
-        """Why two groups are not one with these results, if that can be told at a glance."""
-        if len(results) > MOST_RESULTS:
-            return f"a kernel has at most {MOST_RESULTS} results"
-        if self.has_reductions and other.has_reductions and self.space != other.space:
-            return f"{self.root.name} goes along {self.space}, {other.root.name} along {other.space}"
-        if not self._rows_of_both(other) and len({_sizes(result) for result in results}) > 1:
+    def quick_reason_not_to_merge(self, other: FusionGroup, results: list[Instruction]) -> str:
+        """Why two groups cannot become one with these results, as far as simple checks tell; "" otherwise."""
+        if len(results) > MAX_RESULTS:
+            return f"a kernel has at most {MAX_RESULTS} results"
+        if self.has_reductions and other.has_reductions and self.domain != other.domain:
+            return f"{self.root.name} iterates over {self.domain}, {other.root.name} over {other.domain}"
+        if not self._share_rows(other) and len({_dimensions_without_ones(result) for result in results}) > 1:
             return "their results have other dimensions"
         return ""
 
-    def merged(self, other: Group, results: list[Instruction], members: list[Instruction]) -> Group | str:
-        """Both groups as one with these results, users before what they use; or why they stay two.
+    def merge(self, other: FusionGroup, results: list[Instruction], members: list[Instruction]) -> FusionGroup | str:
+        """Returns one group that computes what both do, or the reason why they stay separate.
 
-        `reason_against_merging` has nothing against it.
+        results: what the new group writes. members: those of both groups, users before their operands. The caller has
+        asked `quick_reason_not_to_merge`.
         """
         if not all(m.shape.is_array for m in members):
             return "a reduction has several results"
-        space = other.space if other.has_reductions else self.space
-        if self._rows_of_both(other) and _is_too_long(space, members):
-            return f"{space} of {len(members)} instructions are too much code"
-        kinds = classify(space, results, members)
-        if isinstance(kinds, str):
-            return kinds
-        reason = _too_few_rows(space, results, kinds) if self._rows_of_both(other) else ""
-        times = evaluations(space, members, kinds)
-        reason = reason or _repeated(results[0], times)
-        return reason or Group(results, space, kinds, times)
+        domain = other.domain if other.has_reductions else self.domain
+        if self._share_rows(other) and _unrolls_too_much(domain, members):
+            return f"the code of {domain} of {len(members)} instructions would be too long"
+        patterns = access_patterns(domain, results, members)
+        if isinstance(patterns, str):
+            return patterns
+        reason = _reason_of_few_rows(domain, results, patterns) if self._share_rows(other) else ""
+        counts = evaluation_counts(domain, members, patterns)
+        reason = reason or _reason_of_repetitions(results[0], counts)
+        return reason or FusionGroup(results, domain, patterns, counts)
 
-    def _rows_of_both(self, other: Group) -> bool:
-        """Whether they go through rows together."""
-        space = other.space if other.has_reductions else self.space
-        return space.length > 1 and (self.has_reductions or other.has_reductions)
+    def _share_rows(self, other: FusionGroup) -> bool:
+        """Whether the two groups together would iterate over rows, because one of them reduces rows."""
+        domain = other.domain if other.has_reductions else self.domain
+        return domain.length > 1 and (self.has_reductions or other.has_reductions)
 
 
-def picks_indices(instruction: Instruction) -> bool:
-    """Whether it puts the indices of gathers together, which take each from where it comes: nothing is selected."""
+# -- instructions that need a kernel of their own
+
+
+def builds_gather_indices(instruction: Instruction) -> bool:
+    """Whether a concatenation only assembles index vectors of gathers.
+
+    Each gather reads the components of an index vector from the concatenated operands, so nothing has to be selected.
+    """
     if instruction.op is not opcodes.CONCATENATE or not instruction.has_users:
         return False
     dimension = instruction.attributes.dimension
@@ -183,13 +197,13 @@ def picks_indices(instruction: Instruction) -> bool:
     )
 
 
-def _is_heavy(instruction: Instruction) -> bool:
-    return instruction.op in HEAVY and not picks_indices(instruction)
+def _needs_own_kernel(instruction: Instruction) -> bool:
+    return instruction.op in NON_FUSIBLE_PRODUCERS and not builds_gather_indices(instruction)
 
 
-def _is_read_in_place(heavy: Instruction, operand: Instruction) -> bool:
-    """Whether what reads its elements more than once may as well read them where they come from."""
-    if heavy.op is opcodes.DOT and operand.op in (opcodes.SLICE, opcodes.DYNAMIC_SLICE):
+def _is_cheap_producer(user: Instruction, operand: Instruction) -> bool:
+    """Whether a user that reads its elements more than once may as well compute this operand each time."""
+    if user.op is opcodes.DOT and operand.op in (opcodes.SLICE, opcodes.DYNAMIC_SLICE):
         return True
     return operand.op in (opcodes.RESHAPE, opcodes.TRANSPOSE) or (
         operand.op is opcodes.CONVERT and not _narrows(operand)
@@ -197,50 +211,57 @@ def _is_read_in_place(heavy: Instruction, operand: Instruction) -> bool:
 
 
 def _narrows(convert: Instruction) -> bool:
-    """Whether its results are smaller than its operands: to round again and again takes longer than to read less."""
-    given, made = convert.operands[0].shape.element_type, convert.shape.element_type
-    return made.byte_size < given.byte_size
+    """Whether a conversion makes elements smaller: converting repeatedly then costs more than reading less memory."""
+    source, target = convert.operands[0].shape.element_type, convert.shape.element_type
+    return target.byte_size < source.byte_size
 
 
-def _is_too_long(space: Space, members: Collection[Instruction]) -> bool:
-    """Whether the code of rows would be, each place of which is written out."""
-    if not space.is_short or space.length * len(members) <= MOST_WRITTEN_OUT:
+# -- limits on code, rows and repeated evaluations
+
+
+def _unrolls_too_much(domain: IterationDomain, members: Collection[Instruction]) -> bool:
+    """Whether the rows are unrolled and their code would be too long."""
+    if not domain.has_short_rows or domain.length * len(members) <= MAX_UNROLLED_INSTRUCTIONS:
         return False
-    return space.is_written_out(sum(map(cost, members)))
+    return domain.is_unrolled(sum(map(element_cost, members)))
 
 
-def _too_few_rows(space: Space, results: list[Instruction], kinds: dict[Instruction, Kind]) -> str:
-    """Why results that wait for reductions of rows should not be one kernel with them; "" if they should."""
-    is_large = space.rows * space.length > LITTLE and any(kinds[result] is Kind.FULL for result in results)
-    return f"{space} are too few to be shared by threads" if space.rows < FEW_ROWS and is_large else ""
+def _reason_of_few_rows(
+    domain: IterationDomain, results: list[Instruction], patterns: dict[Instruction, AccessPattern]
+) -> str:
+    """Why results should not share a kernel with reductions of rows, if the rows are too few for threads."""
+    has_full_results = any(patterns[result] is AccessPattern.IDENTITY for result in results)
+    is_large = domain.rows * domain.length > MIN_PARALLEL_ELEMENTS and has_full_results
+    return f"{domain} are too few to be shared by threads" if domain.rows < MIN_PARALLEL_ROWS and is_large else ""
 
 
-def _repeated(root: Instruction, times: dict[Instruction, float]) -> str:
-    """Why members would be computed again and again, by how often that is; "" if they would not."""
-    extra = {m: (t - _size(m)) * cost(m) for m, t in times.items() if t > 1.5 * _size(m)}
-    if _is_little(sum(extra.values()), max(map(_size, times))):
+def _reason_of_repetitions(root: Instruction, counts: dict[Instruction, float]) -> str:
+    """Why members would be computed too often; "" if the repeated evaluations cost little."""
+    extra = {m: (t - _size(m)) * element_cost(m) for m, t in counts.items() if t > 1.5 * _size(m)}
+    if _is_acceptable_repetition(sum(extra.values()), max(map(_size, counts))):
         return ""
     worst = max(extra, key=lambda m: extra[m])
-    return _again(root, worst, times[worst])
+    return _repetition(root, worst, counts[worst])
 
 
-def _reason_against_repeating(instruction: Instruction, times: float, root: Instruction) -> str:
+def _reason_against_repetition(instruction: Instruction, count: float, root: Instruction) -> str:
     size = _size(instruction)
-    if times <= 1.5 * size:
+    if count <= 1.5 * size:
         return ""
-    each = _chain_cost(instruction)
-    if each <= CHEAP or _is_little((times - size) * each, max(size, _size(root))):
+    cost = _chain_cost(instruction)
+    repeated = (count - size) * cost
+    if cost <= MAX_RECOMPUTED_COST or _is_acceptable_repetition(repeated, max(size, _size(root))):
         return ""
-    return _again(root, instruction, times)
+    return _repetition(root, instruction, count)
 
 
-def _again(root: Instruction, instruction: Instruction, times: float) -> str:
-    return f"{root.name} would compute each element of {instruction.name} {times / _size(instruction):.0f} times"
+def _repetition(root: Instruction, instruction: Instruction, count: float) -> str:
+    return f"{root.name} would compute each element of {instruction.name} {count / _size(instruction):.0f} times"
 
 
-def _is_little(extra: float, places: int) -> bool:
-    """Whether so many operations more than necessary may be done for so many elements."""
-    return extra <= max(LITTLE_WORK, LITTLE_AGAIN * places)
+def _is_acceptable_repetition(cost: float, elements: int) -> bool:
+    """Whether a kernel over `elements` elements may spend this cost on repeated evaluations."""
+    return cost <= max(MAX_REPEATED_COST, MAX_REPEATED_COST_PER_ELEMENT * elements)
 
 
 def _size(instruction: Instruction) -> int:
@@ -248,62 +269,65 @@ def _size(instruction: Instruction) -> int:
 
 
 def _chain_cost(instruction: Instruction) -> int:
-    """Of an element, with those of all that is computed for nothing else and would join the same kernel."""
+    """The cost of an element, with the costs of the producers that would be fused with it and have no other users."""
     chain, stack, total = {instruction}, [instruction], 0
-    while stack and len(chain) <= LONGEST_CHAIN:
+    while stack and len(chain) <= MAX_CHAIN_INSTRUCTIONS:
         member = stack.pop()
-        total += cost(member)
+        total += element_cost(member)
         for operand in member.operands:
-            if operand not in chain and not _lies_in_memory(operand) and all(user in chain for user in operand.users):
+            if operand not in chain and not _is_in_memory(operand) and all(user in chain for user in operand.users):
                 chain.add(operand)
                 stack.append(operand)
     return total
 
 
-def _sizes(instruction: Instruction) -> tuple[int, ...]:
+def _dimensions_without_ones(instruction: Instruction) -> tuple[int, ...]:
     return tuple(size for size in instruction.shape.dimensions if size != 1)
 
 
-# -- computing again
+# -- profitable rematerialization
 
 
-def worth_computing_again(instruction: Instruction, readers: int) -> bool:
-    """Whether several kernels compute the instruction for less than it costs to write it to memory and read it.
+def is_profitable_to_duplicate(instruction: Instruction, readers: int) -> bool:
+    """Whether `readers` kernels should compute an instruction each, instead of loading it from memory.
 
-    It is if what it is computed from lies in memory anyway, and is not much more than itself.
+    It is profitable if the instruction is cheap and computed from arrays that are in memory anyway, and if reading
+    these arrays again takes no more memory traffic than writing the result once and reading it.
     """
-    leaves = _leaves_in_memory(instruction)
-    if leaves is None:
+    inputs = _inputs_in_memory(instruction)
+    if inputs is None:
         return False
-    own = instruction.shape.size * instruction.shape.element_type.byte_size
-    if own <= 64:
+    result_bytes = instruction.shape.size * instruction.shape.element_type.byte_size
+    if result_bytes <= 64:
         return True
-    read = sum(leaf.shape.size * leaf.shape.element_type.byte_size for leaf in leaves)
-    return (readers - 1) * read <= (readers + 1) * own
+    input_bytes = sum(array.shape.size * array.shape.element_type.byte_size for array in inputs)
+    return (readers - 1) * input_bytes <= (readers + 1) * result_bytes
 
 
-def _leaves_in_memory(instruction: Instruction) -> set[Instruction] | None:
-    """The arrays in memory that an instruction is computed from; None if that takes long or others do not need them."""
-    leaves: set[Instruction] = set()
+def _inputs_in_memory(instruction: Instruction) -> set[Instruction] | None:
+    """The arrays in memory that an instruction is computed from; None if computing it is not cheap."""
+    inputs: set[Instruction] = set()
     total, stack = 0, [instruction]
     while stack:
         member = stack.pop()
-        total += cost(member)
-        if total > CHEAP or not (member.op.elementwise or member.op in FREE or member.op is opcodes.RESHAPE):
+        total += element_cost(member)
+        is_cheap = member.op.elementwise or member.op in ALWAYS_DUPLICATED or member.op is opcodes.RESHAPE
+        if total > MAX_RECOMPUTED_COST or not is_cheap:
             return None
         for operand in member.operands:
             if not operand.shape.is_array:
                 return None
-            if _lies_in_memory(operand):
-                leaves.add(operand)
+            if _is_in_memory(operand):
+                inputs.add(operand)
             else:
                 stack.append(operand)
-    return leaves
+    return inputs
 
 
-def _lies_in_memory(instruction: Instruction) -> bool:
+def _is_in_memory(instruction: Instruction) -> bool:
+    """Whether an instruction never is part of the kernel of its users."""
     return (
         instruction.op not in LOWERINGS
-        or instruction.op in HEAVY
+        or instruction.op in NON_FUSIBLE_PRODUCERS
         or instruction.op in (opcodes.REDUCE, opcodes.PARAMETER)
     )

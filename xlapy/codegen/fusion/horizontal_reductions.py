@@ -1,6 +1,6 @@
-"""Reductions of the same dimensions in one loop, for each element of their results: what they share is read once.
+"""Horizontal fusion of reductions: reductions over the same dimensions share one loop and read shared operands once.
 
-Must not know: which reductions should be in one kernel.
+Does not decide which reductions are in one kernel.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from xlapy.lower.core import Index, delinear
 from xlapy.lower.reduction import combine_elements, flat, merged, unflat
 
 
-def reduced_together(lowering: Lowering, inner: Sequence[Instruction], position: Affine) -> dict[Instruction, Element]:
-    """The elements at a row-major position of those reductions in a region that can share a loop, inside a vector axis.
+def horizontally_fused_reductions(
+    lowering: Lowering, instructions: Sequence[Instruction], position: Affine
+) -> dict[Instruction, Element]:
+    """Computes, at a row-major position, the reductions of a region that can share a loop.
 
-    No reduction in the region may need another. Elsewhere a reduction has lanes of its own.
+    No reduction of the region may depend on another. Reductions share loops only inside a vector axis: elsewhere each
+    runs in vectors by itself.
     """
     if not lowering.builder.block.in_vector:
         return {}
-    alike: dict[tuple[tuple[int, ...], ...], list[Instruction]] = {}
-    for instruction in inner:
+    by_loop: dict[tuple[tuple[int, ...], ...], list[Instruction]] = {}
+    for instruction in instructions:
         if instruction.op is opcodes.REDUCE and instruction.shape.is_array:
             shape = instruction.operands[0].shape.dimensions
             key = (instruction.shape.dimensions, shape, tuple(sorted(instruction.dimensions)))
-            alike.setdefault(key, []).append(instruction)
+            by_loop.setdefault(key, []).append(instruction)
     found: dict[Instruction, Element] = {}
-    for reductions in alike.values():
+    for reductions in by_loop.values():
         if len(reductions) > 1:
             index = delinear(lowering.builder, position, reductions[0].shape.dimensions)
-            found.update(zip(reductions, _together(lowering, reductions, index), strict=True))
+            found.update(zip(reductions, _reduce_in_one_loop(lowering, reductions, index), strict=True))
     return found
 
 
-def _together(lowering: Lowering, reductions: Sequence[Instruction], index: Index) -> list[Element]:
+def _reduce_in_one_loop(lowering: Lowering, reductions: Sequence[Instruction], index: Index) -> list[Element]:
     shape = reductions[0].operands[0].shape
     reduced = sorted(reductions[0].dimensions)
     initial = [lowering.element(r.operands[1], ()) for r in reductions]
@@ -45,10 +48,10 @@ def _together(lowering: Lowering, reductions: Sequence[Instruction], index: Inde
         if len(inner) < len(reduced):
             extent = shape.dimensions[reduced[len(inner)]]
             return lowering.builder.reduce(extent, carried, lambda p, c: nest((*inner, p), c))
-        place = merged(index, reduced, inner)
+        operand_index = merged(index, reduced, inner)
         after: list[Element] = []
         for reduction, total in zip(reductions, unflat(carried, initial), strict=True):
-            term = lowering.element(reduction.operands[0], place)
+            term = lowering.element(reduction.operands[0], operand_index)
             after += combine_elements(lowering, reduction.to_apply, [total], [term])
         return flat(after)
 

@@ -1,9 +1,10 @@
-"""Groups that become one kernel with several results: a group and one that needs its result, or two that read the same.
+"""Multi-output fusion: merges two fusion groups into one kernel that writes the results of both.
 
-What one reads is read once then. Two groups may become one unless one needs the other's results by way of a third; for
-that, everything that runs by itself is kept in an order in which it may run.
+Candidates are a group and a reader of its result, or two groups that read the same large operand, which is then loaded
+once. Two groups can be merged unless one depends on the other by way of a third. To tell, all groups, and all
+instructions outside of groups, are kept in an order in which they can be executed.
 
-Owns: which groups meet, the order. Must not know: what may be computed together (`groups`), how fusions are made.
+Does not depend on the rules of what one kernel can compute (`groups`), or on how fusions are built.
 """
 
 from __future__ import annotations
@@ -16,259 +17,267 @@ from itertools import islice
 from xlapy import opcodes
 from xlapy.analysis.aliasing import IN_PLACE_OPS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain
-from xlapy.codegen.fusion.groups import FREE, Group
-from xlapy.codegen.iteration_domain import Kind, joined, operand_kind
+from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup
+from xlapy.codegen.iteration_domain import AccessPattern, join_patterns, operand_pattern
 from xlapy.hlo.instruction import Instruction
 
-MOST_BETWEEN = 1000
-"""Groups farther apart in the order are not looked at."""
+MAX_DISTANCE = 1000
+"""Positions in the execution order: groups farther apart than this are not merged. Bounds compile time."""
 
-MOST_STEPS = 200_000
-"""Of looking for ways from one group to another, all together: it takes time."""
+MAX_DEPENDENCE_STEPS = 200_000
+"""Steps of all searches for a dependence between two groups of a computation. Bounds compile time."""
 
-MOST_TRIED = 8
-"""Partners that are tried for each group."""
+MAX_CANDIDATES = 8
+"""Groups that are tried as partners of one group."""
 
-LEAST_SHARED = 4096
-"""Bytes that two groups have to read both, to become one for it."""
+MIN_SHARED_BYTES = 4096
+"""Bytes of an operand that two groups both read, from which on they are candidates because of it."""
 
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """What runs by itself: a group, or an instruction that is in none. place: in the order."""
+    """One unit of execution: a group, or an instruction outside of all groups."""
 
-    content: Group | Instruction
-    place: int
+    content: FusionGroup | Instruction
+    position: int
+    """The node's position in the execution order."""
 
     @property
     def results(self) -> Sequence[Instruction]:
-        return self.content.results if isinstance(self.content, Group) else [self.content]
+        return self.content.results if isinstance(self.content, FusionGroup) else [self.content]
 
 
-def merge_groups(
+def fuse_multi_output(
     order: Sequence[Instruction],
-    groups: dict[Instruction, list[Group]],
+    groups: dict[Instruction, list[FusionGroup]],
     root: Instruction,
-    most: int,
+    max_instructions: int,
     explain: Explain,
 ) -> None:
-    """Merges the groups of a computation where that serves; `groups` are those of each instruction.
+    """Merges the groups of a computation where that is profitable; updates `groups`, the groups of each instruction.
 
-    order: users behind what they use. most: instructions of a group.
+    order: the instructions, operands before users. max_instructions: of one group.
     """
-    _Merger(order, groups, root, most, explain).run()
+    _MultiOutputFuser(order, groups, root, max_instructions, explain).run()
 
 
-class _Merger:
+class _MultiOutputFuser:
     def __init__(
         self,
         order: Sequence[Instruction],
-        groups: dict[Instruction, list[Group]],
+        groups: dict[Instruction, list[FusionGroup]],
         root: Instruction,
-        most: int,
+        max_instructions: int,
         explain: Explain,
     ) -> None:
         self.groups = groups
         self.root = root
-        self.most = most
+        self.max_instructions = max_instructions
         self.explain = explain
         self.number = {instruction: n for n, instruction in enumerate(order)}
         self.nodes: dict[Instruction, _Node] = {}
-        """By what they write."""
-        self.at: list[_Node | None] = [None] * len(order)
-        self.node_of: dict[Group, _Node] = {}
+        """The node that writes each result."""
+        self.execution_order: list[_Node | None] = [None] * len(order)
+        self.node_of: dict[FusionGroup, _Node] = {}
         for instruction in reversed(order):
             own = next((g for g in groups.get(instruction, []) if g.root is instruction), None)
             if own is not None:
-                self.node_of[own] = self.add(instruction, own)
-            elif not groups.get(instruction) or self.runs_alone(instruction):
-                self.add(instruction, instruction)
+                self.node_of[own] = self.add_node(instruction, own)
+            elif not groups.get(instruction) or self.is_executed_by_itself(instruction):
+                self.add_node(instruction, instruction)
         self.successors: dict[Instruction, set[_Node]] = {}
-        """What reads an instruction from memory, or waits for it."""
+        """The nodes that read an instruction from memory, or must run after it."""
         for node in self.nodes.values():
             for operand in self.predecessors(node):
                 self.successors.setdefault(operand, set()).add(node)
         self.updated: dict[Instruction, bool] = {}
-        """Whether an operand is updated in place, for those asked about."""
+        """Cached results of `is_updated_in_place`."""
         self.steps = 0
-        self.tried: set[tuple[Group, Group]] = set()
+        self.tried: set[tuple[FusionGroup, FusionGroup]] = set()
 
-    def add(self, instruction: Instruction, content: Group | Instruction) -> _Node:
-        place = self.number[instruction]
-        node = self.at[place] = self.nodes[instruction] = _Node(content, place)
+    def add_node(self, instruction: Instruction, content: FusionGroup | Instruction) -> _Node:
+        position = self.number[instruction]
+        node = self.execution_order[position] = self.nodes[instruction] = _Node(content, position)
         return node
 
-    def runs_alone(self, instruction: Instruction) -> bool:
-        """Whether what is free in kernels is needed outside of them as well."""
-        if instruction.op not in FREE:
+    def is_executed_by_itself(self, instruction: Instruction) -> bool:
+        """Whether an instruction that groups duplicate is also needed outside of groups."""
+        if instruction.op not in ALWAYS_DUPLICATED:
             return False
         users = [self.nodes[user] for user in instruction.users if user in self.nodes]
-        return instruction is self.root or any(not isinstance(node.content, Group) for node in users)
+        return instruction is self.root or any(not isinstance(node.content, FusionGroup) for node in users)
 
     def run(self) -> None:
-        for partners in (self.readers, self.siblings):
-            for node in reversed(self.at[:]):
-                group = node.content if node is not None and self.at[node.place] is node else None
-                while isinstance(group, Group) and not group.is_heavy:  # which nothing merges with
-                    group = self.merge_with_one_of(group, partners(group))
+        for candidates in (self.readers, self.siblings):
+            for node in reversed(self.execution_order[:]):
+                is_current = node is not None and self.execution_order[node.position] is node
+                group = node.content if node is not None and is_current else None
+                while isinstance(group, FusionGroup) and not group.is_non_fusible:
+                    group = self.merge_with_one_of(group, candidates(group))
 
-    def merge_with_one_of(self, group: Group, partners: Iterator[Group]) -> Group | None:
-        """The group made of it and the first of the partners that suits; None if there is none."""
-        for partner in islice(partners, MOST_TRIED):
-            made = None if (group, partner) in self.tried else self.merge(group, partner)
-            if made is not None:
-                return made
+    def merge_with_one_of(self, group: FusionGroup, candidates: Iterator[FusionGroup]) -> FusionGroup | None:
+        """Merges a group with the first suitable candidate; returns the merged group, or None."""
+        for candidate in islice(candidates, MAX_CANDIDATES):
+            merged = None if (group, candidate) in self.tried else self.merge(group, candidate)
+            if merged is not None:
+                return merged
         return None
 
-    # -- partners
+    # -- candidates
 
-    def readers(self, group: Group) -> Iterator[Group]:
-        """The groups that need a result of this one, the first to run first."""
+    def readers(self, group: FusionGroup) -> Iterator[FusionGroup]:
+        """The groups that read a result of this one, in execution order."""
         found = {reader for result in group.results for reader in self.successors.get(result, ())}
         found.discard(self.node_of[group])
-        for node in sorted(found, key=lambda node: node.place):
-            if isinstance(node.content, Group):
+        for node in sorted(found, key=lambda node: node.position):
+            if isinstance(node.content, FusionGroup):
                 yield node.content
 
-    def siblings(self, group: Group) -> Iterator[Group]:
-        """The groups that read what this one reads, if that is much."""
+    def siblings(self, group: FusionGroup) -> Iterator[FusionGroup]:
+        """The groups that read the same large operand in the same order."""
         for operand in self.operands(group):
-            if operand.shape.is_array and operand.shape.size * operand.shape.element_type.byte_size >= LEAST_SHARED:
+            is_array = operand.shape.is_array
+            if is_array and operand.shape.size * operand.shape.element_type.byte_size >= MIN_SHARED_BYTES:
                 for node in self.near(self.node_of[group], self.successors[operand]):
-                    if isinstance(node.content, Group) and self._read_alike(group, node.content, operand):
+                    if isinstance(node.content, FusionGroup) and self._read_alike(group, node.content, operand):
                         yield node.content
 
     def near(self, node: _Node, nodes: Iterable[_Node]) -> Iterator[_Node]:
-        """Those that are not too far from a node, the first to run first; mostly only a few are asked for."""
-        found = [(n.place, n) for n in nodes if n is not node and abs(n.place - node.place) <= MOST_BETWEEN]
+        """The nodes within `MAX_DISTANCE` of one node, in execution order. Lazy, because callers mostly need few."""
+        found = [(n.position, n) for n in nodes if n is not node and abs(n.position - node.position) <= MAX_DISTANCE]
         heapify(found)
         while found:
             yield heappop(found)[1]
 
     def predecessors(self, node: _Node) -> Iterable[Instruction]:
-        """What a node reads from memory, or waits for."""
-        if isinstance(node.content, Group):
+        """The instructions that a node reads from memory, or must run after."""
+        if isinstance(node.content, FusionGroup):
             return self.operands(node.content)
         return (*node.content.operands, *node.content.control_predecessors)
 
-    def operands(self, group: Group) -> dict[Instruction, None]:
-        """What a group reads from memory."""
+    def operands(self, group: FusionGroup) -> dict[Instruction, None]:
+        """The instructions that a group reads from memory."""
         return {o: None for member in group.members for o in member.operands if o not in group.members}
 
-    def _read_alike(self, left: Group, right: Group, operand: Instruction) -> bool:
-        """Whether both groups are at the same element of an operand at the same time."""
-        if left.has_reductions and right.has_reductions and left.space == right.space and left.space.length == 1:
+    def _read_alike(self, left: FusionGroup, right: FusionGroup, operand: Instruction) -> bool:
+        """Whether both groups read the same element of an operand in the same iteration."""
+        have_reductions = left.has_reductions and right.has_reductions
+        if have_reductions and left.domain == right.domain and left.domain.length == 1:
             return _reductions(left) == _reductions(right)
-        return all(_kind_in(group, operand) in (Kind.FULL, Kind.ROW) for group in (left, right))
+        aligned = (AccessPattern.IDENTITY, AccessPattern.PER_ROW)
+        return all(_pattern_in(group, operand) in aligned for group in (left, right))
 
     # -- merging
 
-    def merge(self, left: Group, right: Group) -> Group | None:
-        """One group made of two, if that may be."""
+    def merge(self, left: FusionGroup, right: FusionGroup) -> FusionGroup | None:
+        """Merges two groups if that is possible and profitable."""
         self.tried |= {(left, right), (right, left)}
-        first, last = sorted((self.node_of[left], self.node_of[right]), key=lambda node: node.place)
-        if self.are_too_many(left, right) or left.is_heavy or right.is_heavy:
+        first, last = sorted((self.node_of[left], self.node_of[right]), key=lambda node: node.position)
+        if self.have_too_many_instructions(left, right) or left.is_non_fusible or right.is_non_fusible:
             return None
         results = self.results_of_both(first, last)
-        reason = left.reason_against_merging(right, results)
-        behind = None if reason else self.behind(first, last)
-        if not reason and behind is None:
-            reason = "others run between them"
-        made = reason or left.merged(right, results, self.members_of_both(left, right))
-        if not isinstance(made, str) and any(map(self.is_updated, self.operands(made))):
-            made = "what they read is updated in place"
-        if isinstance(made, str):
-            self.decide(left, right, DecisionKind.APART, f"stay two kernels: {made}")
+        reason = left.quick_reason_not_to_merge(right, results)
+        after_first = None if reason else self.nodes_after(first, last)
+        if not reason and after_first is None:
+            reason = "a kernel between them depends on one and is needed by the other"
+        merged = reason or left.merge(right, results, self.members_of_both(left, right))
+        if not isinstance(merged, str) and any(map(self.is_updated_in_place, self.operands(merged))):
+            merged = "an operand is updated in place"
+        if isinstance(merged, str):
+            self.decide(left, right, DecisionKind.SEPARATE, f"stay separate kernels: {merged}")
             return None
-        assert behind is not None
-        self.decide(left, right, DecisionKind.MERGED, f"become one kernel, of {_counted(len(results))}")
-        self.replace(first, last, made, behind)
-        return made
+        assert after_first is not None
+        self.decide(left, right, DecisionKind.MULTI_OUTPUT, f"become one kernel with {_counted(len(results))}")
+        self.replace(first, last, merged, after_first)
+        return merged
 
-    def is_updated(self, operand: Instruction) -> bool:
-        """Whether a kernel that runs late might read what an update in place would have to leave alone for it."""
+    def is_updated_in_place(self, operand: Instruction) -> bool:
+        """Whether a user updates an operand in place: a kernel that reads it late would force a copy."""
         if operand not in self.updated:
             self.updated[operand] = any(user.op in IN_PLACE_OPS for user in operand.users)
         return self.updated[operand]
 
-    def decide(self, left: Group, right: Group, kind: DecisionKind, text: str) -> None:
+    def decide(self, left: FusionGroup, right: FusionGroup, kind: DecisionKind, text: str) -> None:
         names = left.root.name, right.root.name
         self.explain(Decision(names, kind, f"{' and '.join(names)} {text}"))
 
-    def are_too_many(self, left: Group, right: Group) -> bool:
-        """Whether both groups together have more instructions than there may be."""
-        if len(left.members) + len(right.members) <= self.most:
+    def have_too_many_instructions(self, left: FusionGroup, right: FusionGroup) -> bool:
+        """Whether both groups together have more than `max_instructions` members."""
+        if len(left.members) + len(right.members) <= self.max_instructions:
             return False
-        return len(left.members.keys() | right.members.keys()) > self.most
+        return len(left.members.keys() | right.members.keys()) > self.max_instructions
 
-    def members_of_both(self, left: Group, right: Group) -> list[Instruction]:
-        """Users before what they use."""
+    def members_of_both(self, left: FusionGroup, right: FusionGroup) -> list[Instruction]:
+        """The members of both groups, users before their operands."""
         return sorted({**left.members, **right.members}, key=lambda i: -self.number[i])
 
     def results_of_both(self, first: _Node, last: _Node) -> list[Instruction]:
-        """What others than these two need in memory, the last in the order first."""
+        """The results of two nodes that other nodes read from memory, the last one in the order first."""
         pair = {first, last}
         results = dict.fromkeys((*first.results, *last.results))
         needed = [r for r in results if r is self.root or not r.has_users or not self.successors.get(r, set()) <= pair]
         return sorted(needed, key=lambda i: -self.number[i])
 
-    def behind(self, first: _Node, last: _Node) -> set[_Node] | None:
-        """What has to run after `first` and stands before `last`; None if `last` needs any of it."""
-        if last.place - first.place > MOST_BETWEEN:
+    def nodes_after(self, first: _Node, last: _Node) -> set[_Node] | None:
+        """The nodes before `last` that depend on `first`; None if `last` depends on one of them."""
+        if last.position - first.position > MAX_DISTANCE:
             return None
         found: set[_Node] = set()
         stack = [n for result in first.results for n in self.successors.get(result, ()) if n not in (first, last)]
         while stack:
             node = stack.pop()
-            if node.place > last.place or node in found:
+            if node.position > last.position or node in found:
                 continue
             self.steps += 1
-            if node is last or self.steps > MOST_STEPS:
+            if node is last or self.steps > MAX_DEPENDENCE_STEPS:
                 return None
             found.add(node)
             stack += [n for result in node.results for n in self.successors.get(result, ())]
         return found
 
-    def replace(self, first: _Node, last: _Node, made: Group, behind: set[_Node]) -> None:
-        """One node in place of two: before what needs either, behind what either needs."""
+    def replace(self, first: _Node, last: _Node, merged: FusionGroup, after_first: set[_Node]) -> None:
+        """Replaces two nodes by one, which runs before the nodes that depend on either and after their operands."""
         old = [first.content, last.content]
-        window = [node for node in self.at[first.place : last.place + 1] if node is not None]
+        window = [node for node in self.execution_order[first.position : last.position + 1] if node is not None]
         others = [node for node in window if node is not first and node is not last]
-        node = _Node(made, 0)
-        ordered = [*(n for n in others if n not in behind), node, *(n for n in others if n in behind)]
-        start, end = first.place, last.place
-        gone = end + 1 - start - len(ordered)
-        self.at[start : end + 1] = [*([None] * gone), *ordered]
-        for place in range(start, end + 1):
-            at = self.at[place]
-            if at is not None:
-                at.place = place
-        self.node_of[made] = node
+        node = _Node(merged, 0)
+        before = [n for n in others if n not in after_first]
+        after = [n for n in others if n in after_first]
+        self._set_window(first.position, last.position, [*before, node, *after])
+        self.node_of[merged] = node
         for operand in (*self.predecessors(first), *self.predecessors(last)):
             self.successors[operand] -= {first, last}
-        for operand in self.operands(made):
+        for operand in self.operands(merged):
             self.successors[operand].add(node)
         for result in (*first.results, *last.results):
             self.nodes.pop(result, None)
-        for result in made.results:
+        for result in merged.results:
             self.nodes[result] = node
-        for member in made.members:
-            self.groups[member] = [g for g in self.groups[member] if g not in old] + [made]
+        for member in merged.members:
+            self.groups[member] = [g for g in self.groups[member] if g not in old] + [merged]
+
+    def _set_window(self, start: int, end: int, nodes: list[_Node]) -> None:
+        """Puts nodes at the end of the positions from `start` to `end`, and leaves the others empty."""
+        empty = end + 1 - start - len(nodes)
+        self.execution_order[start : end + 1] = [*([None] * empty), *nodes]
+        for position, node in enumerate(nodes, start + empty):
+            node.position = position
 
 
 def _counted(results: int) -> str:
     return "one result" if results == 1 else f"{results} results"
 
 
-def _reductions(group: Group) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The sizes of what a group reduces, and the dimensions along which."""
+def _reductions(group: FusionGroup) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The operand dimensions and the reduced dimensions of a group's reductions."""
     return {(m.operands[0].shape.dimensions, tuple(m.dimensions)) for m in group.members if m.op is opcodes.REDUCE}
 
 
-def _kind_in(group: Group, operand: Instruction) -> Kind:
-    members: Mapping[Instruction, Kind] = group.members
+def _pattern_in(group: FusionGroup, operand: Instruction) -> AccessPattern:
+    """The pattern in which a group accesses one of its operands."""
+    members: Mapping[Instruction, AccessPattern] = group.members
     if operand.user_count > len(members):
         users = [member for member in members if operand in member.operands]
     else:
         users = [user for user in operand.users if user in members]
-    return joined(operand_kind(group.space, user, members[user], operand) for user in users)
+    return join_patterns(operand_pattern(group.domain, user, members[user], operand) for user in users)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from xlapy import opcodes
 from xlapy.analysis.cost import Cost
-from xlapy.codegen.element_cost import cost
+from xlapy.codegen.element_cost import element_cost
 from xlapy.hlo.instruction import Instruction
 from xlapy.text.describe import framework_name_of, source_of
 
@@ -204,4 +204,4 @@ def _work(instruction: Instruction, costs: dict[Instruction, Cost]) -> float:
     counted = costs[instruction]
     computed = counted.flops + 16.0 * counted.transcendentals
     size = instruction.shape.size if instruction.shape.is_array else 1
-    return computed or float(cost(instruction) * size)
+    return computed or float(element_cost(instruction) * size)
