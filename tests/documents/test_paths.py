@@ -1,0 +1,39 @@
+"""Every file or folder of the repository that a page names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_NAMED = re.compile(r"`((?:xlapy|tests|benchmarks|examples|docs)/[\w/.-]*)`")
+"""A path from the root of the repository, in backquotes."""
+
+_WITHIN_PACKAGE = re.compile(r"`((?:[a-z_]+/)+[a-z_]*\w(?:\.py)?/?)`")
+"""A path in backquotes that may be relative to `xlapy/`."""
+
+_TOP = {path.name for path in (ROOT / "xlapy").iterdir() if path.is_dir()}
+
+
+def named_paths(text: str) -> list[Path]:
+    paths = [ROOT / found for found in _NAMED.findall(text)]
+    inside = [found for found in _WITHIN_PACKAGE.findall(text) if found.split("/")[0] in _TOP]
+    return paths + [ROOT / "xlapy" / found for found in inside]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_exist(page: Path) -> None:
+    missing = [
+        path for path in named_paths(page.read_text()) if not path.exists() and not path.with_suffix(".py").exists()
+    ]
+    assert [str(path.relative_to(ROOT)) for path in missing] == []
+
+
+def test_a_missing_path_is_found() -> None:
+    (path,) = named_paths("see `xlapy/no_such_file.py`, and `HloModule/x`")
+    assert not path.exists()
+    assert named_paths("see `cpu/compiler.py`") == [ROOT / "xlapy" / "cpu" / "compiler.py"]
