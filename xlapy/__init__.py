@@ -8,12 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from xlapy.base.version import VERSION
 from xlapy.hlo.conversions import register_conversion
 
 if TYPE_CHECKING:
-    from xlapy import opcodes
-    from xlapy.base import errors
+    import xlapy.base.errors as errors
+    import xlapy.opcodes as opcodes
+    import xlapy.ops as ops
     from xlapy.base.element_types import PrimitiveType
     from xlapy.base.errors import XlaError
     from xlapy.base.layout import Layout
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
 
-__version__ = VERSION
+    __version__: str
 
 __all__ = [
     "AxisRef",
@@ -188,15 +188,19 @@ register_conversion("from_proto", "xlapy.proto", "from_proto")
 register_conversion("to_stablehlo", "xlapy.stablehlo.export", "to_stablehlo")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY_MODULES:
-        value = import_module(_LAZY_MODULES[name])
-    elif name in _LAZY_NAMES:
-        value = getattr(import_module(_LAZY_NAMES[name]), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers read the imports above, and report unknown names
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY_MODULES:
+            value = import_module(_LAZY_MODULES[name])
+        elif name == "__version__":
+            value = import_module("xlapy.base.version").VERSION
+        elif name in _LAZY_NAMES:
+            value = getattr(import_module(_LAZY_NAMES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

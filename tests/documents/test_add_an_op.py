@@ -17,7 +17,7 @@ import xlapy as xla
 from xlapy import opcodes, ops
 from xlapy.testing.samples import samples_of
 from xlapy.testing.examples import examples_of, refusals_of
-from xlapy.tools.ops.support import support_of
+from xlapy.tools.ops.command import support_of
 from xlapy.tools.ops.ops_page import section
 
 b = xla.XlaBuilder("m")
