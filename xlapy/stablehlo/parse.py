@@ -9,7 +9,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.stablehlo.bytecode import read_bytecode
 from xlapy.stablehlo.importing import import_program
-from xlapy.stablehlo.importing.core.program import ArgumentShapes
+from xlapy.stablehlo.importing.core.module_importer import ArgumentShapes
 from xlapy.stablehlo.recognition import is_bytecode
 from xlapy.stablehlo.text import read_text
 

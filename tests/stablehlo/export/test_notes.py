@@ -47,14 +47,14 @@ ENTRY main {
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("{}", "names a parameter and a result"),
+        ("{}", "must name a parameter and a result"),
         (
             "{alias = {parameter_index = array<i64>, parameter_number = 3}, output_index = array<i64>}",
             "argument 3 of 1",
         ),
         (
             '{alias = {kind = "x", parameter_index = array<i64>, parameter_number = 0}, output_index = array<i64>}',
-            "in the manner 'x'",
+            "with kind 'x'",
         ),
         (
             "{alias = {parameter_index = array<i64>, parameter_number = 0}, output_index = array<i64: 0>}",
@@ -94,7 +94,7 @@ def test_what_has_no_form_is_told(caplog: pytest.LogCaptureFixture) -> None:
         xlapy.parse_hlo(LOSING, verify=False).to_stablehlo()
     (record,) = caplog.records
     told = record.getMessage()
-    assert told.startswith("StableHLO of m is written without ")
+    assert told.startswith("the StableHLO of m lacks ")
     for part in (
         "control dependencies of e",
         "backend_config of c",

@@ -248,8 +248,8 @@ def test_regions_have_a_greatest_depth() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("s = u64[2] rng-get-and-update-state(), delta=1", "no state that outlives a run"),
-        ("s = f16[4] stochastic-convert(x, y)", "no rounding by random numbers"),
+        ("s = u64[2] rng-get-and-update-state(), delta=1", "no state that persists between runs"),
+        ("s = f16[4] stochastic-convert(x, y)", "no stochastic rounding"),
         ("s = s1[4] convert(x)", "no tensors of s1"),
         ("s = u1[4] parameter(2)", "no tensors of u1"),
     ],

@@ -19,7 +19,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
     "a result of another shape": (
         _body("stablehlo.add %x, %x : (tensor<2xf32>, tensor<2xf32>) -> tensor<3xf32>", "tensor<3xf32>"),
         ParseError,
-        r"<text>:2:1: stablehlo.add: its result is f32\[2\], declared is tensor<3xf32>",
+        r"<text>:2:1: stablehlo.add: its result is f32\[2\], but is declared tensor<3xf32>",
     ),
     "operands that do not fit": (
         _body(
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
     "an attribute of another kind": (
         _body('"stablehlo.transpose"(%x) <{permutation = "a"}> : (tensor<2xf32>) -> tensor<2xf32>'),
         ParseError,
-        "attribute permutation must be a list of whole numbers, it is 'a'",
+        "attribute permutation must be a list of integers, but is 'a'",
     ),
     "an unknown operation": (
         _body('"stablehlo.none"(%x) : (tensor<2xf32>) -> tensor<2xf32>'),
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             ", %y: tensor<f32>",
         ),
         ParseError,
-        r"stablehlo.reduce: its region takes two of each type, given are \(f32\[\], s32\[\]\)",
+        r"stablehlo.reduce: its region must take two scalars of each type, but takes \(f32\[\], s32\[\]\)",
     ),
     "a reducer that gives another type": (
         _body(
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             ", %y: tensor<f32>",
         ),
         ParseError,
-        r"stablehlo.reduce: its region combines \(f32\[\]\), it gives \(s32\[\]\)",
+        r"stablehlo.reduce: its region combines \(f32\[\]\), but returns \(s32\[\]\)",
     ),
     "a reducer in a narrower type": (
         _body(
@@ -102,7 +102,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             ", %y: tensor<f32>",
         ),
         ParseError,
-        r"stablehlo.reduce: its region computes in bf16\[\], which f32\[2\] does not become",
+        r"stablehlo.reduce: its region computes in bf16\[\], to which f32\[2\] cannot be promoted",
     ),
     "groups that leave out a device": (
         _body(
@@ -111,14 +111,14 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             "}) : (tensor<2xf32>) -> tensor<2xf32>"
         ),
         ParseError,
-        r"replica_groups hold each number from 0 on once, they are \[\[0, 2\]\]",
+        r"replica_groups must hold each number from 0 on once, but are \[\[0, 2\]\]",
     ),
     "sizes that contradict the declared ones": (
         _body(
             "stablehlo.dynamic_reshape %x, %s : (tensor<2xf32>, tensor<2xi64>) -> tensor<1x2xf32>", "tensor<1x2xf32>"
         ).replace("%0 =", "%s = stablehlo.constant dense<[2, 1]> : tensor<2xi64>\n%0 ="),
         ParseError,
-        r"its result is declared f32\[1,2\], its sizes are given as \[2, 1\]",
+        r"its result is declared f32\[1,2\], but its sizes are \[2, 1\]",
     ),
     "a list of as many sizes as there are none": (
         _body(
@@ -127,14 +127,14 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             more=", %a: tensor<f32>, %s: tensor<1x1xi64>",
         ),
         ParseError,
-        r"the sizes of f32\[2\] are a vector of 1, given is s64\[1,1\]",
+        r"the sizes of f32\[2\] must be a vector of 1, but got s64\[1,1\]",
     ),
     "a size that is no scalar": (
         _body("stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<2xf32>, tensor<1xi32>) -> tensor<2xf32>").replace(
             "%x: tensor<2xf32>", "%x: tensor<2xf32>, %n: tensor<1xi32>", 1
         ),
         ParseError,
-        r"a size is a scalar, given is s32\[1\]",
+        r"the size must be a scalar, but got s32\[1\]",
     ),
     "batches of different lengths": (
         function(
@@ -147,7 +147,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             return %0 : tensor<5x8xi32>""",
         ),
         ParseError,
-        r"dimension 0 of s32\[4,9\] and dimension 0 of the indices s32\[5\] are one batch",
+        r"the batching dimensions 0 of s32\[4,9\] and 0 of the indices s32\[5\] differ in size",
     ),
     "batches that are indexed": (
         function(
@@ -160,17 +160,17 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
             return %0 : tensor<4x8xi32>""",
         ),
         ParseError,
-        r"dimensions \[0\] are batches and are indexed",
+        r"dimensions \[0\] are batching dimensions and are indexed too",
     ),
     "no entry": (
         "module { func.func @f() { return } func.func @g() { return } }",
         ParseError,
-        "it has no function @main, so nothing says where it begins; its functions are @f, @g",
+        "it has no function @main, so its entry is unknown; its functions are @f, @g",
     ),
     "a return of another type": (
         "func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> { return %x : tensor<2xf32> }",
         ParseError,
-        r"function @main gives \(tensor<3xf32>\), its return has \(f32\[2\]\)",
+        r"function @main declares the results \(tensor<3xf32>\), but returns \(f32\[2\]\)",
     ),
     "an alias that names no result": (
         "func.func @main(%x: tensor<2xf32> {tf.aliasing_output = 3 : i32}) -> tensor<2xf32> "
@@ -181,7 +181,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
     "an unknown memory": (
         'func.func @main(%x: tensor<2xf32> {mhlo.memory_kind = "moon"}) -> tensor<2xf32> { return %x : tensor<2xf32> }',
         UnsupportedError,
-        "mhlo.memory_kind 'moon' is none of device, pinned_host",
+        "mhlo.memory_kind 'moon' is not one of device, pinned_host",
     ),
     "a dot algorithm that HLO lacks": (
         _body(

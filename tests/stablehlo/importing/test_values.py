@@ -237,5 +237,7 @@ def test_bits_that_are_no_number() -> None:
         "tensor<ui8>",
         "%0 = stablehlo.bitcast_convert %x : (tensor<7xi1>) -> tensor<ui8>\nreturn %0 : tensor<ui8>",
     )
-    with pytest.raises(xlapy.errors.ParseError, match=r"a number of 8 bits is not the last dimension of pred\[7\]"):
+    with pytest.raises(
+        xlapy.errors.ParseError, match=r"the last dimension of pred\[7\] does not hold the 8 bits of a number"
+    ):
         xlapy.parse_stablehlo(text)

@@ -1,7 +1,6 @@
-"""Export rules: what devices do together.
+"""Export rules of collectives, with their replica groups and channels.
 
-Owns: collectives, their replica groups and channels; pairs of start and done, which are one operation. Must not know:
-who meets whom.
+A pair of start and done instructions becomes one operation.
 """
 
 from __future__ import annotations
@@ -14,21 +13,22 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.core.attributes import integer, integers, table
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope, structured
+from xlapy.stablehlo.export.core.attributes import integer, integers, matrix
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.types import types_of
+from xlapy.stablehlo.export.core.value_tree import ValueTree, unflatten
 
 _DEVICE_TO_DEVICE = 1
 
 
-def _grouped(instruction: Instruction) -> dict[str, Any]:
-    """Groups as rows, none for all replicas; the channel, and whether ids are those of devices."""
+def _group_attributes(instruction: Instruction) -> dict[str, Any]:
+    """Returns the attributes for the replica groups, the channel and the use of global device ids."""
     rows = [list(row) for row in instruction.replica_groups.groups]
-    found: dict[str, Any] = {"replica_groups": table(rows, width=0), **_channel(instruction)}
+    attributes: dict[str, Any] = {"replica_groups": matrix(rows, width=0), **_channel(instruction)}
     if getattr(instruction.attributes, "use_global_device_ids", False):
-        found["use_global_device_ids"] = ir.Unit()
-    return found
+        attributes["use_global_device_ids"] = ir.Unit()
+    return attributes
 
 
 def _channel(instruction: Instruction) -> dict[str, Any]:
@@ -38,59 +38,65 @@ def _channel(instruction: Instruction) -> dict[str, Any]:
     return {"channel_handle": ir.StructAttribute("stablehlo.channel_handle", fields)}
 
 
-def _results(instruction: Instruction) -> Shape:
-    """What it gives when it is done: the shape of a start has the operands before that."""
-    done = {opcodes.ALL_GATHER_START, opcodes.COLLECTIVE_PERMUTE_START}
-    return instruction.shape.tuple_shapes[1] if instruction.op in done else instruction.shape
+def _result_shape(instruction: Instruction) -> Shape:
+    """Returns the shape of the collective's result. The shape of some start instructions has the operands before it."""
+    with_operands = {opcodes.ALL_GATHER_START, opcodes.COLLECTIVE_PERMUTE_START}
+    return instruction.shape.tuple_shapes[1] if instruction.op in with_operands else instruction.shape
 
 
-def _emit(scope: Scope, name: str, instruction: Instruction, attributes: dict[str, Any]) -> Structure:
-    shape = _results(instruction)
-    regions = [scope.region(computation) for computation in instruction.computations]
-    results = scope.emit(name, scope.operands(instruction), types_of(shape), attributes, regions)
-    return structured(shape, results)
+def _emit(builder: BlockBuilder, name: str, instruction: Instruction, attributes: dict[str, Any]) -> ValueTree:
+    shape = _result_shape(instruction)
+    regions = [builder.region(computation) for computation in instruction.computations]
+    results = builder.emit(name, builder.operands(instruction), types_of(shape), attributes, regions)
+    return unflatten(shape, results)
 
 
 @RULES.rule(opcodes.ALL_GATHER, opcodes.ALL_GATHER_START)
-def all_gather(scope: Scope, instruction: Instruction) -> Structure:
-    attributes = {**_grouped(instruction), "all_gather_dim": integer(instruction.all_gather_dimension)}
-    return _emit(scope, "stablehlo.all_gather", instruction, attributes)
+def all_gather(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    attributes = {**_group_attributes(instruction), "all_gather_dim": integer(instruction.all_gather_dimension)}
+    return _emit(builder, "stablehlo.all_gather", instruction, attributes)
 
 
 @RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
-def all_reduce(scope: Scope, instruction: Instruction) -> Structure:
-    return _emit(scope, "stablehlo.all_reduce", instruction, _grouped(instruction))
+def all_reduce(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return _emit(builder, "stablehlo.all_reduce", instruction, _group_attributes(instruction))
 
 
 @RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
-def done(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.values[instruction.operands[0]]
+def done(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.values[instruction.operands[0]]
 
 
 @RULES.rule(opcodes.REDUCE_SCATTER)
-def reduce_scatter(scope: Scope, instruction: Instruction) -> Structure:
-    attributes = {**_grouped(instruction), "scatter_dimension": integer(instruction.scatter_dimension)}
-    return _one_by_one(scope, "stablehlo.reduce_scatter", instruction, attributes)
+def reduce_scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    attributes = {**_group_attributes(instruction), "scatter_dimension": integer(instruction.scatter_dimension)}
+    return _emit_per_operand(builder, "stablehlo.reduce_scatter", instruction, attributes)
 
 
-def _one_by_one(scope: Scope, name: str, instruction: Instruction, attributes: dict[str, Any]) -> Structure:
-    """An operation for each operand, of those that take one in StableHLO."""
-    shape = _results(instruction)
+def _emit_per_operand(
+    builder: BlockBuilder, name: str, instruction: Instruction, attributes: dict[str, Any]
+) -> ValueTree:
+    """Emits one operation per operand, for collectives that take a single operand in StableHLO."""
+    shape = _result_shape(instruction)
     results: list[ir.Value] = []
-    for operand, type_ in zip(scope.operands(instruction), types_of(shape), strict=True):
-        regions = [scope.region(computation) for computation in instruction.computations]
-        results += scope.emit(name, [operand], [type_], attributes, regions)
-    return structured(shape, results)
+    for operand, type_ in zip(builder.operands(instruction), types_of(shape), strict=True):
+        regions = [builder.region(computation) for computation in instruction.computations]
+        results += builder.emit(name, [operand], [type_], attributes, regions)
+    return unflatten(shape, results)
 
 
 @RULES.rule(opcodes.COLLECTIVE_REDUCE)
-def collective_reduce(scope: Scope, instruction: Instruction) -> Structure:
-    return _emit(scope, "stablehlo.collective_reduce", instruction, {**_grouped(instruction), **_root(instruction)})
+def collective_reduce(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return _emit(
+        builder, "stablehlo.collective_reduce", instruction, {**_group_attributes(instruction), **_root(instruction)}
+    )
 
 
 @RULES.rule(opcodes.COLLECTIVE_BROADCAST)
-def collective_broadcast(scope: Scope, instruction: Instruction) -> Structure:
-    return _emit(scope, "stablehlo.collective_broadcast", instruction, {**_grouped(instruction), **_root(instruction)})
+def collective_broadcast(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return _emit(
+        builder, "stablehlo.collective_broadcast", instruction, {**_group_attributes(instruction), **_root(instruction)}
+    )
 
 
 def _root(instruction: Instruction) -> dict[str, Any]:
@@ -98,57 +104,66 @@ def _root(instruction: Instruction) -> dict[str, Any]:
 
 
 @RULES.rule(opcodes.ALL_TO_ALL)
-def all_to_all(scope: Scope, instruction: Instruction) -> Structure:
-    """Cuts an array; the form of HLO that sends an operand to each replica sends them stacked in one array."""
+def all_to_all(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    """Exports an all-to-all along a dimension directly.
+
+    The form of HLO that sends one operand to each replica becomes an all-to-all of the operands stacked in one array.
+    """
     split = instruction.split_dimension
-    rows = instruction.replica_groups.groups or (tuple(range(_everybody(scope, instruction))),)
+    rows = instruction.replica_groups.groups or (tuple(range(_participant_count(builder, instruction))),)
     attributes = {
-        **_grouped(instruction),
-        "replica_groups": table(rows),
+        **_group_attributes(instruction),
+        "replica_groups": matrix(rows),
         "split_dimension": integer(split or 0),
         "concat_dimension": integer(split or 0),
         "split_count": integer(len(rows[0])),
     }
     if split is not None:
-        return _emit(scope, "stablehlo.all_to_all", instruction, attributes)
-    part = instruction.operands[0].shape
-    one = part.without_layout().with_dimensions((1, *part.dimensions))
-    whole = one.with_dimensions((len(instruction.operands), *part.dimensions))
-    rows_of = [scope.one("stablehlo.reshape", [operand], one) for operand in scope.operands(instruction)]
-    stacked = scope.one("stablehlo.concatenate", rows_of, whole, {"dimension": integer(0)})
-    sent = scope.one("stablehlo.all_to_all", [stacked], whole, attributes)
-    received = [_row(scope, sent, whole, one, part, number) for number in range(len(instruction.operands))]
-    return structured(instruction.shape, received)
+        return _emit(builder, "stablehlo.all_to_all", instruction, attributes)
+    shape = instruction.operands[0].shape
+    row = shape.without_layout().with_dimensions((1, *shape.dimensions))
+    stacked_shape = row.with_dimensions((len(instruction.operands), *shape.dimensions))
+    rows_to_send = [builder.emit_single("stablehlo.reshape", [value], row) for value in builder.operands(instruction)]
+    stacked = builder.emit_single("stablehlo.concatenate", rows_to_send, stacked_shape, {"dimension": integer(0)})
+    exchanged = builder.emit_single("stablehlo.all_to_all", [stacked], stacked_shape, attributes)
+    results = [
+        _emit_row(builder, exchanged, stacked_shape, row, shape, number) for number in range(len(instruction.operands))
+    ]
+    return unflatten(instruction.shape, results)
 
 
-def _row(scope: Scope, stacked: ir.Value, whole: Shape, one: Shape, part: Shape, number: int) -> ir.Value:
+def _emit_row(
+    builder: BlockBuilder, stacked: ir.Value, stacked_shape: Shape, row: Shape, shape: Shape, number: int
+) -> ir.Value:
     attributes = {
-        "start_indices": integers([number, *[0] * part.rank]),
-        "limit_indices": integers([number + 1, *part.dimensions]),
-        "strides": integers([1] * whole.rank),
+        "start_indices": integers([number, *[0] * shape.rank]),
+        "limit_indices": integers([number + 1, *shape.dimensions]),
+        "strides": integers([1] * stacked_shape.rank),
     }
-    return scope.one("stablehlo.reshape", [scope.one("stablehlo.slice", [stacked], one, attributes)], part)
+    return builder.emit_single(
+        "stablehlo.reshape", [builder.emit_single("stablehlo.slice", [stacked], row, attributes)], shape
+    )
 
 
-def _everybody(scope: Scope, instruction: Instruction) -> int:
-    """How many take part where no groups are given."""
-    config = scope.program.module.config
+def _participant_count(builder: BlockBuilder, instruction: Instruction) -> int:
+    """Returns the number of participants of a collective without replica groups."""
+    config = builder.context.module.config
     if group_mode(instruction.channel_id, None) is GroupMode.CROSS_PARTITION:
         return config.num_partitions
     return config.replica_count
 
 
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE, opcodes.COLLECTIVE_PERMUTE_START)
-def collective_permute(scope: Scope, instruction: Instruction) -> Structure:
+def collective_permute(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     if instruction.slice_sizes:
-        raise UnsupportedError("StableHLO's collective_permute sends whole arrays")
-    attributes = {"source_target_pairs": table(instruction.source_target_pairs), **_channel(instruction)}
-    return _one_by_one(scope, "stablehlo.collective_permute", instruction, attributes)
+        raise UnsupportedError("StableHLO's collective_permute cannot send slices of arrays")
+    attributes = {"source_target_pairs": matrix(instruction.source_target_pairs), **_channel(instruction)}
+    return _emit_per_operand(builder, "stablehlo.collective_permute", instruction, attributes)
 
 
 @RULES.rule(opcodes.REPLICA_ID, opcodes.PARTITION_ID)
-def device_id(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.all(f"stablehlo.{instruction.op.name.replace('-', '_')}", instruction)
+def device_id(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.emit_for(f"stablehlo.{instruction.op.name.replace('-', '_')}", instruction)
 
 
-RULES.refuse("it has no operation that exchanges pieces of different sizes", opcodes.RAGGED_ALL_TO_ALL)
+RULES.refuse("it has no operation that exchanges slices of different sizes", opcodes.RAGGED_ALL_TO_ALL)

@@ -1,7 +1,4 @@
-"""Export rules: sums of products.
-
-Owns: dot and ragged-dot. Must not know: how products are summed.
-"""
+"""Export rules of dot and ragged-dot."""
 
 from __future__ import annotations
 
@@ -15,8 +12,9 @@ from xlapy.opcodes.attributes.dimensions import Precision
 from xlapy.opcodes.contraction import Algorithm
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import precision
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 _ALGORITHM = re.compile(r"dot_([a-z0-9]+)_([a-z0-9]+)_([a-z0-9]+?)(?:_x(\d))?")
 _ANY_F8 = {
@@ -26,19 +24,19 @@ _ANY_F8 = {
 
 
 @RULES.rule(opcodes.DOT)
-def dot(scope: Scope, instruction: Instruction) -> Structure:
+def dot(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {
-        "dot_dimension_numbers": _numbers("stablehlo.dot", instruction),
+        "dot_dimension_numbers": _dimension_numbers("stablehlo.dot", instruction),
         **precision(instruction.operand_precision),
     }
     if instruction.algorithm is not Algorithm.UNSET:
         if any(each is not Precision.DEFAULT for each in instruction.operand_precision):
-            raise UnsupportedError("StableHLO takes an algorithm or precisions, not both")
+            raise UnsupportedError("StableHLO's dot_general takes an algorithm or precisions, not both")
         attributes["algorithm"] = _algorithm(instruction)
-    return scope.all("stablehlo.dot_general", instruction, attributes)
+    return builder.emit_for("stablehlo.dot_general", instruction, attributes)
 
 
-def _numbers(name: str, instruction: Instruction, **more: tuple[int, ...]) -> ir.StructAttribute:
+def _dimension_numbers(name: str, instruction: Instruction, **more: tuple[int, ...]) -> ir.StructAttribute:
     fields = {
         "lhs_batching_dimensions": instruction.lhs_batch_dims,
         "rhs_batching_dimensions": instruction.rhs_batch_dims,
@@ -50,17 +48,21 @@ def _numbers(name: str, instruction: Instruction, **more: tuple[int, ...]) -> ir
 
 
 def _algorithm(instruction: Instruction) -> ir.StructAttribute:
-    """The types of operands and sums, and the number of partial products, which the name of an algorithm tells."""
+    """Returns the attribute of a dot algorithm.
+
+    Parses the precision types, the accumulation type and the number of partial products from the algorithm's name, such
+    as `dot_bf16_bf16_f32_x3`.
+    """
     algorithm: Algorithm = instruction.algorithm
     if algorithm in _ANY_F8:
         lhs, rhs = (ir.ScalarType(operand.shape.element_type) for operand in instruction.operands)
         types: tuple[ir.Type, ...] = (lhs, rhs, ir.ScalarType(PrimitiveType.F32))
         products = 1
     else:
-        found = _ALGORITHM.fullmatch(algorithm.value)
-        assert found is not None
-        types = tuple(_precision_type(found.group(part)) for part in (1, 2, 3))
-        products = int(found.group(4) or 1)
+        match = _ALGORITHM.fullmatch(algorithm.value)
+        assert match is not None
+        types = tuple(_precision_type(match.group(number)) for number in (1, 2, 3))
+        products = int(match.group(4) or 1)
     names = ("lhs_precision_type", "rhs_precision_type", "accumulation_type")
     return ir.StructAttribute(
         "stablehlo.dot_algorithm",
@@ -82,12 +84,12 @@ RULES.refuse("it has no operands that come with scales", opcodes.SCALED_DOT)
 
 
 @RULES.rule(opcodes.RAGGED_DOT)
-def ragged_dot(scope: Scope, instruction: Instruction) -> Structure:
-    numbers = _numbers(
+def ragged_dot(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    numbers = _dimension_numbers(
         "chlo.ragged_dot",
         instruction,
         lhs_ragged_dimensions=instruction.lhs_ragged_dims,
         rhs_group_dimensions=instruction.rhs_group_dims,
     )
     attributes = {"ragged_dot_dimension_numbers": numbers, **precision(instruction.operand_precision)}
-    return scope.all("chlo.ragged_dot", instruction, attributes)
+    return builder.emit_for("chlo.ragged_dot", instruction, attributes)

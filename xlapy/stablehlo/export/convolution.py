@@ -1,7 +1,4 @@
-"""Export rules: convolutions.
-
-Owns: convolution with its window and dimension numbers. Must not know: how products are summed.
-"""
+"""Export rule of convolution, with its window and dimension numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +10,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.contraction import Algorithm
 from xlapy.opcodes.convolution import ConvolutionKind, SparsityConfig
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.export.core.attributes import booleans, integer, integers, precision, table
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.attributes import booleans, integer, integers, matrix, precision
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 
 @RULES.rule(opcodes.CONVOLUTION)
-def convolution(scope: Scope, instruction: Instruction) -> Structure:
+def convolution(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     if instruction.convolution_kind is not ConvolutionKind.UNSET or instruction.algorithm is not Algorithm.UNSET:
         raise UnsupportedError("StableHLO's convolutions have neither a kind nor an algorithm")
     if instruction.sparsity_config != SparsityConfig():
@@ -28,7 +26,7 @@ def convolution(scope: Scope, instruction: Instruction) -> Structure:
     attributes = {
         "dimension_numbers": ir.StructAttribute("stablehlo.conv", dataclasses.asdict(instruction.dim_labels)),
         "window_strides": integers(dimension.stride for dimension in window),
-        "padding": table([(dimension.padding_low, dimension.padding_high) for dimension in window]),
+        "padding": matrix([(dimension.padding_low, dimension.padding_high) for dimension in window]),
         "lhs_dilation": integers(dimension.base_dilation for dimension in window),
         "rhs_dilation": integers(dimension.window_dilation for dimension in window),
         "window_reversal": booleans(dimension.window_reversal for dimension in window),
@@ -36,19 +34,21 @@ def convolution(scope: Scope, instruction: Instruction) -> Structure:
         "batch_group_count": integer(instruction.batch_group_count),
         **precision(instruction.operand_precision),
     }
-    return scope.all("stablehlo.convolution", instruction, attributes, operands=_alike(scope, instruction))
+    return builder.emit_for(
+        "stablehlo.convolution", instruction, attributes, operands=_operands_of_one_type(builder, instruction)
+    )
 
 
-def _alike(scope: Scope, instruction: Instruction) -> list[ir.Value]:
-    """The operands in one element type: that of the result, if they differ."""
-    values = scope.operands(instruction)
-    wanted = instruction.shape.element_type
-    kinds = {operand.shape.element_type for operand in instruction.operands}
-    if len(kinds) == 1:
+def _operands_of_one_type(builder: BlockBuilder, instruction: Instruction) -> list[ir.Value]:
+    """Returns the operands, converted to the result's element type if their element types differ."""
+    values = builder.operands(instruction)
+    result_type = instruction.shape.element_type
+    operand_types = {operand.shape.element_type for operand in instruction.operands}
+    if len(operand_types) == 1:
         return values
-    if any(kind.bits > wanted.bits for kind in kinds):
-        raise UnsupportedError("StableHLO's convolutions take operands of one element type")
+    if any(each.bits > result_type.bits for each in operand_types):
+        raise UnsupportedError("StableHLO's convolution takes operands with the same element type")
     return [
-        scope.one("stablehlo.convert", [value], operand.shape.with_element_type(wanted))
+        builder.emit_single("stablehlo.convert", [value], operand.shape.with_element_type(result_type))
         for value, operand in zip(values, instruction.operands, strict=True)
     ]

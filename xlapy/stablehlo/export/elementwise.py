@@ -1,15 +1,13 @@
-"""Export rules: operations on each element.
-
-Owns: the elementwise ops; those that StableHLO lacks are CHLO's. Must not know: how they are computed.
-"""
+"""Export rules of elementwise opcodes. Those that StableHLO lacks become CHLO operations."""
 
 from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.stablehlo.export.core.attributes import small
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.attributes import integer32
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 _CHLO = (
     opcodes.ACOS,
@@ -40,27 +38,27 @@ def _name(instruction: Instruction, dialect: str) -> str:
 
 
 @RULES.rule(*_STABLEHLO)
-def plain(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.all(_name(instruction, "stablehlo"), instruction)
+def stablehlo_elementwise(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.emit_for(_name(instruction, "stablehlo"), instruction)
 
 
 @RULES.rule(*_CHLO)
-def chlo(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.all(_name(instruction, "chlo"), instruction)
+def chlo_elementwise(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.emit_for(_name(instruction, "chlo"), instruction)
 
 
 @RULES.rule(opcodes.COMPARE)
-def compare(scope: Scope, instruction: Instruction) -> Structure:
+def compare(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {"comparison_direction": instruction.direction.name}
     if instruction.type is not None:
         attributes["compare_type"] = instruction.type.name
-    return scope.all("stablehlo.compare", instruction, attributes)
+    return builder.emit_for("stablehlo.compare", instruction, attributes)
 
 
 @RULES.rule(opcodes.REDUCE_PRECISION)
-def reduce_precision(scope: Scope, instruction: Instruction) -> Structure:
+def reduce_precision(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {
-        "exponent_bits": small(instruction.exponent_bits),
-        "mantissa_bits": small(instruction.mantissa_bits),
+        "exponent_bits": integer32(instruction.exponent_bits),
+        "mantissa_bits": integer32(instruction.mantissa_bits),
     }
-    return scope.all("stablehlo.reduce_precision", instruction, attributes)
+    return builder.emit_for("stablehlo.reduce_precision", instruction, attributes)

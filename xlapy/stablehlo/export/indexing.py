@@ -1,7 +1,4 @@
-"""Export rules: gathers and scatters.
-
-Owns: their dimension numbers. Must not know: what scatters combine with.
-"""
+"""Export rules of gather and scatter, with their dimension numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integers
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 _GATHER = (
     "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map",
@@ -22,26 +20,27 @@ _SCATTER = (
 )  # fmt: skip
 
 
-def _numbers(name: str, fields: tuple[str, ...], instruction: Instruction) -> ir.StructAttribute:
+def _dimension_numbers(name: str, fields: tuple[str, ...], instruction: Instruction) -> ir.StructAttribute:
+    """Returns a struct of an instruction's fields, without those that are empty or zero, as MLIR prints it."""
     given = {field: getattr(instruction, field) for field in fields}
     return ir.StructAttribute(name, {field: value for field, value in given.items() if value not in (0, ())})
 
 
 @RULES.rule(opcodes.GATHER)
-def gather(scope: Scope, instruction: Instruction) -> Structure:
+def gather(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {
-        "dimension_numbers": _numbers("stablehlo.gather", _GATHER, instruction),
+        "dimension_numbers": _dimension_numbers("stablehlo.gather", _GATHER, instruction),
         "slice_sizes": integers(instruction.slice_sizes),
         "indices_are_sorted": instruction.indices_are_sorted,
     }
-    return scope.all("stablehlo.gather", instruction, attributes)
+    return builder.emit_for("stablehlo.gather", instruction, attributes)
 
 
 @RULES.rule(opcodes.SCATTER)
-def scatter(scope: Scope, instruction: Instruction) -> Structure:
+def scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {
-        "scatter_dimension_numbers": _numbers("stablehlo.scatter", _SCATTER, instruction),
+        "scatter_dimension_numbers": _dimension_numbers("stablehlo.scatter", _SCATTER, instruction),
         "indices_are_sorted": instruction.indices_are_sorted,
         "unique_indices": instruction.unique_indices,
     }
-    return scope.all("stablehlo.scatter", instruction, attributes, [scope.region(instruction.to_apply)])
+    return builder.emit_for("stablehlo.scatter", instruction, attributes, [builder.region(instruction.to_apply)])

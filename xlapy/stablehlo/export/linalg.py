@@ -1,7 +1,4 @@
-"""Export rules: linear algebra and Fourier transforms.
-
-Owns: cholesky, triangular-solve, fft. Must not know: how they are computed.
-"""
+"""Export rules of cholesky, triangular-solve and fft."""
 
 from __future__ import annotations
 
@@ -9,17 +6,18 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.linalg import Transpose
 from xlapy.stablehlo.export.core.attributes import integers
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 
 @RULES.rule(opcodes.CHOLESKY)
-def cholesky(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.all("stablehlo.cholesky", instruction, {"lower": instruction.lower})
+def cholesky(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.emit_for("stablehlo.cholesky", instruction, {"lower": instruction.lower})
 
 
 @RULES.rule(opcodes.TRIANGULAR_SOLVE)
-def triangular_solve(scope: Scope, instruction: Instruction) -> Structure:
+def triangular_solve(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     transpose = instruction.transpose_a
     attributes = {
         "left_side": instruction.left_side,
@@ -27,10 +25,10 @@ def triangular_solve(scope: Scope, instruction: Instruction) -> Structure:
         "unit_diagonal": instruction.unit_diagonal,
         "transpose_a": "NO_TRANSPOSE" if transpose is Transpose.UNSET else transpose.name,
     }
-    return scope.all("stablehlo.triangular_solve", instruction, attributes)
+    return builder.emit_for("stablehlo.triangular_solve", instruction, attributes)
 
 
 @RULES.rule(opcodes.FFT)
-def fft(scope: Scope, instruction: Instruction) -> Structure:
+def fft(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {"fft_type": instruction.fft_type.name, "fft_length": integers(instruction.fft_length)}
-    return scope.all("stablehlo.fft", instruction, attributes)
+    return builder.emit_for("stablehlo.fft", instruction, attributes)

@@ -1,7 +1,4 @@
-"""Export rules: batch normalization.
-
-Owns: its three ops. Must not know: their formulas.
-"""
+"""Export rules of the three batch normalization opcodes."""
 
 from __future__ import annotations
 
@@ -12,14 +9,15 @@ from xlapy.base.element_types import F32
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integer
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 
 @RULES.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
-def batch_norm(scope: Scope, instruction: Instruction) -> Structure:
+def batch_norm(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {
         "epsilon": ir.FloatAttribute(float(np.float32(instruction.epsilon)), ir.ScalarType(F32)),
         "feature_index": integer(instruction.feature_index),
     }
-    return scope.all(f"stablehlo.{instruction.op.name.replace('-', '_')}", instruction, attributes)
+    return builder.emit_for(f"stablehlo.{instruction.op.name.replace('-', '_')}", instruction, attributes)

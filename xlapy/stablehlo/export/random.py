@@ -1,7 +1,4 @@
-"""Export rules: random numbers.
-
-Owns: rng and rng-bit-generator. Must not know: how they are drawn.
-"""
+"""Export rules of rng and rng-bit-generator."""
 
 from __future__ import annotations
 
@@ -10,30 +7,31 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.types import type_of
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 from xlapy.stablehlo.export.sources import emit_constant
 
 
 @RULES.rule(opcodes.RNG)
-def rng(scope: Scope, instruction: Instruction) -> Structure:
-    """The shape is an operand."""
-    sizes = emit_constant(scope, Literal.of(np.array(instruction.shape.dimensions, np.int64)))
+def rng(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    """Exports a random number generator. Its shape is an operand in StableHLO."""
+    sizes = emit_constant(builder, Literal.of(np.array(instruction.shape.dimensions, np.int64)))
     attributes = {"rng_distribution": instruction.distribution.name}
-    return scope.all("stablehlo.rng", instruction, attributes, operands=[*scope.operands(instruction), sizes])
+    return builder.emit_for("stablehlo.rng", instruction, attributes, operands=[*builder.operands(instruction), sizes])
 
 
 @RULES.rule(opcodes.RNG_BIT_GENERATOR)
-def rng_bit_generator(scope: Scope, instruction: Instruction) -> Structure:
-    """The next state and the bits; HLO's instruction may give the bits alone."""
+def rng_bit_generator(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    """Exports a generator, which returns the next state and the bits. HLO's may return the bits only."""
     attributes = {"rng_algorithm": instruction.algorithm.name}
     if instruction.shape.is_tuple:
-        return scope.all("stablehlo.rng_bit_generator", instruction, attributes)
-    operands = scope.operands(instruction)
+        return builder.emit_for("stablehlo.rng_bit_generator", instruction, attributes)
+    operands = builder.operands(instruction)
     types = [operands[0].type, type_of(instruction.shape)]
-    return scope.emit("stablehlo.rng_bit_generator", operands, types, attributes)[1]
+    return builder.emit("stablehlo.rng_bit_generator", operands, types, attributes)[1]
 
 
-RULES.refuse("StableHLO's programs have no state that outlives a run", opcodes.RNG_GET_AND_UPDATE_STATE)
-RULES.refuse("it has no rounding by random numbers", opcodes.STOCHASTIC_CONVERT)
+RULES.refuse("StableHLO programs have no state that persists between runs", opcodes.RNG_GET_AND_UPDATE_STATE)
+RULES.refuse("it has no stochastic rounding", opcodes.STOCHASTIC_CONVERT)

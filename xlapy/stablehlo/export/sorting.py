@@ -1,28 +1,28 @@
-"""Export rules: sorting.
-
-Owns: sort and topk. Must not know: what comparators compute.
-"""
+"""Export rules of sort and topk."""
 
 from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo.export.core.attributes import integer
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 
 @RULES.rule(opcodes.SORT)
-def sort(scope: Scope, instruction: Instruction) -> Structure:
+def sort(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = {"dimension": integer(instruction.dimension), "is_stable": instruction.is_stable}
-    return scope.all("stablehlo.sort", instruction, attributes, [scope.region(instruction.to_apply)])
+    return builder.emit_for("stablehlo.sort", instruction, attributes, [builder.region(instruction.to_apply)])
 
 
 @RULES.rule(opcodes.TOPK)
-def topk(scope: Scope, instruction: Instruction) -> Structure:
-    """CHLO's finds the largest; for the smallest there is a custom call that XLA knows."""
+def topk(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    """Exports the largest elements as CHLO's top_k, the smallest as the custom call `mhlo.topk`, which XLA reads."""
     if instruction.largest:
         attributes = {"k": integer(instruction.k), "is_stable": instruction.is_stable}
-        return scope.all("chlo.top_k", instruction, attributes)
-    hidden = {"k": integer(instruction.k), "largest": False}
-    return scope.all("stablehlo.custom_call", instruction, {"call_target_name": "mhlo.topk", "mhlo.attributes": hidden})
+        return builder.emit_for("chlo.top_k", instruction, attributes)
+    target_attributes = {"k": integer(instruction.k), "largest": False}
+    return builder.emit_for(
+        "stablehlo.custom_call", instruction, {"call_target_name": "mhlo.topk", "mhlo.attributes": target_attributes}
+    )

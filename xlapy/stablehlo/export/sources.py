@@ -1,7 +1,4 @@
-"""Export rules: what has no array operands.
-
-Owns: parameters, which are arguments, constants and iota. Must not know: how literals are written.
-"""
+"""Export rules of parameters, constants and iota."""
 
 from __future__ import annotations
 
@@ -12,37 +9,38 @@ from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import constant, integer
-from xlapy.stablehlo.export.core.rules import RULES, Structure
-from xlapy.stablehlo.export.core.scope import Scope
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.types import type_of
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 
 @RULES.rule(opcodes.PARAMETER)
-def parameter(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.given[instruction.number]
+def parameter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.parameters[instruction.number]
 
 
 @RULES.rule(opcodes.CONSTANT)
-def literal(scope: Scope, instruction: Instruction) -> Structure:
-    """A tuple is a constant for each of its elements, a token one that depends on nothing."""
-    return _literal(scope, instruction.literal)
+def literal(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    """Exports a constant. Each element of a tuple becomes a constant; a token becomes a `create_token`."""
+    return _literal(builder, instruction.literal)
 
 
-def _literal(scope: Scope, value: Literal) -> Structure:
+def _literal(builder: BlockBuilder, value: Literal) -> ValueTree:
     if value.shape.is_tuple:
-        return tuple([_literal(scope, element) for element in value.elements])
+        return tuple([_literal(builder, element) for element in value.elements])
     if value.shape.is_token:
-        return scope.emit("stablehlo.create_token", (), [ir.TokenType()])[0]
-    return emit_constant(scope, value)
+        return builder.emit("stablehlo.create_token", (), [ir.TokenType()])[0]
+    return emit_constant(builder, value)
 
 
-def emit_constant(scope: Scope, value: Literal) -> ir.Value:
-    """The elements of an array."""
-    # A copy that is no longer packed with others: literals keep their arrays.
+def emit_constant(builder: BlockBuilder, value: Literal) -> ir.Value:
+    """Emits the constant of an array literal."""
+    # Copies the elements if they are part of a larger array, which the attribute would otherwise keep alive.
     elements = constant(np.ascontiguousarray(value.array).reshape(value.shape.dimensions), value.shape.element_type)
-    return scope.emit("stablehlo.constant", (), [type_of(value.shape.without_layout())], {"value": elements})[0]
+    return builder.emit("stablehlo.constant", (), [type_of(value.shape.without_layout())], {"value": elements})[0]
 
 
 @RULES.rule(opcodes.IOTA)
-def iota(scope: Scope, instruction: Instruction) -> Structure:
-    return scope.all("stablehlo.iota", instruction, {"iota_dimension": integer(instruction.iota_dimension)})
+def iota(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.emit_for("stablehlo.iota", instruction, {"iota_dimension": integer(instruction.iota_dimension)})

@@ -1,9 +1,7 @@
-"""Import rules: loops, branches, calls, barriers, tokens that follow from others.
+"""Import rules of control flow: loops, branches, calls, barriers, tokens and asynchronous operations.
 
-Owns: how what regions capture becomes operands of HLO. Must not know: what is inside of regions.
-
-HLO's loops and branches see only their operand: what a region reads from outside is handed on as further elements of
-the loop's tuple, or in the tuple that a branch takes; constants are computed inside again.
+An HLO loop or branch reads only its operand. Values that a StableHLO region captures become further elements of the
+loop's state tuple, or the operand tuple of the branch; captured constants are cloned into the computation instead.
 """
 
 from __future__ import annotations
@@ -18,129 +16,134 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import symbol
-from xlapy.stablehlo.importing.core.rules import SOME, rule
-from xlapy.stablehlo.importing.core.scope import Scope, only_block
-from xlapy.stablehlo.importing.core.types import agrees, type_text
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder, single_block
+from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
+from xlapy.stablehlo.importing.core.types import is_compatible, type_text
 
-_STATE = "arg_tuple"
+_TUPLE_PARAMETER_NAME = "arg_tuple"
 
 
-@rule("stablehlo.while", results=None, regions=2, stored=True)
-def while_(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    handed, copied = scope.capture(operation.regions)
-    values = [*scope.operands(operation), *map(scope.value, handed)]
+@rule("stablehlo.while", results=None, regions=2, on_storage_type=True)
+def while_(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    passed, cloned = builder.split_captures(operation.regions)
+    values = [*builder.operands(operation), *map(builder.value, passed)]
     shapes = [value.shape for value in values]
-    condition = _loop_part(scope, operation.regions[0], shapes, handed, copied, is_condition=True)
-    body = _loop_part(scope, operation.regions[1], shapes, handed, copied, is_condition=False)
-    loop = scope.emit(opcodes.WHILE, (scope.packed(values),), computations=(condition, body))
-    return scope.elements(loop, len(values))[: len(operation.operands)]
+    condition = _import_loop_region(builder, operation.regions[0], shapes, passed, cloned, is_condition=True)
+    body = _import_loop_region(builder, operation.regions[1], shapes, passed, cloned, is_condition=False)
+    loop = builder.emit(opcodes.WHILE, (builder.pack(values),), computations=(condition, body))
+    return builder.unpack(loop, len(values))[: len(operation.operands)]
 
 
-def _loop_part(
-    scope: Scope,
+def _import_loop_region(
+    builder: ComputationBuilder,
     region: ir.Region,
     shapes: Sequence[Shape],
-    handed: Sequence[ir.Value],
-    copied: Sequence[ir.Value],
+    passed: Sequence[ir.Value],
+    cloned: Sequence[ir.Value],
     is_condition: bool,
 ) -> Computation:
-    """The condition or the body: a body hands on what the loop captures as well."""
-    inner = scope.inside("region", copied)
-    values = _parameters(inner, shapes)
-    block = only_block(region)
-    own = len(shapes) - len(handed)
-    _bind(inner, block, values[:own])
-    inner.values.update(zip(handed, values[own:], strict=True))
-    results = inner.run(block)
+    """Imports the condition or the body of a loop whose state has these shapes, captured values last.
+
+    A body returns the captured values unchanged after its results.
+    """
+    inner = builder.nested_builder("region", cloned)
+    values = _add_parameters(inner, shapes)
+    block = single_block(region)
+    own = len(shapes) - len(passed)
+    _bind_arguments(inner, block, values[:own])
+    inner.values.update(zip(passed, values[own:], strict=True))
+    results = inner.import_block(block)
     if not is_condition:
-        return inner.finish(inner.packed([*results, *values[own:]]))
+        return inner.finish(inner.pack([*results, *values[own:]]))
     if len(results) != 1:
-        raise ShapeError(f"its condition gives one pred[], here {len(results)} values")
+        raise ShapeError(f"its condition must return one pred[], but returns {len(results)} values")
     return inner.finish(results[0])
 
 
-def _parameters(inner: Scope, shapes: Sequence[Shape]) -> list[Instruction]:
-    """The one parameter of a loop's or branch's computation, taken apart."""
+def _add_parameters(inner: ComputationBuilder, shapes: Sequence[Shape]) -> list[Instruction]:
+    """Adds the only parameter of a loop's or branch's computation and returns its elements."""
     if len(shapes) == 1:
         return [inner.parameter(0, shapes[0])]
-    return inner.elements(inner.parameter(0, Shape.tuple(shapes), _STATE), len(shapes))
+    return inner.unpack(inner.parameter(0, Shape.tuple(shapes), _TUPLE_PARAMETER_NAME), len(shapes))
 
 
-def _bind(inner: Scope, block: ir.Block, values: Sequence[Instruction]) -> None:
+def _bind_arguments(inner: ComputationBuilder, block: ir.Block, values: Sequence[Instruction]) -> None:
     if len(block.arguments) != len(values):
-        raise ShapeError(f"its region takes {len(block.arguments)} values, given are {len(values)}")
+        raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(values)}")
     for argument, value in zip(block.arguments, values, strict=True):
-        if not agrees(value.shape, argument.type):
+        if not is_compatible(value.shape, argument.type):
             raise ShapeError(
-                f"its region takes {type_text(argument.type)}, given is {value.shape.to_text(layout=False)}"
+                f"its region takes {type_text(argument.type)}, but got {value.shape.to_text(layout=False)}"
             )
         inner.values[argument] = value
 
 
-@rule("stablehlo.if", operands=1, results=None, regions=2, stored=True)
-def if_(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    (predicate,) = scope.operands(operation)
+@rule("stablehlo.if", operands=1, results=None, regions=2, on_storage_type=True)
+def if_(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    (predicate,) = builder.operands(operation)
     if predicate.shape.element_type is not PRED:
-        raise ShapeError(f"it takes a pred[], given is {predicate.shape.to_text(layout=False)}")
-    return _conditional(scope, operation, predicate)
+        raise ShapeError(f"it takes a pred[], but got {predicate.shape.to_text(layout=False)}")
+    return _emit_conditional(builder, operation, predicate)
 
 
-@rule("stablehlo.case", operands=1, results=None, regions=SOME, stored=True)
-def case(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    """An index out of range takes the last branch, as in HLO."""
-    (index,) = scope.operands(operation)
+@rule("stablehlo.case", operands=1, results=None, regions=ONE_OR_MORE, on_storage_type=True)
+def case(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    """Imports `case` as a conditional. An index out of range selects the last branch in both."""
+    (index,) = builder.operands(operation)
     if index.shape.element_type is not S32:
-        raise ShapeError(f"it takes an s32[] index, given is {index.shape.to_text(layout=False)}")
-    return _conditional(scope, operation, index)
+        raise ShapeError(f"it takes an s32[] index, but got {index.shape.to_text(layout=False)}")
+    return _emit_conditional(builder, operation, index)
 
 
-def _conditional(scope: Scope, operation: ir.Operation, chooser: Instruction) -> Sequence[Instruction]:
+def _emit_conditional(
+    builder: ComputationBuilder, operation: ir.Operation, selector: Instruction
+) -> Sequence[Instruction]:
     branches: list[Computation] = []
     operands: list[Instruction] = []
     for region in operation.regions:
-        handed, copied = scope.capture((region,))
-        values = [scope.value(value) for value in handed]
-        inner = scope.inside("region", copied)
-        inner.values.update(zip(handed, _parameters(inner, [value.shape for value in values]), strict=True))
-        block = only_block(region)
-        _bind(inner, block, ())
-        branches.append(inner.finish(inner.packed(inner.run(block))))
-        operands.append(scope.packed(values))
-    result = scope.emit(opcodes.CONDITIONAL, (chooser, *operands), computations=branches)
-    return scope.elements(result, len(operation.results))
+        passed, cloned = builder.split_captures((region,))
+        values = [builder.value(value) for value in passed]
+        inner = builder.nested_builder("region", cloned)
+        inner.values.update(zip(passed, _add_parameters(inner, [value.shape for value in values]), strict=True))
+        block = single_block(region)
+        _bind_arguments(inner, block, ())
+        branches.append(inner.finish(inner.pack(inner.import_block(block))))
+        operands.append(builder.pack(values))
+    result = builder.emit(opcodes.CONDITIONAL, (selector, *operands), computations=branches)
+    return builder.unpack(result, len(operation.results))
 
 
-@rule("stablehlo.optimization_barrier", results=None, stored=True)
-def optimization_barrier(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    operands = scope.operands(operation)
+@rule("stablehlo.optimization_barrier", results=None, on_storage_type=True)
+def optimization_barrier(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    operands = builder.operands(operation)
     if not operands:
         return ()
-    return scope.elements(scope.emit(opcodes.OPT_BARRIER, (scope.packed(operands),)), len(operands))
+    return builder.unpack(builder.emit(opcodes.OPT_BARRIER, (builder.pack(operands),)), len(operands))
 
 
-@rule("stablehlo.after_all", "stablehlo.create_token", stored=True)
-def after_all(scope: Scope, operation: ir.Operation) -> Instruction:
-    """A token ready when all operands are; without any, one that depends on nothing."""
-    return scope.emit(opcodes.AFTER_ALL, scope.operands(operation))
+@rule("stablehlo.after_all", "stablehlo.create_token", on_storage_type=True)
+def after_all(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports both as after-all: `create_token` is an after-all without operands."""
+    return builder.emit(opcodes.AFTER_ALL, builder.operands(operation))
 
 
-@rule("func.call", results=None, stored=True)
-def call(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    return scope.program.call(scope, symbol(operation, "callee"), scope.operands(operation))
+@rule("func.call", results=None, on_storage_type=True)
+def call(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    return builder.context.call(builder, symbol(operation, "callee"), builder.operands(operation))
 
 
-@rule("stablehlo.async_start", regions=1, stored=True)
-def async_start(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The start of an operation that runs beside others; its computation is that operation."""
-    operands = scope.operands(operation)
+@rule("stablehlo.async_start", regions=1, on_storage_type=True)
+def async_start(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports the start of an asynchronous operation. Its region becomes the called computation."""
+    operands = builder.operands(operation)
     (region,) = operation.regions
-    computation = scope.body(region, [operand.shape for operand in operands], "async_computation")
+    computation = builder.import_region(region, [operand.shape for operand in operands], "async_computation")
     shape = Shape.tuple(
         [Shape.tuple([o.shape for o in operands]), computation.root_instruction.shape, Shape.scalar(S32)]
     )
-    return scope.emit(opcodes.ASYNC_START, operands, None, (computation,), shape=shape)
+    return builder.emit(opcodes.ASYNC_START, operands, None, (computation,), shape=shape)
 
 
-@rule("stablehlo.async_done", operands=1, results=None, stored=True)
-def async_done(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    return scope.elements(scope.emit(opcodes.ASYNC_DONE, scope.operands(operation)), len(operation.results))
+@rule("stablehlo.async_done", operands=1, results=None, on_storage_type=True)
+def async_done(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    return builder.unpack(builder.emit(opcodes.ASYNC_DONE, builder.operands(operation)), len(operation.results))

@@ -1,7 +1,6 @@
-"""Import rules: convolutions.
+"""Import rules of convolutions, with their windows and dimension numbers.
 
-Owns: convolution with its window and dimension numbers (`dynamic_conv` takes its padding from an operand).
-Must not know: how products are summed.
+The rule of `dynamic_conv`, whose padding is an operand, is in `dynamic`.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.contraction import precision
 from xlapy.stablehlo.importing.core.attributes import Fields, fields, flags, integer, integers, matrix, pairs
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
-from xlapy.stablehlo.importing.core.scope import Scope
 from xlapy.stablehlo.importing.core.types import element_type
 
 
 @rule("stablehlo.convolution", operands=2)
-def convolution(scope: Scope, operation: ir.Operation) -> Instruction:
-    return emit_convolution(scope, operation, scope.operands(operation), matrix(operation, "padding"))
+def convolution(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return emit_convolution(builder, operation, builder.operands(operation), matrix(operation, "padding"))
 
 
 def emit_convolution(
-    scope: Scope, operation: ir.Operation, operands: Sequence[Instruction], padding: Array | None
+    builder: ComputationBuilder, operation: ir.Operation, operands: Sequence[Instruction], padding: Array | None
 ) -> Instruction:
-    """A convolution of lhs and rhs with the attributes of an operation."""
-    numbers = _dimensions(fields(operation, "dimension_numbers"))
+    """Emits a convolution of lhs and rhs with the attributes of an operation and the given padding."""
+    numbers = _dimension_numbers(fields(operation, "dimension_numbers"))
     rank = operands[1].shape.rank
     if any(not 0 <= dimension < rank for dimension in numbers.kernel_spatial_dimensions):
         raise ShapeError(
-            f"kernel spatial dimensions {list(numbers.kernel_spatial_dimensions)} are not all of "
+            f"kernel spatial dimensions {list(numbers.kernel_spatial_dimensions)} are not all dimensions of "
             f"{operands[1].shape.to_text(layout=False)}"
         )
     window = Window.make(
@@ -58,12 +57,12 @@ def emit_convolution(
     inferred = opcodes.CONVOLUTION.result_shape([operand.shape for operand in operands], attributes)
     declared = operation.results[0].type
     if isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
-        kind = declared.element.expressed if isinstance(declared.element, ir.QuantizedType) else None
-        inferred = inferred.with_element_type(kind or element_type(declared.element))
-    return scope.emit(opcodes.CONVOLUTION, operands, attributes, shape=inferred)
+        expressed = declared.element.expressed if isinstance(declared.element, ir.QuantizedType) else None
+        inferred = inferred.with_element_type(expressed or element_type(declared.element))
+    return builder.emit(opcodes.CONVOLUTION, operands, attributes, shape=inferred)
 
 
-def _dimensions(numbers: Fields) -> ConvDimensions:
+def _dimension_numbers(numbers: Fields) -> ConvDimensions:
     return ConvDimensions(
         numbers.integer("input_batch_dimension"),
         numbers.integer("input_feature_dimension"),

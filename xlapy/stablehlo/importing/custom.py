@@ -1,7 +1,8 @@
-"""Import rules: code outside of HLO, and operations that are named instead of built in.
+"""Import rules of custom calls and composites.
 
-Owns: custom_call in all its forms, composites. Must not know: what targets do, but for the names under which frameworks
-hide operations that HLO has (`mhlo.topk`, composites of CHLO's operations).
+Responsible for `custom_call` in all its forms, for the custom-call targets and composites that frameworks use for
+operations that HLO has (`mhlo.topk`, composites named after CHLO operations), and for `shape_assertion`. Does not
+depend on what other targets do.
 """
 
 from __future__ import annotations
@@ -17,61 +18,64 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.importing.core.attribute_text import dictionary_text
 from xlapy.stablehlo.importing.core.attributes import (
+    array,
     as_integers,
     as_symbol,
+    describe,
     flag,
     integer,
-    listed,
     required,
-    shown,
     symbol,
     text,
 )
-from xlapy.stablehlo.importing.core.printing import dictionary_text
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import RULES, Results, rule
-from xlapy.stablehlo.importing.core.scope import Scope
-from xlapy.stablehlo.importing.elementwise import PLAIN
+from xlapy.stablehlo.importing.elementwise import DIRECT_OPCODES
 from xlapy.stablehlo.importing.sorting import emit_top_k
 
-Target = Callable[[Scope, ir.Operation, Mapping[str, Any]], Results]
-TARGETS: dict[str, Target] = {}
-"""Custom calls that stand for something else: target -> rule, given also the dictionary of their attributes."""
+TargetRule = Callable[[ComputationBuilder, ir.Operation, Mapping[str, Any]], Results]
+TARGET_RULES: dict[str, TargetRule] = {}
+"""Rules of the custom-call targets that are imported as other instructions.
+
+The third argument of a rule is the dictionary in the call's `mhlo.attributes`.
+"""
 
 _VERSIONS = dict(enumerate(CustomCallApiVersion))
-_HIDDEN = "mhlo.attributes"
-_TYPED = "mhlo.backend_config"
-_HIDDEN_ELEMENTWISE = (
+_TARGET_ATTRIBUTES = "mhlo.attributes"
+_TYPED_FFI_CONFIG = "mhlo.backend_config"
+_ELEMENTWISE_TARGETS = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan",
 )  # fmt: skip
 
 
-def target(*names: str) -> Callable[[Target], Target]:
-    """Decorator: enters what a custom call of these names stands for."""
+def target(*names: str) -> Callable[[TargetRule], TargetRule]:
+    """Decorator: registers a function as the rule of custom calls of the named targets."""
 
-    def enter(function: Target) -> Target:
-        TARGETS.update(dict.fromkeys(names, function))
+    def register(function: TargetRule) -> TargetRule:
+        TARGET_RULES.update(dict.fromkeys(names, function))
         return function
 
-    return enter
+    return register
 
 
-@rule("stablehlo.custom_call", results=None, stored=True)
-def custom_call(scope: Scope, operation: ir.Operation) -> Results:
+@rule("stablehlo.custom_call", results=None, on_storage_type=True)
+def custom_call(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     name = text(operation, "call_target_name")
-    known = TARGETS.get(name)
-    if known is not None:
-        hidden = operation.attributes.get(_HIDDEN, {})
-        return known(scope, operation, hidden if isinstance(hidden, dict) else {})
-    return emit_custom_call(scope, operation, name)
+    target_rule = TARGET_RULES.get(name)
+    if target_rule is not None:
+        attributes = operation.attributes.get(_TARGET_ATTRIBUTES, {})
+        return target_rule(builder, operation, attributes if isinstance(attributes, dict) else {})
+    return emit_custom_call(builder, operation, name)
 
 
-def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequence[Instruction]:
-    """The call itself: several results make a tuple, none an empty one."""
-    operands = scope.operands(operation)
-    version, configuration = _interface(operation)
-    shapes = [scope.declared(result) for result in operation.results]
-    constraints = _constraints([operand.shape for operand in operands], operation)
+def emit_custom_call(builder: ComputationBuilder, operation: ir.Operation, name: str) -> Sequence[Instruction]:
+    """Emits an HLO custom-call. Several results are returned as a tuple, no results as an empty tuple."""
+    operands = builder.operands(operation)
+    version, configuration = _version_and_config(operation)
+    shapes = [builder.declared_shape(result) for result in operation.results]
+    constraints = _operand_layout_constraints([operand.shape for operand in operands], operation)
     attributes = CustomCallAttributes.make(
         custom_call_target=name,
         operand_layout_constraints=constraints,
@@ -81,27 +85,27 @@ def emit_custom_call(scope: Scope, operation: ir.Operation, name: str) -> Sequen
         api_version=version,
     )
     called = [
-        scope.program.computation(as_symbol(each, "called_computations"), scope.depth)
-        for each in listed(operation, "called_computations")
+        builder.context.computation(as_symbol(each, "called_computations"), builder.depth)
+        for each in array(operation, "called_computations")
     ]
-    placed = _placed(shapes, operation)
-    shape = placed[0] if len(placed) == 1 else Shape.tuple(placed)
-    made = scope.emit(opcodes.CUSTOM_CALL, operands, attributes, called, shape=shape)
-    made.backend_config = _configuration(configuration)
+    results = _with_result_layouts(shapes, operation)
+    shape = results[0] if len(results) == 1 else Shape.tuple(results)
+    call = builder.emit(opcodes.CUSTOM_CALL, operands, attributes, called, shape=shape)
+    call.backend_config = _config_text(configuration)
     if not shapes:
-        scope.program.annotations.annotate(operation, [made])
-    return scope.elements(made, len(shapes))
+        builder.context.annotations.annotate(operation, [call])
+    return builder.unpack(call, len(shapes))
 
 
-def _interface(operation: ir.Operation) -> tuple[CustomCallApiVersion, Any]:
-    """The version of the interface and the configuration.
+def _version_and_config(operation: ir.Operation) -> tuple[CustomCallApiVersion, Any]:
+    """Returns the API version and the backend config.
 
-    Before StableHLO had dictionaries for it, calls of typed FFI were written as calls of the first version, with the
-    dictionary in an attribute of its own: JAX does so still.
+    Before StableHLO had dictionaries as backend config, typed FFI calls were written as calls of the original API
+    version with the dictionary in `mhlo.backend_config`. JAX still does so.
     """
-    version, hidden = _version(operation), operation.attributes.get(_TYPED)
-    if version is CustomCallApiVersion.ORIGINAL and isinstance(hidden, dict):
-        return CustomCallApiVersion.TYPED_FFI, hidden
+    version, typed_config = _version(operation), operation.attributes.get(_TYPED_FFI_CONFIG)
+    if version is CustomCallApiVersion.ORIGINAL and isinstance(typed_config, dict):
+        return CustomCallApiVersion.TYPED_FFI, typed_config
     return version, operation.attributes.get("backend_config")
 
 
@@ -114,7 +118,7 @@ def _version(operation: ir.Operation) -> CustomCallApiVersion:
     number = integer(operation, "api_version", 1)
     if number not in _VERSIONS:
         raise ShapeError(f"there is no api_version {number}")
-    return _VERSIONS[number or 1]  # where none is told it is the first
+    return _VERSIONS[number or 1]  # version 0, unspecified, means the first version
 
 
 def _schedule(operation: ir.Operation) -> CustomCallSchedule:
@@ -122,49 +126,49 @@ def _schedule(operation: ir.Operation) -> CustomCallSchedule:
     return CustomCallSchedule[given] if given in CustomCallSchedule.__members__ else CustomCallSchedule.NONE
 
 
-def _configuration(given: Any) -> str:
-    """Text as it is, a dictionary in MLIR's syntax."""
+def _config_text(given: Any) -> str:
+    """Returns a string as it is and a dictionary in MLIR's syntax."""
     if given is None:
         return ""
     if isinstance(given, str):
         return given
     if isinstance(given, dict):
         return dictionary_text(given)
-    raise ShapeError(f"backend_config must be text or a dictionary, it is {shown(given)}")
+    raise ShapeError(f"backend_config must be a string or a dictionary, but is {describe(given)}")
 
 
-def _layouts(operation: ir.Operation, name: str, shapes: Sequence[Shape]) -> list[Shape] | None:
-    """Shapes in the orders that an attribute lists, minor dimensions first; None without it."""
+def _with_layouts(operation: ir.Operation, name: str, shapes: Sequence[Shape]) -> list[Shape] | None:
+    """Returns the shapes with the layouts that an attribute lists, or None if the attribute is absent."""
     given = operation.attributes.get(name)
     if given is None:
         return None
     if not isinstance(given, tuple) or len(given) != len(shapes):
-        raise ShapeError(f"attribute {name} must list {len(shapes)} layouts, it is {shown(given)}")
+        raise ShapeError(f"attribute {name} must list {len(shapes)} layouts, but is {describe(given)}")
     return [_with_layout(shape, as_integers(each, name)) for shape, each in zip(shapes, given, strict=True)]
 
 
-def _with_layout(shape: Shape, order: Sequence[int]) -> Shape:
-    return shape.with_layout(Layout(order)) if shape.is_array else shape
+def _with_layout(shape: Shape, minor_to_major: Sequence[int]) -> Shape:
+    return shape.with_layout(Layout(minor_to_major)) if shape.is_array else shape
 
 
-def _constraints(shapes: Sequence[Shape], operation: ir.Operation) -> tuple[Shape, ...] | None:
-    placed = _layouts(operation, "operand_layouts", shapes)
-    return None if placed is None else tuple(placed)
+def _operand_layout_constraints(shapes: Sequence[Shape], operation: ir.Operation) -> tuple[Shape, ...] | None:
+    constrained = _with_layouts(operation, "operand_layouts", shapes)
+    return None if constrained is None else tuple(constrained)
 
 
-def _placed(shapes: Sequence[Shape], operation: ir.Operation) -> Sequence[Shape]:
-    """Results in their layouts; those of the elements where the one result is a tuple."""
+def _with_result_layouts(shapes: Sequence[Shape], operation: ir.Operation) -> Sequence[Shape]:
+    """Returns the result shapes with the layouts of `result_layouts`, which lists those of a tuple's elements."""
     if len(shapes) == 1 and shapes[0].is_tuple:
-        elements = _layouts(operation, "result_layouts", shapes[0].tuple_shapes)
+        elements = _with_layouts(operation, "result_layouts", shapes[0].tuple_shapes)
         return shapes if elements is None else [Shape.tuple(elements)]
-    return _layouts(operation, "result_layouts", shapes) or shapes
+    return _with_layouts(operation, "result_layouts", shapes) or shapes
 
 
 def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
     aliases: list[OutputAlias] = []
-    for each in listed(operation, "output_operand_aliases"):
+    for each in array(operation, "output_operand_aliases"):
         if not isinstance(each, ir.StructAttribute):
-            raise ShapeError(f"an alias must be #stablehlo.output_operand_alias<...>, it is {shown(each)}")
+            raise ShapeError(f"an alias must be #stablehlo.output_operand_alias<...>, but is {describe(each)}")
         aliases.append(
             OutputAlias(
                 as_integers(each.fields.get("output_tuple_indices", ()), "output_tuple_indices"),
@@ -175,57 +179,65 @@ def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
     return tuple(aliases)
 
 
-# -- operations of HLO under other names
+# -- targets that stand for HLO instructions
 
 
-@target(*(f"{dialect}.{name}" for dialect in ("mhlo", "chlo") for name in _HIDDEN_ELEMENTWISE))
-def hidden_elementwise(scope: Scope, operation: ir.Operation, _: Mapping[str, Any]) -> Instruction:
+@target(*(f"{dialect}.{name}" for dialect in ("mhlo", "chlo") for name in _ELEMENTWISE_TARGETS))
+def elementwise_target(builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]) -> Instruction:
     name = text(operation, "call_target_name").partition(".")[2]
-    return scope.emit(PLAIN.get(f"chlo.{name}", opcodes.TAN), scope.operands(operation))
+    return builder.emit(DIRECT_OPCODES.get(f"chlo.{name}", opcodes.TAN), builder.operands(operation))
 
 
 @target("mhlo.topk")
-def hidden_top_k(scope: Scope, operation: ir.Operation, hidden: Mapping[str, Any]) -> Sequence[Instruction]:
-    k, largest = hidden.get("k"), hidden.get("largest", True)
+def top_k_target(
+    builder: ComputationBuilder, operation: ir.Operation, attributes: Mapping[str, Any]
+) -> Sequence[Instruction]:
+    k, largest = attributes.get("k"), attributes.get("largest", True)
     if not isinstance(k, ir.IntegerAttribute):
-        raise ShapeError(f"it must tell how many elements it gives, k is {shown(k)}")
-    return emit_top_k(scope, scope.operands(operation), k.value, bool(largest), is_stable=True)
+        raise ShapeError(f"its attribute k must be an integer, but is {describe(k)}")
+    return emit_top_k(builder, builder.operands(operation), k.value, bool(largest), is_stable=True)
 
 
 @target("shape_assertion")
-def shape_assertion(scope: Scope, operation: ir.Operation, _: Mapping[str, Any]) -> Sequence[Instruction]:
-    """Sizes that must hold: checked here, once all of them are known."""
-    condition, *values = scope.operands(operation)
-    known = scope.program.constants.value_of(condition)
+def shape_assertion(
+    builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]
+) -> Sequence[Instruction]:
+    """Checks during the import what a program asserts about the shapes of its arguments."""
+    condition, *values = builder.operands(operation)
+    known = builder.context.constants.value_of(condition)
     if known is None:
-        raise UnsupportedError("what it asserts does not follow from the shapes of the arguments")
+        raise UnsupportedError("the condition it asserts does not follow from the shapes of the arguments")
     if not known:
-        given = [scope.program.constants.value_of(value) for value in values]
+        given = [builder.context.constants.value_of(value) for value in values]
         message = str(required(operation, "error_message"))
         for number, value in enumerate(given):
             message = message.replace(f"{{{number}}}", str(value))
-        raise ShapeError(f"the shapes of the arguments break what the program asserts: {message}")
+        raise ShapeError(f"the shapes of the arguments violate an assertion of the program: {message}")
     return ()
 
 
 # -- composites
 
 
-@rule("stablehlo.composite", results=None, regions=None, stored=True)
-def composite(scope: Scope, operation: ir.Operation) -> Results:
-    """Those of CHLO's operations are these operations; others call their decomposition, with their name on the call."""
+@rule("stablehlo.composite", results=None, regions=None, on_storage_type=True)
+def composite(builder: ComputationBuilder, operation: ir.Operation) -> Results:
+    """Imports a composite named after a CHLO operation as that operation, any other as a call of its decomposition.
+
+    The name, version and attributes of the composite become frontend attributes of the call.
+    """
     name = text(operation, "name")
     attributes = operation.attributes.get("composite_attributes", {})
     if not isinstance(attributes, dict):
-        raise ShapeError(f"composite_attributes must be a dictionary, they are {shown(attributes)}")
-    known = RULES.get(name) if name.startswith("chlo.") else None
-    if known is not None:
-        stand_in = ir.Operation(name, operation.operands, operation.results, dict(attributes))
-        known.check(stand_in)
-        return known.rule(scope, stand_in)
-    notes = {
+        raise ShapeError(f"composite_attributes must be a dictionary, but are {describe(attributes)}")
+    chlo_rule = RULES.get(name) if name.startswith("chlo.") else None
+    if chlo_rule is not None:
+        chlo_operation = ir.Operation(name, operation.operands, operation.results, dict(attributes))
+        chlo_rule.check_counts(chlo_operation)
+        return chlo_rule.function(builder, chlo_operation)
+    frontend_attributes = {
         "composite.attributes": dictionary_text(attributes),
         "composite.name": name,
         "composite.version": str(integer(operation, "version", 0)),
     }
-    return scope.program.call(scope, symbol(operation, "decomposition"), scope.operands(operation), notes)
+    decomposition = symbol(operation, "decomposition")
+    return builder.context.call(builder, decomposition, builder.operands(operation), frontend_attributes)

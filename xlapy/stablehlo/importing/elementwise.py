@@ -1,7 +1,6 @@
-"""Import rules: operations on each element.
+"""Import rules of the elementwise operations of StableHLO, and of those of CHLO that HLO has too.
 
-Owns: the elementwise operations of StableHLO and those of CHLO that HLO has too. Must not know: broadcasting (CHLO's
-broadcasting operations are in `broadcasting.py`).
+CHLO's broadcasting operations are in `dialects.chlo`.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import integer, text
-from xlapy.stablehlo.importing.core.bodies import scalar_body
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
-from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.scalar_computations import scalar_binary_computation
 from xlapy.stablehlo.importing.core.types import element_type, type_text
 from xlapy.stablehlo.importing.sources import emit_iota
 
-PLAIN: dict[str, OpDef] = {
+DIRECT_OPCODES: dict[str, OpDef] = {
     "stablehlo.abs": opcodes.ABS,
     "stablehlo.add": opcodes.ADD,
     "stablehlo.and": opcodes.AND,
@@ -75,151 +74,162 @@ PLAIN: dict[str, OpDef] = {
     "chlo.sinh": opcodes.SINH,
     "chlo.tan": opcodes.TAN,
 }
-"""Operations that HLO has in the same form."""
+"""The opcodes of operations without attributes that HLO has in the same form."""
 
 
-@rule(*PLAIN)
-def plain(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.emit(PLAIN[operation.name], scope.operands(operation))
+@rule(*DIRECT_OPCODES)
+def elementwise(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.emit(DIRECT_OPCODES[operation.name], builder.operands(operation))
 
 
 @rule("stablehlo.maximum", "stablehlo.minimum", operands=2)
-def extremum(scope: Scope, operation: ir.Operation) -> Instruction:
-    return emit_extremum(scope, operation.name.rpartition(".")[2], scope.operands(operation))
+def extremum(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return emit_extremum(builder, operation.name.rpartition(".")[2], builder.operands(operation))
 
 
-def emit_extremum(scope: Scope, name: str, operands: Sequence[Instruction]) -> Instruction:
-    """The greater or lesser; of complex numbers, which HLO does not order, by real part first."""
+def emit_extremum(builder: ComputationBuilder, name: str, operands: Sequence[Instruction]) -> Instruction:
+    """Emits `maximum` or `minimum`. Complex numbers, which HLO does not order, compare by real, then imaginary part."""
     lhs, rhs = operands
     if not lhs.shape.element_type.is_complex:
-        return scope.emit(opcodes.MAXIMUM if name == "maximum" else opcodes.MINIMUM, operands)
+        return builder.emit(opcodes.MAXIMUM if name == "maximum" else opcodes.MINIMUM, operands)
     direction = ComparisonDirection.GT if name == "maximum" else ComparisonDirection.LT
-    real, imaginary = ([scope.emit(part, (each,)) for each in operands] for part in (opcodes.REAL, opcodes.IMAG))
-    before = _compared(scope, direction, real)
-    equal = _compared(scope, ComparisonDirection.EQ, real)
-    behind = scope.emit(opcodes.AND, (equal, _compared(scope, direction, imaginary)))
-    return scope.emit(opcodes.SELECT, (scope.emit(opcodes.OR, (before, behind)), lhs, rhs))
+    real, imaginary = ([builder.emit(part, (each,)) for each in operands] for part in (opcodes.REAL, opcodes.IMAG))
+    real_differs = _emit_comparison(builder, direction, real)
+    real_equal = _emit_comparison(builder, ComparisonDirection.EQ, real)
+    imaginary_differs = builder.emit(opcodes.AND, (real_equal, _emit_comparison(builder, direction, imaginary)))
+    return builder.emit(opcodes.SELECT, (builder.emit(opcodes.OR, (real_differs, imaginary_differs)), lhs, rhs))
 
 
-def _compared(scope: Scope, direction: ComparisonDirection, operands: Sequence[Instruction]) -> Instruction:
-    return scope.emit(opcodes.COMPARE, operands, CompareAttributes.make(direction=direction, type=None))
+def _emit_comparison(
+    builder: ComputationBuilder, direction: ComparisonDirection, operands: Sequence[Instruction]
+) -> Instruction:
+    return builder.emit(opcodes.COMPARE, operands, CompareAttributes.make(direction=direction, type=None))
 
 
 @rule("stablehlo.cbrt", operands=1)
-def cbrt(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The cube root; of complex numbers, which HLO has none of, the power 1/3."""
-    (operand,) = scope.operands(operation)
+def cbrt(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports a cube root; for complex numbers, which HLO's cbrt does not take, as the power 1/3."""
+    (operand,) = builder.operands(operation)
     if not operand.shape.element_type.is_complex:
-        return scope.emit(opcodes.CBRT, (operand,))
-    return scope.emit(opcodes.POWER, (operand, scope.full(1 / 3, operand.shape)))
+        return builder.emit(opcodes.CBRT, (operand,))
+    return builder.emit(opcodes.POWER, (operand, builder.full(1 / 3, operand.shape)))
 
 
 @rule("stablehlo.compare", operands=2)
-def compare(scope: Scope, operation: ir.Operation) -> Instruction:
-    return emit_compare(scope, operation, scope.operands(operation))
+def compare(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return emit_compare(builder, operation, builder.operands(operation))
 
 
-def emit_compare(scope: Scope, operation: ir.Operation, operands: list[Instruction]) -> Instruction:
-    """A comparison with the direction and the type of an operation's attributes."""
+def emit_compare(builder: ComputationBuilder, operation: ir.Operation, operands: list[Instruction]) -> Instruction:
+    """Emits a comparison with the direction and the comparison type in the operation's attributes."""
     direction = text(operation, "comparison_direction")
     if direction not in ComparisonDirection.__members__:
         raise ShapeError(f"there is no comparison direction {direction!r}")
     kind = text(operation, "compare_type", "NOTYPE")
     if kind == "NOTYPE":
-        chosen = None
+        comparison_type = None
     elif kind in ComparisonType.__members__:
-        chosen = ComparisonType[kind]
+        comparison_type = ComparisonType[kind]
     else:
         raise ShapeError(f"there is no comparison type {kind!r}")
-    attributes = CompareAttributes.make(direction=ComparisonDirection[direction], type=chosen)
-    return scope.emit(opcodes.COMPARE, operands, attributes)
+    attributes = CompareAttributes.make(direction=ComparisonDirection[direction], type=comparison_type)
+    return builder.emit(opcodes.COMPARE, operands, attributes)
 
 
 @rule("stablehlo.select", operands=3)
-def select(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The predicate may be a scalar."""
-    predicate, on_true, on_false = scope.operands(operation)
+def select(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Broadcasts a scalar predicate, which HLO's select does not take for arrays."""
+    predicate, on_true, on_false = builder.operands(operation)
     if predicate.shape.is_scalar:
-        predicate = scope.broadcast(predicate, on_true.shape.with_element_type(predicate.shape.element_type))
-    return scope.emit(opcodes.SELECT, (predicate, on_true, on_false))
+        predicate = builder.broadcast(predicate, on_true.shape.with_element_type(predicate.shape.element_type))
+    return builder.emit(opcodes.SELECT, (predicate, on_true, on_false))
 
 
 @rule("stablehlo.clamp", operands=3)
-def clamp(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The bounds may be scalars."""
-    low, operand, high = scope.operands(operation)
-    low, high = (scope.broadcast(bound, operand.shape) if bound.shape.is_scalar else bound for bound in (low, high))
-    return scope.emit(opcodes.CLAMP, (low, operand, high))
+def clamp(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Broadcasts scalar bounds."""
+    low, operand, high = builder.operands(operation)
+    low, high = (builder.broadcast(bound, operand.shape) if bound.shape.is_scalar else bound for bound in (low, high))
+    return builder.emit(opcodes.CLAMP, (low, operand, high))
 
 
 @rule("stablehlo.convert", operands=1)
-def convert(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The elements in the result's type; of complex numbers only the real part goes into a type that is not."""
-    (operand,) = scope.operands(operation)
+def convert(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Converts to the result's element type. A complex number becomes real by its real part."""
+    (operand,) = builder.operands(operation)
     declared = operation.results[0].type
     if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
-        raise ShapeError(f"it gives a tensor, declared is {type_text(declared)}")
+        raise ShapeError(f"its result must be a tensor, but is declared {type_text(declared)}")
     wanted = element_type(declared.element)
     if operand.shape.element_type.is_complex and not wanted.is_complex:
-        operand = scope.emit(opcodes.REAL, (operand,))
-    return scope.convert(operand, wanted)
+        operand = builder.emit(opcodes.REAL, (operand,))
+    return builder.convert(operand, wanted)
 
 
-@rule("stablehlo.bitcast_convert", operands=1, stored=True)
-def bitcast_convert(scope: Scope, operation: ir.Operation) -> Instruction:
-    (operand,) = scope.operands(operation)
-    shape = scope.declared(operation.results[0], lambda: _recast(operand.shape, operation.results[0].type))
-    given, wanted = operand.shape.element_type, shape.element_type
-    if given is PRED and wanted is not PRED:
-        return _packed_bits(scope, operand, wanted)
-    if wanted is PRED and given is not PRED:
-        return _unpacked_bits(scope, operand)
-    return scope.emit(opcodes.BITCAST_CONVERT, (operand,), shape=shape)
+@rule("stablehlo.bitcast_convert", operands=1, on_storage_type=True)
+def bitcast_convert(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    (operand,) = builder.operands(operation)
+    shape = builder.declared_shape(
+        operation.results[0], lambda: _bitcast_shape(operand.shape, operation.results[0].type)
+    )
+    source, target = operand.shape.element_type, shape.element_type
+    if source is PRED and target is not PRED:
+        return _pack_bits(builder, operand, target)
+    if target is PRED and source is not PRED:
+        return _unpack_bits(builder, operand)
+    return builder.emit(opcodes.BITCAST_CONVERT, (operand,), shape=shape)
 
 
-def _packed_bits(scope: Scope, operand: Instruction, wanted: PrimitiveType) -> Instruction:
-    """The last dimension as the bits of numbers, the lowest first: HLO's booleans are bytes."""
-    if not operand.shape.rank or operand.shape.dimensions[-1] != wanted.bits:
+def _pack_bits(builder: ComputationBuilder, operand: Instruction, target: PrimitiveType) -> Instruction:
+    """Packs the booleans of the last dimension into numbers, lowest bit first.
+
+    HLO's bitcast-convert cannot do this, because its booleans are bytes.
+    """
+    if not operand.shape.rank or operand.shape.dimensions[-1] != target.bits:
         raise ShapeError(
-            f"a number of {wanted.bits} bits is not the last dimension of {operand.shape.to_text(layout=False)}"
+            f"the last dimension of {operand.shape.to_text(layout=False)} "
+            f"does not hold the {target.bits} bits of a number"
         )
-    unsigned = PrimitiveType.from_name(f"U{wanted.bits}")
+    unsigned = PrimitiveType.from_name(f"U{target.bits}")
     last = operand.shape.rank - 1
-    bits = scope.convert(operand, unsigned)
-    placed = scope.emit(opcodes.SHIFT_LEFT, (bits, emit_iota(scope, bits.shape, last)))
+    bits = builder.convert(operand, unsigned)
+    shifted = builder.emit(opcodes.SHIFT_LEFT, (bits, emit_iota(builder, bits.shape, last)))
     attributes = ReduceAttributes.make(dimensions=(last,))
-    body = scalar_body(scope, opcodes.OR, unsigned)
-    number = scope.emit(opcodes.REDUCE, (placed, scope.scalar(0, unsigned)), attributes, (body,))
-    return scope.emit(opcodes.BITCAST_CONVERT, (number,), shape=number.shape.with_element_type(wanted))
+    body = scalar_binary_computation(builder, opcodes.OR, unsigned)
+    number = builder.emit(opcodes.REDUCE, (shifted, builder.scalar(0, unsigned)), attributes, (body,))
+    return builder.emit(opcodes.BITCAST_CONVERT, (number,), shape=number.shape.with_element_type(target))
 
 
-def _unpacked_bits(scope: Scope, operand: Instruction) -> Instruction:
-    """Numbers as a further dimension of their bits, the lowest first."""
+def _unpack_bits(builder: ComputationBuilder, operand: Instruction) -> Instruction:
+    """Unpacks numbers into booleans along a new last dimension, lowest bit first."""
     bits = operand.shape.element_type.bits
     unsigned = operand.shape.with_element_type(PrimitiveType.from_name(f"U{bits}"))
-    number = scope.emit(opcodes.BITCAST_CONVERT, (operand,), shape=unsigned)
+    number = builder.emit(opcodes.BITCAST_CONVERT, (operand,), shape=unsigned)
     shape = Shape.array(unsigned.element_type, (*unsigned.dimensions, bits))
-    repeated = scope.broadcast(number, shape, range(unsigned.rank))
-    shifted = scope.emit(opcodes.SHIFT_RIGHT_LOGICAL, (repeated, emit_iota(scope, shape, unsigned.rank)))
-    lowest = scope.emit(opcodes.AND, (shifted, scope.full(1, shape)))
+    repeated = builder.broadcast(number, shape, range(unsigned.rank))
+    shifted = builder.emit(opcodes.SHIFT_RIGHT_LOGICAL, (repeated, emit_iota(builder, shape, unsigned.rank)))
+    lowest = builder.emit(opcodes.AND, (shifted, builder.full(1, shape)))
     attributes = CompareAttributes.make(direction=ComparisonDirection.NE)
-    return scope.emit(opcodes.COMPARE, (lowest, scope.full(0, shape)), attributes)
+    return builder.emit(opcodes.COMPARE, (lowest, builder.full(0, shape)), attributes)
 
 
-def _recast(given: Shape, declared: ir.Type) -> Shape:
-    """The shape of the same bits: a last dimension appears or goes where the width of elements changes."""
+def _bitcast_shape(operand: Shape, declared: ir.Type) -> Shape:
+    """Returns the shape of a bitcast to the declared element type.
+
+    Narrower elements add a last dimension; wider elements remove it.
+    """
     if not isinstance(declared, ir.TensorType):
-        raise ShapeError(f"it gives a tensor, declared is {type_text(declared)}")
-    wanted = element_type(declared.element)
-    if wanted.bits < given.element_type.bits:
-        return Shape.array(wanted, (*given.dimensions, given.element_type.bits // wanted.bits))
-    sizes = given.dimensions[:-1] if wanted.bits > given.element_type.bits else given.dimensions
-    return Shape.array(wanted, sizes)
+        raise ShapeError(f"its result must be a tensor, but is declared {type_text(declared)}")
+    target = element_type(declared.element)
+    if target.bits < operand.element_type.bits:
+        return Shape.array(target, (*operand.dimensions, operand.element_type.bits // target.bits))
+    sizes = operand.dimensions[:-1] if target.bits > operand.element_type.bits else operand.dimensions
+    return Shape.array(target, sizes)
 
 
 @rule("stablehlo.reduce_precision")
-def reduce_precision(scope: Scope, operation: ir.Operation) -> Instruction:
+def reduce_precision(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     attributes = ReducePrecisionAttributes.make(
         exponent_bits=integer(operation, "exponent_bits"), mantissa_bits=integer(operation, "mantissa_bits")
     )
-    return scope.emit(opcodes.REDUCE_PRECISION, scope.operands(operation), attributes)
+    return builder.emit(opcodes.REDUCE_PRECISION, builder.operands(operation), attributes)

@@ -1,7 +1,6 @@
-"""Import rules: gathers and scatters.
+"""Import rules of gather, scatter and torch_index_select.
 
-Owns: gather, scatter, torch_index_select; `dynamic_gather` takes the sizes of its slices from an operand. Must not
-know: other families.
+The rule of `dynamic_gather`, whose slice sizes are an operand, is in `dynamic`.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import Ints, fields, flag, integer, integers
-from xlapy.stablehlo.importing.core.rules import SOME, rule
-from xlapy.stablehlo.importing.core.scope import Scope, only_block
-from xlapy.stablehlo.importing.reduction import combined
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder, single_block
+from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
+from xlapy.stablehlo.importing.reduction import import_reducer
 
 
 @rule("stablehlo.gather", operands=2)
-def gather(scope: Scope, operation: ir.Operation) -> Instruction:
-    return emit_gather(scope, operation, scope.operands(operation), integers(operation, "slice_sizes"))
+def gather(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return emit_gather(builder, operation, builder.operands(operation), integers(operation, "slice_sizes"))
 
 
 def emit_gather(
-    scope: Scope, operation: ir.Operation, operands: Sequence[Instruction], slice_sizes: Ints
+    builder: ComputationBuilder, operation: ir.Operation, operands: Sequence[Instruction], slice_sizes: Ints
 ) -> Instruction:
-    """A gather of slices of the given sizes with the dimension numbers of an operation."""
+    """Emits a gather with the dimension numbers of an operation and the given slice sizes."""
     numbers = fields(operation, "dimension_numbers")
-    _check_batching(
+    _check_batching_dimensions(
         operands,
         numbers.integers("operand_batching_dims"),
         numbers.integers("start_indices_batching_dims"),
@@ -45,32 +44,36 @@ def emit_gather(
         slice_sizes=slice_sizes,
         indices_are_sorted=flag(operation, "indices_are_sorted"),
     )
-    return scope.emit(opcodes.GATHER, operands, attributes)
+    return builder.emit(opcodes.GATHER, operands, attributes)
 
 
-def _check_batching(operands: Sequence[Instruction], batching: Ints, along: Ints, indexed: Ints) -> None:
-    """`ShapeError` unless an array and its indices are as long along their batches, which no index moves in."""
-    array, indices = operands[0].shape, operands[1].shape
-    shared = sorted(set(batching) & set(indexed))
+def _check_batching_dimensions(
+    operands: Sequence[Instruction], operand_batching: Ints, indices_batching: Ints, indexed: Ints
+) -> None:
+    """Raises `ShapeError` if batching dimensions of an array and its indices differ in size or are indexed."""
+    operand, indices = operands[0].shape, operands[1].shape
+    shared = sorted(set(operand_batching) & set(indexed))
     if shared:
-        raise ShapeError(f"dimensions {shared} are batches and are indexed")
-    for one, other in zip(batching, along, strict=False):
-        if 0 <= one < array.rank and 0 <= other < indices.rank and array.dimensions[one] != indices.dimensions[other]:
+        raise ShapeError(f"dimensions {shared} are batching dimensions and are indexed too")
+    for dimension, other in zip(operand_batching, indices_batching, strict=False):
+        if not (0 <= dimension < operand.rank and 0 <= other < indices.rank):
+            continue
+        if operand.dimensions[dimension] != indices.dimensions[other]:
             raise ShapeError(
-                f"dimension {one} of {array.to_text(layout=False)} and dimension "
-                f"{other} of the indices {indices.to_text(layout=False)} are one batch"
+                f"the batching dimensions {dimension} of {operand.to_text(layout=False)} and {other} of the indices "
+                f"{indices.to_text(layout=False)} differ in size"
             )
 
 
-@rule("stablehlo.scatter", operands=SOME, results=SOME, regions=1, stored=True)
-def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    operands = scope.operands(operation)
-    count = len(only_block(operation.regions[0]).arguments) // 2
+@rule("stablehlo.scatter", operands=ONE_OR_MORE, results=ONE_OR_MORE, regions=1, on_storage_type=True)
+def scatter(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    operands = builder.operands(operation)
+    count = len(single_block(operation.regions[0]).arguments) // 2
     if len(operands) != 2 * count + 1:
-        raise ShapeError(f"its region combines {count} values, given are {len(operands)} operands")
-    values, body = combined(scope, operation.regions[0], [*operands[:count], *operands[count + 1 :]])
+        raise ShapeError(f"its region combines {count} values, but got {len(operands)} operands")
+    values, body = import_reducer(builder, operation.regions[0], [*operands[:count], *operands[count + 1 :]])
     numbers = fields(operation, "scatter_dimension_numbers")
-    _check_batching(
+    _check_batching_dimensions(
         (operands[0], operands[count]),
         numbers.integers("input_batching_dims"),
         numbers.integers("scatter_indices_batching_dims"),
@@ -86,23 +89,23 @@ def scatter(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
         indices_are_sorted=flag(operation, "indices_are_sorted"),
         unique_indices=flag(operation, "unique_indices"),
     )
-    result = scope.emit(opcodes.SCATTER, [*values[:count], operands[count], *values[count:]], attributes, (body,))
-    return scope.elements(result, count)
+    result = builder.emit(opcodes.SCATTER, [*values[:count], operands[count], *values[count:]], attributes, (body,))
+    return builder.unpack(result, count)
 
 
 @rule("stablehlo.torch_index_select", operands=2)
-def torch_index_select(scope: Scope, operation: ir.Operation) -> Instruction:
-    """`result[batch, a, i, b] = operand[batch, a, index[batch, i], b]`: whole slices by number."""
-    operand, index = scope.operands(operation)
+def torch_index_select(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports `result[batch, a, i, b] = operand[batch, a, index[batch, i], b]` as a gather of whole slices."""
+    operand, index = builder.operands(operation)
     dimension, batches = integer(operation, "dim"), integer(operation, "batch_dims")
     if not 0 <= batches <= dimension < operand.shape.rank or batches > index.shape.rank:
         raise ShapeError(f"dim {dimension} and batch_dims {batches} do not fit {operand.shape.to_text(layout=False)}")
     sizes = [1 if d == dimension or d < batches else size for d, size in enumerate(operand.shape.dimensions)]
-    behind = index.shape.rank - batches
+    index_rank = index.shape.rank - batches
     attributes = GatherAttributes.make(
         offset_dims=(
             *range(batches, dimension),
-            *range(dimension + behind, operand.shape.rank - 1 + behind),
+            *range(dimension + index_rank, operand.shape.rank - 1 + index_rank),
         ),
         collapsed_slice_dims=(dimension,),
         start_index_map=(dimension,),
@@ -112,4 +115,4 @@ def torch_index_select(scope: Scope, operation: ir.Operation) -> Instruction:
         slice_sizes=tuple(sizes),
         indices_are_sorted=False,
     )
-    return scope.emit(opcodes.GATHER, (operand, index), attributes)
+    return builder.emit(opcodes.GATHER, (operand, index), attributes)

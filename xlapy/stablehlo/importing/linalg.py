@@ -1,7 +1,4 @@
-"""Import rules: linear algebra and Fourier transforms.
-
-Owns: cholesky, triangular_solve, fft. Must not know: how they are computed.
-"""
+"""Import rules of cholesky, triangular_solve and fft."""
 
 from __future__ import annotations
 
@@ -11,18 +8,18 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import flag, integers, text
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
-from xlapy.stablehlo.importing.core.scope import Scope
 
 
 @rule("stablehlo.cholesky")
-def cholesky(scope: Scope, operation: ir.Operation) -> Instruction:
+def cholesky(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     attributes = CholeskyAttributes.make(lower=flag(operation, "lower"))
-    return scope.emit(opcodes.CHOLESKY, scope.operands(operation), attributes)
+    return builder.emit(opcodes.CHOLESKY, builder.operands(operation), attributes)
 
 
 @rule("stablehlo.triangular_solve")
-def triangular_solve(scope: Scope, operation: ir.Operation) -> Instruction:
+def triangular_solve(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     transpose = text(operation, "transpose_a")
     if transpose not in Transpose.__members__:
         raise ShapeError(f"there is no transpose_a {transpose!r}")
@@ -32,13 +29,13 @@ def triangular_solve(scope: Scope, operation: ir.Operation) -> Instruction:
         unit_diagonal=flag(operation, "unit_diagonal"),
         transpose_a=Transpose[transpose],
     )
-    return scope.emit(opcodes.TRIANGULAR_SOLVE, scope.operands(operation), attributes)
+    return builder.emit(opcodes.TRIANGULAR_SOLVE, builder.operands(operation), attributes)
 
 
 @rule("stablehlo.fft")
-def fft(scope: Scope, operation: ir.Operation) -> Instruction:
+def fft(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     kind = text(operation, "fft_type")
     if kind not in FftType.__members__:
         raise ShapeError(f"there is no fft_type {kind!r}")
     attributes = FftAttributes.make(fft_type=FftType[kind], fft_length=integers(operation, "fft_length"))
-    return scope.emit(opcodes.FFT, scope.operands(operation), attributes)
+    return builder.emit(opcodes.FFT, builder.operands(operation), attributes)

@@ -1,7 +1,4 @@
-"""Import rules: batch normalization.
-
-Owns: batch_norm_training, batch_norm_inference, batch_norm_grad. Must not know: their formulas.
-"""
+"""Import rules of batch normalization: batch_norm_training, batch_norm_inference and batch_norm_grad."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.normalization import BatchNormAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import integer, number
-from xlapy.stablehlo.importing.core.rules import SOME, rule
-from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
+from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
 
 _OPS = {
     "stablehlo.batch_norm_training": opcodes.BATCH_NORM_TRAINING,
@@ -22,10 +19,10 @@ _OPS = {
 }
 
 
-@rule(*_OPS, results=SOME)
-def batch_norm(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
+@rule(*_OPS, results=ONE_OR_MORE)
+def batch_norm(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     attributes = BatchNormAttributes.make(
         epsilon=number(operation, "epsilon"), feature_index=integer(operation, "feature_index")
     )
-    result = scope.emit(_OPS[operation.name], scope.operands(operation), attributes)
-    return scope.elements(result, len(operation.results))
+    result = builder.emit(_OPS[operation.name], builder.operands(operation), attributes)
+    return builder.unpack(result, len(operation.results))

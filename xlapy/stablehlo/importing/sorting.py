@@ -1,7 +1,4 @@
-"""Import rules: sorting.
-
-Owns: sort, and CHLO's top_k. Must not know: what comparators compute.
-"""
+"""Import rules of sort and of CHLO's top_k."""
 
 from __future__ import annotations
 
@@ -13,33 +10,33 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import flag, integer
-from xlapy.stablehlo.importing.core.rules import SOME, rule
-from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
+from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
 
 
-@rule("stablehlo.sort", operands=SOME, results=SOME, regions=1, stored=True)
-def sort(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
+@rule("stablehlo.sort", operands=ONE_OR_MORE, results=ONE_OR_MORE, regions=1, on_storage_type=True)
+def sort(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     """A negative dimension counts from the end."""
-    operands = scope.operands(operation)
+    operands = builder.operands(operation)
     scalars = [Shape.scalar(operand.shape.element_type) for operand in operands for _ in range(2)]
-    body = scope.body(operation.regions[0], scalars)
+    body = builder.import_region(operation.regions[0], scalars)
     dimension = integer(operation, "dimension", -1)
     rank = operands[0].shape.rank if operands else 0
     attributes = SortAttributes.make(
         dimension=dimension + rank if dimension < 0 else dimension, is_stable=flag(operation, "is_stable")
     )
-    return scope.elements(scope.emit(opcodes.SORT, operands, attributes, (body,)), len(operands))
+    return builder.unpack(builder.emit(opcodes.SORT, operands, attributes, (body,)), len(operands))
 
 
 @rule("chlo.top_k", operands=1, results=2)
-def top_k(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
+def top_k(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     stable = flag(operation, "is_stable", True)
-    return emit_top_k(scope, scope.operands(operation), integer(operation, "k"), True, stable)
+    return emit_top_k(builder, builder.operands(operation), integer(operation, "k"), True, stable)
 
 
 def emit_top_k(
-    scope: Scope, operands: Sequence[Instruction], k: int, largest: bool, is_stable: bool
+    builder: ComputationBuilder, operands: Sequence[Instruction], k: int, largest: bool, is_stable: bool
 ) -> Sequence[Instruction]:
-    """The greatest (or least) elements of the last dimension, and where they stand."""
+    """Emits a top-k and returns the largest (or smallest) elements of the last dimension and their indices."""
     attributes = TopKAttributes.make(k=k, largest=largest, is_stable=is_stable)
-    return scope.elements(scope.emit(opcodes.TOPK, operands, attributes), 2)
+    return builder.unpack(builder.emit(opcodes.TOPK, operands, attributes), 2)

@@ -1,1 +1,1 @@
-"""The machinery that all export rules share."""
+"""Infrastructure that all export rules share."""

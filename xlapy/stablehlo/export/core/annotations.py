@@ -1,6 +1,6 @@
-"""What instructions say beside their meaning: shardings, frontend attributes, accuracies, as attributes of MLIR.
+"""Exports the annotations of instructions as MLIR attributes: shardings, frontend attributes and result accuracies.
 
-Owns: their names and forms, as XLA reads them. Must not know: what instructions compute.
+Responsible for the names and forms of these attributes, which XLA reads. Does not depend on what instructions compute.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from xlapy.hlo.sharding import Sharding
 from xlapy.stablehlo import ir
 
 SHARDING, _FRONTEND, _ACCURACY = "mhlo.sharding", "mhlo.frontend_attributes", "result_accuracy"
-COMPOSITE = "composite."
-"""What the frontend attributes of a composite begin with that are attributes of the operation."""
+COMPOSITE_PREFIX = "composite."
+"""Prefix of the frontend attributes that a call has as a composite. They become attributes of `stablehlo.composite`."""
 
 _TOLERANCE = re.compile(r"(atol|rtol|ulps)=([^,}]+)")
 
 
-def said_by(instruction: Instruction) -> dict[str, Any]:
-    """The attributes for all that an instruction says."""
-    found: dict[str, Any] = {}
+def annotation_attributes(instruction: Instruction) -> dict[str, Any]:
+    """Returns the attributes for all annotations of an instruction."""
+    attributes: dict[str, Any] = {}
     if instruction.sharding is not None:
-        found[SHARDING] = sharding_text(instruction.sharding)
+        attributes[SHARDING] = sharding_text(instruction.sharding)
     frontend = instruction.frontend_attributes or {}
     if instruction.op is opcodes.CALL and instruction.is_composite:
-        frontend = {name: value for name, value in frontend.items() if not name.startswith(COMPOSITE)}
+        frontend = {name: value for name, value in frontend.items() if not name.startswith(COMPOSITE_PREFIX)}
     if frontend:
-        found[_FRONTEND] = dict(frontend)
+        attributes[_FRONTEND] = dict(frontend)
     if instruction.result_accuracy:
-        found[_ACCURACY] = _accuracy(instruction.result_accuracy)
-    return found
+        attributes[_ACCURACY] = _accuracy(instruction.result_accuracy)
+    return attributes
 
 
 def sharding_text(sharding: Sharding) -> str:
-    """HLO's own text, without metadata."""
+    """Returns the HLO text of a sharding without its metadata."""
     return sharding.to_text(metadata=False)
 
 
 def _accuracy(text: str) -> ir.StructAttribute:
-    """`tolerance={atol=0,rtol=0,ulps=2}` or `mode=highest` as a struct."""
+    """Converts `tolerance={atol=0,rtol=0,ulps=2}` or `mode=highest` to a struct attribute."""
     name = "stablehlo.result_accuracy"
     if "tolerance" not in text:
         return ir.StructAttribute(name, {"mode": text.partition("=")[2].strip().upper()})

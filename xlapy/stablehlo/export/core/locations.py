@@ -1,6 +1,6 @@
-"""Metadata of HLO as locations of MLIR: the reverse of `xlapy.stablehlo.importing.core.locations`.
+"""Exports HLO metadata as MLIR locations: the reverse of `xlapy.stablehlo.importing.core.locations`.
 
-Owns: names, places and call stacks. Must not know: operations.
+Responsible for names, source positions and call stacks. Does not depend on operations.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.module import StackFrames
 from xlapy.stablehlo import ir
 
-_DEEPEST = 256
+_MAX_STACK_FRAMES = 256
+"""Callers beyond this depth of a call stack are left out."""
 
 
-class Locations:
-    """The locations of one module's instructions."""
+class LocationExporter:
+    """Converts the metadata of one module's instructions to locations."""
 
     def __init__(self, frames: StackFrames | None) -> None:
         self.frames = frames
-        self._known: dict[OpMetadata, ir.FileLocation] = {}
+        self._cache: dict[OpMetadata, ir.FileLocation] = {}
 
-    def of(self, metadata: OpMetadata | None) -> ir.FileLocation:
-        """The location that metadata tell."""
+    def location_of(self, metadata: OpMetadata | None) -> ir.FileLocation:
+        """Returns the location that metadata describe, or the unknown location for None."""
         if metadata is None:
             return ir.UNKNOWN_LOCATION
-        known = self._known.get(metadata)
-        if known is None:
-            known = self._known[metadata] = self._make(metadata)
-        return known
+        location = self._cache.get(metadata)
+        if location is None:
+            location = self._cache[metadata] = self._convert(metadata)
+        return location
 
-    def _make(self, metadata: OpMetadata) -> ir.FileLocation:
+    def _convert(self, metadata: OpMetadata) -> ir.FileLocation:
         names = [name for name in (metadata.op_type and f"{metadata.op_type}:", metadata.op_name) if name]
         stack = self._stack(metadata.stack_frame_id)
         if not stack:
@@ -37,14 +38,14 @@ class Locations:
         return ir.FileLocation(nearest.file, nearest.line, nearest.column, (*names, *nearest.names), tuple(callers))
 
     def _stack(self, frame_id: int) -> list[ir.FileLocation]:
-        """The frames of a call stack, the innermost first."""
+        """Returns the frames of a call stack, innermost first."""
         stack: list[ir.FileLocation] = []
         frames = self.frames
-        while frames is not None and 0 < frame_id <= len(frames.frames) and len(stack) < _DEEPEST:
+        while frames is not None and 0 < frame_id <= len(frames.frames) and len(stack) < _MAX_STACK_FRAMES:
             frame = frames.frames[frame_id - 1]
-            place = frames.file_locations[frame.file_location_id - 1]
-            file = frames.file_names[place.file_name_id - 1]
-            function = frames.function_names[place.function_name_id - 1]
-            stack.append(ir.FileLocation(file, place.line, place.column, (function,) if function else ()))
+            position = frames.file_locations[frame.file_location_id - 1]
+            file = frames.file_names[position.file_name_id - 1]
+            function = frames.function_names[position.function_name_id - 1]
+            stack.append(ir.FileLocation(file, position.line, position.column, (function,) if function else ()))
             frame_id = frame.parent_frame_id
         return stack

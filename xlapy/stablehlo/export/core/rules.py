@@ -1,23 +1,20 @@
-"""The table of export rules: op -> the function that makes StableHLO of an instruction.
+"""The table of export rules: maps an opcode to the function that emits the StableHLO operations of an instruction.
 
-Owns: the table, and the reasons why some ops have no form. Must not know: any particular op.
+Responsible for the table, and for the reasons why some opcodes cannot be exported. Does not depend on particular
+opcodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.registry import Rules
-from xlapy.stablehlo import ir
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder
+from xlapy.stablehlo.export.core.value_tree import ValueTree
 
-if TYPE_CHECKING:
-    from xlapy.stablehlo.export.core.scope import Scope
-
-Structure: TypeAlias = ir.Value | tuple["Structure", ...]
-"""What an instruction gives: a value, or of a tuple what its elements are. StableHLO's functions see no tuples."""
-
-Rule: TypeAlias = "Callable[[Scope, Instruction], Structure]"
+Rule: TypeAlias = Callable[[BlockBuilder, Instruction], ValueTree]
+"""Emits the operations of an instruction through the builder and returns the values of its result."""
 
 RULES: Rules[Rule] = Rules("export")

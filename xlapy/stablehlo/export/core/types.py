@@ -1,6 +1,6 @@
-"""Shapes of HLO as types of StableHLO.
+"""Converts HLO shapes to StableHLO types.
 
-Owns: the translation of arrays, tokens and buffers. Must not know: tuples, which are taken apart before.
+Arrays, tokens and buffers have a type. A tuple shape is converted leaf by leaf.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from xlapy.stablehlo import ir
 
 
 def type_of(shape: Shape) -> ir.Type:
-    """`f32[<=4,3]` is `tensor<?x3xf32, #stablehlo.bounds<4, ?>>`. Raises `UnsupportedError` for other shapes."""
+    """Returns the type of an array, token or buffer. Raises `UnsupportedError` for other shapes.
+
+    Example: `f32[<=4,3]` becomes `tensor<?x3xf32, #stablehlo.bounds<4, ?>>`.
+    """
     if shape.is_token:
         return ir.TokenType()
     if shape.is_buffer:
@@ -19,9 +22,7 @@ def type_of(shape: Shape) -> ir.Type:
         assert inner is not None
         return ir.BufferType(tuple(inner.dimensions), inner.element_type)
     if not shape.is_array:
-        raise UnsupportedError(
-            f"StableHLO has arrays, tokens and buffers, no values of shape {shape.to_text(layout=False)}"
-        )
+        raise UnsupportedError(f"StableHLO has no type for the shape {shape.to_text(layout=False)}")
     if shape.element_type.bits == 1:
         raise UnsupportedError(f"StableHLO has no tensors of {shape.element_type}")
     dynamic = shape.dynamic_dimensions
@@ -33,9 +34,10 @@ def type_of(shape: Shape) -> ir.Type:
 
 
 def leaves(shape: Shape) -> list[Shape]:
-    """The shapes in a tuple, however deep, in order; another shape itself."""
+    """Returns the shapes in a tuple, at any depth, in order; for any other shape, the shape itself."""
     return [leaf for _, leaf in shape.leaves()]
 
 
 def types_of(shape: Shape) -> list[ir.Type]:
+    """Returns the types of the leaves of a shape."""
     return [type_of(leaf) for leaf in leaves(shape)]

@@ -1,1 +1,1 @@
-"""The machinery that all import rules share."""
+"""Infrastructure that all import rules share."""

@@ -1,14 +1,14 @@
-"""What programs say about operations beside their meaning: shardings, frontend attributes, accuracies.
+"""Imports the attributes that annotate operations: shardings, frontend attributes and result accuracies.
 
-Owns: `Annotations`: which attributes those are, and where HLO keeps them. Must not know: what operations compute.
-Shardings come as HLO's own text (`mhlo.sharding`), as a serialized OpSharding, or over the named axes of a mesh
-(`sdy.sharding`).
+Responsible for the names of these attributes and for the fields of HLO instructions that hold them. Does not depend on
+what operations compute. A sharding is HLO text (`mhlo.sharding`), a serialized OpSharding (`mhlo.sharding` too), or
+refers to the named axes of a mesh (`sdy.sharding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.errors import ShapeError
@@ -19,11 +19,8 @@ from xlapy.proto.meshes import read_sharding
 from xlapy.proto.messages import decode
 from xlapy.proto.metadata import as_bytes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import shown
-from xlapy.stablehlo.importing.core.meshes import Meshes
-
-if TYPE_CHECKING:
-    from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.attributes import describe
+from xlapy.stablehlo.importing.core.meshes import MeshTable
 
 SHARDING, MESH_SHARDING = "mhlo.sharding", "sdy.sharding"
 FRONTEND, ACCURACY = "mhlo.frontend_attributes", "result_accuracy"
@@ -31,42 +28,46 @@ _NAMES = frozenset({SHARDING, MESH_SHARDING, FRONTEND, ACCURACY})
 
 
 class Annotations:
-    """Reads the annotations of one program."""
+    """Reads the annotations of one program. `meshes` holds the meshes that its shardings refer to."""
 
     def __init__(self, root: ir.Operation) -> None:
-        self.meshes = Meshes(root)
+        self.meshes = MeshTable(root)
 
-    def concerns(self, operation: ir.Operation) -> bool:
-        """Whether an operation is annotated at all."""
+    def has_annotations(self, operation: ir.Operation) -> bool:
+        """Returns whether an operation has any of these attributes."""
         return not _NAMES.isdisjoint(operation.attributes)
 
     def frontend_attributes(self, operation: ir.Operation) -> dict[str, str] | None:
+        """Returns the frontend attributes of an operation, or None if it has none."""
         return frontend_attributes(operation.attributes)
 
     def annotate(self, operation: ir.Operation, results: Sequence[Instruction]) -> None:
-        """Puts the sharding and the accuracy of an operation on the instructions of its results."""
+        """Sets the sharding and the accuracy of an operation on the instructions of its results."""
         sharding = self.sharding(operation.attributes)
         if sharding is not None and results:
-            self._shard(results, sharding)
+            self._set_sharding(results, sharding)
         accuracy = _accuracy_text(operation.attributes.get(ACCURACY))
         if accuracy:
             for result in results:
                 result.result_accuracy = accuracy
 
     def sharding(self, attributes: Mapping[str, Any]) -> Sharding | None:
-        """The sharding in an operation's, argument's or result's attributes."""
+        """Returns the sharding in the attributes of an operation, an argument or a result; None without one."""
         given = attributes.get(SHARDING)
         if given is not None:
             if not isinstance(given, str):
-                raise ShapeError(f"{SHARDING} must be text, it is {shown(given)}")
+                raise ShapeError(f"{SHARDING} must be a string, but is {describe(given)}")
             if given.lstrip().startswith("{"):
                 return Sharding.parse(given)
             return read_sharding(decode("OpSharding", as_bytes(given)))
         given = attributes.get(MESH_SHARDING)
         return None if given is None else self.meshes.sharding(given)
 
-    def _shard(self, results: Sequence[Instruction], sharding: Sharding) -> None:
-        """A tuple of shardings has one for each result; one sharding is for all."""
+    def _set_sharding(self, results: Sequence[Instruction], sharding: Sharding) -> None:
+        """Sets the sharding of an operation's results: a tuple sharding has one element per result.
+
+        Any other sharding applies to every result. The instruction that the results are elements of gets the tuple.
+        """
         parts = sharding.elements if sharding.kind is ShardingKind.TUPLE else (sharding,) * len(results)
         if len(results) == 1:
             results[0].sharding = sharding.for_shape(results[0].shape)
@@ -82,7 +83,7 @@ class Annotations:
             producer.sharding = Sharding(ShardingKind.TUPLE, elements=tuple(parts))
 
     def annotate_arguments(self, function: ir.Operation, parameters: Sequence[Instruction]) -> None:
-        """Shardings, frontend attributes and replication of the entry's parameters."""
+        """Sets the shardings, frontend attributes and replication of the entry's parameters."""
         for parameter, attributes in zip(parameters, argument_attributes(function, len(parameters)), strict=True):
             sharding = self.sharding(attributes)
             if sharding is not None:
@@ -96,54 +97,36 @@ class Annotations:
                     parameter_replication=tuple([bool(each) for each in replication])
                 )
 
-    def result(self, function: ir.Operation, results: Sequence[Instruction], scope: Scope) -> Instruction:
-        """The entry's root: one result or the tuple of them, with the shardings that the function declares.
-
-        As in XLA, one result with a sharding of its own stands behind a reshape that has it.
-        """
-        shardings = [self.sharding(attributes) for attributes in result_attributes(function, len(results))]
-        root = scope.packed(results)
-        if len(results) != 1:
-            if any(shardings):
-                parts = tuple([sharding or Sharding(ShardingKind.UNKNOWN) for sharding in shardings])
-                root.sharding = Sharding(ShardingKind.TUPLE, elements=parts)
-                root.sharding.check(root.shape)
-        elif shardings[0] is not None:
-            root = scope.emit(opcodes.RESHAPE, (root,), shape=root.shape)
-            root.sharding = shardings[0].for_shape(root.shape)
-            root.sharding.check(root.shape)
-        return root
-
 
 def argument_attributes(function: ir.Operation, count: int) -> list[Mapping[str, Any]]:
-    """The attributes of each argument of a function."""
+    """Returns the attributes of each argument of a function."""
     return _dictionaries(function, "arg_attrs", count)
 
 
 def result_attributes(function: ir.Operation, count: int) -> list[Mapping[str, Any]]:
-    """The attributes of each result of a function."""
+    """Returns the attributes of each result of a function."""
     return _dictionaries(function, "res_attrs", count)
 
 
 def _dictionaries(function: ir.Operation, name: str, count: int) -> list[Mapping[str, Any]]:
     given: Any = function.attributes.get(name) or ({},) * count
     if not isinstance(given, tuple) or len(given) != count or not all(isinstance(each, dict) for each in given):
-        raise ShapeError(f"{name} must be a list of {count} dictionaries, it is {shown(given)}")
+        raise ShapeError(f"{name} must be a list of {count} dictionaries, but is {describe(given)}")
     return list(given)
 
 
 def frontend_attributes(attributes: Mapping[str, Any]) -> dict[str, str] | None:
-    """`mhlo.frontend_attributes`: text by name; None if there are none."""
+    """Returns the strings in `mhlo.frontend_attributes` by name, or None if there are none."""
     given = attributes.get(FRONTEND)
     if given is None:
         return None
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise ShapeError(f"{FRONTEND} must be a dictionary of texts, it is {shown(given)}")
+        raise ShapeError(f"{FRONTEND} must be a dictionary of strings, but is {describe(given)}")
     return {name: given[name] for name in sorted(given)} or None
 
 
 def _accuracy_text(given: Any) -> str:
-    """`#stablehlo.result_accuracy<...>` as HLO text has it; "" for the default."""
+    """Returns the HLO text of `#stablehlo.result_accuracy<...>`, or "" for the default accuracy."""
     if not isinstance(given, ir.StructAttribute):
         return ""
     mode = given.fields.get("mode", "DEFAULT")

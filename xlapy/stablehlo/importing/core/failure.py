@@ -1,7 +1,4 @@
-"""How an import fails: at an operation, for a reason, told with its place in the text.
-
-Owns: the error that leaves the importer. Must not know: why things fail.
-"""
+"""The exception of a failed import, and its conversion to a public error with the position in the source text."""
 
 from __future__ import annotations
 
@@ -10,22 +7,28 @@ from xlapy.stablehlo import ir
 
 
 class ImportFailure(Exception):
-    """An operation could not be imported; `error` is the bare reason. Never leaves this package."""
+    """An operation could not be imported. `error` is the reason, without the position.
+
+    Internal to this package: `import_program` converts it with `to_public_error`.
+    """
 
     def __init__(self, operation: ir.Operation, error: XlaError) -> None:
         super().__init__(str(error))
         self.operation = operation
         self.error = error
 
-    def as_error(self, text: str | None, filename: str | None) -> XlaError:
-        """The public error: `UnsupportedError` for what is legal but has no form in HLO, else `ParseError` with the
-        line and a caret, or `VerificationError` if the program was no text."""
+    def to_public_error(self, text: str | None, filename: str | None) -> XlaError:
+        """Returns the public error, which names the operation and its position.
+
+        It is an `UnsupportedError` if the program is legal but HLO cannot express it, else a `ParseError` that quotes
+        the line with a caret, or a `VerificationError` if the program was not read from text.
+        """
         operation = self.operation
         message = f"{operation.name}: {self.error}"
         if isinstance(self.error, UnsupportedError):
-            return UnsupportedError(f"{_place(operation, filename)}{message}")
+            return UnsupportedError(f"{_position_prefix(operation, filename)}{message}")
         if text is None or not operation.text_line:
-            return VerificationError(f"{_place(operation, filename)}{message}")
+            return VerificationError(f"{_position_prefix(operation, filename)}{message}")
         lines = text.split("\n", operation.text_line)
         line = lines[operation.text_line - 1] if len(lines) >= operation.text_line else ""
         offset = sum(len(before) + 1 for before in lines[: operation.text_line - 1]) + operation.text_column - 1
@@ -39,7 +42,8 @@ class ImportFailure(Exception):
         )
 
 
-def _place(operation: ir.Operation, filename: str | None) -> str:
+def _position_prefix(operation: ir.Operation, filename: str | None) -> str:
+    """Returns `file:line:column: ` for an operation read from text, else what its location tells, or ""."""
     if operation.text_line:
         return f"{filename or '<text>'}:{operation.text_line}:{operation.text_column}: "
     location = operation.location

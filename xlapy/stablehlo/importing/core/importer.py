@@ -1,41 +1,11 @@
-"""The way from objects to a module, and how failures leave it.
-
-Owns: `import_program`. Must not know: readers, operations.
-"""
+"""Entry point of the import: converts a parsed StableHLO program to an HLO module."""
 
 from __future__ import annotations
 
 from xlapy.hlo.module import Module
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing import (  # noqa: F401 - the rules enter the table when their files are imported
-    collectives,
-    contraction,
-    control,
-    convolution,
-    custom,
-    dynamic,
-    dynamic_targets,
-    elementwise,
-    indexing,
-    linalg,
-    movement,
-    normalization,
-    random,
-    reduction,
-    sorting,
-    sources,
-    transfer,
-    tuples,
-)
 from xlapy.stablehlo.importing.core.failure import ImportFailure
-from xlapy.stablehlo.importing.core.program import ArgumentShapes, Program
-from xlapy.stablehlo.importing.dialects import (  # noqa: F401 - likewise
-    arithmetic,
-    chlo,
-    quantization,
-    shapes,
-    sharding,
-)
+from xlapy.stablehlo.importing.core.module_importer import ArgumentShapes, ModuleImporter
 
 
 def import_program(
@@ -46,14 +16,22 @@ def import_program(
     filename: str | None = None,
     verify: bool = True,
 ) -> Module:
-    """The module of a `builtin.module`, whose function `@main` is the entry; verified unless somebody else does that.
+    """Returns the HLO module of a `builtin.module` operation. The function `@main` becomes the entry computation.
 
-    Several results make a tuple, one stays as it is. argument_shapes: of arguments by number, where sizes are declared
-    `?`; results follow from them. text: what it was read from, for pictures in messages.
-    Raises `ParseError` (with text) or `VerificationError` for programs that break a rule of StableHLO, and
-    `UnsupportedError` for what HLO has no form for, sizes that stay unknown among it.
+    A function with several results returns a tuple; a function with one result returns it as it is.
+
+    Args:
+        root: the `builtin.module` operation, as `read_text` or `read_bytecode` returns it.
+        argument_shapes: the shapes of arguments by number, needed where the program declares sizes as `?`. The shapes
+            of results follow from them.
+        text: the source text that `root` was read from, quoted in error messages.
+        filename: the name of the source in error messages.
+        verify: whether to verify the module. Callers that verify it later pass False.
+
+    Raises `ParseError` (if `text` is given) or `VerificationError` for a program that breaks a rule of StableHLO, and
+    `UnsupportedError` for a program that HLO cannot express, for example because a size stays unknown.
     """
     try:
-        return Program(root).build(argument_shapes, verify)
+        return ModuleImporter(root).build(argument_shapes, verify)
     except ImportFailure as failure:
-        raise failure.as_error(text, filename) from failure.error
+        raise failure.to_public_error(text, filename) from failure.error

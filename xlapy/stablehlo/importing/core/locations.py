@@ -1,6 +1,6 @@
 """Locations of MLIR as metadata of HLO: the framework's name of an operation, and the stack of the user's program.
 
-Owns: `Locations`, the tables of stack frames, names of instructions. Must not know: operations.
+Owns: `LocationImporter`, the tables of stack frames, names of instructions. Must not know: operations.
 
 As XLA has it: the outermost name is the `op_name` (what follows an `@` is left out), a name that ends in `:` around
 another is the `op_type`; a place in a file with a name is a stack frame, its function the innermost name. The
@@ -15,37 +15,41 @@ from xlapy.hlo.metadata import OpMetadata
 from xlapy.hlo.module import FileLocation, StackFrame, StackFrames
 from xlapy.stablehlo import ir
 
-_Noted = tuple[OpMetadata | None, str | None]
-_DEEPEST = 256
+_MetadataAndName = tuple[OpMetadata | None, str | None]
+_MAX_STACK_FRAMES = 256
+"""Callers beyond this depth of a call stack are left out."""
 T = TypeVar("T")
 
 
-class Locations:
-    """The locations of one program."""
+class LocationImporter:
+    """Converts the locations of one program and collects their stack frames.
+
+    The tables map each entry to its number, counted from 1, as HLO's stack frame index does.
+    """
 
     def __init__(self) -> None:
-        self._noted: dict[int, tuple[ir.FileLocation, _Noted]] = {}
+        self._cache: dict[int, tuple[ir.FileLocation, _MetadataAndName]] = {}
         self._files: dict[str, int] = {}
         self._functions: dict[str, int] = {}
-        self._places: dict[FileLocation, int] = {}
+        self._file_locations: dict[FileLocation, int] = {}
         self._frames: dict[StackFrame, int] = {}
 
-    def note(self, location: ir.FileLocation) -> _Noted:
-        """The metadata of what stands at a location, and the name it gives to an instruction; None for none."""
+    def metadata_and_name(self, location: ir.FileLocation) -> _MetadataAndName:
+        """Returns the metadata of an instruction at a location and the instruction's name; each None if unknown."""
         if location is ir.UNKNOWN_LOCATION:
             return None, None
-        found = self._noted.get(id(location))
+        found = self._cache.get(id(location))
         if found is None:
-            found = self._noted[id(location)] = (location, self._read(location))
+            found = self._cache[id(location)] = (location, self._convert(location))
         return found[1]
 
-    def frames(self) -> StackFrames | None:
-        """The tables that the metadata point into; None if there are none."""
+    def stack_frames(self) -> StackFrames | None:
+        """Returns the tables that `stack_frame_id` in the metadata refers to, or None if they are empty."""
         if not self._frames:
             return None
-        return StackFrames(list(self._files), list(self._functions), list(self._places), list(self._frames))
+        return StackFrames(list(self._files), list(self._functions), list(self._file_locations), list(self._frames))
 
-    def _read(self, location: ir.FileLocation) -> _Noted:
+    def _convert(self, location: ir.FileLocation) -> _MetadataAndName:
         names = location.names
         op_type = ""
         if len(names) > 1 and names[0].endswith(":"):
@@ -59,31 +63,32 @@ class Locations:
             source_file=location.file,
             source_line=location.line,
             source_column=location.column,
-            stack_frame_id=self._frame(location) if names and location.file else 0,
+            stack_frame_id=self._frame_id(location) if names and location.file else 0,
         )
         return metadata, op_name.rpartition("/")[2] or None
 
-    def _frame(self, location: ir.FileLocation) -> int:
-        """The number of the frame, after those that called it."""
-        number = 0
+    def _frame_id(self, location: ir.FileLocation) -> int:
+        """Returns the number of a location's stack frame; adds it and the frames of its callers, outermost first."""
+        frame_id = 0
         stack = [location]
-        while stack[-1].callers and len(stack) < _DEEPEST:
+        while stack[-1].callers and len(stack) < _MAX_STACK_FRAMES:
             stack.extend(stack[-1].callers)
         for each in reversed(stack):
-            number = self._one_frame(each, number)
-        return number
+            frame_id = self._add_frame(each, frame_id)
+        return frame_id
 
-    def _one_frame(self, location: ir.FileLocation, parent: int) -> int:
-        place = FileLocation(
-            _number(self._files, location.file),
-            _number(self._functions, location.names[-1] if location.names else ""),
+    def _add_frame(self, location: ir.FileLocation, parent: int) -> int:
+        position = FileLocation(
+            _number_of(self._files, location.file),
+            _number_of(self._functions, location.names[-1] if location.names else ""),
             location.line,
             location.line,
             location.column,
             location.column,
         )
-        return _number(self._frames, StackFrame(_number(self._places, place), parent))
+        return _number_of(self._frames, StackFrame(_number_of(self._file_locations, position), parent))
 
 
-def _number(table: dict[T, int], key: T) -> int:
+def _number_of(table: dict[T, int], key: T) -> int:
+    """Returns the number of a key in a table, counted from 1; adds the key if it is new."""
     return table.setdefault(key, len(table) + 1)

@@ -1,73 +1,73 @@
-"""The table of import rules: the name of an operation -> the function that makes HLO of it.
+"""The table of import rules: maps the name of an operation to the function that emits its HLO.
 
-Owns: the table, how a family file enters its rules, how many operands, results and regions an operation has. Must not
-know: any particular operation.
+Responsible for the table, the decorator that registers a rule, and the check of how many operands, results and regions
+an operation has. Does not depend on particular operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
-
-if TYPE_CHECKING:
-    from xlapy.stablehlo.importing.core.scope import Scope
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 
 Results: TypeAlias = Instruction | Sequence[Instruction]
-Rule: TypeAlias = "Callable[[Scope, ir.Operation], Results]"
-"""`(scope, operation) -> the HLO of its results`, one instruction a result."""
+"""The HLO of an operation: one instruction per result."""
+
+RuleFunction: TypeAlias = Callable[[ComputationBuilder, ir.Operation], Results]
+"""Emits the instructions of an operation through the builder and returns one instruction per result."""
 
 Count: TypeAlias = "int | range | None"
-"""Exactly so many, as many as a range holds, or any number."""
+"""The permitted number of operands, results or regions: an exact number, a range, or None for any number."""
 
-SOME = range(1, 1 << 31)
-"""One or more."""
+ONE_OR_MORE = range(1, 1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A rule, and the operations it is made for.
+class ImportRule:
+    """The rule of an operation and the number of operands, results and regions that it requires.
 
-    `stored`: it takes quantized operands as the integers that are stored; others see the numbers meant.
+    `on_storage_type`: the rule receives quantized operands as integers of their storage type. Other rules receive them
+    dequantized to the expressed type, and their results are quantized again.
     """
 
-    rule: Rule
+    function: RuleFunction
     operands: Count
     results: Count
     regions: Count
-    stored: bool
+    on_storage_type: bool
 
-    def check(self, operation: ir.Operation) -> None:
-        """`ShapeError` unless the operation has the operands, results and regions that the rule counts on."""
-        _check("operand", self.operands, len(operation.operands))
-        _check("result", self.results, len(operation.results))
-        _check("region", self.regions, len(operation.regions))
+    def check_counts(self, operation: ir.Operation) -> None:
+        """Raises `ShapeError` unless the operation has as many operands, results and regions as the rule requires."""
+        _check_count("operand", self.operands, len(operation.operands))
+        _check_count("result", self.results, len(operation.results))
+        _check_count("region", self.regions, len(operation.regions))
 
 
-def _check(what: str, wanted: Count, given: int) -> None:
-    if wanted is None or wanted == given or (isinstance(wanted, range) and given in wanted):
+def _check_count(what: str, expected: Count, actual: int) -> None:
+    if expected is None or expected == actual or (isinstance(expected, range) and actual in expected):
         return
-    number = wanted if isinstance(wanted, int) else f"at least {wanted.start}"
-    raise ShapeError(f"it has {number} {what}{'' if number == 1 else 's'}, given are {given}")
+    number = expected if isinstance(expected, int) else f"at least {expected.start}"
+    raise ShapeError(f"it takes {number} {what}{'' if number == 1 else 's'}, but has {actual}")
 
 
-RULES: dict[str, Entry] = {}
+RULES: dict[str, ImportRule] = {}
 
 
 def rule(
-    *names: str, operands: Count = None, results: Count = 1, regions: Count = 0, stored: bool = False
-) -> Callable[[Rule], Rule]:
-    """Decorator: enters the function as the rule of operations."""
+    *names: str, operands: Count = None, results: Count = 1, regions: Count = 0, on_storage_type: bool = False
+) -> Callable[[RuleFunction], RuleFunction]:
+    """Decorator: registers a function as the import rule of the named operations."""
 
-    def enter(function: Rule) -> Rule:
+    def register(function: RuleFunction) -> RuleFunction:
         for name in names:
             if name in RULES:
                 raise ValueError(f"{name} has two import rules")
-            RULES[name] = Entry(function, operands, results, regions, stored)
+            RULES[name] = ImportRule(function, operands, results, regions, on_storage_type)
         return function
 
-    return enter
+    return register

@@ -1,6 +1,7 @@
-"""Types of StableHLO as shapes of HLO.
+"""Converts StableHLO types to HLO shapes.
 
-Owns: the translation, both of whole types and of those with sizes that are not known. Must not know: operations.
+Responsible for the conversion and for comparing shapes with types that have unknown sizes. Does not depend on
+operations.
 
 | StableHLO | HLO |
 |---|---|
@@ -11,7 +12,7 @@ Owns: the translation, both of whole types and of those with sizes that are not 
 | `tuple<...>`, `!stablehlo.token` | `(...)`, `token[]` |
 | `memref<2xf32>` | `b(f32[2])` |
 | `f32`, `index`, `!shape.size` | `f32[]`, `s64[]`, `s64[]` |
-| `!shape.shape` | `s64[rank]`, the rank following from what gives it |
+| `!shape.shape` | `s64[rank]`; the rank follows from the operation that produces it |
 | `!shape.witness` | `pred[]` |
 """
 
@@ -28,14 +29,14 @@ _SIZE, _SHAPE, _WITNESS = (ir.OpaqueType(f"!shape.{name}") for name in ("size", 
 
 
 def element_type(element: ir.ElementType | ir.IndexType) -> PrimitiveType:
-    """The type that elements are stored in."""
+    """Returns the HLO type of elements: the storage type of a quantized type, s64 for `index`."""
     if isinstance(element, ir.QuantizedType):
         return element.storage
     return S64 if isinstance(element, ir.IndexType) else element
 
 
 def known_shape(type_: ir.Type) -> Shape | None:
-    """The shape of a type; None where a size is not known."""
+    """Returns the shape of a type, or None if the type has an unknown size without a bound."""
     return _known_shape(type_)
 
 
@@ -46,8 +47,8 @@ def _known_shape(type_: ir.Type) -> Shape | None:
     if isinstance(type_, ir.TokenType):
         return Shape.token()
     if isinstance(type_, ir.TupleType):
-        parts = [_known_shape(part) for part in type_.elements]
-        return None if None in parts else Shape.tuple([part for part in parts if part is not None])
+        elements = [_known_shape(element) for element in type_.elements]
+        return None if None in elements else Shape.tuple([element for element in elements if element is not None])
     if isinstance(type_, ir.BufferType):
         return Shape.buffer(Shape.array(element_type(type_.element), type_.sizes))
     if isinstance(type_, ir.ScalarType):
@@ -58,7 +59,7 @@ def _known_shape(type_: ir.Type) -> Shape | None:
         return Shape.array(PRED, ())
     if isinstance(type_, ir.UnrankedTensorType) or type_ == _SHAPE:
         return None
-    raise UnsupportedError(f"type {type_text(type_)} has no form in HLO")
+    raise UnsupportedError(f"HLO has no shape for the type {type_text(type_)}")
 
 
 def _tensor_shape(type_: ir.TensorType) -> Shape | None:
@@ -76,15 +77,15 @@ def is_quantized(type_: ir.Type) -> bool:
     return isinstance(type_, ir.TensorType) and isinstance(type_.element, ir.QuantizedType)
 
 
-def quantized(type_: ir.Type) -> ir.QuantizedType:
-    """The element type of a quantized tensor; `UnsupportedError` for any other type."""
+def quantized_element_type(type_: ir.Type) -> ir.QuantizedType:
+    """Returns the element type of a quantized tensor. Raises `UnsupportedError` for any other type."""
     if isinstance(type_, ir.TensorType) and isinstance(type_.element, ir.QuantizedType):
         return type_.element
     raise UnsupportedError(f"type {type_text(type_)} is not quantized")
 
 
-def agrees(shape: Shape, type_: ir.Type) -> bool:
-    """Whether a value of this shape may be declared to be of this type, sizes that are not known aside."""
+def is_compatible(shape: Shape, type_: ir.Type) -> bool:
+    """Returns whether a value with this shape can have this declared type. Unknown sizes match any size."""
     if isinstance(type_, ir.UnrankedTensorType):
         return shape.is_array and shape.element_type is element_type(type_.element)
     if isinstance(type_, ir.FutureType):
@@ -103,7 +104,7 @@ def agrees(shape: Shape, type_: ir.Type) -> bool:
 
 
 def type_text(type_: ir.Type) -> str:
-    """A type as MLIR writes it, as far as messages need it."""
+    """Returns a type in MLIR's syntax, with the detail that error messages need."""
     if isinstance(type_, ir.TensorType):
         sizes = "".join(f"{'?' if size is None else size}x" for size in type_.sizes)
         bounds = ", ".join("?" if bound is None else str(bound) for bound in type_.bounds)

@@ -1,1 +1,1 @@
-"""Import rules for dialects other than StableHLO."""
+"""Import rules of the dialects other than StableHLO, and of quantized tensors."""

@@ -1,7 +1,7 @@
-"""Import rules: operations of MLIR's own dialects arith, math and cf, as programs compute sizes with them.
+"""Import rules of MLIR's dialects arith, math and cf, which programs compute sizes with.
 
-Owns: their meaning on scalars and tensors; `index` is s64, `i1` pred. Must not know: shapes and tensors as such
-(`shapes.py`).
+The operations work on scalars and tensors; `index` is imported as s64 and `i1` as pred. The dialects shape and tensor
+are in `shapes`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import integer, text
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
-from xlapy.stablehlo.importing.core.scope import Scope
 from xlapy.stablehlo.importing.core.types import element_type
 
-_PLAIN: dict[str, OpDef] = {
+_DIRECT_OPCODES: dict[str, OpDef] = {
     "arith.addf": opcodes.ADD,
     "arith.addi": opcodes.ADD,
     "arith.andi": opcodes.AND,
@@ -75,166 +75,178 @@ _PLAIN: dict[str, OpDef] = {
     "math.tan": opcodes.TAN,
     "math.tanh": opcodes.TANH,
 }
-_UNSIGNED: dict[str, OpDef] = {
+_UNSIGNED_OPCODES: dict[str, OpDef] = {
     "arith.divui": opcodes.DIVIDE,
     "arith.maxui": opcodes.MAXIMUM,
     "arith.minui": opcodes.MINIMUM,
     "arith.remui": opcodes.REMAINDER,
 }
-_INTEGER_ORDERS = ("EQ", "NE", "LT", "LE", "GT", "GE", "LT", "LE", "GT", "GE")
-_FIRST_UNSIGNED = 6
-_ORDERED = {1: "EQ", 2: "GT", 3: "GE", 4: "LT", 5: "LE"}
-_NEGATED = {8: "NE", 9: "LE", 10: "LT", 11: "GE", 12: "GT", 13: "EQ"}
-"""Comparisons of floats by their numbers: true of NaN are those that are not the opposite, which is false of NaN."""
+_INTEGER_PREDICATES = ("EQ", "NE", "LT", "LE", "GT", "GE", "LT", "LE", "GT", "GE")
+"""The directions of `arith.cmpi` by the number of the predicate: signed comparisons, then unsigned ones."""
+
+_FIRST_UNSIGNED_PREDICATE = 6
+_ORDERED_PREDICATES = {1: "EQ", 2: "GT", 3: "GE", 4: "LT", 5: "LE"}
+"""The directions of ordered `arith.cmpf` predicates by number. They are false if an operand is NaN."""
+
+_NEGATED_UNORDERED_PREDICATES = {8: "NE", 9: "LE", 10: "LT", 11: "GE", 12: "GT", 13: "EQ"}
+"""The opposite directions of unordered `arith.cmpf` predicates by number.
+
+An unordered predicate is true if an operand is NaN, so it is the negation of the opposite ordered comparison.
+"""
 
 
-@rule(*_PLAIN)
-def plain(scope: Scope, operation: ir.Operation) -> Instruction:
-    operands = scope.operands(operation)
+@rule(*_DIRECT_OPCODES)
+def elementwise(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    operands = builder.operands(operation)
     if operation.name == "arith.select" and operands[0].shape.is_scalar:
-        operands[0] = scope.broadcast(operands[0], operands[1].shape.with_element_type(PRED))
-    return scope.emit(_PLAIN[operation.name], operands)
+        operands[0] = builder.broadcast(operands[0], operands[1].shape.with_element_type(PRED))
+    return builder.emit(_DIRECT_OPCODES[operation.name], operands)
 
 
-@rule(*_UNSIGNED, operands=2)
-def unsigned(scope: Scope, operation: ir.Operation) -> Instruction:
-    lhs, rhs = scope.operands(operation)
-    result = scope.emit(_UNSIGNED[operation.name], (_as_unsigned(scope, lhs), _as_unsigned(scope, rhs)))
-    return _as(scope, result, lhs.shape.element_type)
+@rule(*_UNSIGNED_OPCODES, operands=2)
+def unsigned(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    lhs, rhs = builder.operands(operation)
+    result = builder.emit(_UNSIGNED_OPCODES[operation.name], (_as_unsigned(builder, lhs), _as_unsigned(builder, rhs)))
+    return _bitcast_to(builder, result, lhs.shape.element_type)
 
 
-def _as_unsigned(scope: Scope, value: Instruction) -> Instruction:
+def _as_unsigned(builder: ComputationBuilder, value: Instruction) -> Instruction:
     element = value.shape.element_type
-    return value if element is PRED else _as(scope, value, PrimitiveType.from_name(f"U{element.bits}"))
+    return value if element is PRED else _bitcast_to(builder, value, PrimitiveType.from_name(f"U{element.bits}"))
 
 
-def _as(scope: Scope, value: Instruction, element: PrimitiveType) -> Instruction:
-    """The same bits as another type of the same width."""
+def _bitcast_to(builder: ComputationBuilder, value: Instruction, element: PrimitiveType) -> Instruction:
+    """Reinterprets the bits as an element type of the same width."""
     if value.shape.element_type is element:
         return value
-    return scope.emit(opcodes.BITCAST_CONVERT, (value,), shape=value.shape.with_element_type(element))
+    return builder.emit(opcodes.BITCAST_CONVERT, (value,), shape=value.shape.with_element_type(element))
 
 
 @rule("arith.ceildivsi", "arith.floordivsi", operands=2)
-def rounded_division(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The quotient towards zero, and one more or less where there is a remainder on the other side."""
-    lhs, rhs = scope.operands(operation)
+def rounded_division(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports ceiling and floor division: the quotient rounded toward zero, corrected by one.
+
+    Ceiling division adds one if there is a remainder and the exact quotient is positive; floor division subtracts one
+    if there is a remainder and it is negative.
+    """
+    lhs, rhs = builder.operands(operation)
     is_floor = operation.name == "arith.floordivsi"
-    quotient, remainder = scope.emit(opcodes.DIVIDE, (lhs, rhs)), scope.emit(opcodes.REMAINDER, (lhs, rhs))
-    zero = scope.full(0, lhs.shape)
-    has_remainder = compare(scope, "NE", remainder, zero)
-    is_negative = compare(scope, "NE", compare(scope, "LT", remainder, zero), compare(scope, "LT", rhs, zero))
-    wanted = is_negative if is_floor else scope.emit(opcodes.NOT, (is_negative,))
-    moved = scope.emit(opcodes.SUBTRACT if is_floor else opcodes.ADD, (quotient, scope.full(1, lhs.shape)))
-    return scope.emit(opcodes.SELECT, (scope.emit(opcodes.AND, (has_remainder, wanted)), moved, quotient))
+    quotient, remainder = builder.emit(opcodes.DIVIDE, (lhs, rhs)), builder.emit(opcodes.REMAINDER, (lhs, rhs))
+    zero = builder.full(0, lhs.shape)
+    has_remainder = compare(builder, "NE", remainder, zero)
+    is_negative = compare(builder, "NE", compare(builder, "LT", remainder, zero), compare(builder, "LT", rhs, zero))
+    has_sign = is_negative if is_floor else builder.emit(opcodes.NOT, (is_negative,))
+    corrected = builder.emit(opcodes.SUBTRACT if is_floor else opcodes.ADD, (quotient, builder.full(1, lhs.shape)))
+    return builder.emit(opcodes.SELECT, (builder.emit(opcodes.AND, (has_remainder, has_sign)), corrected, quotient))
 
 
 @rule("arith.maxnumf", "arith.minnumf", operands=2)
-def without_nan(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The other operand where one is NaN."""
-    lhs, rhs = scope.operands(operation)
-    found = scope.emit(opcodes.MAXIMUM if operation.name == "arith.maxnumf" else opcodes.MINIMUM, (lhs, rhs))
-    found = scope.emit(opcodes.SELECT, (compare(scope, "NE", rhs, rhs), lhs, found))
-    return scope.emit(opcodes.SELECT, (compare(scope, "NE", lhs, lhs), rhs, found))
+def extremum_ignoring_nan(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports `maxnumf` and `minnumf`, which return the other operand if one operand is NaN."""
+    lhs, rhs = builder.operands(operation)
+    result = builder.emit(opcodes.MAXIMUM if operation.name == "arith.maxnumf" else opcodes.MINIMUM, (lhs, rhs))
+    result = builder.emit(opcodes.SELECT, (compare(builder, "NE", rhs, rhs), lhs, result))
+    return builder.emit(opcodes.SELECT, (compare(builder, "NE", lhs, lhs), rhs, result))
 
 
-def compare(scope: Scope, direction: str, lhs: Instruction, rhs: Instruction) -> Instruction:
-    """A comparison in the order of the type."""
-    return scope.emit(opcodes.COMPARE, (lhs, rhs), CompareAttributes.make(direction=ComparisonDirection[direction]))
+def compare(builder: ComputationBuilder, direction: str, lhs: Instruction, rhs: Instruction) -> Instruction:
+    """Emits a comparison with the default comparison type of the operands."""
+    return builder.emit(opcodes.COMPARE, (lhs, rhs), CompareAttributes.make(direction=ComparisonDirection[direction]))
 
 
 @rule("arith.cmpi", operands=2)
-def compare_integers(scope: Scope, operation: ir.Operation) -> Instruction:
-    lhs, rhs = scope.operands(operation)
-    number = _predicate(operation, len(_INTEGER_ORDERS))
-    if number >= _FIRST_UNSIGNED:
-        lhs, rhs = _as_unsigned(scope, lhs), _as_unsigned(scope, rhs)
+def compare_integers(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    lhs, rhs = builder.operands(operation)
+    number = _predicate(operation, len(_INTEGER_PREDICATES))
+    if number >= _FIRST_UNSIGNED_PREDICATE:
+        lhs, rhs = _as_unsigned(builder, lhs), _as_unsigned(builder, rhs)
     elif lhs.shape.element_type is PRED:
-        lhs, rhs = rhs, lhs  # as a signed number of one bit, true is -1
-    return compare(scope, _INTEGER_ORDERS[number], lhs, rhs)
+        lhs, rhs = rhs, lhs  # As a signed one-bit integer, true is -1.
+    return compare(builder, _INTEGER_PREDICATES[number], lhs, rhs)
 
 
 @rule("arith.cmpf", operands=2)
-def compare_floats(scope: Scope, operation: ir.Operation) -> Instruction:
-    lhs, rhs = scope.operands(operation)
+def compare_floats(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    lhs, rhs = builder.operands(operation)
     number = _predicate(operation, 16)
-    if number in _ORDERED:
-        return compare(scope, _ORDERED[number], lhs, rhs)
-    if number in _NEGATED and number != 8:
-        return scope.emit(opcodes.NOT, (compare(scope, _NEGATED[number], lhs, rhs),))
+    if number in _ORDERED_PREDICATES:
+        return compare(builder, _ORDERED_PREDICATES[number], lhs, rhs)
+    if number in _NEGATED_UNORDERED_PREDICATES and number != 8:
+        return builder.emit(opcodes.NOT, (compare(builder, _NEGATED_UNORDERED_PREDICATES[number], lhs, rhs),))
     if number in (0, 15):
-        return scope.full(number == 15, lhs.shape.with_element_type(PRED))
-    is_nan = scope.emit(opcodes.OR, (compare(scope, "NE", lhs, lhs), compare(scope, "NE", rhs, rhs)))
+        return builder.full(number == 15, lhs.shape.with_element_type(PRED))
+    is_nan = builder.emit(opcodes.OR, (compare(builder, "NE", lhs, lhs), compare(builder, "NE", rhs, rhs)))
     if number == 14:
         return is_nan
     if number == 8:
-        return scope.emit(opcodes.OR, (is_nan, compare(scope, "EQ", lhs, rhs)))
-    is_number = scope.emit(opcodes.NOT, (is_nan,))
-    return is_number if number == 7 else scope.emit(opcodes.AND, (is_number, compare(scope, "NE", lhs, rhs)))
+        return builder.emit(opcodes.OR, (is_nan, compare(builder, "EQ", lhs, rhs)))
+    is_number = builder.emit(opcodes.NOT, (is_nan,))
+    return is_number if number == 7 else builder.emit(opcodes.AND, (is_number, compare(builder, "NE", lhs, rhs)))
 
 
 def _predicate(operation: ir.Operation, count: int) -> int:
     number = integer(operation, "predicate")
     if not 0 <= number < count:
-        raise ShapeError(f"its predicate is one of 0 to {count - 1}, it is {number}")
+        raise ShapeError(f"its predicate must be from 0 to {count - 1}, but is {number}")
     return number
 
 
 @rule("arith.extf", "arith.fptosi", "arith.index_cast", "arith.extsi", "arith.sitofp", "arith.truncf", operands=1)
-def convert(scope: Scope, operation: ir.Operation) -> Instruction:
-    """A conversion of signed numbers; `i1` is 0 or -1."""
-    (operand,) = scope.operands(operation)
-    shape = _declared(scope, operation, operand)
+def convert(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports conversions that interpret integers as signed: an `i1` is 0 or -1."""
+    (operand,) = builder.operands(operation)
+    shape = _result_shape(builder, operation, operand)
     if operand.shape.element_type is PRED:
-        return scope.emit(opcodes.NEGATE, (scope.emit(opcodes.CONVERT, (operand,), shape=shape),))
+        return builder.emit(opcodes.NEGATE, (builder.emit(opcodes.CONVERT, (operand,), shape=shape),))
     if shape.element_type is PRED:
-        return _lowest_bit(scope, operand)
-    return scope.emit(opcodes.CONVERT, (operand,), shape=shape)
+        return _lowest_bit(builder, operand)
+    return builder.emit(opcodes.CONVERT, (operand,), shape=shape)
 
 
 @rule("arith.extui", "arith.fptoui", "arith.index_castui", "arith.trunci", "arith.uitofp", operands=1)
-def convert_unsigned(scope: Scope, operation: ir.Operation) -> Instruction:
-    """A conversion of numbers without a sign; to fewer bits the lowest are kept."""
-    (operand,) = scope.operands(operation)
-    shape = _declared(scope, operation, operand)
+def convert_unsigned(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports conversions that interpret integers as unsigned. A conversion to fewer bits keeps the lowest bits."""
+    (operand,) = builder.operands(operation)
+    shape = _result_shape(builder, operation, operand)
     element = shape.element_type
     if element is PRED:
-        return _lowest_bit(scope, operand)
-    given = operand if operand.shape.element_type.is_floating else _as_unsigned(scope, operand)
-    wanted = element if element.is_floating else PrimitiveType.from_name(f"U{element.bits}")
-    return _as(scope, scope.emit(opcodes.CONVERT, (given,), shape=shape.with_element_type(wanted)), element)
+        return _lowest_bit(builder, operand)
+    source = operand if operand.shape.element_type.is_floating else _as_unsigned(builder, operand)
+    target = element if element.is_floating else PrimitiveType.from_name(f"U{element.bits}")
+    converted = builder.emit(opcodes.CONVERT, (source,), shape=shape.with_element_type(target))
+    return _bitcast_to(builder, converted, element)
 
 
 @rule("arith.bitcast", operands=1)
-def bitcast(scope: Scope, operation: ir.Operation) -> Instruction:
-    (operand,) = scope.operands(operation)
-    return _as(scope, operand, _declared(scope, operation, operand).element_type)
+def bitcast(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    (operand,) = builder.operands(operation)
+    return _bitcast_to(builder, operand, _result_shape(builder, operation, operand).element_type)
 
 
-def _declared(scope: Scope, operation: ir.Operation, operand: Instruction) -> Shape:
-    """The operand's shape with the element type of the result."""
+def _result_shape(builder: ComputationBuilder, operation: ir.Operation, operand: Instruction) -> Shape:
+    """Returns the operand's shape with the element type of the result."""
     declared = operation.results[0].type
     if isinstance(declared, ir.TensorType):
         return operand.shape.with_element_type(element_type(declared.element))
-    return scope.declared(operation.results[0])
+    return builder.declared_shape(operation.results[0])
 
 
-def _lowest_bit(scope: Scope, operand: Instruction) -> Instruction:
-    one = scope.emit(opcodes.AND, (operand, scope.full(1, operand.shape)))
-    return compare(scope, "NE", one, scope.full(0, operand.shape))
+def _lowest_bit(builder: ComputationBuilder, operand: Instruction) -> Instruction:
+    bit = builder.emit(opcodes.AND, (operand, builder.full(1, operand.shape)))
+    return compare(builder, "NE", bit, builder.full(0, operand.shape))
 
 
 @rule("cf.assert", operands=1, results=0)
-def assertion(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    """What is known to hold is nothing; HLO cannot stop a program for what is known at run time only."""
-    holds(scope, scope.operands(operation)[0], text(operation, "msg"))
+def assertion(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    """Checks an assertion during the import. HLO has no assertions that are checked at run time."""
+    check_holds(builder, builder.operands(operation)[0], text(operation, "msg"))
     return ()
 
 
-def holds(scope: Scope, condition: Instruction, message: str) -> None:
-    """`ShapeError` with the message where a condition does not hold, `UnsupportedError` where that is not known."""
-    found = scope.program.constants.value_of(condition)
-    if found is None:
+def check_holds(builder: ComputationBuilder, condition: Instruction, message: str) -> None:
+    """Raises `ShapeError` if a condition is false, and `UnsupportedError` if it is known only at run time."""
+    value = builder.context.constants.value_of(condition)
+    if value is None:
         raise UnsupportedError(f"whether {message!r} holds is not known before the program runs ({condition.name})")
-    if not found.all():
-        raise ShapeError(f"it does not hold: {message}")
+    if not value.all():
+        raise ShapeError(f"this condition does not hold: {message}")

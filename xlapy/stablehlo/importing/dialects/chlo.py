@@ -1,7 +1,8 @@
-"""Import rules: operations of CHLO that HLO has no op for, and those that broadcast their operands.
+"""Import rules of CHLO's special functions and of its operations that broadcast their operands.
 
-Owns: special functions in place of an operation, broadcasting as NumPy does. Must not know: the approximations
-(`builder/mathematics`). Operations of CHLO that HLO has are in the file of their family.
+A special function that HLO has no opcode for is inlined as the instructions of its approximation, which
+`xlapy.builder.mathematics` defines. Operands are broadcast as in NumPy. The CHLO operations that HLO has are in the
+module of their family.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import integers
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
-from xlapy.stablehlo.importing.core.scope import Scope
-from xlapy.stablehlo.importing.elementwise import PLAIN, emit_compare, emit_extremum
+from xlapy.stablehlo.importing.elementwise import DIRECT_OPCODES, emit_compare, emit_extremum
 
-Emit = Callable[[Scope, Sequence[Instruction]], Instruction]
+Emit = Callable[[ComputationBuilder, Sequence[Instruction]], Instruction]
 
 _FUNCTIONS: dict[str, Callable[..., XlaOp]] = {
     "bessel_i1e": mathematics.bessel_i1e,
@@ -40,37 +41,36 @@ _FUNCTIONS: dict[str, Callable[..., XlaOp]] = {
     "zeta": mathematics.zeta,
 }
 
-_OF_TWO = frozenset({"next_after", "polygamma", "zeta"})
+_BINARY_FUNCTIONS = frozenset({"next_after", "polygamma", "zeta"})
 
 
 @functools.lru_cache(maxsize=256)
-def _computation(name: str, shapes: tuple[Shape, ...]) -> XlaComputation:
-    """A function as a computation of arrays of these shapes."""
-    builder = XlaBuilder(name)
-    operands = [parameter(builder, number, shape, f"x{number}") for number, shape in enumerate(shapes)]
-    return builder.build(_FUNCTIONS[name](*operands))
+def _function_computation(name: str, shapes: tuple[Shape, ...]) -> XlaComputation:
+    """Builds the computation of a special function for parameters with these shapes."""
+    xla_builder = XlaBuilder(name)
+    operands = [parameter(xla_builder, number, shape, f"x{number}") for number, shape in enumerate(shapes)]
+    return xla_builder.build(_FUNCTIONS[name](*operands))
 
 
-def _emit_function(name: str, scope: Scope, operands: Sequence[Instruction]) -> Instruction:
-    """A special function, its operations in place."""
-    wanted = 2 if name in _OF_TWO else 1
-    if len(operands) != wanted or any(operand.shape != operands[0].shape for operand in operands):
+def _emit_function(name: str, builder: ComputationBuilder, operands: Sequence[Instruction]) -> Instruction:
+    """Inlines the instructions of a special function."""
+    arity = 2 if name in _BINARY_FUNCTIONS else 1
+    if len(operands) != arity or any(operand.shape != operands[0].shape for operand in operands):
         given = ", ".join(operand.shape.to_text(layout=False) for operand in operands)
-        raise ShapeError(f"{name} takes {wanted} operands of one shape, given are ({given})")
-    computation = _computation(name, tuple([operand.shape.without_layout() for operand in operands]))
-    return scope.put_in_place(computation.module.entry_computation, operands)
+        raise ShapeError(f"{name} takes {arity} operands with the same shape, but got ({given})")
+    computation = _function_computation(name, tuple([operand.shape.without_layout() for operand in operands]))
+    return builder.inline(computation.module.entry_computation, operands)
 
 
 @rule(*(f"chlo.{name}" for name in _FUNCTIONS))
-def function(scope: Scope, operation: ir.Operation) -> Instruction:
-    """Of one operand, or of two of one shape."""
-    return _emit_function(operation.name.removeprefix("chlo."), scope, scope.operands(operation))
+def special_function(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return _emit_function(operation.name.removeprefix("chlo."), builder, builder.operands(operation))
 
 
 # -- broadcasting
 
-_BROADCASTING: dict[str, OpDef] = {
-    f"chlo.broadcast_{name.removeprefix('stablehlo.')}": PLAIN[name]
+_BROADCASTING_OPCODES: dict[str, OpDef] = {
+    f"chlo.broadcast_{name.removeprefix('stablehlo.')}": DIRECT_OPCODES[name]
     for name in (
         "stablehlo.add",
         "stablehlo.and",
@@ -90,82 +90,86 @@ _BROADCASTING: dict[str, OpDef] = {
 }
 
 
-@rule(*_BROADCASTING, operands=2)
-def broadcasting(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.emit(_BROADCASTING[operation.name], broadcast_pair(scope, operation))
+@rule(*_BROADCASTING_OPCODES, operands=2)
+def broadcast_elementwise(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.emit(_BROADCASTING_OPCODES[operation.name], broadcast_operands(builder, operation))
 
 
 @rule("chlo.broadcast_maximum", "chlo.broadcast_minimum", operands=2)
-def broadcast_extremum(scope: Scope, operation: ir.Operation) -> Instruction:
-    return emit_extremum(scope, operation.name.removeprefix("chlo.broadcast_"), broadcast_pair(scope, operation))
+def broadcast_extremum(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return emit_extremum(
+        builder, operation.name.removeprefix("chlo.broadcast_"), broadcast_operands(builder, operation)
+    )
 
 
 @rule("chlo.broadcast_compare", operands=2)
-def broadcast_compare(scope: Scope, operation: ir.Operation) -> Instruction:
-    return emit_compare(scope, operation, broadcast_pair(scope, operation))
+def broadcast_compare(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return emit_compare(builder, operation, broadcast_operands(builder, operation))
 
 
 @rule("chlo.broadcast_next_after", "chlo.broadcast_polygamma", "chlo.broadcast_zeta", operands=2)
-def broadcast_function(scope: Scope, operation: ir.Operation) -> Instruction:
+def broadcast_function(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     name = operation.name.removeprefix("chlo.broadcast_")
-    return _emit_function(name, scope, broadcast_pair(scope, operation))
+    return _emit_function(name, builder, broadcast_operands(builder, operation))
 
 
 @rule("chlo.broadcast_select", operands=3)
-def broadcast_select(scope: Scope, operation: ir.Operation) -> Instruction:
-    """All three operands are broadcast, aligned at their last dimensions."""
-    operands = scope.operands(operation)
-    sizes = common_sizes([operand.shape.dimensions for operand in operands])
-    return scope.emit(opcodes.SELECT, [broadcast_to(scope, operand, sizes) for operand in operands])
+def broadcast_select(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Broadcasts all three operands, aligned at their last dimensions."""
+    operands = builder.operands(operation)
+    sizes = broadcast_sizes([operand.shape.dimensions for operand in operands])
+    return builder.emit(opcodes.SELECT, [broadcast_to(builder, operand, sizes) for operand in operands])
 
 
-def broadcast_pair(scope: Scope, operation: ir.Operation) -> list[Instruction]:
-    """The two operands in the shape of the result.
+def broadcast_operands(builder: ComputationBuilder, operation: ir.Operation) -> list[Instruction]:
+    """Broadcasts the two operands of an operation to the shape of its result.
 
-    Dimensions are aligned at the last ones, or `broadcast_dimensions` says which of the operand of higher rank those of
-    the other are; a dimension of size 1 is stretched.
+    Dimensions are aligned at the last one, unless `broadcast_dimensions` maps the dimensions of the operand with the
+    lower rank to those of the other. A dimension of size 1 is expanded.
     """
-    lhs, rhs = scope.operands(operation)
+    lhs, rhs = builder.operands(operation)
     given = integers(operation, "broadcast_dimensions", ())
     if given and lhs.shape.rank != rhs.shape.rank:
         if lhs.shape.rank < rhs.shape.rank:
-            lhs = _placed(scope, lhs, given, rhs.shape.rank)
+            lhs = _expand_rank(builder, lhs, given, rhs.shape.rank)
         else:
-            rhs = _placed(scope, rhs, given, lhs.shape.rank)
-    sizes = common_sizes([lhs.shape.dimensions, rhs.shape.dimensions])
-    return [broadcast_to(scope, operand, sizes) for operand in (lhs, rhs)]
+            rhs = _expand_rank(builder, rhs, given, lhs.shape.rank)
+    sizes = broadcast_sizes([lhs.shape.dimensions, rhs.shape.dimensions])
+    return [broadcast_to(builder, operand, sizes) for operand in (lhs, rhs)]
 
 
-def _placed(scope: Scope, operand: Instruction, dimensions: Sequence[int], rank: int) -> Instruction:
-    """The operand with dimensions of size 1 around its own, which become those given."""
+def _expand_rank(
+    builder: ComputationBuilder, operand: Instruction, dimensions: Sequence[int], rank: int
+) -> Instruction:
+    """Makes the operand's dimensions the given ones of a higher rank; all other dimensions have size 1."""
     if len(dimensions) != operand.shape.rank or any(not 0 <= dimension < rank for dimension in dimensions):
         raise ShapeError(
-            f"broadcast_dimensions {list(dimensions)} do not place {operand.shape.to_text(layout=False)} in rank {rank}"
+            f"broadcast_dimensions {list(dimensions)} do not map {operand.shape.to_text(layout=False)} to rank {rank}"
         )
     sizes = [1] * rank
     for size, dimension in zip(operand.shape.dimensions, dimensions, strict=True):
         sizes[dimension] = size
     shape = Shape.array(operand.shape.element_type, sizes)
-    return scope.broadcast_in_dim(operand, shape, dimensions)
+    return builder.broadcast_in_dim(operand, shape, dimensions)
 
 
-def common_sizes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The sizes that all shapes can be stretched to, aligned at the last dimensions."""
+def broadcast_sizes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Returns the sizes that all shapes broadcast to, aligned at the last dimensions."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(sizes)) + tuple(sizes) for sizes in shapes]
     common: list[int] = []
     for column in zip(*padded, strict=True):
-        wanted = {size for size in column if size != 1} or {1}
-        if len(wanted) > 1:
+        distinct = {size for size in column if size != 1} or {1}
+        if len(distinct) > 1:
             raise ShapeError(f"shapes {', '.join(str(list(sizes)) for sizes in shapes)} do not broadcast")
-        common.append(wanted.pop())
+        common.append(distinct.pop())
     return tuple(common)
 
 
-def broadcast_to(scope: Scope, operand: Instruction, sizes: Sequence[int]) -> Instruction:
-    """The operand with the given sizes, aligned at the last dimensions."""
+def broadcast_to(builder: ComputationBuilder, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+    """Broadcasts the operand to the given sizes, aligned at the last dimensions."""
     if operand.shape.dimensions == tuple(sizes):
         return operand
     first = len(sizes) - operand.shape.rank
     shape = Shape.array(operand.shape.element_type, sizes)
-    return scope.broadcast_in_dim(operand, shape, range(first, len(sizes)))
+    return builder.broadcast_in_dim(operand, shape, range(first, len(sizes)))

@@ -1,7 +1,7 @@
-"""Import rules: operations of MLIR's own dialects shape and tensor, as programs with open sizes have them.
+"""Import rules of MLIR's dialects shape and tensor, which programs with unknown sizes use.
 
-Owns: shapes as vectors of s64, sizes and indices as scalars. Must not know: how sizes come about (`constants.py`
-evaluates them).
+A shape is imported as a vector of s64, a size or index as a scalar. The values of such instructions are evaluated by
+`core.constant_evaluation`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from xlapy.opcodes.movement import DimensionAttributes, DynamicSliceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import Ints, as_integers, flag, integer, integers, required
-from xlapy.stablehlo.importing.core.rules import SOME, Results, rule
-from xlapy.stablehlo.importing.core.scope import Scope, only_block
-from xlapy.stablehlo.importing.dialects.arithmetic import compare, holds
-from xlapy.stablehlo.importing.dynamic import dynamic_reshape, sizes_of
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder, single_block
+from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, Results, rule
+from xlapy.stablehlo.importing.dialects.arithmetic import check_holds, compare
+from xlapy.stablehlo.importing.dynamic import constant_sizes, dynamic_reshape
 from xlapy.stablehlo.importing.movement import emit_slice
 
 _ARITHMETIC: dict[str, OpDef] = {
@@ -35,117 +35,118 @@ _ARITHMETIC: dict[str, OpDef] = {
 
 
 @rule(*_ARITHMETIC, operands=2)
-def arithmetic(scope: Scope, operation: ir.Operation) -> Instruction:
-    """Sizes are not negative, so that every quotient is rounded towards zero."""
-    return scope.emit(_ARITHMETIC[operation.name], scope.operands(operation))
+def arithmetic(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports arithmetic on sizes. Sizes are not negative, so that rounding the quotient toward zero is right."""
+    return builder.emit(_ARITHMETIC[operation.name], builder.operands(operation))
 
 
 # -- shapes
 
 
 @rule("shape.const_shape", operands=0)
-def const_shape(scope: Scope, operation: ir.Operation) -> Instruction:
-    return _vector(scope, integers(operation, "shape"))
+def const_shape(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return _vector(builder, integers(operation, "shape"))
 
 
 @rule("shape.const_size", operands=0)
-def const_size(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.scalar(integer(operation, "value"), S64)
+def const_size(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.scalar(integer(operation, "value"), S64)
 
 
-def _vector(scope: Scope, numbers: Sequence[int]) -> Instruction:
-    return scope.constant(np.array(numbers, np.int64))
+def _vector(builder: ComputationBuilder, numbers: Sequence[int]) -> Instruction:
+    return builder.constant(np.array(numbers, np.int64))
 
 
 @rule("shape.shape_of", operands=1)
-def shape_of(scope: Scope, operation: ir.Operation) -> Instruction:
-    (operand,) = scope.operands(operation)
+def shape_of(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    (operand,) = builder.operands(operation)
     if not operand.shape.is_dynamic:
-        return _vector(scope, operand.shape.dimensions)
-    return _together(scope, [_size(scope, operand, dimension) for dimension in range(operand.shape.rank)])
+        return _vector(builder, operand.shape.dimensions)
+    return _stack_scalars(builder, [_size(builder, operand, dimension) for dimension in range(operand.shape.rank)])
 
 
-def _size(scope: Scope, operand: Instruction, dimension: int) -> Instruction:
-    """How long an array is along a dimension, as a scalar."""
+def _size(builder: ComputationBuilder, operand: Instruction, dimension: int) -> Instruction:
+    """Returns the size of a dimension as an s64 scalar."""
     if not operand.shape.dynamic_dimensions[dimension]:
-        return scope.scalar(operand.shape.dimensions[dimension], S64)
+        return builder.scalar(operand.shape.dimensions[dimension], S64)
     attributes = DimensionAttributes.make(dimension=dimension)
-    return scope.convert(scope.emit(opcodes.GET_DIMENSION_SIZE, (operand,), attributes), S64)
+    return builder.convert(builder.emit(opcodes.GET_DIMENSION_SIZE, (operand,), attributes), S64)
 
 
-def _together(scope: Scope, scalars: Sequence[Instruction]) -> Instruction:
-    """Scalars as a vector."""
+def _stack_scalars(builder: ComputationBuilder, scalars: Sequence[Instruction]) -> Instruction:
+    """Returns a vector of the scalars."""
     if not scalars:
-        return _vector(scope, ())
-    rows = [scope.reshape(scalar, (1,)) for scalar in scalars]
-    return rows[0] if len(rows) == 1 else _concatenated(scope, rows)
+        return _vector(builder, ())
+    vectors = [builder.reshape(scalar, (1,)) for scalar in scalars]
+    return vectors[0] if len(vectors) == 1 else _concatenate(builder, vectors)
 
 
-def _concatenated(scope: Scope, vectors: Sequence[Instruction]) -> Instruction:
-    return scope.emit(opcodes.CONCATENATE, vectors, DimensionAttributes.make(dimension=0))
+def _concatenate(builder: ComputationBuilder, vectors: Sequence[Instruction]) -> Instruction:
+    return builder.emit(opcodes.CONCATENATE, vectors, DimensionAttributes.make(dimension=0))
 
 
-def _entries(scope: Scope, vector: Instruction) -> list[Instruction]:
-    """The elements of a vector."""
-    places = range(vector.shape.dimensions[0])
-    return [scope.reshape(emit_slice(scope, vector, (place,), (place + 1,), (1,)), ()) for place in places]
+def _vector_elements(builder: ComputationBuilder, vector: Instruction) -> list[Instruction]:
+    """Returns the elements of a vector as scalars."""
+    indices = range(vector.shape.dimensions[0])
+    return [builder.reshape(emit_slice(builder, vector, (index,), (index + 1,), (1,)), ()) for index in indices]
 
 
 @rule("tensor.dim", "shape.dim", operands=2)
-def dim(scope: Scope, operation: ir.Operation) -> Instruction:
-    operand, index = scope.operands(operation)
-    return _size(scope, operand, _place(scope, index, operand.shape.rank))
+def dim(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    operand, index = builder.operands(operation)
+    return _size(builder, operand, _constant_dimension(builder, index, operand.shape.rank))
 
 
-def _place(scope: Scope, index: Instruction, count: int) -> int:
-    (place,) = sizes_of(scope, index, "which dimension is meant")
-    if not 0 <= place < count:
-        raise ShapeError(f"there is no dimension {place}, only {count}")
-    return place
+def _constant_dimension(builder: ComputationBuilder, index: Instruction, rank: int) -> int:
+    """Returns the number of a dimension from a scalar, which must be constant."""
+    (dimension,) = constant_sizes(builder, index, "the number of the dimension")
+    if not 0 <= dimension < rank:
+        raise ShapeError(f"there is no dimension {dimension} in a shape of rank {rank}")
+    return dimension
 
 
 @rule("shape.get_extent", operands=2)
-def get_extent(scope: Scope, operation: ir.Operation) -> Instruction:
-    vector, index = scope.operands(operation)
-    return _entries(scope, vector)[_place(scope, index, vector.shape.dimensions[0])]
+def get_extent(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    vector, index = builder.operands(operation)
+    return _vector_elements(builder, vector)[_constant_dimension(builder, index, vector.shape.dimensions[0])]
 
 
 @rule("shape.rank", "tensor.rank", operands=1)
-def rank(scope: Scope, operation: ir.Operation) -> Instruction:
-    (operand,) = scope.operands(operation)
+def rank(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    (operand,) = builder.operands(operation)
     is_shape = operation.name == "shape.rank"
-    return scope.scalar(operand.shape.dimensions[0] if is_shape else operand.shape.rank, S64)
+    return builder.scalar(operand.shape.dimensions[0] if is_shape else operand.shape.rank, S64)
 
 
 @rule("shape.num_elements", operands=1)
-def num_elements(scope: Scope, operation: ir.Operation) -> Instruction:
-    (vector,) = scope.operands(operation)
-    product = scope.scalar(1, S64)
-    for entry in _entries(scope, vector):
-        product = scope.emit(opcodes.MULTIPLY, (product, entry))
+def num_elements(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    (vector,) = builder.operands(operation)
+    product = builder.scalar(1, S64)
+    for size in _vector_elements(builder, vector):
+        product = builder.emit(opcodes.MULTIPLY, (product, size))
     return product
 
 
 @rule("shape.concat", operands=2)
-def concat(scope: Scope, operation: ir.Operation) -> Instruction:
-    return _concatenated(scope, scope.operands(operation))
+def concat(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return _concatenate(builder, builder.operands(operation))
 
 
 @rule("shape.split_at", operands=2, results=2)
-def split_at(scope: Scope, operation: ir.Operation) -> Results:
-    """A negative index counts from the end."""
-    vector, index = scope.operands(operation)
+def split_at(builder: ComputationBuilder, operation: ir.Operation) -> Results:
+    """Splits a shape in two. A negative index counts from the end."""
+    vector, index = builder.operands(operation)
     count = vector.shape.dimensions[0]
-    (place,) = sizes_of(scope, index, "where the shape is split")
-    if not -count <= place <= count:
-        raise ShapeError(f"a shape of {count} sizes is not split at {place}")
-    place %= count + (place >= 0)
-    return [emit_slice(scope, vector, (low,), (high,), (1,)) for low, high in ((0, place), (place, count))]
+    (position,) = constant_sizes(builder, index, "the index of the split")
+    if not -count <= position <= count:
+        raise ShapeError(f"a shape of {count} sizes cannot be split at {position}")
+    position %= count + (position >= 0)
+    return [emit_slice(builder, vector, (low,), (high,), (1,)) for low, high in ((0, position), (position, count))]
 
 
-@rule("shape.any", operands=SOME)
-def any_(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.operands(operation)[0]
+@rule("shape.any", operands=ONE_OR_MORE)
+def any_(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.operands(operation)[0]
 
 
 @rule(
@@ -153,139 +154,138 @@ def any_(scope: Scope, operation: ir.Operation) -> Instruction:
     *("shape.value_as_shape", "tensor.cast"),
     operands=1,
 )
-def same(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The same value of another type."""
-    (operand,) = scope.operands(operation)
-    return scope.convert(operand, S64) if operation.name == "shape.value_as_shape" else operand
+def cast(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports operations that change the MLIR type only, not the value."""
+    (operand,) = builder.operands(operation)
+    return builder.convert(operand, S64) if operation.name == "shape.value_as_shape" else operand
 
 
 @rule("shape.from_extents")
-def from_extents(scope: Scope, operation: ir.Operation) -> Instruction:
-    return _together(scope, scope.operands(operation))
+def from_extents(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return _stack_scalars(builder, builder.operands(operation))
 
 
-@rule("shape.broadcast", operands=SOME)
-def broadcast(scope: Scope, operation: ir.Operation) -> Instruction:
-    """The shape that all stretch to: sizes counted from the last, where that is 1 the other one."""
-    first, *others = _aligned(scope, scope.operands(operation))
+@rule("shape.broadcast", operands=ONE_OR_MORE)
+def broadcast(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Computes the shape that all operands broadcast to, aligned at the last dimension."""
+    first, *others = _align_ranks(builder, builder.operands(operation))
     for other in others:
         first = [
-            scope.emit(opcodes.SELECT, (compare(scope, "EQ", a, scope.scalar(1, S64)), b, a))
+            builder.emit(opcodes.SELECT, (compare(builder, "EQ", a, builder.scalar(1, S64)), b, a))
             for a, b in zip(first, other, strict=True)
         ]
-    return _together(scope, first)
+    return _stack_scalars(builder, first)
 
 
-def _aligned(scope: Scope, vectors: Sequence[Instruction]) -> list[list[Instruction]]:
-    """The sizes of shapes, with ones in front up to the same rank."""
-    sizes = [_entries(scope, vector) for vector in vectors]
+def _align_ranks(builder: ComputationBuilder, vectors: Sequence[Instruction]) -> list[list[Instruction]]:
+    """Returns the sizes of each shape, with leading ones up to the greatest rank."""
+    sizes = [_vector_elements(builder, vector) for vector in vectors]
     longest = max(map(len, sizes))
-    return [[scope.scalar(1, S64)] * (longest - len(each)) + each for each in sizes]
+    return [[builder.scalar(1, S64)] * (longest - len(each)) + each for each in sizes]
 
 
 # -- conditions
 
 
-@rule("shape.is_broadcastable", "shape.cstr_broadcastable", operands=SOME)
-def is_broadcastable(scope: Scope, operation: ir.Operation) -> Instruction:
-    """Whether sizes at one place are the same, those of 1 aside."""
-    one, holds_ = scope.scalar(1, S64), scope.scalar(True, PRED)
-    for sizes in zip(*_aligned(scope, scope.operands(operation)), strict=True):
+@rule("shape.is_broadcastable", "shape.cstr_broadcastable", operands=ONE_OR_MORE)
+def is_broadcastable(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Computes whether the sizes of each dimension are equal or 1."""
+    one, all_fit = builder.scalar(1, S64), builder.scalar(True, PRED)
+    for sizes in zip(*_align_ranks(builder, builder.operands(operation)), strict=True):
         for number, a in enumerate(sizes):
             for b in sizes[:number]:
-                each = [compare(scope, "EQ", *pair) for pair in ((a, b), (a, one), (b, one))]
-                fits = scope.emit(opcodes.OR, (scope.emit(opcodes.OR, each[:2]), each[2]))
-                holds_ = scope.emit(opcodes.AND, (holds_, fits))
-    return holds_
+                each = [compare(builder, "EQ", *pair) for pair in ((a, b), (a, one), (b, one))]
+                fits = builder.emit(opcodes.OR, (builder.emit(opcodes.OR, each[:2]), each[2]))
+                all_fit = builder.emit(opcodes.AND, (all_fit, fits))
+    return all_fit
 
 
-@rule("shape.shape_eq", "shape.cstr_eq", operands=SOME)
-def shape_eq(scope: Scope, operation: ir.Operation) -> Instruction:
-    first, *others = scope.operands(operation)
-    equal = scope.scalar(all(other.shape == first.shape for other in others), PRED)
+@rule("shape.shape_eq", "shape.cstr_eq", operands=ONE_OR_MORE)
+def shape_eq(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    first, *others = builder.operands(operation)
+    equal = builder.scalar(all(other.shape == first.shape for other in others), PRED)
     for other in others:
         if other.shape == first.shape:
-            for pair in zip(_entries(scope, first), _entries(scope, other), strict=True):
-                equal = scope.emit(opcodes.AND, (equal, compare(scope, "EQ", *pair)))
+            for pair in zip(_vector_elements(builder, first), _vector_elements(builder, other), strict=True):
+                equal = builder.emit(opcodes.AND, (equal, compare(builder, "EQ", *pair)))
     return equal
 
 
 @rule("shape.cstr_require", operands=1)
-def cstr_require(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.operands(operation)[0]
+def cstr_require(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.operands(operation)[0]
 
 
 @rule("shape.const_witness", operands=0)
-def const_witness(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.scalar(flag(operation, "passing"), PRED)
+def const_witness(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.scalar(flag(operation, "passing"), PRED)
 
 
-@rule("shape.assuming_all", operands=SOME)
-def assuming_all(scope: Scope, operation: ir.Operation) -> Instruction:
-    first, *others = scope.operands(operation)
+@rule("shape.assuming_all", operands=ONE_OR_MORE)
+def assuming_all(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    first, *others = builder.operands(operation)
     for other in others:
-        first = scope.emit(opcodes.AND, (first, other))
+        first = builder.emit(opcodes.AND, (first, other))
     return first
 
 
 @rule("shape.assuming", operands=1, results=None, regions=1)
-def assuming(scope: Scope, operation: ir.Operation) -> Results:
-    """What is inside, where the condition is known to hold."""
-    holds(scope, scope.operands(operation)[0], "the condition of shape.assuming")
-    block = only_block(operation.regions[0])
+def assuming(builder: ComputationBuilder, operation: ir.Operation) -> Results:
+    """Checks the condition during the import and inlines the region."""
+    check_holds(builder, builder.operands(operation)[0], "the condition of shape.assuming")
+    block = single_block(operation.regions[0])
     if not block.operations or block.operations[-1].name != "shape.assuming_yield":
-        raise ShapeError("its region ends in shape.assuming_yield")
+        raise ShapeError("its region must end in shape.assuming_yield")
     for inner in block.operations[:-1]:
-        scope.execute(inner)
-    return scope.operands(block.operations[-1])
+        builder.import_operation(inner)
+    return builder.operands(block.operations[-1])
 
 
 # -- tensors
 
 
 @rule("tensor.from_elements")
-def from_elements(scope: Scope, operation: ir.Operation) -> Instruction:
-    shape = scope.declared(operation.results[0])
-    operands = scope.operands(operation)
+def from_elements(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    shape = builder.declared_shape(operation.results[0])
+    operands = builder.operands(operation)
     if len(operands) != shape.size:
-        raise ShapeError(f"{shape.to_text(layout=False)} has {shape.size} elements, given are {len(operands)}")
+        raise ShapeError(f"{shape.to_text(layout=False)} has {shape.size} elements, but got {len(operands)}")
     if not operands:
-        return scope.constant(np.zeros(shape.dimensions, shape.dtype), shape)
-    return scope.reshape(_together(scope, operands), shape.dimensions)
+        return builder.constant(np.zeros(shape.dimensions, shape.dtype), shape)
+    return builder.reshape(_stack_scalars(builder, operands), shape.dimensions)
 
 
 @rule("tensor.splat", operands=1)
-def splat(scope: Scope, operation: ir.Operation) -> Instruction:
-    return scope.broadcast(scope.operands(operation)[0], scope.declared(operation.results[0]))
+def splat(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    return builder.broadcast(builder.operands(operation)[0], builder.declared_shape(operation.results[0]))
 
 
-@rule("tensor.extract", operands=SOME)
-def extract(scope: Scope, operation: ir.Operation) -> Instruction:
-    operand, *indices = scope.operands(operation)
+@rule("tensor.extract", operands=ONE_OR_MORE)
+def extract(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    operand, *indices = builder.operands(operation)
     if len(indices) != operand.shape.rank:
         raise ShapeError(
-            f"an element of {operand.shape.to_text(layout=False)} "
-            f"has {operand.shape.rank} indices, given {len(indices)}"
+            f"{operand.shape.to_text(layout=False)} takes {operand.shape.rank} indices, but got {len(indices)}"
         )
     if not indices:
         return operand
     ones = (1,) * operand.shape.rank
     attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=ones)
-    return scope.reshape(scope.emit(opcodes.DYNAMIC_SLICE, (operand, *indices), attributes), ())
+    return builder.reshape(builder.emit(opcodes.DYNAMIC_SLICE, (operand, *indices), attributes), ())
 
 
 @rule("tensor.reshape", operands=2)
-def reshape(scope: Scope, operation: ir.Operation) -> Results:
-    return dynamic_reshape(scope, operation)
+def reshape(builder: ComputationBuilder, operation: ir.Operation) -> Results:
+    return dynamic_reshape(builder, operation)
 
 
 @rule("tensor.collapse_shape", operands=1)
-def collapse(scope: Scope, operation: ir.Operation) -> Instruction:
-    """Neighbouring dimensions become one."""
-    (operand,) = scope.operands(operation)
+def collapse(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Merges groups of adjacent dimensions."""
+    (operand,) = builder.operands(operation)
     if operand.shape.is_dynamic:
         raise UnsupportedError(
-            f"dimensions of {operand.shape.to_text(layout=False)}, whose sizes are known only at run time, collapse"
+            f"dimensions of {operand.shape.to_text(layout=False)} cannot be merged, as sizes are known only at run time"
         )
     groups: list[Ints] = [as_integers(group, "reassociation") for group in required(operation, "reassociation")]
     if [dimension for group in groups for dimension in group] != list(range(operand.shape.rank)):
@@ -293,4 +293,4 @@ def collapse(scope: Scope, operation: ir.Operation) -> Instruction:
             f"reassociation {groups} does not group the dimensions of {operand.shape.to_text(layout=False)} in order"
         )
     sizes = operand.shape.dimensions
-    return scope.reshape(operand, [math.prod(sizes[dimension] for dimension in group) for group in groups])
+    return builder.reshape(operand, [math.prod(sizes[dimension] for dimension in group) for group in groups])

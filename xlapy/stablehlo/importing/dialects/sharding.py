@@ -1,9 +1,9 @@
-"""Import rules: the dialect of shardings over meshes (`sdy`).
+"""Import rules of `sdy` (Shardy), the dialect of shardings over meshes.
 
-Owns: constraints, regions computed by hand on each device. Must not know: partitioning.
-
-As XLA has them: a constraint is a custom call `Sharding` with the sharding on it. A region by hand goes from whole
-arrays to this device's parts and back through the custom calls `SPMDFullToShardShape` and `SPMDShardToFullShape`.
+Responsible for sharding constraints and manual computations, in the form that XLA gives them. A constraint becomes the
+custom call `Sharding` with the sharding on it. A manual computation is inlined: its operands go from full arrays to the
+device's shards through the custom call `SPMDFullToShardShape`, its results back through `SPMDShardToFullShape`. Does
+not depend on partitioning.
 """
 
 from __future__ import annotations
@@ -21,77 +21,83 @@ from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.opcodes.attributes.mesh import AxisRef, Mesh
 from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import required, shown
+from xlapy.stablehlo.importing.core.attributes import describe, required
+from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder, single_block
 from xlapy.stablehlo.importing.core.rules import rule
-from xlapy.stablehlo.importing.core.scope import Scope, only_block
-from xlapy.stablehlo.importing.core.types import agrees, known_shape, type_text
+from xlapy.stablehlo.importing.core.types import is_compatible, known_shape, type_text
 
 _QUOTED = re.compile(r'"([^"]*)"')
-_MARK, _TO_PART, _TO_WHOLE = "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"
+_SHARDING_TARGET, _TO_SHARD_TARGET, _TO_FULL_TARGET = "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"
 
 
-def _marked(scope: Scope, target: str, operand: Instruction, shape: Shape, sharding: Sharding) -> Instruction:
+def _emit_sharding_call(
+    builder: ComputationBuilder, target: str, operand: Instruction, shape: Shape, sharding: Sharding
+) -> Instruction:
+    """Emits one of the custom calls above with a sharding on it."""
     attributes = CustomCallAttributes.make(custom_call_target=target)
-    made = scope.emit(opcodes.CUSTOM_CALL, (operand,), attributes, shape=shape)
+    call = builder.emit(opcodes.CUSTOM_CALL, (operand,), attributes, shape=shape)
     sharding = sharding.for_shape(shape)
     sharding.check(shape)
-    made.sharding = sharding
-    return made
+    call.sharding = sharding
+    return call
 
 
 @rule(
     "sdy.sharding_constraint", "sdy.reshard", "sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.all_reduce",
     "sdy.collective_permute", "sdy.reduce_scatter", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced",
-    operands=1, stored=True,
+    operands=1, on_storage_type=True,
 )  # fmt: skip
-def constraint(scope: Scope, operation: ir.Operation) -> Instruction:
-    """What is sharded otherwise from here on; to values, an all-reduce or a gather of shardings does nothing."""
-    (operand,) = scope.operands(operation)
+def constraint(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
+    """Imports operations that change the sharding only: sdy's collectives do not change the values of full arrays."""
+    (operand,) = builder.operands(operation)
     name = "sharding" if "sharding" in operation.attributes else "out_sharding"
-    sharding = scope.program.annotations.meshes.sharding(required(operation, name))
-    return _marked(scope, _MARK, operand, operand.shape, sharding)
+    sharding = builder.context.annotations.meshes.sharding(required(operation, name))
+    return _emit_sharding_call(builder, _SHARDING_TARGET, operand, operand.shape, sharding)
 
 
-@rule("sdy.propagation_barrier", "sdy.data_flow_edge", results=None, stored=True)
-def passed_on(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    """What only steers how shardings spread."""
-    return scope.operands(operation)
+@rule("sdy.propagation_barrier", "sdy.data_flow_edge", results=None, on_storage_type=True)
+def identity(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    """Imports operations that matter to sharding propagation only as their operands."""
+    return builder.operands(operation)
 
 
-@rule("sdy.sharding_group", results=0, stored=True)
-def sharding_group(_: Scope, __: ir.Operation) -> Sequence[Instruction]:
-    """Values that are to be sharded alike, a matter of spreading."""
+@rule("sdy.sharding_group", results=0, on_storage_type=True)
+def sharding_group(_: ComputationBuilder, __: ir.Operation) -> Sequence[Instruction]:
+    """Drops a sharding group, which matters to sharding propagation only."""
     return ()
 
 
-@rule("sdy.named_computation", results=None, regions=1, stored=True)
-def named_computation(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    block = only_block(operation.regions[0])
-    return _in_place(scope, block, scope.operands(operation))
+@rule("sdy.named_computation", results=None, regions=1, on_storage_type=True)
+def named_computation(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    block = single_block(operation.regions[0])
+    return _inline_block(builder, block, builder.operands(operation))
 
 
-@rule("sdy.manual_computation", results=None, regions=1, stored=True)
-def manual_computation(scope: Scope, operation: ir.Operation) -> Sequence[Instruction]:
-    meshes = scope.program.annotations.meshes
-    given = meshes.shardings(required(operation, "in_shardings"))
-    wanted = meshes.shardings(required(operation, "out_shardings"))
-    block = only_block(operation.regions[0])
-    operands = scope.operands(operation)
-    if len(given) != len(operands) or len(wanted) != len(operation.results):
-        raise ShapeError(f"it has {len(operands)} operands, {len(given)} in_shardings; {len(wanted)} out_shardings")
+@rule("sdy.manual_computation", results=None, regions=1, on_storage_type=True)
+def manual_computation(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
+    meshes = builder.context.annotations.meshes
+    in_shardings = meshes.shardings(required(operation, "in_shardings"))
+    out_shardings = meshes.shardings(required(operation, "out_shardings"))
+    block = single_block(operation.regions[0])
+    operands = builder.operands(operation)
+    if len(in_shardings) != len(operands) or len(out_shardings) != len(operation.results):
+        raise ShapeError(
+            f"it has {len(operands)} operands and {len(in_shardings)} in_shardings, "
+            f"{len(operation.results)} results and {len(out_shardings)} out_shardings"
+        )
     if len(block.arguments) != len(operands):
-        raise ShapeError(f"its region takes {len(block.arguments)} values, given are {len(operands)}")
+        raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(operands)}")
     axes = _manual_axes(operation)
-    parts = [
-        _part(scope, operand, sharding, argument.type, axes)
-        for operand, sharding, argument in zip(operands, given, block.arguments, strict=True)
+    shards = [
+        _full_to_shard(builder, operand, sharding, argument.type, axes)
+        for operand, sharding, argument in zip(operands, in_shardings, block.arguments, strict=True)
     ]
-    results = _in_place(scope, block, parts)
-    if len(results) != len(wanted):
-        raise ShapeError(f"its region gives {len(results)} values, declared are {len(wanted)}")
+    results = _inline_block(builder, block, shards)
+    if len(results) != len(out_shardings):
+        raise ShapeError(f"its region returns {len(results)} values, but {len(out_shardings)} are declared")
     return [
-        _whole(scope, result, sharding, value.type, axes)
-        for result, sharding, value in zip(results, wanted, operation.results, strict=True)
+        _shard_to_full(builder, result, sharding, value.type, axes)
+        for result, sharding, value in zip(results, out_shardings, operation.results, strict=True)
     ]
 
 
@@ -100,39 +106,43 @@ def _manual_axes(operation: ir.Operation) -> frozenset[str]:
     if given is None:
         return frozenset()
     if not isinstance(given, ir.OpaqueAttribute):
-        raise ShapeError(f"manual_axes must be #sdy.manual_axes<...>, they are {shown(given)}")
+        raise ShapeError(f"manual_axes must be #sdy.manual_axes<...>, but are {describe(given)}")
     return frozenset(_QUOTED.findall(given.text or ""))
 
 
-def _part(scope: Scope, whole: Instruction, sharding: Sharding, local: ir.Type, axes: frozenset[str]) -> Instruction:
-    """This device's part of an array, of the shape that the region takes."""
+def _full_to_shard(
+    builder: ComputationBuilder, full: Instruction, sharding: Sharding, local: ir.Type, axes: frozenset[str]
+) -> Instruction:
+    """Returns this device's shard of a full array, with the shape that the region takes."""
     shape = known_shape(local)
     if shape is None:
-        raise ShapeError(f"a region computed by hand takes static shapes, here {type_text(local)}")
-    if _is_everything(sharding) and shape.compatible(whole.shape):
-        return whole
-    marked = _marked(scope, _MARK, whole, whole.shape, sharding)
-    return _marked(scope, _TO_PART, marked, shape, _by_hand(sharding, axes))
+        raise ShapeError(f"a manual computation takes static shapes, but got {type_text(local)}")
+    if _has_single_device(sharding) and shape.compatible(full.shape):
+        return full
+    annotated = _emit_sharding_call(builder, _SHARDING_TARGET, full, full.shape, sharding)
+    return _emit_sharding_call(builder, _TO_SHARD_TARGET, annotated, shape, _manual_sharding(sharding, axes))
 
 
-def _whole(scope: Scope, part: Instruction, sharding: Sharding, type_: ir.Type, axes: frozenset[str]) -> Instruction:
-    """The array that the devices' parts make."""
+def _shard_to_full(
+    builder: ComputationBuilder, shard: Instruction, sharding: Sharding, type_: ir.Type, axes: frozenset[str]
+) -> Instruction:
+    """Returns the full array whose shards the devices hold."""
     shape = known_shape(type_)
     if shape is None:
-        raise ShapeError(f"a region computed by hand gives static shapes, here {type_text(type_)}")
-    if _is_everything(sharding) and shape.compatible(part.shape):
-        return part
-    marked = _marked(scope, _MARK, part, part.shape, _by_hand(sharding, axes))
-    return _marked(scope, _TO_WHOLE, marked, shape, sharding)
+        raise ShapeError(f"a manual computation returns static shapes, but is declared {type_text(type_)}")
+    if _has_single_device(sharding) and shape.compatible(shard.shape):
+        return shard
+    annotated = _emit_sharding_call(builder, _SHARDING_TARGET, shard, shard.shape, _manual_sharding(sharding, axes))
+    return _emit_sharding_call(builder, _TO_FULL_TARGET, annotated, shape, sharding)
 
 
-def _is_everything(sharding: Sharding) -> bool:
-    """Whether the mesh has one device, so that a part is the whole."""
+def _has_single_device(sharding: Sharding) -> bool:
+    """Returns whether the mesh has one device, so that a shard is the full array."""
     return sharding.named is not None and len(sharding.named.mesh.device_ids()) <= 1
 
 
-def _by_hand(sharding: Sharding, axes: frozenset[str]) -> Sharding:
-    """The sharding inside the region: the axes by hand cut nothing there."""
+def _manual_sharding(sharding: Sharding, axes: frozenset[str]) -> Sharding:
+    """Returns the sharding inside the region: the given axes are manual and shard no dimension there."""
     named = sharding.named
     if named is None or named.form is NamedForm.DEVICE:
         return Sharding(ShardingKind.MANUAL)
@@ -156,14 +166,14 @@ def _without_axes(named: NamedSharding, mesh: Mesh, numbers: Sequence[int]) -> N
     )
 
 
-def _in_place(scope: Scope, block: ir.Block, operands: Sequence[Instruction]) -> list[Instruction]:
-    """The operations of a region among those around it."""
+def _inline_block(builder: ComputationBuilder, block: ir.Block, operands: Sequence[Instruction]) -> list[Instruction]:
+    """Imports the operations of a region into the enclosing computation."""
     if len(block.arguments) != len(operands):
-        raise ShapeError(f"its region takes {len(block.arguments)} values, given are {len(operands)}")
+        raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(operands)}")
     for argument, operand in zip(block.arguments, operands, strict=True):
-        if not agrees(operand.shape, argument.type):
+        if not is_compatible(operand.shape, argument.type):
             raise ShapeError(
-                f"its region takes {type_text(argument.type)}, given is {operand.shape.to_text(layout=False)}"
+                f"its region takes {type_text(argument.type)}, but got {operand.shape.to_text(layout=False)}"
             )
-        scope.values[argument] = operand
-    return scope.run(block)
+        builder.values[argument] = operand
+    return builder.import_block(block)

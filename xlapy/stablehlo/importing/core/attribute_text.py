@@ -1,7 +1,7 @@
-"""Attributes as MLIR writes them, for the places where HLO keeps them as text.
+"""Prints attributes in MLIR's syntax for the fields of HLO that hold them as text.
 
-Owns: the text of plain attributes, as in the backend_config of custom calls and the attributes of composites. Must not
-know: what they mean.
+These fields are the backend_config of custom calls and the frontend attributes of composites. The printer of whole
+programs is `xlapy.stablehlo.text.print_attributes`; this one follows the form that XLA stores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlapy.stablehlo.importing.core.types import type_text
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute in MLIR's syntax."""
+    """Returns an attribute in MLIR's syntax. Raises `UnsupportedError` for a kind that HLO cannot hold."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -33,7 +33,7 @@ def attribute_text(value: Any) -> str:
         return f"{value.value} : {type_text(value.type)}"
     if isinstance(value, ir.FloatAttribute):
         element = value.type.element
-        return f"{_number(np.asarray(value.value).astype(element.dtype), element)} : {type_text(value.type)}"
+        return f"{_number_text(np.asarray(value.value).astype(element.dtype), element)} : {type_text(value.type)}"
     if isinstance(value, ir.SymbolReference):
         return "::".join(f"@{name}" for name in (value.root, *value.nested))
     if isinstance(value, ir.ElementsAttribute):
@@ -42,25 +42,25 @@ def attribute_text(value: Any) -> str:
         return f"#{value.name}" + ("" if value.text is None else f"<{value.text}>")
     if isinstance(value, ir.TensorType | ir.ScalarType | ir.TokenType | ir.TupleType):
         return type_text(value)
-    raise UnsupportedError(f"a {type(value).__name__} has no text that HLO could keep")
+    raise UnsupportedError(f"HLO cannot hold an attribute of the kind {type(value).__name__}")
 
 
 def dictionary_text(entries: Mapping[str, Any]) -> str:
-    """`{a = 1 : i64, b}`: a unit is its name alone; names are in order, as MLIR keeps them."""
-    parts = [
+    """Returns `{a = 1 : i64, b}`: sorted by name, as MLIR sorts them; a unit attribute is its name alone."""
+    printed = [
         name if isinstance(entries[name], ir.Unit) else f"{name} = {attribute_text(entries[name])}"
         for name in sorted(entries)
     ]
-    return f"{{{', '.join(parts)}}}"
+    return f"{{{', '.join(printed)}}}"
 
 
 def quoted(text: str) -> str:
-    """Text in quotes; what does not print, quotes and backslashes as two hexadecimal digits or an escape."""
+    """Returns a string in quotes, with quotes and backslashes escaped and unprintable bytes as hexadecimal digits."""
     data = text.encode("utf-8", "surrogateescape")
-    return '"' + "".join(map(_character, data)) + '"'
+    return '"' + "".join(map(_escaped, data)) + '"'
 
 
-def _character(byte: int) -> str:
+def _escaped(byte: int) -> str:
     character = chr(byte)
     if character in '"\\':
         return f"\\{character}"
@@ -70,25 +70,25 @@ def _character(byte: int) -> str:
 def _elements_text(value: ir.ElementsAttribute) -> str:
     element = value.type.element
     if not isinstance(element, PrimitiveType):
-        raise UnsupportedError(f"elements of type {type_text(value.type)} have no text that HLO could keep")
+        raise UnsupportedError(f"HLO cannot hold elements of type {type_text(value.type)}")
     if value.values.ndim == 1:
-        listed = ", ".join(_number(each, element) for each in value.values)
-        return f"array<{type_text(ir.ScalarType(element))}{': ' if listed else ''}{listed}>"
-    return f"dense<{_nested(value.values, element)}> : {type_text(value.type)}"
+        printed = ", ".join(_number_text(each, element) for each in value.values)
+        return f"array<{type_text(ir.ScalarType(element))}{': ' if printed else ''}{printed}>"
+    return f"dense<{_nested_lists(value.values, element)}> : {type_text(value.type)}"
 
 
-def _nested(values: Array, element: PrimitiveType) -> str:
+def _nested_lists(values: Array, element: PrimitiveType) -> str:
     if values.ndim == 0:
-        return _number(values, element)
-    return f"[{', '.join(_nested(np.asarray(part), element) for part in values)}]"
+        return _number_text(values, element)
+    return f"[{', '.join(_nested_lists(np.asarray(row), element) for row in values)}]"
 
 
-def _number(value: Any, element: PrimitiveType) -> str:
+def _number_text(value: Any, element: PrimitiveType) -> str:
     if element is PRED:
         return "true" if value else "false"
     if element.is_complex:
-        part = element.component_type
-        return f"({_number(np.real(value), part)}, {_number(np.imag(value), part)})"
+        component = element.component_type
+        return f"({_number_text(np.real(value), component)}, {_number_text(np.imag(value), component)})"
     if not element.is_floating:
         return str(int(value))
     if np.isfinite(value.astype(np.float64)):
