@@ -58,8 +58,6 @@ CYCLES: dict[frozenset[str], str] = {
 CYCLIC_FOLDERS: dict[tuple[str, ...], str] = {
     ("xlapy.builder", "xlapy.ops"): "operators of XlaOp call builder functions, which take and return XlaOp",
     ("xlapy.cpu.program",): "thunks, their liveness and their profiling counters refer to each other",
-    ("xlapy.stablehlo.export.core",): "rules and the scope that they extend refer to each other",
-    ("xlapy.stablehlo.importing",): "rules and the scope that they extend refer to each other",
     ("xlapy.text",): "an asynchronous instruction is parsed as the instruction that it wraps",
     ("xlapy", "xlapy.cpu.serialization", "xlapy.runtime"): "serialized executables record the version of the package",
 }
