@@ -120,7 +120,7 @@ def test_by_hand(line: str, flops: int, transcendentals: int, size: int):
 
 @pytest.mark.parametrize("line", [c[0] for c in COSTS])
 def test_xla_counts_the_same(line: str):
-    ours = cost(module(line)).named()
+    ours = cost(module(line)).properties()
     assert {name: ours[name] for name in ("flops", "transcendentals", "bytes accessed")} == xla_cost(module(line))
 
 
@@ -132,7 +132,7 @@ def test_convolutions_count_what_meets_the_input(lines: str, flops: int):
 
 
 def test_names_and_parts():
-    found = cost(module("f32[8] reduce(x, z), dimensions={1}, to_apply=plus")).named()
+    found = cost(module("f32[8] reduce(x, z), dimensions={1}, to_apply=plus")).properties()
     assert found == {
         "flops": 120, "transcendentals": 0, "bytes accessed": 548, "bytes accessed0{}": 512, "bytes accessed1{}": 4,
         "bytes accessedout{}": 32,

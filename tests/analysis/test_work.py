@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.runner import program
-from xlapy.analysis.work import element_count, work_of
+from xlapy.analysis.work import element_count, estimated_work
 from xlapy.base.shape import Shape
 from xlapy.text import parse_hlo
 
@@ -23,7 +23,7 @@ from xlapy.text import parse_hlo
 def test_estimates(line: str, low: int, high: int) -> None:
     plus = "plus { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
     text = program("x = f32[64,64] parameter(0)", "z = f32[] constant(0)", f"ROOT r = f32[64,64] {line}", before=plus)
-    assert low <= work_of(parse_hlo(text).entry_computation.root_instruction) <= high
+    assert low <= estimated_work(parse_hlo(text).entry_computation.root_instruction) <= high
 
 
 def test_elements_of_tuples_are_added_up() -> None:

@@ -1,1 +1,1 @@
-"""Facts about modules that passes and back ends share: effects, constants, loops. Changes nothing."""
+"""Facts about modules that passes and back ends share: effects, constants, loops, aliases, cost. Changes no module."""

@@ -1,4 +1,7 @@
-"""What is known before a program runs: constants, and what follows from them here and now. Must not know: passes."""
+"""Facts about constants: which instructions can be evaluated at compile time, and the values of literals.
+
+Does not depend on passes.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,36 @@ from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
 
-EXPANDING = frozenset({opcodes.BROADCAST, opcodes.IOTA})
-"""What is cheaper to make than to store."""
+CHEAP_TO_RECOMPUTE_OPS = frozenset({opcodes.BROADCAST, opcodes.IOTA})
+"""Operations whose results are cheaper to compute again than to store as constants."""
 
-_NEVER = frozenset({opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *EXPANDING})
-_ELSEWHERE = frozenset({opcodes.REPLICA_ID, opcodes.PARTITION_ID, opcodes.DOMAIN, opcodes.FUSION})
-_UNKNOWN_FAMILIES = frozenset({"collectives", "transfer", "random", "custom"})
+_NOT_EVALUATED = frozenset(
+    {opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *CHEAP_TO_RECOMPUTE_OPS}
+)
+_NOT_FOLDABLE = frozenset({opcodes.REPLICA_ID, opcodes.PARTITION_ID, opcodes.DOMAIN, opcodes.FUSION})
+_UNPREDICTABLE_FAMILIES = frozenset({"collectives", "transfer", "random", "custom"})
 
 
-def is_steady(instruction: Instruction) -> bool:
-    """Whether the value of an instruction that computes something follows from its operands alone: not so for what
-    differs between devices, for random numbers, custom calls and fusions, which are decisions of others."""
+def depends_only_on_operands(instruction: Instruction) -> bool:
+    """Returns whether an instruction computes a value that its operands determine, so that constants can be folded.
+
+    False for parameters, constants, tuples and `CHEAP_TO_RECOMPUTE_OPS`, for values that differ between devices or runs
+    (ids, collectives, transfers, random numbers), for custom calls, and for fusions, which passes leave as they are.
+    """
     op = instruction.op
-    return op not in _NEVER and op not in _ELSEWHERE and op.family not in _UNKNOWN_FAMILIES and op in RULES
+    return (
+        op not in _NOT_EVALUATED
+        and op not in _NOT_FOLDABLE
+        and op.family not in _UNPREDICTABLE_FAMILIES
+        and op in RULES
+    )
 
 
-def is_whole(literal: Literal) -> bool:
-    """Whether all elements are known: text may have left some out."""
-    return not literal.is_elided and all(map(is_whole, literal.elements))
+def has_all_elements(literal: Literal) -> bool:
+    """Returns whether all elements of a literal are known; HLO text may elide them as `{...}`."""
+    return not literal.is_elided and all(map(has_all_elements, literal.elements))
 
 
 def literal_value(literal: Literal) -> Any:
-    """The value as the interpreter has it: an array, or a tuple of values."""
+    """Returns the value of a literal as the interpreter represents it: an array, or a tuple of values."""
     return tuple(map(literal_value, literal.elements)) if literal.shape.is_tuple else literal.array

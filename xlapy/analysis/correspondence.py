@@ -1,10 +1,11 @@
-"""Which instructions of two modules correspond, whatever their names, and how those that do differ.
+"""Finds which instructions of two modules correspond, whatever their names, and how the pairs differ.
 
-Instructions that compute the same from the same parameters correspond. From these on, and from the roots, pairs grow
-along operands and users: what has the same op in the same place corresponds too, and differs in its attributes, its
-shape or what it reads.
+Instructions that compute the same from the same parameters correspond. Starting there and at the roots, pairs are
+extended along operands and users: two instructions with the same op in the same position correspond too, and differ in
+attributes, shape or operands.
 
-Owns: the pairs, the differences in words. Must not know: how they are shown, passes.
+Responsible for the pairs and for describing their differences. Does not depend on how these are displayed, or on
+passes.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
-from xlapy.analysis.structure import Structure
+from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
 
-_LONGEST = 60
-"""Characters of an attribute's value in a difference."""
+_MAX_VALUE_CHARACTERS = 60
+"""The number of characters to which a value is shortened in the description of a difference."""
 
 
 @dataclass(slots=True)
 class Correspondence:
-    """What belongs together in a left and a right module."""
+    """The pairs of computations and instructions of a left and a right module, and the instructions without a pair."""
 
     computations: dict[Computation, Computation] = field(default_factory=dict[Computation, Computation])
     instructions: dict[Instruction, Instruction] = field(default_factory=dict[Instruction, Instruction])
@@ -33,7 +34,7 @@ class Correspondence:
     only_right: list[Instruction] = field(default_factory=list[Instruction])
 
     def differences(self, left: Instruction) -> list[str]:
-        """How the counterpart of an instruction differs, in words; operands and callees that correspond do not."""
+        """Describes how the counterpart of an instruction differs. Operands and callees that correspond are equal."""
         right = self.instructions[left]
         found = [f"shape {left.shape} -> {right.shape}"] if left.shape != right.shape else []
         found += _attribute_differences(left, right)
@@ -62,17 +63,17 @@ class Correspondence:
 
 
 def correspond(left: Module, right: Module) -> Correspondence:
-    """Pairs the instructions of two modules, from the entries on; computations by their callers."""
+    """Pairs the instructions of two modules, starting at the entries; callees are paired by their callers."""
     found = Correspondence()
     numbers = _Numbers(left, right)
     pending = [(left.entry_computation, right.entry_computation)]
-    taken: set[Computation] = set()
+    paired_right: set[Computation] = set()
     while pending:
         one, other = pending.pop()
-        if one in found.computations or other in taken:
+        if one in found.computations or other in paired_right:
             continue
         found.computations[one] = other
-        taken.add(other)
+        paired_right.add(other)
         _Matcher(one, other, numbers, found.instructions).run()
         for instruction in one:
             counterpart = found.instructions.get(instruction)
@@ -85,18 +86,18 @@ def correspond(left: Module, right: Module) -> Correspondence:
 
 
 class _Numbers:
-    """A number for every instruction: those that compute the same from the parameters have the same."""
+    """Numbers for the instructions of both modules: equal ones compute the same from the same parameters."""
 
     def __init__(self, left: Module, right: Module) -> None:
-        structure = Structure(left)
+        numbering = StructuralNumbering(left)
         known: dict[Hashable, int] = {}
         self.of: dict[Instruction, int] = {}
         for module in (left, right):
             for computation in computation_post_order(module):
-                structure.number(computation)
+                numbering.number(computation)
                 for instruction in post_order(computation):
                     operands = tuple([self.of[operand] for operand in instruction.operands])
-                    key = (*structure.description(instruction), operands)
+                    key = (*numbering.instruction_key(instruction), operands)
                     self.of[instruction] = known.setdefault(key, len(known))
 
 
@@ -109,8 +110,8 @@ class _Matcher:
         self.left, self.right = left, right
         self.numbers = numbers.of
         self.pairs = pairs
-        self.taken: set[Instruction] = set()
-        """Those on the right that have a counterpart."""
+        self.paired_right: set[Instruction] = set()
+        """The instructions of the right computation that have a counterpart."""
         self.left_numbers = {self.numbers[i] for i in left}
         self.right_numbers = {self.numbers[i] for i in right}
 
@@ -122,18 +123,18 @@ class _Matcher:
         self.pair_by_operands()
 
     def pair_equal(self) -> None:
-        """What computes the same; users first, so that their operands come with them."""
-        waiting: dict[int, list[Instruction]] = {}
+        """Pairs instructions that compute the same; users first, because their operands are paired along with them."""
+        unpaired: dict[int, list[Instruction]] = {}
         for other in post_order(self.right):
-            if other not in self.taken:
-                waiting.setdefault(self.numbers[other], []).append(other)
+            if other not in self.paired_right:
+                unpaired.setdefault(self.numbers[other], []).append(other)
         for one in reversed(post_order(self.left)):
-            others = waiting.get(self.numbers[one], [])
+            others = unpaired.get(self.numbers[one], [])
             while others and one not in self.pairs:
                 self.descend(one, others.pop())
 
     def pair_by_operands(self) -> None:
-        """What reads a counterpart in the same place with the same op."""
+        """Pairs instructions with the same op that use the two instructions of a pair as the same operand."""
         users: dict[Hashable, list[Instruction]] = {}
         for other in reversed(post_order(self.right)):
             for number, operand in enumerate(other.operands):
@@ -145,7 +146,7 @@ class _Matcher:
                     self.descend(one, others.pop())
 
     def descend(self, left: Instruction, right: Instruction) -> None:
-        """Pairs two instructions if they may be, and their operands place by place."""
+        """Pairs two instructions if `may_pair` allows it, and their operands position by position."""
         stack = [(left, right)]
         while stack:
             one, other = stack.pop()
@@ -154,15 +155,15 @@ class _Matcher:
                 stack += zip(one.operands, other.operands, strict=False)
 
     def may_pair(self, left: Instruction, right: Instruction) -> bool:
-        """The same op, and neither has a better counterpart elsewhere."""
-        if left.op is not right.op or left.op is opcodes.PARAMETER or left in self.pairs or right in self.taken:
+        """Returns whether two unpaired instructions have the same op and neither has an equal counterpart elsewhere."""
+        if left.op is not right.op or left.op is opcodes.PARAMETER or left in self.pairs or right in self.paired_right:
             return False
         one, other = self.numbers[left], self.numbers[right]
         return one == other or (one not in self.right_numbers and other not in self.left_numbers)
 
     def pair(self, left: Instruction, right: Instruction) -> None:
         self.pairs[left] = right
-        self.taken.add(right)
+        self.paired_right.add(right)
 
 
 def _attribute_differences(left: Instruction, right: Instruction) -> Iterator[str]:
@@ -173,4 +174,4 @@ def _attribute_differences(left: Instruction, right: Instruction) -> Iterator[st
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[: _MAX_VALUE_CHARACTERS - 3]}..."

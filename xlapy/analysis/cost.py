@@ -1,12 +1,13 @@
-"""What a module costs to run, as XLA counts it: operations on numbers, transcendental functions, bytes moved.
+"""Cost analysis: the arithmetic operations, transcendental functions and bytes accessed of a module.
 
-Counted from shapes and attributes alone, as XLA's HloCostAnalysis does: an instruction reads its operands and writes
-its result; inside a fusion only the arithmetic counts. A loop counts as one turn, a conditional as its dearest
-branch. What a custom call does inside is not known and counts nothing. Where XLA counts what is not there (tables of
-tuples, more rounds of a Fourier transform of several dimensions) or leaves something out (the starts of a dynamic
-slice behind the first), this table counts what is there.
+Costs follow from shapes and attributes alone, as in XLA's HloCostAnalysis. An instruction reads its operands and writes
+its result; inside a fusion only the arithmetic counts. A loop counts as one iteration, a conditional as its most
+expensive branch. The inside of a custom call is unknown and counts nothing. XLA counts some things that do not exist
+(tables of tuples, extra stages of a Fourier transform of several dimensions) and omits others (the start indices of a
+dynamic-slice after the first); this module counts neither more nor less than what exists.
 
-Owns: one rule a kind of operation, in tables by family. Must not know: machines, how a back end runs an operation.
+Responsible for one rule for each kind of operation, in tables by family. Does not depend on machines or on how a back
+end runs an operation.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from xlapy.opcodes.registry import Rules
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an instruction, or a computation, costs. operands: bytes read of operand 0, 1 ...; result: bytes written."""
+    """The cost of an instruction or computation. operands: bytes read of operand 0, 1 ...; result: bytes written."""
 
     flops: int = 0
     transcendentals: int = 0
@@ -52,8 +53,8 @@ class Cost:
             self.result + other.result,
         )
 
-    def named(self) -> dict[str, float]:
-        """Under XLA's names: `flops`, `bytes accessed`; `bytes accessed0{}` of operand 0, `bytes accessedout{}` ..."""
+    def properties(self) -> dict[str, float]:
+        """Returns the cost under XLA's names: `flops`, `bytes accessed`, `bytes accessed0{}` of operand 0 and so on."""
         parts = {f"bytes accessed{n}{{}}": float(size) for n, size in enumerate(self.operands) if size}
         return {
             "flops": float(self.flops),
@@ -64,50 +65,52 @@ class Cost:
         }
 
 
-Inside = Mapping[Computation, Cost]
-CostRule = Callable[[Instruction, Inside], Cost]
+CalledCosts = Mapping[Computation, Cost]
+"""The costs of the computations that an instruction may call."""
+
+CostRule = Callable[[Instruction, CalledCosts], Cost]
 
 COSTS: Rules[CostRule] = Rules("the cost analysis")
-"""What does not just read its operands, write its result and count nothing else."""
+"""The operations that do more, or less, than read their operands and write their results."""
 
 
 def module_cost(module: Module) -> Cost:
-    """What one run of the entry computation costs."""
+    """Returns the cost of one execution of the entry computation."""
     costs = instruction_costs(module)
     return sum((costs[each] for each in module.entry_computation), Cost())
 
 
 def instruction_costs(module: Module) -> dict[Instruction, Cost]:
-    """What each instruction costs when it runs once, with what it calls."""
-    inside: dict[Computation, Cost] = {}
+    """Returns the cost of one execution of each instruction, including the computations that it calls."""
+    called_costs: dict[Computation, Cost] = {}
     found: dict[Instruction, Cost] = {}
     for computation in computation_post_order(module):
-        found.update((each, _cost(each, inside)) for each in computation)
-        inside[computation] = sum((found[each] for each in computation), Cost())
+        found.update((each, _cost(each, called_costs)) for each in computation)
+        called_costs[computation] = sum((found[each] for each in computation), Cost())
     return found
 
 
-def _cost(instruction: Instruction, inside: Inside) -> Cost:
+def _cost(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     if instruction.op in COSTS:
-        return COSTS.find(instruction.op)(instruction, inside)
-    return _moved(instruction)
+        return COSTS.find(instruction.op)(instruction, called_costs)
+    return _accessing_all(instruction)
 
 
-def size_of(shape: Shape) -> int:
-    """The bytes of all arrays in a shape."""
+def array_bytes(shape: Shape) -> int:
+    """Returns the number of bytes of all arrays in a shape."""
     return sum(leaf.size * leaf.element_type.byte_size for _, leaf in shape.leaves() if leaf.is_array)
 
 
-def _moved(instruction: Instruction, flops: int = 0, transcendentals: int = 0) -> Cost:
-    """All operands read, the whole result written."""
-    operands = tuple(size_of(operand.shape) for operand in instruction.operands)
-    return Cost(flops, transcendentals, operands, size_of(instruction.shape))
+def _accessing_all(instruction: Instruction, flops: int = 0, transcendentals: int = 0) -> Cost:
+    """Returns the cost of reading all operands, writing the whole result, and the given arithmetic."""
+    operands = tuple(array_bytes(operand.shape) for operand in instruction.operands)
+    return Cost(flops, transcendentals, operands, array_bytes(instruction.shape))
 
 
-def _applied(instruction: Instruction, inside: Inside, times: int, computation: int = 0) -> Cost:
-    """All operands read, the result written, and a scalar computation applied so many times."""
-    called = inside[instruction.computations[computation]]
-    return _moved(instruction, called.flops * times, called.transcendentals * times)
+def _applying(instruction: Instruction, called_costs: CalledCosts, times: int, computation: int = 0) -> Cost:
+    """Returns the cost of reading all operands, writing the result, and applying a called computation `times` times."""
+    called = called_costs[instruction.computations[computation]]
+    return _accessing_all(instruction, called.flops * times, called.transcendentals * times)
 
 
 def _log2(size: int) -> int:
@@ -125,12 +128,16 @@ _TRANSCENDENTAL = frozenset({
 
 
 @COSTS.rule(*(op for op in opcodes.REGISTRY.values() if op.family == "elementwise"), opcodes.STOCHASTIC_CONVERT)
-def _elementwise(instruction: Instruction, _: Inside) -> Cost:
+def _elementwise(instruction: Instruction, _: CalledCosts) -> Cost:
     count = element_count(instruction.shape)
-    return _moved(instruction, 0, count) if instruction.op in _TRANSCENDENTAL else _moved(instruction, count)
+    return (
+        _accessing_all(instruction, 0, count)
+        if instruction.op in _TRANSCENDENTAL
+        else _accessing_all(instruction, count)
+    )
 
 
-# -- what computes and moves nothing
+# -- operations without cost
 
 
 @COSTS.rule(
@@ -139,36 +146,36 @@ def _elementwise(instruction: Instruction, _: Inside) -> Cost:
     opcodes.PARTITION_ID, opcodes.COPY_DONE, opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE,
     opcodes.COLLECTIVE_PERMUTE_DONE, opcodes.SEND_DONE, opcodes.RECV_DONE, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE,
 )  # fmt: skip
-def _nothing(_: Instruction, __: Inside) -> Cost:
+def _nothing(_: Instruction, __: CalledCosts) -> Cost:
     return Cost()
 
 
-# -- movement, indexing: as much of an operand as is used
+# -- movement, indexing: operands count as far as they are read
 
 
 @COSTS.rule(opcodes.SLICE, opcodes.DYNAMIC_SLICE)
-def _slice(instruction: Instruction, _: Inside) -> Cost:
-    size = size_of(instruction.shape)
-    return Cost(operands=(size, *(size_of(o.shape) for o in instruction.operands[1:])), result=size)
+def _slice(instruction: Instruction, _: CalledCosts) -> Cost:
+    size = array_bytes(instruction.shape)
+    return Cost(operands=(size, *(array_bytes(o.shape) for o in instruction.operands[1:])), result=size)
 
 
 @COSTS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
-def _update(instruction: Instruction, _: Inside) -> Cost:
-    rest = tuple(size_of(operand.shape) for operand in instruction.operands[1:])
+def _update(instruction: Instruction, _: CalledCosts) -> Cost:
+    rest = tuple(array_bytes(operand.shape) for operand in instruction.operands[1:])
     return Cost(operands=(0, *rest), result=rest[0])
 
 
 @COSTS.rule(opcodes.GATHER)
-def _gather(instruction: Instruction, _: Inside) -> Cost:
-    size = size_of(instruction.shape)
-    return Cost(operands=(size, size_of(instruction.operands[1].shape)), result=size)
+def _gather(instruction: Instruction, _: CalledCosts) -> Cost:
+    size = array_bytes(instruction.shape)
+    return Cost(operands=(size, array_bytes(instruction.operands[1].shape)), result=size)
 
 
 @COSTS.rule(opcodes.SCATTER)
-def _scatter(instruction: Instruction, inside: Inside) -> Cost:
+def _scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     count = len(instruction.operands) // 2
-    rest = [size_of(operand.shape) for operand in instruction.operands[count:]]
-    called, times = inside[instruction.computations[0]], instruction.operands[-1].shape.size
+    rest = [array_bytes(operand.shape) for operand in instruction.operands[count:]]
+    called, times = called_costs[instruction.computations[0]], instruction.operands[-1].shape.size
     return Cost(called.flops * times, called.transcendentals * times, (*rest[1:], *rest), sum(rest[1:]))
 
 
@@ -176,43 +183,43 @@ def _scatter(instruction: Instruction, inside: Inside) -> Cost:
 
 
 @COSTS.rule(opcodes.DOT, opcodes.SCALED_DOT)
-def _dot(instruction: Instruction, _: Inside) -> Cost:
+def _dot(instruction: Instruction, _: CalledCosts) -> Cost:
     sizes = instruction.operands[0].shape.dimensions
     terms = prod(sizes[d] for d in instruction.attributes.lhs_contracting_dims)
-    return _moved(instruction, 2 * instruction.shape.size * terms)
+    return _accessing_all(instruction, 2 * instruction.shape.size * terms)
 
 
 @COSTS.rule(opcodes.RAGGED_DOT)
-def _ragged_dot(instruction: Instruction, _: Inside) -> Cost:
-    """Each row belongs to one group; where the groups divide the terms, each term does."""
+def _ragged_dot(instruction: Instruction, _: CalledCosts) -> Cost:
+    """Each row belongs to one group; if the groups divide a contracting dimension, each term of a sum does."""
     attributes, lhs = instruction.attributes, instruction.operands[0].shape.dimensions
     terms = prod(lhs[d] for d in attributes.lhs_contracting_dims)
     ragged = attributes.lhs_ragged_dims[0]
     groups = instruction.shape.dimensions[0] if ragged in attributes.lhs_contracting_dims else 1
-    return _moved(instruction, 2 * instruction.shape.size * terms // max(1, groups))
+    return _accessing_all(instruction, 2 * instruction.shape.size * terms // max(1, groups))
 
 
 @COSTS.rule(opcodes.CONVOLUTION)
-def _convolution(instruction: Instruction, _: Inside) -> Cost:
-    """Two for each element of the kernel that meets one of the input, and neither padding nor a hole."""
+def _convolution(instruction: Instruction, _: CalledCosts) -> Cost:
+    """Two operations for each kernel element at a valid position: on an input element, not on padding or dilation."""
     numbers, attributes = instruction.attributes.dim_labels, instruction.attributes
     lhs, rhs, out = instruction.operands[0].shape, instruction.operands[1].shape, instruction.shape
-    met = prod(
-        _meetings(window, lhs.dimensions[d])
+    positions = prod(
+        _valid_positions(window, lhs.dimensions[d])
         for window, d in zip(attributes.window.dimensions, numbers.input_spatial_dimensions, strict=True)
     )
     batch = out.dimensions[numbers.output_batch_dimension] * out.dimensions[numbers.output_feature_dimension]
-    return _moved(instruction, 2 * met * batch * rhs.dimensions[numbers.kernel_input_feature_dimension])
+    return _accessing_all(instruction, 2 * positions * batch * rhs.dimensions[numbers.kernel_input_feature_dimension])
 
 
-def _meetings(window: WindowDimension, size: int) -> int:
-    """How often, over all positions of a window, an element of it meets one of the base."""
+def _valid_positions(window: WindowDimension, size: int) -> int:
+    """Returns how often an element of a window lies on an element of the base, over all positions of the window."""
     end = (size - 1) * window.base_dilation if size else -1
     first = np.arange(window.output_size(size)) * window.stride - window.padding_low
     count = 0
     for element in range(window.size):
-        places = first + element * window.window_dilation
-        count += int(((places >= 0) & (places <= end) & (places % window.base_dilation == 0)).sum())
+        indices = first + element * window.window_dilation
+        count += int(((indices >= 0) & (indices <= end) & (indices % window.base_dilation == 0)).sum())
     return count
 
 
@@ -220,131 +227,133 @@ def _meetings(window: WindowDimension, size: int) -> int:
 
 
 @COSTS.rule(opcodes.REDUCE)
-def _reduce(instruction: Instruction, inside: Inside) -> Cost:
-    """One less than there are elements, for every result."""
+def _reduce(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    """For each result, one application less than there are elements to reduce."""
     result = next(leaf for _, leaf in instruction.shape.leaves())
-    return _applied(instruction, inside, max(0, instruction.operands[0].shape.size - result.size))
+    return _applying(instruction, called_costs, max(0, instruction.operands[0].shape.size - result.size))
 
 
 @COSTS.rule(opcodes.REDUCE_WINDOW)
-def _reduce_window(instruction: Instruction, inside: Inside) -> Cost:
+def _reduce_window(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     result = next(leaf for _, leaf in instruction.shape.leaves())
-    return _applied(instruction, inside, result.size * (prod(instruction.attributes.window.sizes) - 1))
+    return _applying(instruction, called_costs, result.size * (prod(instruction.attributes.window.sizes) - 1))
 
 
 @COSTS.rule(opcodes.SELECT_AND_SCATTER)
-def _select_and_scatter(instruction: Instruction, inside: Inside) -> Cost:
-    """In every window one element is chosen, and one added."""
+def _select_and_scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    """One element of each window is selected, and one is added."""
     windows = instruction.operands[1].shape.size
-    chosen = _applied(instruction, inside, windows * (prod(instruction.attributes.window.sizes) - 1))
-    added = inside[instruction.computations[1]]
+    chosen = _applying(instruction, called_costs, windows * (prod(instruction.attributes.window.sizes) - 1))
+    added = called_costs[instruction.computations[1]]
     return chosen + Cost(added.flops * windows, added.transcendentals * windows)
 
 
 @COSTS.rule(opcodes.MAP)
-def _map(instruction: Instruction, inside: Inside) -> Cost:
-    return _applied(instruction, inside, instruction.shape.size)
+def _map(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    return _applying(instruction, called_costs, instruction.shape.size)
 
 
 @COSTS.rule(opcodes.SCAN)
-def _scan(instruction: Instruction, inside: Inside) -> Cost:
-    """A called computation for every slice."""
+def _scan(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    """One application of the called computation for each slice."""
     sizes = instruction.operands[0].shape.dimensions
-    return _applied(instruction, inside, sizes[instruction.attributes.dimensions[0]])
+    return _applying(instruction, called_costs, sizes[instruction.attributes.dimensions[0]])
 
 
 # -- sorting
 
 
 @COSTS.rule(opcodes.SORT)
-def _sort(instruction: Instruction, _: Inside) -> Cost:
+def _sort(instruction: Instruction, _: CalledCosts) -> Cost:
     size = instruction.operands[0].shape.size
-    return _moved(instruction, size * _log2(size))
+    return _accessing_all(instruction, size * _log2(size))
 
 
 # -- linalg, normalization, random
 
 
 @COSTS.rule(opcodes.CHOLESKY)
-def _cholesky(instruction: Instruction, _: Inside) -> Cost:
-    """One triangle is read, and written."""
+def _cholesky(instruction: Instruction, _: CalledCosts) -> Cost:
+    """One triangle is read and written."""
     shape = instruction.operands[0].shape
-    half = size_of(shape) // 2
+    half = array_bytes(shape) // 2
     return Cost(shape.size * shape.dimensions[-1] // 3, 0, (half,), half)
 
 
 @COSTS.rule(opcodes.TRIANGULAR_SOLVE)
-def _triangular_solve(instruction: Instruction, _: Inside) -> Cost:
+def _triangular_solve(instruction: Instruction, _: CalledCosts) -> Cost:
     """One triangle of the matrix is read."""
     matrix, right, result = instruction.operands[0].shape, instruction.operands[1].shape, instruction.shape
-    return Cost(result.size * matrix.dimensions[-1] * 2, 0, (size_of(matrix) // 2, size_of(right)), size_of(result))
+    return Cost(
+        result.size * matrix.dimensions[-1] * 2, 0, (array_bytes(matrix) // 2, array_bytes(right)), array_bytes(result)
+    )
 
 
 @COSTS.rule(opcodes.FFT)
-def _fft(instruction: Instruction, _: Inside) -> Cost:
-    """A complex product for every element in every round: four real ones, each with an addition."""
-    rounds = sum(_log2(length) for length in instruction.attributes.fft_length)
-    return _moved(instruction, 2 * 4 * instruction.operands[0].shape.size * rounds)
+def _fft(instruction: Instruction, _: CalledCosts) -> Cost:
+    """A complex multiplication for each element in each stage: four real ones, each with an addition."""
+    stages = sum(_log2(length) for length in instruction.attributes.fft_length)
+    return _accessing_all(instruction, 2 * 4 * instruction.operands[0].shape.size * stages)
 
 
 _PER_ELEMENT = {opcodes.BATCH_NORM_TRAINING: 7, opcodes.BATCH_NORM_INFERENCE: 4, opcodes.BATCH_NORM_GRAD: 12}
-"""Subtractions, products and sums, of means and variances too, that an element of the operand takes."""
+"""Operations for each element of the operand, including those of means and variances."""
 
 
 @COSTS.rule(*_PER_ELEMENT)
-def _batch_norm(instruction: Instruction, _: Inside) -> Cost:
+def _batch_norm(instruction: Instruction, _: CalledCosts) -> Cost:
     operand, scale = instruction.operands[0].shape, instruction.operands[1].shape
-    return _moved(instruction, _PER_ELEMENT[instruction.op] * operand.size, scale.size)
+    return _accessing_all(instruction, _PER_ELEMENT[instruction.op] * operand.size, scale.size)
 
 
 @COSTS.rule(opcodes.RNG)
-def _rng(instruction: Instruction, _: Inside) -> Cost:
-    return _moved(instruction, 0, instruction.shape.size)
+def _rng(instruction: Instruction, _: CalledCosts) -> Cost:
+    return _accessing_all(instruction, 0, instruction.shape.size)
 
 
 # -- collectives
 
 
 @COSTS.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START, opcodes.REDUCE_SCATTER, opcodes.COLLECTIVE_REDUCE)
-def _all_reduce(instruction: Instruction, inside: Inside) -> Cost:
-    return _applied(instruction, inside, sum(operand.shape.size for operand in instruction.operands))
+def _all_reduce(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    return _applying(instruction, called_costs, sum(operand.shape.size for operand in instruction.operands))
 
 
 # -- control
 
 
 @COSTS.rule(opcodes.CALL, opcodes.WHILE, opcodes.ASYNC_START)
-def _call(instruction: Instruction, inside: Inside) -> Cost:
-    return sum((inside[computation] for computation in instruction.computations), Cost())
+def _call(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    return sum((called_costs[computation] for computation in instruction.computations), Cost())
 
 
 @COSTS.rule(opcodes.CONDITIONAL)
-def _conditional(instruction: Instruction, inside: Inside) -> Cost:
-    branches = [inside[branch] for branch in instruction.computations]
+def _conditional(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    branches = [called_costs[branch] for branch in instruction.computations]
     return max(branches, key=lambda cost: (cost.flops + cost.transcendentals, cost.bytes_accessed))
 
 
 @COSTS.rule(opcodes.FUSION)
-def _fusion(instruction: Instruction, inside: Inside) -> Cost:
-    """The arithmetic of what is inside; of an operand that is only sliced, the slices."""
+def _fusion(instruction: Instruction, called_costs: CalledCosts) -> Cost:
+    """The arithmetic of the fused computation. An operand that is only sliced counts as the bytes of its slices."""
     (computation,) = instruction.computations
-    called = inside[computation]
-    operands = tuple(_read(parameter, inside) for parameter in computation.parameters)
-    return Cost(called.flops, called.transcendentals, operands, size_of(instruction.shape))
+    called = called_costs[computation]
+    operands = tuple(_bytes_read(parameter, called_costs) for parameter in computation.parameters)
+    return Cost(called.flops, called.transcendentals, operands, array_bytes(instruction.shape))
 
 
-_PARTIAL = frozenset(
+_PARTIAL_READS = frozenset(
     {opcodes.SLICE, opcodes.DYNAMIC_SLICE, opcodes.GATHER, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.SCATTER}
 )
 
 
-def _read(parameter: Instruction, inside: Inside) -> int:
-    whole = size_of(parameter.shape)
-    if not parameter.users or any(user.op not in _PARTIAL for user in parameter.users):
+def _bytes_read(parameter: Instruction, called_costs: CalledCosts) -> int:
+    whole = array_bytes(parameter.shape)
+    if not parameter.users or any(user.op not in _PARTIAL_READS for user in parameter.users):
         return whole
-    return min(whole, sum(_read_by(user, parameter, inside) for user in parameter.users))
+    return min(whole, sum(_bytes_read_by(user, parameter, called_costs) for user in parameter.users))
 
 
-def _read_by(user: Instruction, operand: Instruction, inside: Inside) -> int:
-    costs = _cost(user, inside).operands
+def _bytes_read_by(user: Instruction, operand: Instruction, called_costs: CalledCosts) -> int:
+    costs = _cost(user, called_costs).operands
     return sum(size for size, each in zip(costs, user.operands, strict=True) if each is operand)

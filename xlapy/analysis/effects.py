@@ -1,6 +1,7 @@
-"""What instructions do besides computing their results, the computations that they call included.
+"""Side effects: what instructions do besides computing their results, including the computations that they call.
 
-Owns: `Effects`, a snapshot of a module, and the question after one instruction. Must not know: passes.
+Responsible for `Effects`, which describes a whole module, and for the query about one instruction. Does not depend on
+passes.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.opcodes.registry import Effect
 
-_COMPUTING = "elementwise movement contraction convolution reduction indexing sorting linalg normalization"
-COMPUTING_FAMILIES = frozenset(_COMPUTING.split())
-"""Families whose operations only compute: they end, and fail for no values."""
+_SPECULATABLE = "elementwise movement contraction convolution reduction indexing sorting linalg normalization"
+SPECULATABLE_FAMILIES = frozenset(_SPECULATABLE.split())
+"""Families whose operations may run even where the program would not run them: they terminate and never fail."""
 
 
 class Effects:
-    """The effect of every computation of a module as it stands; computations added later are looked into when asked.
+    """The effects of all computations of a module at the time of construction; later ones are analyzed on first use.
 
-    A call of a computation with an `opt-barrier` inside is ORDERED, one with a `send` inside is a SIDE_EFFECT.
+    A call of a computation that contains an `opt-barrier` is ORDERED, one of a computation with a `send` is a
+    SIDE_EFFECT.
     """
 
     def __init__(self, module: Module) -> None:
@@ -30,14 +32,14 @@ class Effects:
             self._known[computation] = _strongest(self.of(instruction) for instruction in computation)
 
     def of(self, instruction: Instruction) -> Effect:
-        """The effect of an instruction: its op's, or a stronger one of a computation that it calls."""
+        """Returns the strongest effect of an instruction and of the computations that it calls."""
         own = instruction.op.effect_of(instruction.attributes)
         if not instruction.computations:
             return own
         return _strongest([own, *(self.of_computation(called) for called in instruction.computations)])
 
     def of_computation(self, computation: Computation) -> Effect:
-        """The strongest effect of an instruction in a computation."""
+        """Returns the strongest effect of the instructions in a computation."""
         if computation not in self._known:
             self._known[computation] = _strongest(self.of(instruction) for instruction in computation)
         return self._known[computation]
@@ -50,15 +52,15 @@ class Effects:
 
 
 def has_side_effect(instruction: Instruction) -> bool:
-    """Whether an instruction, or one in a computation that it calls, has a side effect; looks into all of them."""
-    pending, met = [instruction], set[Computation]()
+    """Returns whether an instruction or a computation that it calls has a side effect, as the module is now."""
+    pending, visited = [instruction], set[Computation]()
     while pending:
         current = pending.pop()
         if current.op.effect_of(current.attributes) is Effect.SIDE_EFFECT:
             return True
         for called in current.computations:
-            if called not in met:
-                met.add(called)
+            if called not in visited:
+                visited.add(called)
                 pending += called
     return False
 

@@ -1,6 +1,7 @@
-"""What is known of while loops: the elements of their state, and how often they run.
+"""Analysis of while loops: the elements of their state, and their trip counts.
 
-Owns: `TupleLoop`, and following a loop for a few rounds with what is known of its state. Must not know: passes.
+Responsible for `TupleLoop`, and for evaluating a few iterations of a loop with the known part of its state. Does not
+depend on passes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.analysis.constants import EXPANDING, is_steady, is_whole, literal_value
-from xlapy.analysis.work import work_of
+from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_operands, has_all_elements, literal_value
+from xlapy.analysis.work import estimated_work
 from xlapy.base.errors import XlaError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -23,8 +24,9 @@ from xlapy.interpreter import RULES, Context
 
 @dataclass(frozen=True)
 class TupleLoop:
-    """A while loop whose condition and body take a tuple apart element by element, and whose body returns a tuple.
+    """A while loop with a tuple as state, of which condition and body read single elements only.
 
+    The root of the body is a tuple instruction.
     Example: body { p = (s32[], f32[2]) parameter(0)  i = get-tuple-element(p), index=0 ...  ROOT tuple(...) }
     """
 
@@ -34,7 +36,7 @@ class TupleLoop:
 
     @staticmethod
     def of(loop: Instruction) -> TupleLoop | None:
-        """The loop seen so; None if somebody takes its state whole."""
+        """Returns the loop in this form; None if condition or body use the state as a whole."""
         condition, body = loop.computations
         if not loop.shape.is_tuple or body.root_instruction.op is not opcodes.TUPLE:
             return None
@@ -45,72 +47,73 @@ class TupleLoop:
         return TupleLoop(loop, condition, body)
 
     @property
-    def count(self) -> int:
-        """How many elements the state has."""
+    def element_count(self) -> int:
+        """The number of elements of the state."""
         return len(self.loop.shape.tuple_shapes)
 
     def next_element(self, index: int) -> Instruction:
-        """The value that the body gives to an element."""
+        """Returns the value of an element of the state after one iteration."""
         return self.body.root_instruction.operands[index]
 
     def is_invariant(self, index: int) -> bool:
-        """Whether the body hands an element through."""
+        """Returns whether the body leaves an element of the state as it is."""
         value = self.next_element(index)
-        through = value.op is opcodes.GET_TUPLE_ELEMENT and value.index == index
-        return through and value.operands[0] is self.body.parameters[0]
+        is_element = value.op is opcodes.GET_TUPLE_ELEMENT and value.index == index
+        return is_element and value.operands[0] is self.body.parameters[0]
 
-    def elements(self, computation: Computation) -> list[Instruction]:
-        """The instructions in condition or body that read elements of the state."""
+    def element_reads(self, computation: Computation) -> list[Instruction]:
+        """Returns the get-tuple-elements in condition or body that read elements of the state."""
         return list(computation.parameters[0].users)
 
 
-# -- following a loop with what is known
+# -- trip counts
 
 
 class _Unknown:
-    """Stands for a value that is not known before the program runs."""
+    """The type of `UNKNOWN`, which stands for a value that depends on the program's arguments."""
 
 
 UNKNOWN: Final = _Unknown()
 
 
-def rounds(loop: Instruction, most: int, work: int = 1 << 16) -> int | None:
-    """How often the body surely runs, if that is at most `most` times and follows from constants; else None.
+def known_trip_count(loop: Instruction, max_trip_count: int, max_work: int = 1 << 16) -> int | None:
+    """Returns the trip count of a loop if constants determine it and it is at most `max_trip_count`; else None.
 
-    Values that are not known, or of instructions that take more than `work`, are left out; what does not depend on them
-    decides.
+    Evaluates condition and body. An instruction with more work than `max_work` (see `estimated_work`) counts as
+    unknown; the trip count is known if the condition does not depend on an unknown value.
     """
     condition, body = loop.computations
     state = known_value(loop.operands[0])
-    for done in range(most + 1):
-        goes_on = _evaluate(condition, state, work)
-        if goes_on is UNKNOWN:
+    for iteration in range(max_trip_count + 1):
+        continues = _evaluate(condition, state, max_work)
+        if continues is UNKNOWN:
             return None
-        if not bool(goes_on):
-            return done
-        if done < most:
-            state = _evaluate(body, state, work)
+        if not bool(continues):
+            return iteration
+        if iteration < max_trip_count:
+            state = _evaluate(body, state, max_work)
     return None
 
 
 def known_value(instruction: Instruction) -> Any:
-    """The value of a constant, or of a tuple with what is known of its elements; else `UNKNOWN`."""
+    """Returns the value of a constant, or of a tuple with `UNKNOWN` for unknown elements; else `UNKNOWN`."""
     if instruction.op is opcodes.CONSTANT:
-        return literal_value(instruction.literal) if is_whole(instruction.literal) else UNKNOWN
+        return literal_value(instruction.literal) if has_all_elements(instruction.literal) else UNKNOWN
     if instruction.op is opcodes.TUPLE:
         return tuple(map(known_value, instruction.operands))
     return UNKNOWN
 
 
-def _evaluate(computation: Computation, argument: Any, work: int) -> Any:
-    """The root's value as far as it follows from what is known of the argument."""
+def _evaluate(computation: Computation, argument: Any, max_work: int) -> Any:
+    """Returns the value of the root as far as the known part of the argument determines it."""
     values: dict[Instruction, Any] = {}
     for instruction in post_order(computation):
-        values[instruction] = _step(instruction, [values[o] for o in instruction.operands], argument, work)
+        operands = [values[operand] for operand in instruction.operands]
+        values[instruction] = _evaluate_instruction(instruction, operands, argument, max_work)
     return values[computation.root_instruction]
 
 
-def _step(instruction: Instruction, operands: Sequence[Any], argument: Any, work: int) -> Any:
+def _evaluate_instruction(instruction: Instruction, operands: Sequence[Any], argument: Any, max_work: int) -> Any:
     op = instruction.op
     if op is opcodes.PARAMETER:
         return argument
@@ -120,8 +123,10 @@ def _step(instruction: Instruction, operands: Sequence[Any], argument: Any, work
         return tuple(operands)
     if op is opcodes.GET_TUPLE_ELEMENT:
         return UNKNOWN if operands[0] is UNKNOWN else operands[0][instruction.index]
-    usable = is_steady(instruction) or op in EXPANDING
-    if not usable or instruction.computations or not all(map(_is_known, operands)) or work_of(instruction) > work:
+    can_evaluate = depends_only_on_operands(instruction) or op in CHEAP_TO_RECOMPUTE_OPS
+    if not can_evaluate or instruction.computations or not all(map(_is_known, operands)):
+        return UNKNOWN
+    if estimated_work(instruction) > max_work:
         return UNKNOWN
     try:
         with np.errstate(all="ignore"):

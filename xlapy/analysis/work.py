@@ -1,6 +1,7 @@
-"""How much work an instruction is, roughly: elements read, written and combined.
+"""Rough estimates of the work of an instruction, in elements read, written and combined.
 
-Owns: estimates from shapes and attributes alone. Must not know: machines.
+Passes bound by it what they evaluate at compile time; `cost.py` has XLA's cost analysis. Responsible for estimates from
+shapes and attributes alone. Does not depend on machines.
 """
 
 from __future__ import annotations
@@ -14,36 +15,38 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import called_computations
 
-_SORT_FACTOR = 32
+_SORT_WORK_PER_ELEMENT = 32
+"""Comparisons that a sort or top-k counts for each element."""
 
 
 def element_count(shape: Shape) -> int:
-    """The elements of all arrays in a shape, dynamic dimensions at their bounds."""
+    """Returns the number of elements of all arrays in a shape, with dynamic dimensions at their bounds."""
     return sum(leaf.size for _, leaf in shape.leaves() if leaf.is_array)
 
 
-def work_of(instruction: Instruction) -> int:
-    """Elements read and written, times how often each is combined; a called computation counts once an element.
+def estimated_work(instruction: Instruction) -> int:
+    """Returns the number of elements that an instruction reads, writes and combines.
 
-    Loops and conditionals count as one pass through all their computations.
+    A called computation counts once for each element. Loops and conditionals count as one pass through all of their
+    computations.
     """
-    inside: dict[Computation, int] = {}
+    work_of_called: dict[Computation, int] = {}
     for computation in _callees_first(instruction):
-        inside[computation] = sum(_work(each, inside) for each in computation)
-    return _work(instruction, inside)
+        work_of_called[computation] = sum(_work(each, work_of_called) for each in computation)
+    return _work(instruction, work_of_called)
 
 
-def _work(instruction: Instruction, inside: Mapping[Computation, int]) -> int:
-    """The work of an instruction, given that of the computations that it calls."""
+def _work(instruction: Instruction, work_of_called: Mapping[Computation, int]) -> int:
+    """Returns the work of an instruction, given that of the computations that it calls."""
     moved = element_count(instruction.shape) + sum(element_count(o.shape) for o in instruction.operands)
-    called = sum(inside[computation] for computation in instruction.computations)
+    called = sum(work_of_called[computation] for computation in instruction.computations)
     if instruction.op in (opcodes.CALL, opcodes.WHILE, opcodes.CONDITIONAL, opcodes.FUSION):
         return moved + called
     return moved + _combined(instruction) + (moved + _combined(instruction)) * called
 
 
 def _callees_first(instruction: Instruction) -> list[Computation]:
-    """The computations that an instruction reaches through calls, each once, after those that it calls itself."""
+    """Returns the computations that an instruction calls, directly or indirectly, callees before callers."""
     order: dict[Computation, None] = {}
     stack = list(instruction.computations)
     while stack:
@@ -56,7 +59,7 @@ def _callees_first(instruction: Instruction) -> list[Computation]:
 
 
 def _combined(instruction: Instruction) -> int:
-    """Elements that are combined beyond those read and written."""
+    """Returns the number of multiplications, comparisons and the like beyond one for each element read or written."""
     op, attributes = instruction.op, instruction.attributes
     if op is opcodes.DOT:
         sizes = instruction.operands[0].shape.dimensions
@@ -66,7 +69,7 @@ def _combined(instruction: Instruction) -> int:
     if op in (opcodes.REDUCE_WINDOW, opcodes.SELECT_AND_SCATTER):
         return element_count(instruction.operands[0].shape) * prod(attributes.window.sizes)
     if op in (opcodes.SORT, opcodes.TOPK):
-        return element_count(instruction.shape) * _SORT_FACTOR
+        return element_count(instruction.shape) * _SORT_WORK_PER_ELEMENT
     if op.family in ("linalg", "contraction"):
         sizes = instruction.operands[0].shape.dimensions
         return element_count(instruction.shape) * max(sizes, default=1)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.analysis.constants import EXPANDING, is_steady, is_whole, literal_value
+from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_operands, has_all_elements, literal_value
 from xlapy.analysis.effects import Effects
-from xlapy.analysis.work import element_count, work_of
+from xlapy.analysis.work import element_count, estimated_work
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -25,7 +25,9 @@ from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, Context
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
 
-_PLAIN = frozenset({opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *EXPANDING})
+_PLAIN = frozenset(
+    {opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *CHEAP_TO_RECOMPUTE_OPS}
+)
 
 _STEP = 256
 """What it costs to evaluate an instruction at all, in elements."""
@@ -94,7 +96,9 @@ class _Folder:
         steady, loops, watched, depth = True, False, True, 0
         for instruction in computation:
             called = [self._inside[each] for each in instruction.computations]
-            steady &= (instruction.op in _PLAIN or is_steady(instruction)) and all(each.steady for each in called)
+            steady &= (instruction.op in _PLAIN or depends_only_on_operands(instruction)) and all(
+                each.steady for each in called
+            )
             loops |= instruction.op is opcodes.WHILE or any(each.loops for each in called)
             watched &= self._is_watched(instruction)
             depth = max([depth, *(each.depth for each in called)])
@@ -140,7 +144,7 @@ class _Folder:
 
     def _is_foldable(self, instruction: Instruction) -> bool:
         """Whether the value follows from the operands alone, here and now, in a time that is watched over."""
-        if not is_steady(instruction) or not self.effects.is_pure(instruction):
+        if not depends_only_on_operands(instruction) or not self.effects.is_pure(instruction):
             return False
         called = [self._inside[each] for each in instruction.computations]
         shallow = all(each.steady and each.depth <= _DEEPEST for each in called)
@@ -148,10 +152,10 @@ class _Folder:
 
     def _is_known(self, operand: Instruction) -> bool:
         if operand.op is opcodes.CONSTANT:
-            return is_whole(operand.literal)
+            return has_all_elements(operand.literal)
         if operand.op is opcodes.TUPLE:
             return all(map(self._is_known, operand.operands))
-        small = operand.op in EXPANDING and operand.shape.is_static and operand.shape.size <= self.elements
+        small = operand.op in CHEAP_TO_RECOMPUTE_OPS and operand.shape.is_static and operand.shape.size <= self.elements
         return small and all(map(self._is_known, operand.operands))
 
     def _fits(self, instruction: Instruction) -> bool:
@@ -159,7 +163,7 @@ class _Folder:
             return False
         stored = sum(element_count(o.shape) for o in instruction.operands if o.op is opcodes.CONSTANT)
         size = element_count(instruction.shape)
-        return size <= max(self.elements, stored) and work_of(instruction) <= self.work
+        return size <= max(self.elements, stored) and estimated_work(instruction) <= self.work
 
     def _value(self, operand: Instruction) -> Any:
         if operand.op is opcodes.CONSTANT:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.analysis.constants import is_whole
+from xlapy.analysis.constants import has_all_elements
 from xlapy.analysis.effects import Effects
-from xlapy.analysis.structure import Structure
+from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -31,20 +31,20 @@ class MergeCommonSubexpressions:
     name: ClassVar[str] = "merge-common-subexpressions"
 
     def run(self, module: Module) -> bool:
-        effects, structure = Effects(module), Structure(module)
+        effects, numbering = Effects(module), StructuralNumbering(module)
         changed = False
         for computation in editable_computations(module):
-            changed |= _merge(computation, effects, structure)
+            changed |= _merge(computation, effects, numbering)
         return settle(module, changed)
 
 
-def _merge(computation: Computation, effects: Effects, structure: Structure) -> bool:
+def _merge(computation: Computation, effects: Effects, numbering: StructuralNumbering) -> bool:
     first: dict[Hashable, Instruction] = {}
     changed = False
     for instruction in post_order(computation):
         if has_control_edges(instruction) or not effects.is_pure(instruction) or _is_unknown(instruction):
             continue
-        key = (structure.description(instruction), _operands(instruction))
+        key = (numbering.instruction_key(instruction), _operands(instruction))
         equal = first.setdefault(key, instruction)
         if equal is not instruction and can_stand_for(equal, instruction):
             replace(instruction, equal)
@@ -55,7 +55,7 @@ def _merge(computation: Computation, effects: Effects, structure: Structure) -> 
 def _is_unknown(instruction: Instruction) -> bool:
     """Sources that only seem equal: parameters, and constants whose elements text left out."""
     return instruction.op is opcodes.PARAMETER or (
-        instruction.op is opcodes.CONSTANT and not is_whole(instruction.literal)
+        instruction.op is opcodes.CONSTANT and not has_all_elements(instruction.literal)
     )
 
 

@@ -133,7 +133,7 @@ class Executable:
         `flops`, `transcendentals` and `bytes accessed`; `bytes accessed0{}` ... are the bytes read as operand 0 ... of
         all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` defines what counts.
         """
-        return module_cost(self.program.optimized_module).named()
+        return module_cost(self.program.optimized_module).properties()
 
     def serialize(self) -> bytes:
         """Serializes the compiled program for `Client.deserialize`, which loads it without compiling.

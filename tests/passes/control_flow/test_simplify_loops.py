@@ -6,7 +6,7 @@ import pytest
 
 from tests.passes.runner import assert_same_results, assert_unchanged, body, program, run_passes
 from xlapy import opcodes
-from xlapy.analysis.loops import rounds
+from xlapy.analysis.loops import known_trip_count
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -67,8 +67,8 @@ def simplified(text: str, passes: str = "simplify-loops") -> Module:
         (counting("constant(2147483647)", 0, direction="GT"), 1),
     ],
 )
-def test_rounds(text: str, expected: int | None) -> None:
-    assert rounds(loop_of(parse_hlo(text)), most=7) == expected
+def test_known_trip_count(text: str, expected: int | None) -> None:
+    assert known_trip_count(loop_of(parse_hlo(text)), max_trip_count=7) == expected
 
 
 def test_a_loop_that_never_runs() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import OPERAND_FORWARDING_OPS, AliasAnalysis, ArrayValue, array_leaves, is_alias
-from xlapy.analysis.structure import Structure
+from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
@@ -123,7 +123,7 @@ class _Maker:
         self.watched = watched
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
         self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
-        self._structure = Structure(module)
+        self._structure = StructuralNumbering(module)
         self._overwritten: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
         self._alias_analyses: dict[Computation, AliasAnalysis] = {}
         self._module = module
@@ -151,7 +151,7 @@ class _Maker:
             key: Hashable = self._structure.number(instruction.computations[0])
         else:
             operands = tuple((operand.shape, instruction.operands.index(operand)) for operand in instruction.operands)
-            key = self._structure.description(instruction), operands
+            key = self._structure.instruction_key(instruction), operands
         found = self._kernels.get(key)
         if found is None:
             found = self._kernels[key] = kernels_of(region_of(instruction, host_target()))

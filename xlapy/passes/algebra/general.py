@@ -6,7 +6,7 @@ Must not know: what the operations compute.
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.analysis.effects import COMPUTING_FAMILIES
+from xlapy.analysis.effects import SPECULATABLE_FAMILIES
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.registry import Effect
 from xlapy.passes.algebra.core import REWRITES
@@ -17,7 +17,7 @@ from xlapy.passes.rewrite import Writer
 def nothing_at_all(write: Writer, instruction: Instruction) -> Instruction | None:
     """A result without elements -> a broadcast into the same shape."""
     shape = instruction.shape
-    if not shape.is_array or shape.size or instruction.op.family not in COMPUTING_FAMILIES:
+    if not shape.is_array or shape.size or instruction.op.family not in SPECULATABLE_FAMILIES:
         return None
     if instruction.op is opcodes.BROADCAST and not instruction.operands[0].shape.rank:
         return None

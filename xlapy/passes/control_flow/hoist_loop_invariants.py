@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.analysis.effects import COMPUTING_FAMILIES, Effects
+from xlapy.analysis.effects import SPECULATABLE_FAMILIES, Effects
 from xlapy.analysis.loops import TupleLoop
 from xlapy.analysis.work import element_count
 from xlapy.base.errors import InvalidArgumentError
@@ -120,7 +120,7 @@ class HoistLoopInvariants:
             return element_count(instruction.shape) if seen.is_invariant(instruction.index) else None
         if instruction.op in (opcodes.CONSTANT, opcodes.IOTA):
             return 0
-        if instruction.op.family not in COMPUTING_FAMILIES or instruction is seen.body.root_instruction:
+        if instruction.op.family not in SPECULATABLE_FAMILIES or instruction is seen.body.root_instruction:
             return None
         if not effects.is_pure(instruction) or has_control_edges(instruction):
             return None
@@ -164,7 +164,7 @@ def _copies_outside(
     """The moved instructions before the loop."""
     computation = seen.loop.parent
     assert computation is not None
-    copies = {element: values[element.index] for element in seen.elements(seen.body)}
+    copies = {element: values[element.index] for element in seen.element_reads(seen.body)}
     for instruction in moved:
         operands = [copies[operand] for operand in instruction.operands]
         copies[instruction] = edit.clone_instruction(instruction, computation, operands)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.analysis.constants import is_whole
-from xlapy.analysis.structure import Structure
+from xlapy.analysis.constants import has_all_elements
+from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -54,18 +54,18 @@ class SimplifyConditionals:
 
 
 def _simplify_all(module: Module) -> bool:
-    structure = Structure(module)
+    numbering = StructuralNumbering(module)
     changed = False
     for computation in editable_computations(module):
         for instruction in [i for i in computation if i.op is opcodes.CONDITIONAL and computation.module is module]:
-            changed |= instruction.parent is not None and _simplify(instruction, structure)
+            changed |= instruction.parent is not None and _simplify(instruction, numbering)
     return changed
 
 
-def _simplify(conditional: Instruction, structure: Structure) -> bool:
+def _simplify(conditional: Instruction, numbering: StructuralNumbering) -> bool:
     if is_dead(conditional) or conditional.shape.is_dynamic:
         return False
-    branch = _taken_branch(conditional, structure)
+    branch = _taken_branch(conditional, numbering)
     called = conditional.computations
     if branch is not None:
         _take(conditional, branch)
@@ -84,7 +84,7 @@ def _simplify(conditional: Instruction, structure: Structure) -> bool:
 # -- which branch
 
 
-def _taken_branch(conditional: Instruction, structure: Structure) -> int | None:
+def _taken_branch(conditional: Instruction, numbering: StructuralNumbering) -> int | None:
     """The number of the branch that is taken whatever happens, if there is one and its call can be inlined."""
     branches = conditional.computations
     index = known_array(conditional.operands[0])
@@ -92,7 +92,7 @@ def _taken_branch(conditional: Instruction, structure: Structure) -> int | None:
         number = int(not index) if conditional.operands[0].shape.element_type is PRED else int(index)
         return number if 0 <= number < len(branches) else len(branches) - 1
     same_operands = len(set(conditional.operands[1:])) == 1
-    same_branches = len({structure.number(branch) for branch in branches}) == 1
+    same_branches = len({numbering.number(branch) for branch in branches}) == 1
     return 0 if same_operands and same_branches else None
 
 
@@ -126,7 +126,7 @@ def _put_constants_into(conditional: Instruction, number: int) -> bool:
 
 
 def _is_known(instruction: Instruction) -> bool:
-    return instruction.op is opcodes.CONSTANT and is_whole(instruction.literal)
+    return instruction.op is opcodes.CONSTANT and has_all_elements(instruction.literal)
 
 
 # -- elements of the result

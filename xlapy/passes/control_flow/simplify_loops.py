@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.analysis.constants import is_whole
+from xlapy.analysis.constants import has_all_elements
 from xlapy.analysis.effects import Effects
-from xlapy.analysis.loops import TupleLoop, rounds
+from xlapy.analysis.loops import TupleLoop, known_trip_count
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -95,7 +95,7 @@ def _run_at_most_once(loop: Instruction, effects: Effects) -> bool:
     condition, body = loop.computations
     if effects.of_computation(condition) is not Effect.PURE:
         return False
-    count = rounds(loop, most=1)
+    count = known_trip_count(loop, max_trip_count=1)
     (init,) = loop.operands
     if count == 0 and not has_control_edges(loop) and can_stand_for(init, loop):
         edit.replace_uses(loop, init)
@@ -138,7 +138,7 @@ def _constants(seen: TupleLoop) -> dict[int, Instruction]:
         return {}
     found: dict[int, Instruction] = {}
     for index, value in enumerate(init.operands):
-        known = value.op is opcodes.CONSTANT and is_whole(value.literal)
+        known = value.op is opcodes.CONSTANT and has_all_elements(value.literal)
         if known and seen.is_invariant(index) and _inner_readers(seen, index):
             found[index] = value
     return found
@@ -147,7 +147,7 @@ def _constants(seen: TupleLoop) -> dict[int, Instruction]:
 def _inner_readers(seen: TupleLoop, index: int) -> list[Instruction]:
     """The instructions that read an element inside and do more than hand it through."""
     root = seen.body.root_instruction
-    readers = [e for c in (seen.condition, seen.body) for e in seen.elements(c) if e.index == index]
+    readers = [e for c in (seen.condition, seen.body) for e in seen.element_reads(c) if e.index == index]
     return [e for e in readers if e.is_root or any(user is not root for user in e.users)]
 
 
@@ -185,7 +185,7 @@ def _with_own_computations(seen: TupleLoop) -> TupleLoop:
 
 def _drop_unneeded(seen: TupleLoop, effects: Effects) -> bool:
     needed = _needed(seen, effects)
-    if needed is None or not needed or len(needed) == seen.count or seen.loop.sharding is not None:
+    if needed is None or not needed or len(needed) == seen.element_count or seen.loop.sharding is not None:
         return False
     kept = sorted(needed)
     loop = seen.loop
@@ -216,7 +216,7 @@ def _needed(seen: TupleLoop, effects: Effects) -> set[int] | None:
     if loop.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
         return None
     needed = {reader.index for reader in loop.users if not is_dead(reader)}
-    needed |= {element.index for element in seen.elements(seen.condition)}
+    needed |= {element.index for element in seen.element_reads(seen.condition)}
     reads, effectful = _dependencies(seen, effects)
     needed |= effectful
     pending = list(needed)

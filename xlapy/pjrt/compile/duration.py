@@ -49,7 +49,7 @@ def _is_dear(instruction: Instruction) -> bool:
 
 
 def _duration(cost: Cost) -> float:
-    named = cost.named()
+    named = cost.properties()
     return sum(named[name] / rate for name, rate in _PER_MICROSECOND.items())
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlapy.analysis.cost import size_of
+from xlapy.analysis.cost import array_bytes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order, print_order
@@ -72,7 +72,7 @@ def _described(instruction: Instruction) -> list[Any]:
 
 
 def _origins(instruction: Instruction) -> list[Any]:
-    return [size_of(instruction.shape), source_of(instruction), framework_name_of(instruction)]
+    return [array_bytes(instruction.shape), source_of(instruction), framework_name_of(instruction)]
 
 
 def _times(row: Row | None, profile: Profile | None) -> list[Any] | None:

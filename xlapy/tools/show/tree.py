@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xlapy.analysis.cost import size_of
+from xlapy.analysis.cost import array_bytes
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -63,7 +63,7 @@ def _computation(
 
 def _instruction(instruction: Instruction, native: NativeForms | None, row: Row | None) -> Iterator[str]:
     root = "ROOT " if instruction.is_root else ""
-    notes = [byte_text(size_of(instruction.shape)), source_of(instruction)]
+    notes = [byte_text(array_bytes(instruction.shape)), source_of(instruction)]
     yield f"{root}{line_of(instruction)}  # {', '.join(note for note in notes if note)}"
     if row is not None:
         yield f"{_INDENT}time: {figures_text(row)}"

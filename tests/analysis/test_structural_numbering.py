@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.analysis.structure import Structure
+from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.text import parse_hlo
 
 TEXT = """HloModule m
@@ -28,7 +28,7 @@ ENTRY main {
 
 def test_names_and_metadata_do_not_matter_and_everything_else_does() -> None:
     module = parse_hlo(TEXT)
-    structure = Structure(module)
+    structure = StructuralNumbering(module)
     number = {c.name: structure.number(c) for c in module.computations}
     assert number["a"] == number["same"]
     assert number["calls"] == number["calls_same"]
