@@ -129,7 +129,7 @@ MOST_FED = 9
 
 SAID = {
     "never finishes": r"the program can never finish: .* waits for ",
-    "not received": "nobody received what was sent by ",
+    "not received": "no device received what was sent by ",
     "another collective": r" meets .* of device ",
     "two senders": "both (send|receive) on the channel, which joins two devices only",
     "no such id": "name id [0-9]+, there are [0-9]+ ",

@@ -1,24 +1,55 @@
-"""Sleeping and waking on a word of memory, as native code does it, from Python.
+"""Futexes: waiting for a 32-bit word of memory to change, and waking the threads that wait, from Python and LLVM text.
 
-Owns: these two calls of the system. Must not know: what the words mean.
+Responsible for these two system calls and their numbers. Does not depend on what the words mean.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import platform
+from collections.abc import Mapping
+from typing import Any, Final
 
-_SYSCALL, _WAIT, _WAKE = ctypes.c_long(202), 128, 129
+SYSTEM_CALL_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
+"""The number of the Linux system call `futex` by machine."""
+
+_WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
+_ALL_WAITERS = 2**31 - 1
+
+DECLARATION: Final = "declare i64 @syscall(i64, ...)"
+"""Declaration that LLVM modules need for `wake_text` and `wait_text`."""
+
 _library: Any = ctypes.CDLL(None)
 
 
 def wake(address: int) -> None:
-    """Wakes all who sleep on a word."""
-    _library.syscall(_SYSCALL, ctypes.c_void_p(address), _WAKE, 2**31 - 1, None, None, 0)
+    """Wakes all threads that wait on the word at an address."""
+    _library.syscall(_number(), ctypes.c_void_p(address), _WAKE_PRIVATE, _ALL_WAITERS, None, None, 0)
 
 
 def sleep(address: int, seen: int, seconds: float) -> None:
-    """Until a word is not what was seen, or somebody wakes who sleeps on it; for a second at most."""
+    """Waits until the word differs from `seen`, a wake-up, or the timeout, which is at most one second."""
     nanoseconds = max(0, min(int(seconds * 1e9), 999_999_999))
-    slice_ = (ctypes.c_int64 * 2)(0, nanoseconds)
-    _library.syscall(_SYSCALL, ctypes.c_void_p(address), _WAIT, ctypes.c_uint32(seen), ctypes.byref(slice_), None, 0)
+    timeout = (ctypes.c_int64 * 2)(0, nanoseconds)
+    _library.syscall(
+        _number(), ctypes.c_void_p(address), _WAIT_PRIVATE, ctypes.c_uint32(seen), ctypes.byref(timeout), None, 0
+    )
+
+
+def wake_text(word: str, machine: str = "x86_64") -> str:
+    """LLVM call that wakes all threads waiting on a word. word: a pointer value, such as `%word`."""
+    return _call_text(word, machine, f"i32 {_WAKE_PRIVATE}, i32 {_ALL_WAITERS}, ptr null")
+
+
+def wait_text(word: str, seen: str, timeout: str = "null", machine: str = "x86_64") -> str:
+    """LLVM call that waits while a word equals `seen`. timeout: pointer to a `timespec`, `null` to wait forever."""
+    return _call_text(word, machine, f"i32 {_WAIT_PRIVATE}, i32 {seen}, ptr {timeout}")
+
+
+def _call_text(word: str, machine: str, arguments: str) -> str:
+    number = SYSTEM_CALL_NUMBERS[machine]
+    return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, {arguments}, ptr null, i32 0)"
+
+
+def _number() -> ctypes.c_long:
+    return ctypes.c_long(SYSTEM_CALL_NUMBERS[platform.machine()])

@@ -15,7 +15,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.buffer import Buffer
 from xlapy.runtime.collectives.host_queues import HostQueue, InfeedQueue, OutfeedQueue
-from xlapy.runtime.engine.arguments import fits, shape_of, wrap_result
+from xlapy.runtime.engine.arguments import matches_shape, shape_of, wrap_result
 
 
 class Device:
@@ -80,7 +80,7 @@ class Device:
 
     def _take(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
         value = queue.take(what, collective_timeout() if timeout is None else timeout)
-        if shape is not None and not fits(value, shape):
+        if shape is not None and not matches_shape(value, shape):
             raise InvalidArgumentError(
                 f"{what} gives {shape_of(value).to_text(layout=False)}, expected {shape.to_text(layout=False)}"
             )

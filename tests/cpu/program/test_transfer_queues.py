@@ -141,7 +141,7 @@ def test_messages_that_nobody_receives() -> None:
     text = head + tail[: tail.index("w =")] + "ROOT r = f32[2] negate(p) }"
     executable = Client("cpu", devices=2).compile(text)
     for _ in range(2):
-        with pytest.raises(ExecutionError, match=r"^nobody received what was sent by s \(send\) on device 0$"):
+        with pytest.raises(ExecutionError, match=r"^no device received what was sent by s \(send\) on device 0$"):
             executable.execute_sharded([[np.zeros(2, np.float32)]] * 2)
 
 
@@ -191,7 +191,7 @@ def test_transfers_of_loaded_programs() -> None:
     [
         (
             "s = (f32[2], u32[], token[]) send(p, k), C ROOT e = token[] send-done(s), C",
-            "nobody received what was sent",
+            "no device received what was sent",
         ),
         ("v = (f32[2], u32[], token[]) recv(k), C ROOT w = (f32[2], token[]) recv-done(v), C", "can never finish: w"),
     ],

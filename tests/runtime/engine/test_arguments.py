@@ -133,7 +133,7 @@ def test_the_number_of_arguments():
 
 
 def test_shapes_that_cannot_be_passed():
-    assert refusal("opaque[]", 1) == "parameter 0 (p0) has shape opaque[], which cannot be passed in"
+    assert refusal("opaque[]", 1) == "parameter 0 (p0) has shape opaque[], which cannot be an argument"
 
 
 def test_results_that_share_memory_with_arguments_are_copied():

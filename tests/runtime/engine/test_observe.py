@@ -10,7 +10,7 @@ import xlapy as xla
 from tests.tools.programs import COUNT_TO_3
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.interpreter import TOKEN
-from xlapy.runtime.engine.observe import both, check_nans, describe_value, trace
+from xlapy.runtime.engine.observe import check_nans, combine_observers, describe_value, trace
 
 
 def run(text: str, *arguments: object, observer) -> object:
@@ -97,5 +97,5 @@ ENTRY main {{
 def test_both_observers_are_called():
     first: list[str] = []
     second: list[str] = []
-    run(COUNT_TO_3, 3, observer=both(trace(first.append), trace(second.append)))
+    run(COUNT_TO_3, 3, observer=combine_observers(trace(first.append), trace(second.append)))
     assert first == second != []

@@ -24,8 +24,8 @@ import platform
 from xlapy.base import flags
 from xlapy.cpu.llvm.jit import Code
 from xlapy.cpu.llvm.shared_code import LOOK, compile_shared_object, function_address
+from xlapy.native import futex
 
-_FUTEX = {"x86_64": 202, "aarch64": 98}
 _SPINS = 4000
 
 POOL = "pool"
@@ -58,7 +58,9 @@ def pool_text(machine: str) -> str:
     """The pool's module for a kind of machine."""
     is_x86 = machine == "x86_64"
     return _TEXT.format(
-        futex=_FUTEX[machine],
+        declare_futex=futex.DECLARATION,
+        wake=futex.wake_text("@wake", machine),
+        wait=futex.wait_text("@wake", "%seen", machine=machine),
         spins=_SPINS,
         pause="call void @llvm.x86.sse2.pause()" if is_x86 else 'call void asm sideeffect "yield", ""()',
         declare_pause="declare void @llvm.x86.sse2.pause()" if is_x86 else "",
@@ -83,7 +85,7 @@ _TEXT = """
 @mode = internal global i32 0
 
 declare i32 @xlapy_look(ptr, i64, i64)
-declare i64 @syscall(i64, ...)
+{declare_futex}
 declare i32 @sched_yield()
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
@@ -189,7 +191,7 @@ begin:
   %shifted = lshr i64 %ticket, 32
   %number = trunc i64 %shifted to i32
   store atomic i32 %number, ptr @wake seq_cst, align 4
-  %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %woken = {wake}
   %taken = call i64 @work(ptr %table, i64 %shared, i64 %asking)
   br label %wait
 wait:
@@ -230,7 +232,7 @@ pause:
   {pause}
   br label %wait
 sleep:
-  %slept = call i64 (i64, ...) @syscall(i64 {futex}, ptr @wake, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  %slept = {wait}
   br label %wait
 found:
   %unused.count = call i64 @work(ptr null, i64 0, i64 0)

@@ -12,6 +12,7 @@ Owns: records of runs, the list of those that are on, doubts. Must not know: how
 
 from __future__ import annotations
 
+from xlapy.native import futex
 from xlapy.pjrt.objects.records import SIZES
 
 _LIFE = f"""
@@ -20,7 +21,7 @@ _LIFE = f"""
 @launch_numbers = internal global i64 0, align 64
 
 declare ptr @memset(ptr, i32, i64)
-declare i64 @syscall(i64, ...)
+{futex.DECLARATION}
 
 ; Memory of zeros, or of a run that is over; null if there is none.
 define internal ptr @acquire_shared_memory(ptr %executable) {{
@@ -156,7 +157,7 @@ tell:
   %offset = load i64, ptr %at
   %word = getelementptr i8, ptr %data, i64 %offset
   %old = atomicrmw xor ptr %word, i32 1073741824 seq_cst, align 4
-  %woken = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %woken = {wake}
   end one
   br label %out
 out:
@@ -254,7 +255,7 @@ out:
   call void @unlock(ptr @launches_lock)
   ret i64 %count
 }
-"""
+""".replace("{wake}", futex.wake_text("%word"))
 
 _DOUBTS = f"""
 @check_requested = internal global i64 0, align 64

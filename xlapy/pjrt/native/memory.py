@@ -9,13 +9,16 @@ Owns: allocation, kept memory. Must not know: buffers, programs.
 
 from __future__ import annotations
 
-KEPT_FROM = 1 << 16
-"""Bytes from which blocks are kept: below, the C library's own cache serves as well."""
+from xlapy.runtime.engine.size_classes import CLASS_BITS, MIN_CACHED_BYTES, MIN_STEP_BITS
 
-_CLASSES = 48 * 16
+_MIN_CACHED_BITS = MIN_CACHED_BYTES.bit_length() - 1
+_SLOTS_PER_POWER = 16
+"""Free lists per power of two: the bits below the leading one of a size class, twice as many as needed."""
+
+_FREE_LISTS = (64 - _MIN_CACHED_BITS) * _SLOTS_PER_POWER
 
 TEXT = f"""
-@cached_blocks = internal global [{_CLASSES} x ptr] zeroinitializer, align 64
+@cached_blocks = internal global [{_FREE_LISTS} x ptr] zeroinitializer, align 64
 @cache_lock = internal global i64 0, align 64
 @cached_bytes = internal global i64 0
 @cache_limit = internal global i64 0
@@ -53,8 +56,8 @@ define internal void @unlock(ptr %lock) {{
 
 define internal i64 @round_to_size_class(i64 %size) {{
   %zeros = call i64 @llvm.ctlz.i64(i64 %size, i1 true)
-  %shift = sub i64 60, %zeros
-  %step_shift = call i64 @llvm.umax.i64(i64 %shift, i64 12)
+  %shift = sub i64 {63 - CLASS_BITS}, %zeros
+  %step_shift = call i64 @llvm.umax.i64(i64 %shift, i64 {MIN_STEP_BITS})
   %step = shl i64 1, %step_shift
   %less = sub i64 %step, 1
   %more = add i64 %size, %less
@@ -65,8 +68,8 @@ define internal i64 @round_to_size_class(i64 %size) {{
 
 define internal ptr @size_class(i64 %rounded) {{
   %zeros = call i64 @llvm.ctlz.i64(i64 %rounded, i1 true)
-  %power = sub i64 47, %zeros
-  %above = mul i64 %power, 16
+  %power = sub i64 {63 - _MIN_CACHED_BITS}, %zeros
+  %above = mul i64 %power, {_SLOTS_PER_POWER}
   %shift = sub i64 59, %zeros
   %top = lshr i64 %rounded, %shift
   %low = and i64 %top, 15
@@ -98,7 +101,7 @@ define ptr @allocate(i64 %size) {{
 entry:
   %pointer = alloca ptr
   %whole = add i64 %size, 64
-  %large = icmp uge i64 %whole, {KEPT_FROM}
+  %large = icmp uge i64 %whole, {MIN_CACHED_BYTES}
   br i1 %large, label %header, label %new
 header:
   %rounded = call i64 @round_to_size_class(i64 %whole)
@@ -171,7 +174,7 @@ lent:
   br label %give
 block:
   %used = atomicrmw sub ptr @used_bytes, i64 %size monotonic, align 8
-  %small = icmp ult i64 %size, {KEPT_FROM}
+  %small = icmp ult i64 %size, {MIN_CACHED_BYTES}
   br i1 %small, label %give, label %keep
 keep:
   %limit = load i64, ptr @cache_limit
@@ -209,7 +212,7 @@ entry:
   call void @lock(ptr @cache_lock)
   %bytes = load i64, ptr @cached_bytes
   store i64 0, ptr @cached_bytes
-  for %class below {_CLASSES} as list
+  for %class below {_FREE_LISTS} as list
   %place = getelementptr ptr, ptr @cached_blocks, i64 %class
   %first = load ptr, ptr %place
   store ptr null, ptr %place

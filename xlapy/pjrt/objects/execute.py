@@ -25,6 +25,7 @@ from xlapy.pjrt.objects.layouts import inverse, physical
 from xlapy.pjrt.objects.loaded_executable import LoadedExecutable, donated_parameters, result_leaves
 from xlapy.pjrt.objects.records import Record, read_words
 from xlapy.pjrt.profiler.tracing import current
+from xlapy.runtime.engine.arguments import dimensions_fit
 from xlapy.runtime.engine.memory import available_bytes, format_bytes
 from xlapy.runtime.values import Value
 
@@ -95,7 +96,7 @@ def _check(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[i
             continue
         buffer, order = Record("buffer", handle), loaded.parameter_orders[number]
         type, dimensions = element_type_of(buffer), physical(dimensions_of(buffer), order)
-        if type is not shape.element_type or not _fits(dimensions, shape):
+        if type is not shape.element_type or not dimensions_fit(dimensions, shape):
             raise InvalidArgumentError(
                 f"{name}: parameter {number} takes {shape.to_text(layout=False)}, "
                 f"given a buffer {Shape.array(type, dimensions).to_text(layout=False)}"
@@ -106,13 +107,6 @@ def _check(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[i
                 f"Attempt to donate the same buffer twice in Execute() or to use it while donating it: "
                 f"{name}, parameter {number}"
             )
-
-
-def _fits(dimensions: Sequence[int], shape: Shape) -> bool:
-    rows = zip(dimensions, shape.dimensions, shape.dynamic_dimensions, strict=False)
-    return len(dimensions) == shape.rank and all(
-        size == bound or (dynamic and size <= bound) for size, bound, dynamic in rows
-    )
 
 
 def _run(loaded: LoadedExecutable, given: Sequence[Sequence[int]], args: Any) -> None:

@@ -123,7 +123,7 @@ class CpuProgram:
         for number in self._donated:  # the values are others' still
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
-        self.call.renew_targets()
+        self.call.refresh_targets()
         align_arguments(arrays, addresses, self._custom_call_arguments)
         numbers = per_device_values(program.ids, *ids)
         memories, result_addresses = self.call.results()

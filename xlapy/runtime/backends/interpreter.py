@@ -24,7 +24,7 @@ from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.donation import DonatedLeaf
 from xlapy.runtime.engine.memory import MemoryStats, available_bytes, format_bytes, memory_demand, value_bytes
-from xlapy.runtime.engine.observe import both
+from xlapy.runtime.engine.observe import combine_observers
 from xlapy.runtime.limits import call_depth, check_supported, make_room_for_calls
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.lazy_module import LazyModule
@@ -103,7 +103,7 @@ class InterpreterProgram:
         if not self._checks:
             return observer
         watch = ValueChecker(self._checks)
-        return watch.observe if observer is None else both(observer, watch.observe)
+        return watch.observe if observer is None else combine_observers(observer, watch.observe)
 
     def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
         context.seed = int(flags.get("rng_seed"))

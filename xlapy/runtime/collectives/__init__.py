@@ -1,1 +1,1 @@
-"""Rendezvous and queues through which devices and the host exchange values during a run."""
+"""How devices and the host exchange values during a run: rendezvous, communicators and queues."""

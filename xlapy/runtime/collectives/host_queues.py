@@ -1,10 +1,10 @@
-"""Queues between the host and a device, on which infeeds, outfeeds and transfers to and from the host wait.
+"""Queues between the host and a device: infeeds, outfeeds and transfers to and from the host.
 
-A native program that runs on the device joins the queues of its infeeds and outfeeds: it takes and leaves values
-without asking the host. It leaves them when it ends, or when somebody else takes from the infeed. Of several programs
-at a time one can join.
+A native program that runs on the device attaches to the queues of its infeeds and outfeeds, and then takes and adds
+values without calling the host. It detaches when it ends, or when another thread takes from the infeed. One program at
+a time can be attached.
 
-Owns: the queues. Must not know: what travels on them, how native programs take it.
+Responsible for the queues. Does not depend on the values in them, or on how native programs take them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from xlapy.base.errors import ExecutionError
 
-_SLICE = 0.05
-"""Seconds of sleep on a native program, which handlers of signals may have to wait."""
+_MAX_WAIT_SECONDS = 0.05
+"""Longest wait in seconds for a native program, after which Python can run signal handlers."""
 
 
 class HostQueue:
-    """Values in the order in which they were put; any number of threads put and take."""
+    """A FIFO of values. Any number of threads may put and take."""
 
     def __init__(self) -> None:
         self._values: deque[Any] = deque()
@@ -34,9 +34,9 @@ class HostQueue:
             self._changed.notify()
 
     def take(self, what: str, timeout: float, cancelled: threading.Event | None = None) -> Any:
-        """The first value, waited for at most `timeout` seconds; `ExecutionError` naming `what` if none comes.
+        """Returns the first value, waiting at most `timeout` seconds; `ExecutionError` naming `what` if none arrives.
 
-        Who sets `cancelled` calls `wake` afterwards, and the wait ends with an error.
+        A thread that sets `cancelled` must call `wake` afterwards; the wait then ends with an error.
         """
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -48,15 +48,15 @@ class HostQueue:
             return self._values.popleft()
 
     def _has_values(self) -> bool:
-        """Whether there is something to take; the lock is held, as in `_wait`."""
+        """Whether there is a value to take. The lock is held, as in `_wait`."""
         return bool(self._values)
 
     def _wait(self, seconds: float) -> bool:
-        """For a change, at most so long; whether there is time left."""
+        """Waits for a change, at most so long; returns whether there is time left."""
         return self._changed.wait(seconds)
 
     def wake(self) -> None:
-        """Makes whoever waits look whether it is cancelled."""
+        """Makes waiting threads check whether they are cancelled."""
         with self._changed:
             self._changed.notify_all()
 
@@ -66,127 +66,129 @@ class HostQueue:
             return len(self._values)
 
 
-class Source(Protocol):
-    """How a native program is fed in values."""
+class InfeedConsumer(Protocol):
+    """How a native program receives the values of an infeed."""
 
-    def join(self) -> None: ...
+    def attach(self) -> None: ...
     def add(self, value: Any) -> None: ...
     def newly_taken(self) -> int: ...
-    def end(self) -> None: ...
+    def detach(self) -> None: ...
 
 
 class InfeedQueue(HostQueue):
-    """Values on their way into a device; those that a native program may take itself it has as well."""
+    """Values on their way into a device. An attached native program gets a copy of each value that it may take
+    itself."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._source: Source | None = None
+        self._consumer: InfeedConsumer | None = None
 
     def put(self, value: Any) -> None:
         with self._changed:
-            self._settle()
+            self._drop_taken()
             self._values.append(value)
-            if self._source is not None:
-                self._source.add(value)
+            if self._consumer is not None:
+                self._consumer.add(value)
             self._changed.notify()
 
-    def join(self, source: Source) -> None:
-        """Feeds a program, if none is fed yet."""
+    def attach(self, consumer: InfeedConsumer) -> None:
+        """Attaches a program, if none is attached."""
         with self._changed:
-            if self._source is None:
-                self._source = source
+            if self._consumer is None:
+                self._consumer = consumer
                 for value in self._values:
-                    source.add(value)
-                source.join()
+                    consumer.add(value)
+                consumer.attach()
 
-    def leave(self, source: Source) -> None:
-        """The program has ended."""
+    def detach(self, consumer: InfeedConsumer) -> None:
+        """Detaches a program that has ended."""
         with self._changed:
-            if self._source is source:
-                self._part()
+            if self._consumer is consumer:
+                self._detach_consumer()
 
     def _has_values(self) -> bool:
-        self._part()
+        self._detach_consumer()
         return bool(self._values)
 
-    def _part(self) -> None:
-        """Nothing is taken any more but from here."""
-        if self._source is not None:
-            self._source.end()
-            self._settle()
-            self._source = None
+    def _detach_consumer(self) -> None:
+        """Detaches the attached program, so that values are taken from this queue only."""
+        if self._consumer is not None:
+            self._consumer.detach()
+            self._drop_taken()
+            self._consumer = None
 
-    def _settle(self) -> None:
-        for _ in range(0 if self._source is None else self._source.newly_taken()):
+    def _drop_taken(self) -> None:
+        """Removes the values that the attached program has taken."""
+        for _ in range(0 if self._consumer is None else self._consumer.newly_taken()):
             self._values.popleft()
 
     def __len__(self) -> int:
         with self._changed:
-            self._settle()
+            self._drop_taken()
             return len(self._values)
 
 
-class Sink(Protocol):
-    """How a native program feeds out values."""
+class OutfeedProducer(Protocol):
+    """How a native program delivers the values of an outfeed."""
 
-    def join(self) -> None: ...
+    def attach(self) -> None: ...
     def take(self) -> Sequence[Any]: ...
     def count(self) -> int: ...
     def add_sleepers(self, count: int) -> None: ...
     def sleep(self, seen: int, seconds: float) -> None: ...
     def wake(self) -> None: ...
-    def end(self) -> None: ...
+    def detach(self) -> None: ...
 
 
 class OutfeedQueue(HostQueue):
-    """Values on their way out of a device; those of a native program are fetched when somebody asks."""
+    """Values on their way out of a device. Those of an attached native program are fetched on demand."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._sink: Sink | None = None
+        self._producer: OutfeedProducer | None = None
 
     def put(self, value: Any) -> None:
         with self._changed:
             self._has_values()
             self._values.append(value)
             self._changed.notify()
-            if self._sink is not None:
-                self._sink.wake()
+            if self._producer is not None:
+                self._producer.wake()
 
-    def join(self, sink: Sink) -> None:
-        """Takes from a program, if none is taken from yet."""
+    def attach(self, producer: OutfeedProducer) -> None:
+        """Attaches a program, if none is attached."""
         with self._changed:
-            if self._sink is None:
-                self._sink = sink
-                sink.join()
+            if self._producer is None:
+                self._producer = producer
+                producer.attach()
                 self._changed.notify_all()
 
-    def leave(self, sink: Sink) -> None:
-        """The program has ended."""
+    def detach(self, producer: OutfeedProducer) -> None:
+        """Detaches a program that has ended."""
         with self._changed:
-            if self._sink is sink:
+            if self._producer is producer:
                 self._has_values()
-                self._sink = None
-                sink.end()
+                self._producer = None
+                producer.detach()
                 self._changed.notify_all()
 
     def _has_values(self) -> bool:
-        if self._sink is not None:
-            self._values.extend(self._sink.take())
+        if self._producer is not None:
+            self._values.extend(self._producer.take())
         return bool(self._values)
 
     def _wait(self, seconds: float) -> bool:
-        sink = self._sink
-        if sink is None:
+        producer = self._producer
+        if producer is None:
             return self._changed.wait(seconds)
-        sink.add_sleepers(1)
-        seen = sink.count()
+        producer.add_sleepers(1)
+        seen = producer.count()
         has_values = self._has_values()
         self._changed.release()
         try:
             if not has_values:
-                sink.sleep(seen, min(seconds, _SLICE))
+                producer.sleep(seen, min(seconds, _MAX_WAIT_SECONDS))
         finally:
             self._changed.acquire()
-            sink.add_sleepers(-1)
-        return seconds > _SLICE
+            producer.add_sleepers(-1)
+        return seconds > _MAX_WAIT_SECONDS

@@ -1,6 +1,6 @@
-"""Runs one program on several devices at once: a thread for each, and one error for all.
+"""Launches a program on several devices at once, in one thread per device, and collects their errors.
 
-Owns: the threads of a run. Must not know: how a program is evaluated.
+Responsible for the threads of a launch. Does not depend on how a program is executed.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from xlapy.runtime.collectives.rendezvous import Rendezvous
 from xlapy.runtime.device import Device, collective_timeout
 from xlapy.runtime.values import Value
 
-Body = Callable[[DeviceCommunicator], Value]
-"""What one device does; its number and the way to the others are in the communicator."""
+DeviceBody = Callable[[DeviceCommunicator], Value]
+"""What one device executes. The communicator carries the device's number and connects it to the other devices."""
 
 
 def run_on_devices(
     devices: Sequence[Device],
     replica_count: int,
     partition_count: int,
-    body: Body,
+    body: DeviceBody,
     cancel: Callable[[], None] = lambda: None,
     end: Callable[[], Sequence[tuple[int, str]]] = tuple,
 ) -> list[Value]:
-    """The values that `body` returns for each device; device number i runs as replica i // partition_count.
+    """Returns the value of `body` for each device. Device i runs as replica i // partition_count.
 
-    `cancel` is called when the run has failed: native code that runs must end. `end` is called when all devices have
-    ended, and gives what native code has sent and nobody received: the sender's number and the instruction.
+    `cancel` is called when the run has failed, to stop running native code. `end` is called when all devices have
+    finished; it returns what native code has sent without a matching receive: the sender's number and the instruction.
 
-    The first error of any device cancels the others and is raised: `ExecutionError` with the device, if there are
-    several. A single device runs in the calling thread.
+    The first error of any device cancels the others and is raised, with the device's name if there are several. A
+    single device runs in the calling thread.
     """
     timeout = collective_timeout()
     names = [device_name(number, replica_count, partition_count) for number in range(len(devices))]
@@ -53,7 +53,7 @@ def run_on_devices(
     def run(communicator: DeviceCommunicator) -> None:
         try:
             results[communicator.number] = body(communicator)
-        except BaseException as error:  # whatever it is, the others must not wait for this device
+        except BaseException as error:  # any error must release the devices that wait for this one
             rendezvous.fail(communicator.number, error)
         finally:
             rendezvous.finish(communicator.number)
@@ -62,7 +62,7 @@ def run_on_devices(
         run(communicators[0])
     else:
         _run_threads(rendezvous, communicators, run)
-    unreceived = rendezvous.unreceived(end())
+    unreceived = rendezvous.unreceived_error(end())
     failure = rendezvous.failure or unreceived
     if failure is not None:
         raise failure
@@ -78,7 +78,7 @@ def _run_threads(
             thread.start()
         for thread in threads:
             thread.join()
-    except BaseException as error:  # Ctrl-C ends the run, and no thread may outlive it
+    except BaseException as error:  # Ctrl-C: stop the run and wait until its threads have finished
         rendezvous.fail(None, error)
         for thread in threads:
             if thread.ident is not None:
@@ -86,7 +86,7 @@ def _run_threads(
 
 
 def device_name(number: int, replica_count: int, partition_count: int) -> str:
-    """`device 3`; `device 3 (replica 1, partition 1)` where there are several of both."""
+    """`device 3`; `device 3 (replica 1, partition 1)` if there are several replicas and several partitions."""
     if partition_count == 1 or replica_count == 1:
         return f"device {number}"
     return f"device {number} (replica {number // partition_count}, partition {number % partition_count})"
@@ -95,14 +95,15 @@ def device_name(number: int, replica_count: int, partition_count: int) -> str:
 def replica_and_partition_counts(
     module: Module, num_replicas: int | None, num_partitions: int | None, available: int
 ) -> tuple[int, int]:
-    """Replicas and partitions to run, by default the module's own; `InvalidArgumentError` if devices are too few."""
+    """Numbers of replicas and partitions to run, by default the module's own; `InvalidArgumentError` for too few
+    devices."""
     replicas = module.config.replica_count if num_replicas is None else num_replicas
     partitions = module.config.num_partitions if num_partitions is None else num_partitions
     return check_device_counts(module.name, replicas, partitions, available)
 
 
 def check_device_counts(program: str, replicas: int, partitions: int, available: int) -> tuple[int, int]:
-    """The numbers themselves; `InvalidArgumentError` if there are none, or devices are too few."""
+    """Returns the numbers themselves; `InvalidArgumentError` if one is below 1 or if there are too few devices."""
     if replicas < 1 or partitions < 1:
         raise InvalidArgumentError(
             f"{program}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"

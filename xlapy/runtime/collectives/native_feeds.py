@@ -1,6 +1,7 @@
-"""The host's ends of the infeed and outfeed of a device while a native program runs on it: messages in shared memory.
+"""The host's ends of a device's infeed and outfeed while a native program runs on it: message queues in shared memory.
 
-Owns: messages that are fed in and out. Must not know: who feeds, how native code waits.
+Responsible for the messages that are fed in and out. Does not depend on the feeding threads, or on how native code
+waits.
 """
 
 from __future__ import annotations
@@ -27,26 +28,27 @@ from xlapy.runtime.values import Value
 
 @contextmanager
 def attached_feeds(device: Device, program: NativeProgram, shared: Memory, number: int) -> Iterator[None]:
-    """While the program runs as device `number`, what goes in and out of a device goes without callbacks."""
+    """Attaches the device's infeed and outfeed to a program that runs as device `number`, so that values pass without
+    callbacks."""
     steps = [thunk for thunk in program.callbacks if isinstance(thunk, FeedThunk)]
     infeeds, outfeeds = ([s for s in steps if s.instruction.op is op] for op in (opcodes.INFEED, opcodes.OUTFEED))
     source = NativeInfeed(infeeds, shared, number) if infeeds else None
     sink = NativeOutfeed(outfeeds, shared, number) if outfeeds else None
     try:
         if source is not None:
-            device.infeed.join(source)
+            device.infeed.attach(source)
         if sink is not None:
-            device.outfeed.join(sink)
+            device.outfeed.attach(sink)
         yield
     finally:
         if source is not None:
-            device.infeed.leave(source)
+            device.infeed.detach(source)
         if sink is not None:
-            device.outfeed.leave(sink)
+            device.outfeed.detach(sink)
 
 
 class _Feed:
-    """Words of a feed, which native code reads and writes too."""
+    """The words of a feed that the host and native code share."""
 
     def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
         self._shared = shared
@@ -56,32 +58,32 @@ class _Feed:
             for field in (FeedField.JOINED, QueueField.SENT, QueueField.ASLEEP, FeedField.TAKEN, FeedField.BUSY)
         )
 
-    def join(self) -> None:
-        """From now on native code does not ask the host."""
+    def attach(self) -> None:
+        """Attaches the feed: from now on native code does not call the host."""
         self._joined.value = 1
 
     def wake(self) -> None:
-        """Lets who sleeps on the feed look again."""
+        """Wakes the threads that wait on the feed."""
         futex.wake(self.address + QueueField.SENT)
 
 
 class NativeInfeed(_Feed):
-    """What is fed in while a program runs, as messages that name its arrays."""
+    """Feeds values into a running program, as messages with the addresses of their arrays."""
 
     def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
         super().__init__(steps, shared, number)
-        self._kinds = {_form(thunk.instruction.shape.tuple_shapes[0]): thunk.kind for thunk in steps}
-        self._kept: deque[Any] = deque([None])
-        """The message that was taken last, from which native code finds the next one, and those behind it."""
+        self._kinds = {_structure_key(thunk.instruction.shape.tuple_shapes[0]): thunk.kind for thunk in steps}
+        self._messages: deque[Any] = deque([None])
+        """The message that was taken last, which links to the next one, and the messages behind it."""
         self._last = self.address
-        self._noted = 0
+        self._taken_before = 0
 
     def add(self, value: Any) -> None:
-        """One more value; of what is no array of an expected shape native code asks the host."""
-        kind = self._kinds.get(_form(value), 0)
+        """Appends a value. For values that do not match an expected shape, native code calls the host."""
+        kind = self._kinds.get(_structure_key(value), 0)
         arrays = [np.ascontiguousarray(array) for array in _leaves(value)] if kind else []
         message = (ctypes.c_uint64 * (2 + len(arrays)))(0, kind, *(array.ctypes.data for array in arrays))
-        self._kept.append((message, arrays))
+        self._messages.append((message, arrays))
         address = ctypes.addressof(message)
         ctypes.c_uint64.from_address(self._last).value = address
         self._last = address
@@ -89,15 +91,16 @@ class NativeInfeed(_Feed):
         self.wake()
 
     def newly_taken(self) -> int:
-        """How many values native code has taken since this was last asked."""
+        """Returns how many values native code has taken since the last call, and frees them."""
         taken = int(self._taken.value)
-        count, self._noted = (taken - self._noted) % (1 << 32), taken
+        count, self._taken_before = (taken - self._taken_before) % (1 << 32), taken
         for _ in range(count):
-            self._kept.popleft()
+            self._messages.popleft()
         return count
 
-    def end(self) -> None:
-        """From now on native code asks the host; what it is about to take it has taken."""
+    def detach(self) -> None:
+        """Detaches the feed: from now on native code calls the host. Returns after native code has taken what it was
+        about to take."""
         self._joined.value = 0
         self._sent.value ^= 1 << 30
         self.wake()
@@ -106,42 +109,42 @@ class NativeInfeed(_Feed):
 
 
 class NativeOutfeed(_Feed):
-    """What a program feeds out while it runs."""
+    """Receives the values that a running program feeds out."""
 
     def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
         super().__init__(steps, shared, number)
         self._shapes = {thunk.number: thunk.instruction.operand_shapes[0] for thunk in steps}
 
     def take(self) -> list[Value]:
-        """The values that are there."""
+        """Returns and removes the values that are available."""
         return [_read(self._shapes[message.thunk], message.arrays)[0] for message in host_queues.take(self.address)]
 
     def count(self) -> int:
-        """How many were fed out."""
+        """The number of values that were fed out."""
         return int(self._sent.value)
 
     def add_sleepers(self, count: int) -> None:
-        """Native code wakes those who sleep, if there are any."""
+        """Changes the number of waiting host threads. Native code wakes them only if there are any."""
         self._asleep.value += count
 
     def sleep(self, seen: int, seconds: float) -> None:
-        """Until more is fed out than the number that was seen, or the time is over."""
+        """Waits until the number of values differs from `seen`, or for the given time."""
         futex.sleep(self.address + QueueField.SENT, seen, seconds)
 
-    def end(self) -> None:
-        """Native code does not run any more."""
+    def detach(self) -> None:
+        """Frees the queue after native code has finished."""
         host_queues.clear(self.address)
         self.wake()
 
 
-def _form(value: Any) -> Hashable:
-    """What values and shapes have in common if a message of the value is one of the shape; None if none can be."""
+def _structure_key(value: Any) -> Hashable:
+    """The key on which a value and the shape of a message agree; None if no message can carry the value."""
     if isinstance(value, Shape):
         if value.is_tuple:
-            return tuple(map(_form, value.tuple_shapes))
+            return tuple(map(_structure_key, value.tuple_shapes))
         return (value.dtype, value.dimensions) if value.is_array else None
     if isinstance(value, tuple):
-        return tuple(map(_form, value))
+        return tuple(map(_structure_key, value))
     return (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
 
 
@@ -150,7 +153,7 @@ def _leaves(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _read(shape: Shape, address: int) -> tuple[Value, int]:
-    """A value of a shape whose arrays lie behind an address, and what follows them."""
+    """Reads a value of a shape from the arrays at an address; returns it with the address behind them."""
     if shape.is_tuple:
         parts: list[Value] = []
         for part in shape.tuple_shapes:

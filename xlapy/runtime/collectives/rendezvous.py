@@ -1,10 +1,11 @@
-"""Where the devices of one run meet: values that they exchange, who waits for whom, and how a run fails.
+"""The rendezvous of a run: devices exchange values, wait for each other, and fail together.
 
-Owns: meetings, messages between devices, the search for runs that can never finish, cancellation.
-Must not know: what is exchanged, threads beyond that each device runs in one of its own.
+Responsible for collectives, messages between devices, deadlock detection and cancellation. Does not depend on what is
+exchanged, or on threads beyond the fact that each device runs in its own.
 
-A device that waits needs others to act. It can go on if all that it needs (one of them, for a message from anybody)
-run or can go on themselves; as soon as some device cannot, the whole run fails and the error says who waits for whom.
+Deadlock detection: a waiting device needs other devices to act. It can proceed if all of the devices it needs (or one
+of them, for a message from any device) are running or can proceed themselves. As soon as some device cannot, the whole
+run fails, and the error says which device waits for which.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from typing import Any
 
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
-Place = tuple[Hashable, int]
-"""A key and how many times it was used before."""
+MessageSlot = tuple[Hashable, int]
+"""A key, and how many times the key was used before."""
 
 
 @dataclass(slots=True)
 class _Wait:
-    """A device waits in `what` until all (or `any_of`: one) of the devices that `needs` gives have acted."""
+    """A device waits in `what` until all of the devices that `needs` returns have acted, or one of them if `any_of`."""
 
     what: str
     needs: Callable[[], Sequence[int]]
     any_of: bool = False
 
-    def can_end(self, going: set[int]) -> bool:
+    def can_end(self, running: set[int]) -> bool:
         needed = self.needs()
-        return any(d in going for d in needed) if self.any_of else all(d in going for d in needed)
+        return any(d in running for d in needed) if self.any_of else all(d in running for d in needed)
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalWait:
-    """A device waits in `what`, of which others know nothing, for all that are missing, or (`any_of`) one of them.
+    """A device waits in `what`, outside the rendezvous, for all `missing` devices, or for one of them if `any_of`.
 
-    times: tells waits apart.
+    times: number of the device's waits so far, which distinguishes this wait from the previous one.
     """
 
     what: str
@@ -49,15 +50,15 @@ class ExternalWait:
     any_of: bool = False
 
 
-def _given(devices: Sequence[int]) -> Callable[[], Sequence[int]]:
+def _constant(devices: Sequence[int]) -> Callable[[], Sequence[int]]:
     return lambda: devices
 
 
 @dataclass(slots=True)
-class _Meeting:
+class _PendingCollective:
     what: str
     signature: str
-    brought: dict[int, Any] = field(default_factory=dict[int, Any])
+    contributions: dict[int, Any] = field(default_factory=dict[int, Any])
 
 
 @dataclass(slots=True)
@@ -68,9 +69,11 @@ class _Message:
 
 
 class Rendezvous:
-    """The state of one run that its devices share; devices are numbers from 0, `names` say how errors call them.
+    """The state of one run that its devices share. Devices are numbered from 0; `names` are their names in error
+    messages.
 
-    `cancelled` is set when the run has failed, `failure` tells why; `wake` is called then, to end waits outside.
+    `cancelled` is set when the run has failed, and `failure` is its error. `wake` is called then, to end waits outside
+    the rendezvous.
     """
 
     def __init__(self, names: Sequence[str], timeout: float, wake: Callable[[], None] = lambda: None) -> None:
@@ -82,68 +85,71 @@ class Rendezvous:
         self._lock = threading.Lock()
         self._changed = [threading.Condition(self._lock) for _ in names]
         self._waits: list[_Wait | None] = [None] * len(names)
-        self._outside: dict[int, str] = {}
-        """What devices wait in that are no business of other devices."""
-        self._since: dict[int, tuple[ExternalWait, float]] = {}
+        self._host_waits: dict[int, str] = {}
+        """Devices that wait for the host, with a description of the wait for error messages."""
+        self._wait_starts: dict[int, tuple[ExternalWait, float]] = {}
         self._finished: set[int] = set()
         self._uses: Counter[Hashable] = Counter()
-        self._meetings: dict[Place, _Meeting] = {}
-        self._messages: dict[Place, _Message] = {}
-        self._receivers: dict[Place, int] = {}
+        self._pending: dict[MessageSlot, _PendingCollective] = {}
+        self._messages: dict[MessageSlot, _Message] = {}
+        self._receivers: dict[MessageSlot, int] = {}
         self._ends: dict[Hashable, int] = {}
 
-    # -- meetings of groups
+    # -- collectives
 
-    def meet(
-        self, device: int, key: Hashable, members: Sequence[int], brought: Any, what: str, signature: str
+    def join(
+        self, device: int, key: Hashable, members: Sequence[int], contribution: Any, what: str, signature: str
     ) -> list[Any]:
-        """What every member brings to the same meeting, in the members' order; waits until all are there.
+        """Contributes a value to a collective; waits for all members and returns their contributions in the members'
+        order.
 
-        Meetings are the same if their keys and members are and each device was at as many of them before;
-        `ExecutionError` if they differ in signature.
+        Calls match if their keys and members are equal and each device has joined equally many before. `ExecutionError`
+        if their signatures differ.
         """
         with self._lock:
-            place = self._next((key, tuple(members)), device)
-            meeting = self._meetings.setdefault(place, _Meeting(what, signature))
-            if meeting.signature != signature:
-                there = self._listed(list(meeting.brought))
-                raise ExecutionError(f"{what} {signature} meets {meeting.what} {meeting.signature} of {there}")
-            meeting.brought[device] = brought
-            if len(meeting.brought) < len(members):
-                self._wait(device, _Wait(what, lambda: [m for m in members if m not in meeting.brought]))
+            slot = self._next_slot((key, tuple(members)), device)
+            pending = self._pending.setdefault(slot, _PendingCollective(what, signature))
+            if pending.signature != signature:
+                present = self._joined_names(list(pending.contributions))
+                raise ExecutionError(f"{what} {signature} meets {pending.what} {pending.signature} of {present}")
+            pending.contributions[device] = contribution
+            if len(pending.contributions) < len(members):
+                self._wait(device, _Wait(what, lambda: [m for m in members if m not in pending.contributions]))
             else:
-                del self._meetings[place]
+                del self._pending[slot]
                 for member in members:
                     self._release(member)
-            return [meeting.brought[member] for member in members]
+            return [pending.contributions[member] for member in members]
 
     # -- messages from one device to another
 
-    def post(self, device: int, key: Hashable, value: Any, what: str) -> None:
-        """Leaves a message for the one device that receives on `key`; `ExecutionError` if another sends there too."""
+    def send(self, device: int, key: Hashable, value: Any, what: str) -> None:
+        """Sends a message to the one device that receives on `key`; `ExecutionError` if another device sends
+        there too."""
         with self._lock:
             self._claim("send", key, device, what)
-            place = self._next((key, "sent"))
-            self._messages[place] = _Message(what, device, value)
-            if place in self._receivers:
-                self._release(self._receivers.pop(place))
+            slot = self._next_slot((key, "sent"))
+            self._messages[slot] = _Message(what, device, value)
+            if slot in self._receivers:
+                self._release(self._receivers.pop(slot))
 
-    def announce(self, device: int, key: Hashable, what: str) -> Place:
-        """The place on `key` of the next message that `device` receives there; `ExecutionError` if another does too."""
+    def start_receive(self, device: int, key: Hashable, what: str) -> MessageSlot:
+        """Reserves the slot of the next message that `device` receives on `key`; `ExecutionError` if another device
+        receives there too."""
         with self._lock:
             self._claim("receive", key, device, what)
-            return (key, "sent"), self._next((key, "received"))[1]
+            return (key, "sent"), self._next_slot((key, "received"))[1]
 
-    def collect(self, device: int, place: Place, senders: Sequence[int], what: str) -> Any:
-        """The message at a place; waits until one of the senders has sent it."""
+    def finish_receive(self, device: int, slot: MessageSlot, senders: Sequence[int], what: str) -> Any:
+        """Returns the message in a slot; waits until one of the senders has sent it."""
         with self._lock:
-            if place not in self._messages:
-                self._receivers[place] = device
+            if slot not in self._messages:
+                self._receivers[slot] = device
                 self._wait(device, _Wait(what, lambda: senders, any_of=True))
-            return self._messages.pop(place).value
+            return self._messages.pop(slot).value
 
     def claim(self, end: str, key: Hashable, device: int, what: str) -> None:
-        """Says that a device is at an end ("send", "receive") of a channel; `ExecutionError` if another is."""
+        """Claims an end ("send", "receive") of a channel for a device; `ExecutionError` if another device holds it."""
         with self._lock:
             self._claim(end, key, device, what)
 
@@ -155,19 +161,19 @@ class Rendezvous:
                 "devices only; name the pairs in the frontend attribute _xla_send_recv_source_target_pairs"
             )
 
-    def unreceived(self, outside: Sequence[tuple[int, str]]) -> ExecutionError | None:
-        """The error for messages that nobody took; to be asked when all devices have finished.
+    def unreceived_error(self, sent_natively: Sequence[tuple[int, str]]) -> ExecutionError | None:
+        """The error for messages without a receive, or None. Call it when all devices have finished.
 
-        outside: sender and instruction of those that went another way.
+        sent_natively: sender and instruction of messages that native code sent.
         """
-        messages = [*((message.sender, message.what) for message in self._messages.values()), *outside]
+        messages = [*((message.sender, message.what) for message in self._messages.values()), *sent_natively]
         if not messages:
             return None
         sent = [f"{what} on {self._names[sender]}" for sender, what in messages]
-        return ExecutionError(f"nobody received what was sent by {', '.join(sent)}")
+        return ExecutionError(f"no device received what was sent by {', '.join(sent)}")
 
-    def _next(self, key: Hashable, device: int | None = None) -> Place:
-        """The place of one more use of a key (by a device)."""
+    def _next_slot(self, key: Hashable, device: int | None = None) -> MessageSlot:
+        """Returns the slot of the next use of a key (by a device)."""
         counted = key if device is None else (key, device)
         self._uses[counted] += 1
         return key, self._uses[counted] - 1
@@ -175,7 +181,7 @@ class Rendezvous:
     # -- waiting
 
     def _wait(self, device: int, wait: _Wait) -> None:
-        """Until the wait is taken away by `_release`; the lock is held."""
+        """Blocks the device until `_release` clears its wait. The lock is held."""
         self._waits[device] = wait
         self._fail_if_stuck()
         deadline = time.monotonic() + self._timeout
@@ -184,61 +190,60 @@ class Rendezvous:
                 raise ExecutionError(f"{wait.what}: cancelled")
             left = deadline - time.monotonic()
             if left <= 0:
-                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._situation([device])}"))
+                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
             else:
                 self._changed[device].wait(left)
 
-    def check_external_waits(self, device: int, look: Callable[[], Mapping[int, ExternalWait]]) -> None:
-        """Ends the run if devices that wait elsewhere, as `look` finds them, wait in vain.
+    def check_external_waits(self, device: int, poll: Callable[[], Mapping[int, ExternalWait]]) -> None:
+        """Fails the run if devices that wait outside the rendezvous can never proceed or have waited too long.
 
-        `ExecutionError` if it has ended.
-
-        To be called now and then by a device that waits so.
+        device: the waiting device that calls, periodically. poll: returns the waits of all devices that wait outside,
+        by device. `ExecutionError` if the run has ended.
         """
         with self._lock:
-            waits = look()
+            waits = poll()
             for waiter, wait in waits.items():
-                self._waits[waiter] = _Wait(wait.what, _given(wait.missing), wait.any_of)
+                self._waits[waiter] = _Wait(wait.what, _constant(wait.missing), wait.any_of)
             self._fail_if_stuck()
             own = waits.get(device)
             if own is not None and self._too_long(device, own):
-                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._situation([device])}"))
+                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
             for waiter in waits:
                 self._waits[waiter] = None
             if self.cancelled.is_set():
                 raise ExecutionError("cancelled")
 
     def _too_long(self, device: int, wait: ExternalWait) -> bool:
-        known = self._since.get(device)
+        known = self._wait_starts.get(device)
         if known is None or known[0] != wait:
-            known = self._since[device] = wait, time.monotonic()
+            known = self._wait_starts[device] = wait, time.monotonic()
         return time.monotonic() - known[1] > self._timeout
 
     @contextmanager
-    def waiting_outside(self, device: int, what: str) -> Iterator[None]:
-        """While a device waits for the host, of which nobody knows whether it will come."""
-        self._outside[device] = what
+    def waiting_for_host(self, device: int, what: str) -> Iterator[None]:
+        """Marks a device as waiting for the host, which may or may not respond."""
+        self._host_waits[device] = what
         try:
             yield
         finally:
-            del self._outside[device]
+            del self._host_waits[device]
 
     def _release(self, device: int) -> None:
         self._waits[device] = None
         self._changed[device].notify()
 
     def _fail_if_stuck(self) -> None:
-        going = {d for d, wait in enumerate(self._waits) if wait is None and d not in self._finished}
+        running = {d for d, wait in enumerate(self._waits) if wait is None and d not in self._finished}
         waiting = {d: wait for d, wait in enumerate(self._waits) if wait is not None}
-        while freed := [d for d, wait in waiting.items() if wait.can_end(going)]:
-            going.update(freed)
+        while freed := [d for d, wait in waiting.items() if wait.can_end(running)]:
+            running.update(freed)
             for d in freed:
                 del waiting[d]
         if waiting:
-            self._fail(ExecutionError(f"the program can never finish: {self._situation(list(waiting))}"))
+            self._fail(ExecutionError(f"the program can never finish: {self._describe_waits(list(waiting))}"))
 
-    def _situation(self, devices: Sequence[int]) -> str:
-        """Who waits for whom, and what the awaited do."""
+    def _describe_waits(self, devices: Sequence[int]) -> str:
+        """Describes which device waits for which, and what the awaited devices do."""
         parts: list[str] = []
         awaited: set[int] = set()
         for device in devices:
@@ -247,28 +252,30 @@ class Rendezvous:
             needed = wait.needs()
             awaited.update(needed)
             awaits = (
-                f"a send by {self._listed(needed, 'or') or 'another device'}" if wait.any_of else self._listed(needed)
+                f"a send by {self._joined_names(needed, 'or') or 'another device'}"
+                if wait.any_of
+                else self._joined_names(needed)
             )
             parts.append(f"{wait.what} on {self._names[device]} waits for {awaits}")
-        parts += [f"{self._names[d]} {self._doing(d)}" for d in sorted(awaited - set(devices))]
+        parts += [f"{self._names[d]} {self._describe_state(d)}" for d in sorted(awaited - set(devices))]
         return "; ".join(parts)
 
-    def _doing(self, device: int) -> str:
+    def _describe_state(self, device: int) -> str:
         wait = self._waits[device]
         if device in self._finished:
             return "has finished"
         if wait is None:
-            return self._outside.get(device, "is running")
+            return self._host_waits.get(device, "is running")
         return f"waits in {wait.what}"
 
-    def _listed(self, devices: Sequence[int], conjunction: str = "and") -> str:
+    def _joined_names(self, devices: Sequence[int], conjunction: str = "and") -> str:
         names = [self._names[d] for d in devices]
         return f" {conjunction} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
-    # -- the end
+    # -- finishing
 
     def finish(self, device: int) -> None:
-        """A device has run to its end, or has failed."""
+        """Marks a device as finished, successfully or not."""
         with self._lock:
             self._finished.add(device)
             self._waits[device] = None
@@ -276,12 +283,12 @@ class Rendezvous:
                 self._fail_if_stuck()
 
     def fail(self, device: int | None, error: BaseException) -> None:
-        """Ends the run because of an error on a device, or (None) outside; the first error counts."""
+        """Fails the run because of an error on a device, or (None) outside the devices. The first error counts."""
         with self._lock:
-            self._fail(error if device is None else self._located(device, error))
+            self._fail(error if device is None else self._with_device(device, error))
 
-    def _located(self, device: int, error: BaseException) -> BaseException:
-        """The error with its device; alone, a device needs no name."""
+    def _with_device(self, device: int, error: BaseException) -> BaseException:
+        """Adds the device's name to an error, unless there is only one device."""
         if len(self._names) == 1 or not isinstance(error, Exception):
             return error
         kind = UnsupportedError if isinstance(error, UnsupportedError) else ExecutionError

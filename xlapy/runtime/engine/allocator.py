@@ -1,10 +1,10 @@
-"""Memory for results, used again: what a program returned and nobody holds any more serves the next run.
+"""Cached memory for results: blocks that no result uses any more serve later runs.
 
-New memory costs a page fault for every 4 KiB that is written, several times the computation itself for large arrays. A
-block is free when the cache holds the only reference to it; views of a block (results, and whatever users make of them)
-refer to it.
+A block is free when the cache holds the only reference to it. Views of a block (results, and arrays that users derive
+from them) reference the block.
 
-Owns: the cache and its bound. Must not know: what the memory is for.
+Responsible for the cache and its size limit. Does not depend on what the memory is used for. See `size_classes` for why
+blocks are cached.
 """
 
 from __future__ import annotations
@@ -19,83 +19,78 @@ from typing import Any
 import numpy as np
 
 from xlapy.base import flags
+from xlapy.runtime.engine.size_classes import MIN_CACHED_BYTES, round_up
 
 ALIGNMENT = 64
-_LEAST = 1 << 16
-"""Bytes below which the C library's own cache serves as well."""
 
 Block = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Allocator:
-    """Blocks by size; at most `limit` bytes are kept, those used longest ago go first."""
+    """Blocks by size class. At most `limit` bytes are cached; the size classes used least recently are dropped
+    first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._blocks: OrderedDict[int, list[Block]] = OrderedDict()
-        self._kept = 0
+        self._cached = 0
         self._lock = threading.Lock()
 
     def allocate(self, size: int) -> Block:
-        """At least `size` bytes, aligned; their contents are arbitrary."""
-        if size < _LEAST:
+        """Returns at least `size` aligned bytes with arbitrary contents."""
+        if size < MIN_CACHED_BYTES:
             return _new(size)
-        rounded = _rounded(size)
+        rounded = round_up(size)
         with self._lock:
-            found = self._free(rounded)
-            return _aligned(self._more(rounded) if found is None else found, size)
+            found = self._find_free(rounded)
+            return _aligned(self._allocate_block(rounded) if found is None else found, size)
 
     def take_cached(self, size: int) -> Block | None:
-        """As `allocate`, of what is kept and free; None if there is no such block."""
+        """Like `allocate`, but returns a cached free block only; None if there is none."""
         with self._lock:
-            found = self._free(_rounded(size))
+            found = self._find_free(round_up(size))
             return None if found is None else _aligned(found, size)
 
     def trim(self) -> int:
-        """Gives free blocks back to the system; how many bytes that were."""
+        """Returns free blocks to the system; returns their size in bytes."""
         with self._lock:
             return self._drop(0)
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of all blocks, in use or free."""
-        return self._kept
+        """Bytes of all cached blocks, in use or free."""
+        return self._cached
 
-    def _free(self, rounded: int) -> Block | None:
+    def _find_free(self, rounded: int) -> Block | None:
         blocks = self._blocks.get(rounded)
         if not blocks:
             return None
         self._blocks.move_to_end(rounded)
-        for place in range(len(blocks)):
-            if _is_free(blocks, place):
-                return blocks[place]
+        for index in range(len(blocks)):
+            if _is_free(blocks, index):
+                return blocks[index]
         return None
 
-    def _more(self, rounded: int) -> Block:
-        if self._kept + rounded > self._limit:
+    def _allocate_block(self, rounded: int) -> Block:
+        if self._cached + rounded > self._limit:
             self._drop(max(0, self._limit - rounded))
         block = np.empty(rounded + ALIGNMENT, np.uint8)
-        if self._kept + rounded <= self._limit:
+        if self._cached + rounded <= self._limit:
             self._blocks.setdefault(rounded, []).append(block)
             self._blocks.move_to_end(rounded)
-            self._kept += rounded
+            self._cached += rounded
         return block
 
     def _drop(self, limit: int) -> int:
-        """Forgets blocks, of the sizes asked for longest ago first, until at most `limit` bytes are kept."""
-        before = self._kept
+        """Drops free blocks, least recently used size classes first, until at most `limit` bytes are cached; returns
+        the bytes dropped."""
+        before = self._cached
         for size, blocks in self._blocks.items():
-            for place in reversed(range(len(blocks))):
-                if self._kept > limit and _is_free(blocks, place):
-                    del blocks[place]
-                    self._kept -= size
-        return before - self._kept
-
-
-def _rounded(size: int) -> int:
-    """Eight sizes between powers of two: a block is at most an eighth larger than asked for."""
-    step = 1 << max(12, size.bit_length() - 4)
-    return -(-size // step) * step
+            for index in reversed(range(len(blocks))):
+                if self._cached > limit and _is_free(blocks, index):
+                    del blocks[index]
+                    self._cached -= size
+        return before - self._cached
 
 
 def _new(size: int) -> Block:
@@ -108,21 +103,22 @@ def _aligned(block: Block, size: int) -> Block:
 
 
 def allocate_ctypes(size: int) -> Any:
-    """Memory for a result, as `as_ctypes` gives it."""
+    """Allocates memory for a result, as a `ctypes` array."""
     return as_ctypes(result_allocator().allocate(max(1, size)))
 
 
 def as_ctypes(block: Block) -> Any:
-    """A block as a `ctypes` array, which tells its address quickly; it, and views of it, refer to the block."""
+    """Returns a block as a `ctypes` array, whose address is cheap to read. The array, and views of it, reference the
+    block."""
     return (ctypes.c_char * block.nbytes).from_buffer(block.data)
 
 
-def _is_free(blocks: list[Block], place: int) -> bool:
-    """Whether the list holds the only reference: the call has a second one."""
-    return sys.getrefcount(blocks[place]) == 2
+def _is_free(blocks: list[Block], index: int) -> bool:
+    """Whether the list holds the only reference to a block. The call to `getrefcount` holds a second one."""
+    return sys.getrefcount(blocks[index]) == 2
 
 
 @functools.cache
 def result_allocator() -> Allocator:
-    """The memory of all programs' results in this process, bounded by the flag `cache_limit`."""
+    """The allocator for the results of all programs in this process, limited by the flag `cache_limit`."""
     return Allocator(int(flags.get("cache_limit")) << 20)

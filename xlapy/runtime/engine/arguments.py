@@ -1,7 +1,7 @@
-"""Checks and converts what a user passes to a program, and wraps what comes back.
+"""Checks and converts the arguments of a call, and wraps its results.
 
-Owns: the rules by which arrays, scalars, lists, tuples and buffers become values of parameters.
-Must not know: how a program runs.
+Responsible for the rules by which arrays, scalars, lists, tuples and buffers become values of parameters. Does not
+depend on how a program runs.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from xlapy.runtime.values import Value
 
 
 def check_arguments(program: ProgramShape, arguments: Sequence[Any]) -> list[Value]:
-    """One value a parameter; `InvalidArgumentError` names the parameter that does not fit, and both shapes."""
+    """Returns one value per parameter. `InvalidArgumentError` names the parameter that does not match, and both
+    shapes."""
     check_count(program, arguments)
     return [check_argument(program, number, argument) for number, argument in enumerate(arguments)]
 
 
 def check_count(program: ProgramShape, arguments: Sequence[Any]) -> None:
-    """`InvalidArgumentError` unless there is an argument for each parameter."""
+    """`InvalidArgumentError` unless there is one argument per parameter."""
     if len(arguments) != len(program.parameters):
         raise InvalidArgumentError(
             f"the program takes {len(program.parameters)} arguments, given {len(arguments)}: {program.to_text()}"
@@ -38,20 +39,21 @@ def check_count(program: ProgramShape, arguments: Sequence[Any]) -> None:
 
 
 def check_argument(program: ProgramShape, number: int, argument: Any) -> Value:
-    """The value of one parameter, as `check_arguments` says."""
+    """Returns the value of one parameter; see `check_arguments`."""
     name = program.parameter_names[number]
     where = f"parameter {number} ({name})" if name else f"parameter {number}"
     return check_value(program.parameters[number], argument, where)
 
 
 def check_value(shape: Shape, argument: Any, where: str) -> Value:
-    """The value of a shape that an argument is; `InvalidArgumentError`, which begins with `where`, if it is none."""
+    """Converts an argument to a value of a shape. `InvalidArgumentError`, whose message starts with `where`, if it does
+    not match."""
     if shape.is_tuple:
         return _tuple_value(shape, argument, where)
     if shape.is_token:
         return TOKEN
     if not shape.is_array:
-        raise InvalidArgumentError(f"{where} has shape {shape.to_text(layout=False)}, which cannot be passed in")
+        raise InvalidArgumentError(f"{where} has shape {shape.to_text(layout=False)}, which cannot be an argument")
     return _array_value(shape, argument, where)
 
 
@@ -69,17 +71,17 @@ def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any
         array = _from_python(argument, shape.element_type, where)
     else:
         array = _from_array(argument, where)
-    fits = _has_dimensions(array.shape, shape)
-    if not fits or array.dtype != dtype:
+    matches_shape = dimensions_fit(array.shape, shape)
+    if not matches_shape or array.dtype != dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-        hint = f"; convert it with .astype({dtype.name!r})" if fits else ""
+        hint = f"; convert it with .astype({dtype.name!r})" if matches_shape else ""
         raise InvalidArgumentError(f"{where} takes {shape.to_text(layout=False)} ({dtype.name}), given {given}{hint}")
-    value: np.ndarray[Any, Any] | DynamicArray = bounded(array, shape)
+    value: np.ndarray[Any, Any] | DynamicArray = pad_to_shape(array, shape)
     return value
 
 
-def _has_dimensions(given: Sequence[int], shape: Shape) -> bool:
-    """Whether sizes are those of a shape; of a dynamic dimension, at most the bound."""
+def dimensions_fit(given: Sequence[int], shape: Shape) -> bool:
+    """Whether an array of these sizes matches a shape: sizes are equal, or at most the bound in a dynamic dimension."""
     if len(given) != shape.rank:
         return False
     rows = zip(given, shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -87,7 +89,8 @@ def _has_dimensions(given: Sequence[int], shape: Shape) -> bool:
 
 
 def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.ndarray[Any, Any]:
-    """Python numbers have no element type of their own and take the parameter's, if the value fits."""
+    """Converts Python numbers, which have no element type of their own, to the parameter's element type if the value
+    fits."""
     shown = reprlib.repr(argument)
     try:
         array = np.asarray(argument)
@@ -100,15 +103,16 @@ def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.n
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where}: {error}") from error
     given = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}[array.dtype.kind]
-    if array.size and given > _kind(element_type):
+    if array.size and given > _number_kind(element_type):
         raise InvalidArgumentError(f"{where} takes {element_type}, given the {array.dtype.name} value {shown}")
-    if _kind(element_type) < 2 and not np.array_equal(back, array):
+    if _number_kind(element_type) < 2 and not np.array_equal(back, array):
         raise InvalidArgumentError(f"{where}: {shown} does not fit {element_type}")
     return converted
 
 
-def _kind(element_type: PrimitiveType) -> int:
-    """1 for integers and PRED, 2 for floating-point, 3 for complex types: which numbers it takes without surprise."""
+def _number_kind(element_type: PrimitiveType) -> int:
+    """The kind of numbers that a type represents without loss of kind: 1 for integers and PRED, 2 for floating-point
+    and 3 for complex types."""
     return 3 if element_type.is_complex else 2 if element_type.is_floating else 1
 
 
@@ -130,7 +134,8 @@ def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
 
 
 def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
-    """Buffers of the actual sizes in the result's structure; what shares memory with an argument is copied."""
+    """Returns buffers of the actual sizes in the result's structure. Values that share memory with an argument are
+    copied."""
     if isinstance(value, tuple):
         return tuple(wrap_result(element, arguments) for element in value)
     if isinstance(value, DynamicArray):
@@ -143,7 +148,7 @@ def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:
 
 
 def shape_of(value: Value) -> Shape:
-    """The shape that a value has: of dynamic dimensions, the actual one."""
+    """The shape of a value. Dynamic dimensions have their actual size."""
     if isinstance(value, tuple):
         return Shape.tuple([shape_of(element) for element in value])
     if isinstance(value, DynamicArray):
@@ -151,28 +156,29 @@ def shape_of(value: Value) -> Shape:
     return Shape.of(value) if isinstance(value, np.ndarray) else Shape.token()
 
 
-def fits(value: Value, shape: Shape) -> bool:
-    """Whether a value can stand where a shape is expected: sizes under the bounds of dynamic dimensions, else equal."""
+def matches_shape(value: Value, shape: Shape) -> bool:
+    """Whether a value matches a shape: equal element types, and sizes that are equal, or at most the bound of a dynamic
+    dimension."""
     if isinstance(value, tuple):
         parts = shape.tuple_shapes
-        return shape.is_tuple and len(value) == len(parts) and all(map(fits, value, parts))
+        return shape.is_tuple and len(value) == len(parts) and all(map(matches_shape, value, parts))
     if isinstance(value, DynamicArray | np.ndarray):
         array = actual_array(value)
-        return shape.is_array and array.dtype == shape.dtype and _has_dimensions(array.shape, shape)
+        return shape.is_array and array.dtype == shape.dtype and dimensions_fit(array.shape, shape)
     return shape.is_token
 
 
-def bounded(value: Value, shape: Shape) -> Value:
-    """A value that fits a shape, with the bounds of the shape."""
+def pad_to_shape(value: Value, shape: Shape) -> Value:
+    """Pads a value that matches a shape to the bounds of its dynamic dimensions."""
     if isinstance(value, tuple):
-        return tuple(map(bounded, value, shape.tuple_shapes))
+        return tuple(map(pad_to_shape, value, shape.tuple_shapes))
     if isinstance(value, DynamicArray | np.ndarray):
         return conform_to_shape(pad_to_bounds(actual_array(value), shape.dimensions), shape)
     return value
 
 
 def leaves(value: Value) -> list[np.ndarray[Any, Any]]:
-    """The arrays in a value, of their actual sizes, tuples flattened in order."""
+    """The arrays in a value, of their actual sizes, with tuples flattened in order."""
     if isinstance(value, tuple):
         return [leaf for element in value for leaf in leaves(element)]
     if isinstance(value, DynamicArray):

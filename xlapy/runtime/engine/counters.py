@@ -1,6 +1,6 @@
-"""What an instrumented program has counted: the memory it counts in, and the figures as arrays.
+"""The memory in which an instrumented program records its profiling counters, and its contents as arrays.
 
-Owns: that memory. Must not know: how programs are called, what the figures are for.
+Responsible for this memory. Does not depend on how programs are called or what the figures are used for.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Array = np.ndarray[Any, Any]
 
 
 class CounterTable:
-    """The table of one run at a time, laid out as `xlapy.cpu.program.profiling_counters` says."""
+    """The counters of one run at a time, in the layout of `xlapy.cpu.program.profiling_counters`."""
 
-    def __init__(self, clocks: Clocks, places: int = MOST_EVENTS) -> None:
-        """places: for events, if there are any."""
-        places = places if clocks.has_events else 0
+    def __init__(self, clocks: Clocks, event_capacity: int = MOST_EVENTS) -> None:
+        """places: number of events for which the table has rows, if the program records events."""
+        event_capacity = event_capacity if clocks.has_events else 0
         self._table = np.zeros(clocks.table_size, np.int64)
-        self._events = np.zeros((places, EVENT), np.int64)
-        self._table[0], self._table[2] = places, self._events.ctypes.data
+        self._events = np.zeros((event_capacity, EVENT), np.int64)
+        self._table[0], self._table[2] = event_capacity, self._events.ctypes.data
 
     @property
     def address(self) -> int:
@@ -30,17 +30,19 @@ class CounterTable:
 
     @property
     def figures(self) -> Array:
-        """s64[clocks, 3]: the ticks of each clock, how often it began, the ticks of threads in its parallel loop."""
+        """s64[counters, 3]: the ticks of each counter, how often it started, and the ticks of threads in its parallel
+        loop."""
         return self._table[HEADER:].reshape(-1, FIGURES)
 
     @property
     def events(self) -> Array:
-        """s64[events, 5]: the clock, whether it is a piece of its parallel loop, the thread, ticks at begin and end."""
+        """s64[events, 5]: the counter, whether the event is a piece of its parallel loop, the thread, ticks at begin
+        and at end."""
         found = self._events[: min(int(self._table[1]), len(self._events))]
         clocks, which = np.divmod((found[:, 0] - self.address) // 8 - HEADER, FIGURES)
         return np.column_stack([clocks, which == 2, found[:, 1:]])
 
     def clear(self) -> None:
-        """Begins anew."""
+        """Resets all counters and events."""
         self._table[1] = 0
         self._table[HEADER:] = 0

@@ -1,8 +1,9 @@
-"""From the arguments of a user to a native call and back: the short way of calls on one device.
+"""The fast path of calls on one device: from a user's arguments to a native call, and back to buffers.
 
-What a program expects of each argument is prepared once, so that a call of a few buffers takes microseconds.
+What the program expects of each argument is prepared once, so that a call with a few buffers takes microseconds.
 
-Owns: which arguments need no conversion, donated memory. Must not know: how programs are compiled, who calls.
+Responsible for which arguments need no conversion, and for donated memory. Does not depend on how programs are
+compiled, or on the caller.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _Array = np.ndarray
 
 
 class Dispatch:
-    """Calls a native program with what a user gives; results are buffers.
+    """Calls a native program with a user's arguments; returns buffers.
 
-    make_host: gives the host of a run, for programs whose callbacks are all custom calls.
+    make_host: makes the host of a run, for programs whose callbacks are all custom calls.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Dispatch:
     ) -> None:
         self._call = call
         self._shape = shape
-        self._plain = all(parameter.is_array for parameter in shape.parameters)
+        self._takes_arrays_only = all(parameter.is_array for parameter in shape.parameters)
         leaves = (leaf for parameter in shape.parameters for _, leaf in parameter.leaves())
         self._expected = [array_type(leaf) for leaf in leaves if leaf.is_array]
         self._results = [array_type(slice_.shape) for slice_ in program.results]
@@ -58,40 +59,43 @@ class Dispatch:
         self._donated = [(leaf, leaf_index(shape, leaf)) for leaf in donated]
         self._make_host = make_host
         self._calls_targets = bool(program.callbacks)
-        self._shown = custom_call_arguments(program)
-        self._single = shape.result.is_array
-        self._flat = shape.result.is_tuple and all(element.is_array for element in shape.result.tuple_shapes)
+        self._custom_call_arguments = custom_call_arguments(program)
+        self._returns_array = shape.result.is_array
+        self._returns_flat_tuple = shape.result.is_tuple and all(
+            element.is_array for element in shape.result.tuple_shapes
+        )
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
-        """The results of one run, as `Executable.__call__` says."""
-        if self._plain:
-            kept, addresses = self._taken(arguments)
+        """Runs the program once; see `Executable.__call__`."""
+        if self._takes_arrays_only:
+            owners, addresses = self._owners_and_addresses(arguments)
         else:
-            kept, addresses = arrays_and_addresses(check_arguments(self._shape, arguments))
-        lent = self._lent(arguments, kept, addresses) if self._donated else {}
+            owners, addresses = arrays_and_addresses(check_arguments(self._shape, arguments))
+        overwritable = self._overwritable_memory(arguments, owners, addresses) if self._donated else {}
         if self._ids:
             numbers = per_device_values(self._ids, 0, 0)
-            kept += numbers
+            owners += numbers
             addresses += map(array_address, numbers)
-        memories, places = self._call.results()
+        memories, result_addresses = self._call.results()
         if self._calls_targets:
-            align_arguments(kept, addresses, self._shown)
-            self._call.renew_targets()
+            align_arguments(owners, addresses, self._custom_call_arguments)
+            self._call.refresh_targets()
             host = self._make_host() if self._call.needs_host else None
-            self._call(*addresses, *places, host=host, memory=(kept, memories))
+            self._call(*addresses, *result_addresses, host=host, memory=(owners, memories))
         else:
-            self._call(*addresses, *places)
-        if lent:
+            self._call(*addresses, *result_addresses)
+        if overwritable:
             for result, argument in self._aliases.items():
-                memories[result], places[result] = lent[argument], addresses[argument]
-        if self._single:
-            return buffer_on_memory(self._results[0], memories[0], places[0])
-        buffers = map(buffer_on_memory, self._results, memories, places)
-        return tuple(buffers) if self._flat else packed(self._shape.result, buffers)
+                memories[result], result_addresses[result] = overwritable[argument], addresses[argument]
+        if self._returns_array:
+            return buffer_on_memory(self._results[0], memories[0], result_addresses[0])
+        buffers = map(buffer_on_memory, self._results, memories, result_addresses)
+        return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
 
-    def _taken(self, arguments: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """What keeps each argument, and its address: buffers and arrays that fit are taken as they are."""
-        kept: list[Any] = []
+    def _owners_and_addresses(self, arguments: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        """Returns the owner and the address of each argument's memory. Buffers and arrays that match are used without a
+        copy."""
+        owners: list[Any] = []
         addresses: list[int] = []
         if len(arguments) != len(self._expected):
             check_count(self._shape, arguments)
@@ -101,42 +105,44 @@ class Dispatch:
                 memory = argument._memory  # before the address: the other order of `Buffer.end`
                 address = argument._address
                 if address and argument._type is expected:
-                    kept.append(memory)
+                    owners.append(memory)
                     addresses.append(address)
                     continue
             elif kind is _Array and argument.dtype is expected.dtype and argument.shape == expected.dimensions:
                 try:
                     memory = _byte(argument)
-                except (TypeError, ValueError, BufferError):  # not contiguous, read-only, empty, a type of ml_dtypes
+                except (TypeError, ValueError, BufferError):  # not as_contiguous, read-only, empty, a type of ml_dtypes
                     memory = None
                 if memory is not None and not _address_of(memory) & expected.alignment_mask:
-                    kept.append(memory)
+                    owners.append(memory)
                     addresses.append(_address_of(memory))
                     continue
-            value = check_argument(self._shape, len(kept), argument)
-            kept.append(contiguous(value))
-            addresses.append(array_address(kept[-1]))
-        return kept, addresses
+            value = check_argument(self._shape, len(owners), argument)
+            owners.append(as_contiguous(value))
+            addresses.append(array_address(owners[-1]))
+        return owners, addresses
 
-    def _lent(self, arguments: Sequence[Any], kept: list[Any], addresses: list[int]) -> dict[int, Any]:
-        """Memory for donated arguments that the program may overwrite: their own, if nobody else has it, or a copy."""
+    def _overwritable_memory(self, arguments: Sequence[Any], owners: list[Any], addresses: list[int]) -> dict[int, Any]:
+        """Returns the memory that the program may overwrite, by donated argument: the argument's own if the call is its
+        unique owner, else a copy."""
         given = dict(donated_buffers([leaf for leaf, _ in self._donated], arguments))
-        lent: dict[int, Any] = {}
+        overwritable: dict[int, Any] = {}
         for leaf, number in self._donated:
-            buffer, alone = given.get(leaf), False
+            buffer, is_unique = given.get(leaf), False
             if buffer is not None:
-                kept[number] = None
-                kept[number], alone = buffer.donate(leaf.deletion_reason)
-            if alone:
-                lent[number] = kept[number]
+                owners[number] = None
+                owners[number], is_unique = buffer.donate(leaf.deletion_reason)
+            if is_unique:
+                overwritable[number] = owners[number]
             else:
-                lent[number] = memory = _copied(addresses[number], self._expected[number].shape)
+                overwritable[number] = memory = _copy_memory(addresses[number], self._expected[number].shape)
                 addresses[number] = _address_of(memory)
-        return lent
+        return overwritable
 
 
 def per_device_values(names: Sequence[str], replica_id: int, partition_id: int) -> list[np.ndarray[Any, Any]]:
-    """What a program asks of its device and of the run, by the names in `NativeProgram.ids`."""
+    """The implicit arguments of a program, which depend on its device and on the run, by the names in
+    `NativeProgram`."""
     seed = int(flags.get("rng_seed"))
     known = {
         "replica-id": np.array(replica_id, np.uint32),
@@ -147,8 +153,8 @@ def per_device_values(names: Sequence[str], replica_id: int, partition_id: int) 
 
 
 def arrays_and_addresses(values: Sequence[Value]) -> tuple[list[Any], list[int]]:
-    """The arrays in values as native code wants them, tuples flattened, and their addresses."""
-    arrays = [contiguous(leaf) for leaf in _leaves(values)]
+    """Returns the arrays in values, with tuples flattened, in the form that native code takes, and their addresses."""
+    arrays = [as_contiguous(leaf) for leaf in _leaves(values)]
     return arrays, [array_address(array) for array in arrays]
 
 
@@ -160,36 +166,36 @@ def _leaves(values: Sequence[Value]) -> Iterator[np.ndarray[Any, Any]]:
             yield value
 
 
-def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself where its elements lie as native code wants them, else a copy."""
+def as_contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns the array itself if it is contiguous and aligned, else a copy."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
 def custom_call_arguments(program: NativeProgram) -> list[BufferSlice]:
-    """The arguments that custom calls are given as they lie in memory."""
+    """The arguments that custom calls read in place."""
     shown = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
     return list(dict.fromkeys(slice_ for slice_ in shown if slice_.kind is StorageClass.ARGUMENT))
 
 
-def align_arguments(kept: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:
-    """Puts copies in the place of those arguments that do not lie as targets are promised."""
+def align_arguments(owners: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:
+    """Replaces those of the arguments that are less aligned than custom calls are promised by copies."""
     for slice_ in arguments:
         if addresses[slice_.number] % ALIGNMENT:
-            memory = _copied(addresses[slice_.number], slice_.shape)
-            kept[slice_.number] = np.ndarray(slice_.shape.dimensions, slice_.shape.dtype, memory)
+            memory = _copy_memory(addresses[slice_.number], slice_.shape)
+            owners[slice_.number] = np.ndarray(slice_.shape.dimensions, slice_.shape.dtype, memory)
             addresses[slice_.number] = _address_of(memory)
 
 
-def packed(shape: Shape, results: Iterator[Any]) -> Any:
-    """Results in the structure of a shape; tokens have none."""
+def unflatten(shape: Shape, results: Iterator[Any]) -> Any:
+    """Returns results in the structure of a shape."""
     if shape.is_tuple:
-        return tuple(packed(element, results) for element in shape.tuple_shapes)
+        return tuple(unflatten(element, results) for element in shape.tuple_shapes)
     return next(results) if shape.is_array else TOKEN
 
 
 def leaf_index(shape: ProgramShape, leaf: DonatedLeaf) -> int:
-    """The place of a leaf among the arrays of all parameters."""
+    """The index of a leaf among the arrays of all parameters."""
     paths = [
         (number, path)
         for number, parameter in enumerate(shape.parameters)
@@ -199,7 +205,7 @@ def leaf_index(shape: ProgramShape, leaf: DonatedLeaf) -> int:
     return paths.index((leaf.parameter, leaf.path))
 
 
-def _copied(address: int, shape: Shape) -> Any:
+def _copy_memory(address: int, shape: Shape) -> Any:
     size = shape.size * shape.element_type.byte_size
     memory = allocator.allocate_ctypes(size)
     ctypes.memmove(memory, address, size)

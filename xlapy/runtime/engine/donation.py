@@ -1,7 +1,7 @@
-"""Donation: arguments whose memory a program takes for its results.
+"""Donation: arguments whose memory a program may reuse for its results.
 
-Owns: which leaves of the parameters are donated, and the end of the buffers that a call gives for them.
-Must not know: how memory is used again.
+Responsible for which leaves of the parameters are donated, and for the buffers that a call gives for them. Does not
+depend on how the memory is reused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from xlapy.runtime.storage.lazy_module import LazyModule
 
 @dataclass(frozen=True, slots=True)
 class DonatedLeaf:
-    """A donated array: the leaf at `path` of a parameter. deletion_reason: what is told of its buffer afterwards."""
+    """A donated array: the leaf at `path` of a parameter. deletion_reason: why its buffer cannot be used after
+    a call."""
 
     parameter: int
     path: tuple[int, ...]
@@ -27,9 +28,9 @@ class DonatedLeaf:
 
 
 def donated_leaves(module: Module, donate: Iterable[int]) -> list[DonatedLeaf]:
-    """What `donate` and the module's own input_output_alias and buffer_donor give away, in order.
+    """Returns the leaves that `donate` and the module's own input_output_alias and buffer_donor donate, in order.
 
-    `InvalidArgumentError` for numbers of no parameter, of a tuple, or named twice.
+    `InvalidArgumentError` for unknown parameters, for tuples, and for parameters listed twice.
     """
     leaves: set[tuple[int, tuple[int, ...]]] = {(number, ()) for number in _checked(module, donate)}
     leaves |= {(alias.parameter_number, alias.parameter_index) for alias in module.config.input_output_alias}
@@ -39,7 +40,7 @@ def donated_leaves(module: Module, donate: Iterable[int]) -> list[DonatedLeaf]:
 
 
 def donated_leaf(source: LazyModule, parameter: int, path: Iterable[int]) -> DonatedLeaf:
-    """The donated leaf at a place of a program's parameters; `IndexError` for a parameter that there is not."""
+    """The donated leaf at a path of a parameter; `IndexError` for an unknown parameter."""
     return _donated(source.name, parameter, tuple(path), source.program_shape.parameter_names[parameter])
 
 
@@ -51,11 +52,11 @@ def _donated(program: str, number: int, path: tuple[int, ...], name: str) -> Don
 def _checked(module: Module, donate: Iterable[int]) -> list[int]:
     parameters = module.entry_computation.program_shape.parameters
     numbers = list(donate)
-    for place, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         what = f"{module.name}: donate={numbers} names"
         if not 0 <= number < len(parameters):
             raise InvalidArgumentError(f"{what} parameter {number}, the program has {len(parameters)}")
-        if number in numbers[:place]:
+        if number in numbers[:index]:
             raise InvalidArgumentError(f"{what} parameter {number} twice")
         if not parameters[number].is_array:
             raise InvalidArgumentError(
@@ -66,9 +67,9 @@ def _checked(module: Module, donate: Iterable[int]) -> list[int]:
 
 
 def donated_buffers(donated: Sequence[DonatedLeaf], arguments: Sequence[Any]) -> list[tuple[DonatedLeaf, Buffer]]:
-    """The buffers that a call gives away; other arguments that are donated stay the caller's.
+    """Returns the buffers that a call donates. Donated arguments that are not buffers stay the caller's.
 
-    `InvalidArgumentError` for a buffer that the call gives away and uses for another parameter too.
+    `InvalidArgumentError` for a buffer that is also given for another parameter.
     """
     found = [(leaf, _leaf(arguments[leaf.parameter], leaf.path)) for leaf in donated]
     given = [(leaf, buffer) for leaf, buffer in found if isinstance(buffer, Buffer)]

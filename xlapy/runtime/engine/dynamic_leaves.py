@@ -1,7 +1,7 @@
-"""Values of dynamic dimensions as the arrays that a program on static shapes takes and returns, and back.
+"""Converts values with dynamic dimensions to the static arrays that a compiled program takes and returns, and back.
 
-An f32[<=5] goes as the array of the bounds and its size, an s32[]: what `resolve-dynamic-dimensions` made of it.
-Must not know: how programs run.
+An f32[<=5] becomes an array of 5 elements and its size as an s32[]: the form that the pass `resolve-dynamic-dimensions`
+gives it. Does not depend on how programs run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlapy.runtime.values import Value
 
 
 def flatten_dynamic(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays of a value of a declared shape, each with the sizes of its dynamic dimensions behind it."""
+    """Yields the arrays of a value of a declared shape, each followed by the sizes of its dynamic dimensions."""
     if shape.is_tuple:
         for element, part in zip(value, shape.tuple_shapes, strict=True):
             yield from flatten_dynamic(element, part)
@@ -30,7 +30,7 @@ def flatten_dynamic(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]
 
 
 def unflatten_dynamic(shape: Shape, leaves: Iterator[np.ndarray[Any, Any]]) -> Value:
-    """The value of a declared shape, of the arrays that `flatten_dynamic` would give."""
+    """The inverse of `flatten_dynamic`: takes the arrays of a value of a declared shape from `leaves`."""
     if shape.is_tuple:
         return tuple(unflatten_dynamic(part, leaves) for part in shape.tuple_shapes)
     if not shape.is_array:

@@ -1,9 +1,9 @@
-"""What ends native code from outside: Ctrl-C, and whatever else a handler of a signal raises.
+"""Interruption of native code by signals: Ctrl-C, and whatever else a signal handler raises.
 
-Python handles signals in the main thread, and only while that runs Python. So native code that has run for long calls a
-function here from time to time; handlers run as soon as it does.
+Python runs signal handlers in the main thread, and only while that thread runs Python. Native code that has run for
+long therefore calls a Python function at its safepoint polls, which gives handlers a chance to run.
 
-Owns: that function, the error that a handler raised. Must not know: programs.
+Responsible for that function and for the error that a handler raised. Does not depend on programs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _ASK = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class Interruption:
-    """Of one run at a time. `function` is the address of `int32_t f(void)`: 0 to go on; `thread` the one to call it."""
+    """The interruption of one run at a time. `function` is the address of `int32_t f(void)`, which returns 0 to
+    continue; `thread` is the thread that must call it."""
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
@@ -26,20 +27,21 @@ class Interruption:
         self.function = ctypes.cast(self._called, ctypes.c_void_p).value or 0
         self.thread = threading.main_thread().ident or 0
 
-    def note(self, error: BaseException) -> None:
-        """Keeps what a handler raised."""
+    def record(self, error: BaseException) -> None:
+        """Records what a handler raised."""
         self._error = error
 
-    def taken(self) -> BaseException | None:
-        """What a handler raised, if one did since it was last asked."""
+    def take_error(self) -> BaseException | None:
+        """Returns and clears what a handler raised, or None."""
         error, self._error = self._error, None
         return error
 
 
 def _answers(interruption: Interruption) -> Generator[int, None, None]:
-    """An answer for each time that native code asks.
+    """Yields an answer for each poll.
 
-    A generator, as it goes on inside of `try`: a function would begin outside, where handlers may already raise.
+    This is a generator because it resumes inside the `try`. A function would start outside of it, where a handler may
+    raise already.
     """
     answer = 0
     while True:
@@ -49,6 +51,6 @@ def _answers(interruption: Interruption) -> Generator[int, None, None]:
                 answer = 0
         except GeneratorExit:
             return
-        except BaseException as error:  # nothing may pass through native code
-            interruption.note(error)
+        except BaseException as error:  # an exception must not unwind through native code
+            interruption.record(error)
             answer = 1

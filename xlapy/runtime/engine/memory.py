@@ -1,6 +1,7 @@
-"""How much memory there is, and how much a program needs at least, so that what cannot fit is refused before it runs.
+"""Estimates of the available memory and of what a program needs, so that programs that cannot fit are rejected before
+they run.
 
-Owns: both estimates. Must not know: how a program is evaluated beyond the interpreter's plans.
+Responsible for both estimates. Depends on how a program is evaluated only through the interpreter's plans.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _VIEWS = frozenset({
     opcodes.GET_TUPLE_ELEMENT, opcodes.IOTA, opcodes.OPT_BARRIER, opcodes.PARAMETER, opcodes.RESHAPE, opcodes.REVERSE,
     opcodes.SLICE, opcodes.TRANSPOSE, opcodes.TUPLE,
 })  # fmt: skip
-"""Ops whose value may share memory with another; the estimate is a lower bound and takes it that they do."""
+"""Ops whose value may share memory with another value. The estimate is a lower bound, so it assumes that they do."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryDemand:
-    """The bytes that a program needs at least, and the instruction at which it needs that many."""
+    """The minimum number of bytes that a program needs, and the instruction at which it needs them."""
 
     size: int = 0
     at: Instruction | None = None
@@ -47,14 +48,15 @@ class MemoryDemand:
 class MemoryStats:
     """Bytes that a run of a program takes on one device, under JAX's names.
 
-    Of native programs exact but for rounding; of the interpreter, which allocates as it goes, `temp_size_in_bytes` is
-    what it needs at least. Peak: arguments, results and temporaries together, what they share counted once.
+    The figures of native programs are exact except for rounding. The interpreter allocates as it runs, so its
+    `temp_size_in_bytes` is a lower bound. The peak is the sum of arguments, results and temporaries, with shared memory
+    counted once.
     """
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
     alias_size_in_bytes: int
-    """Of results that lie in the memory of donated arguments."""
+    """Bytes of results that reuse the memory of donated arguments."""
     temp_size_in_bytes: int
     generated_code_size_in_bytes: int
 
@@ -71,7 +73,8 @@ def value_bytes(shape: Shape) -> int:
 
 
 def memory_demand(module: Module, plans: Mapping[Computation, Plan]) -> MemoryDemand:
-    """The largest single value anywhere, or the most that is alive at once in the entry, whichever is more."""
+    """Returns the larger of the largest single value, and the most bytes that are live at once in the entry
+    computation."""
     peaks: dict[Computation, MemoryDemand] = {}
     largest = MemoryDemand()
     for computation in computation_post_order(module):
@@ -85,7 +88,7 @@ def memory_demand(module: Module, plans: Mapping[Computation, Plan]) -> MemoryDe
 
 
 def _peak(plan: Plan, peaks: Mapping[Computation, MemoryDemand]) -> MemoryDemand:
-    """The most memory alive at once while a computation runs, in what it calls too, its arguments aside."""
+    """The peak of live bytes while a computation runs, including called computations, without its arguments."""
     alive = [0] * plan.slots
     total = 0
     peak = MemoryDemand()

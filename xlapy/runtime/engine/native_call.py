@@ -1,6 +1,7 @@
-"""One call of a native program: where its results lie, the table of addresses that it reads, its arena.
+"""One call of a native program: the memory of its results, the address table that it reads, its arena.
 
-Owns: memory of calls, many at once and inside each other. Must not know: what users pass, devices.
+Responsible for the memory of calls, which may be concurrent and nested. Does not depend on users' arguments or on
+devices.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.memory import available_bytes, format_bytes
 
-_SMALL = 1 << 12
-"""Bytes up to which the results of a call lie in one block: a small one that is kept keeps few others."""
+_MAX_PACKED_RESULT_BYTES = 1 << 12
+"""Results of up to this many bytes share one block, so that a small result that stays alive retains little memory."""
 
-_UNASKED = 1 << 24
-"""Bytes that are there without asking."""
+_UNCHECKED_BYTES = 1 << 24
+"""Demands of up to this many bytes are not compared with the available memory."""
 
 _POINTER = 8
 _address_of = ctypes.addressof
 
-_UNSHARED = (ctypes.c_int64 * 1)()
-"""What a run shares that has no host: nobody cancels it."""
+_NEVER_CANCELLED = (ctypes.c_int64 * 1)()
+"""The shared memory of a run without a host. It is never set, so the run is never cancelled."""
 
 _abandoned: list[Any] = []
-"""Memory of runs in which a target goes on, though nobody waits for it any more."""
+"""Memory of failed runs in which an asynchronous custom call is still running."""
 
 
-class _Place:
-    """What one run has for itself: the arena, and the table of addresses, ready but for arguments and results."""
+class _CallFrame:
+    """The state of one call: the arena, and the address table, complete except for arguments and results."""
 
     __slots__ = ("address", "arena", "counts", "interruption", "made_with", "table", "targets")
 
@@ -63,26 +64,26 @@ class _Place:
 
 
 class NativeCall:
-    """A compiled program ready to be called, by several threads at once and from inside of its own calls."""
+    """A compiled program that can be called, by several threads at once and from within its own calls."""
 
     def __init__(self, compiled: Compiled | LoadedProgram, kept: dict[Any, Any] | None = None) -> None:
-        """kept: what targets of custom calls keep from run to run."""
+        """kept: state that custom-call targets keep between runs."""
         program = compiled.program
         self._program = program
-        self._code = compiled.code  # keeps the machine code
+        self._code = compiled.code  # keeps the machine code alive
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiled.entry)
         self._constants = [_aligned(slice_.data) for slice_ in program.constants if slice_.data is not None]
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
-        self._places: list[_Place] = []
+        self._frames: list[_CallFrame] = []
         self._kept = {} if kept is None else kept
         self.on_counted: Callable[[CounterTable, int], None] | None = None
-        """Told at the end of each run of an instrumented program: what it counted, the number of its device."""
+        """Called at the end of each run of an instrumented program with its counters and the number of its device."""
         calls = any(isinstance(thunk, CallbackThunk) and thunk.convention for thunk in program.callbacks)
         self._targets = Targets(program, self._kept) if calls else None
-        self._lay_out(program)
+        self._lay_out_results(program)
 
-    def _lay_out(self, program: NativeProgram) -> None:
-        """Offsets of small results in their block; numbers and sizes of large ones."""
+    def _lay_out_results(self, program: NativeProgram) -> None:
+        """Assigns offsets to small results in their common block; lists the numbers and sizes of large ones."""
         self._offsets: list[int] = []
         self._large: list[tuple[int, int]] = []
         size = 0
@@ -90,7 +91,7 @@ class NativeCall:
             self._offsets.append(size)
             if slice_.number in program.aliases:
                 continue
-            if slice_.size > _SMALL:
+            if slice_.size > _MAX_PACKED_RESULT_BYTES:
                 self._large.append((slice_.number, slice_.size))
             else:
                 size += max(ALIGNMENT, -(-slice_.size // ALIGNMENT) * ALIGNMENT)
@@ -98,15 +99,15 @@ class NativeCall:
         self._is_one_small = len(self._offsets) == 1 and not self._large
 
     def __call__(self, *addresses: int, host: Host | None = None, memory: Any = None, device: int = 0) -> None:
-        """Runs it: `addresses` are those of the arguments (the numbers of the device behind them) and the results.
+        """Runs the program. `addresses` are those of the arguments, of the implicit arguments and of the results.
 
-        A program that `needs_host` takes one, whose errors are raised. memory: what keeps the addresses valid, for
-        programs with custom calls: a target that goes on after a failed run may write there.
+        A program that `needs_host` takes a host, whose errors are raised. memory: keeps the addresses valid, for
+        programs with custom calls, whose targets may still write there after a failed run.
         """
         try:
-            place = self._places.pop()
+            place = self._frames.pop()
         except IndexError:
-            place = self._new_place()
+            place = self._new_frame()
         try:
             self._pack(place.table, _POINTER, *addresses)
             if place.targets is not None:
@@ -120,12 +121,12 @@ class NativeCall:
             if place.counts is not None and self.on_counted is not None:
                 self.on_counted(place.counts, device)
             if place.made_with is self._targets:
-                self._places.append(place)
+                self._frames.append(place)
 
-    def _run_with_targets(self, place: _Place, targets: FrameTargets, host: Host | None, memory: Any) -> None:
+    def _run_with_targets(self, place: _CallFrame, targets: FrameTargets, host: Host | None, memory: Any) -> None:
         kept = None
         if host is None:
-            place.table[self._program.shared_index] = _address_of(_UNSHARED)
+            place.table[self._program.shared_index] = _address_of(_NEVER_CANCELLED)
             targets.begin(next(run_ids), 0)
         else:
             kept = host.serve(place.table, targets)
@@ -139,11 +140,11 @@ class NativeCall:
                 _abandoned.append((place, memory))
         del kept  # what native code calls must live until here
 
-    def renew_targets(self) -> None:
-        """Has the next runs call custom-call targets as they are registered now."""
+    def refresh_targets(self) -> None:
+        """Makes later runs call the custom-call targets that are registered now."""
         if self._targets is not None and self._targets.outdated:
             self._targets = Targets(self._program, self._kept)
-            self._places.clear()
+            self._frames.clear()
 
     @property
     def needs_host(self) -> bool:
@@ -151,7 +152,8 @@ class NativeCall:
         return bool(self._program.callbacks) and (self._targets is None or self._targets.needs_host)
 
     def results(self) -> tuple[list[Any], list[int]]:
-        """Memory for the results, and their addresses. Results in the memory of arguments have none of their own."""
+        """Allocates memory for the results; returns it with its addresses. Results that reuse the memory of arguments
+        get none."""
         block = self._block()
         base = (_address_of(block) + ALIGNMENT - 1) & -ALIGNMENT
         if self._is_one_small:
@@ -165,41 +167,44 @@ class NativeCall:
         return memories, addresses
 
     def counter_tables(self) -> list[CounterTable]:
-        """Where the runs of an instrumented program have on_counted: a table for each of those at the same time."""
-        return [place.counts for place in self._places if place.counts is not None]
+        """The counters of an instrumented program, one table per concurrent call."""
+        return [place.counts for place in self._frames if place.counts is not None]
 
     def constants(self) -> dict[int, int]:
-        """Where the table has the same in every run, and what: constants, what a run without a host shares.
+        """The entries of the address table that are the same in every run without a host: constants, and the shared
+        memory.
 
-        With no more than these, no thread asks the host whether to go on.
+        With no more than these, the program does not poll the host for interruption.
         """
         first = 1 + len(self._program.arguments) + len(self._program.results)
         found = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
-        return found | {self._program.shared_index: _address_of(_UNSHARED)}
+        return found | {self._program.shared_index: _address_of(_NEVER_CANCELLED)}
 
     def trim(self) -> None:
-        """Forgets the arenas that no call is using."""
-        self._places.clear()
+        """Drops the arenas that no call uses."""
+        self._frames.clear()
 
     def _large_blocks(self) -> list[allocator.Block]:
-        """Kept memory where there is some: only new memory can be more than there is."""
+        """Allocates the large results, from cached blocks first. Only new memory counts against the available
+        memory."""
         kept = allocator.result_allocator()
         found = [kept.take_cached(size) for _, size in self._large]
         missing = sum(size for (_, size), block in zip(self._large, found, strict=True) if block is None)
-        if missing > _UNASKED:
+        if missing > _UNCHECKED_BYTES:
             self._make_room(missing)
         return [
             kept.allocate(size) if block is None else block for (_, size), block in zip(self._large, found, strict=True)
         ]
 
-    def _new_place(self) -> _Place:
-        """Made when it is needed: a program that does not fit into memory compiles."""
-        if self._program.arena_size > _UNASKED:
+    def _new_frame(self) -> _CallFrame:
+        """Makes a frame on demand, so that a program that does not fit into memory can still be compiled."""
+        if self._program.arena_size > _UNCHECKED_BYTES:
             self._make_room(self._program.arena_size)
-        return _Place(self._program, self.constants(), self._targets)
+        return _CallFrame(self._program, self.constants(), self._targets)
 
     def _make_room(self, size: int) -> None:
-        """Gives kept memory back where it is needed; `ExecutionError` if that is not enough."""
+        """Returns cached memory to the system if needed; `ExecutionError` if the available memory is still too
+        small."""
         if size > available_bytes():
             allocator.result_allocator().trim()
         if size > (available := available_bytes()):
@@ -212,18 +217,18 @@ class NativeCall:
         return self._program.arena_size + sum(slice_.size for slice_ in self._program.results)
 
     def _largest(self) -> str:
-        """The largest buffers, results and temporaries, with the instructions that they are for."""
+        """Describes the largest results and temporaries, with their instructions."""
         slices = [*self._program.results, *self._program.temporaries]
         largest = sorted(slices, key=lambda slice_: -slice_.size)[:5]
         return ", ".join(map(_described, largest))
 
 
-def _failure(place: _Place, host: Host | None) -> BaseException:
-    """Why native code has ended early."""
-    error = place.interruption.taken()
+def _failure(place: _CallFrame, host: Host | None) -> BaseException:
+    """The error for which native code returned early."""
+    error = place.interruption.take_error()
     if error is not None:
         return error
-    assert host is not None, "only what the host carries out fails"
+    assert host is not None, "only operations of the host fail"
     return host.failure()
 
 
@@ -233,7 +238,7 @@ def _described(slice_: BufferSlice) -> str:
 
 
 def array_address(array: np.ndarray[Any, Any]) -> int:
-    """Where the elements of an array begin."""
+    """The address of the first element of an array."""
     address: int = array.__array_interface__["data"][0]
     return address
 

@@ -1,6 +1,6 @@
-"""Observers of a run: tracing values, and finding the first instruction that makes a NaN.
+"""Observers of a run: tracing values, and finding the first instruction that produces a NaN.
 
-Owns: these two. Must not know: which back end runs the program.
+Does not depend on the back end that runs the program.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from xlapy.runtime.values import Observer, Value
 
 
 def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
-    """Writes each instruction with its computation and its value, every time it runs (in loops too).
+    """Returns an observer that writes each instruction with its computation and its value, each time it runs.
 
-    With `pattern`, a regular expression, only those whose name it matches somewhere; `InvalidArgumentError` if it is
-    none.
+    With `pattern`, a regular expression, only instructions whose name it matches; `InvalidArgumentError` if it is
+    invalid.
     """
     try:
         matches = re.compile(pattern)
@@ -41,8 +41,8 @@ def check_nans(instruction: Instruction, operands: Sequence[Value], value: Value
     ValueChecker(Checks(nans=True)).look(instruction, operands, value)
 
 
-def both(*observers: Observer) -> Observer:
-    """One observer that calls several in turn."""
+def combine_observers(*observers: Observer) -> Observer:
+    """Returns one observer that calls several in order."""
 
     def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
         for observer in observers:

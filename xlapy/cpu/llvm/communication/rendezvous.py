@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
-from xlapy.cpu.llvm.communication.waits import WAKE
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.program.thunks import (
     RENDEZVOUS_HEADER_BYTES,
@@ -24,6 +23,7 @@ from xlapy.cpu.program.thunks import (
     RendezvousParticipant,
     rendezvous_header_bytes,
 )
+from xlapy.native import futex
 
 
 def rows_text(thunk: CollectiveThunk) -> str:
@@ -115,7 +115,7 @@ open:
   %some = icmp ne i32 %sleepers, 0
   br i1 %some, label %wake, label %met
 wake:
-  %woken = {WAKE.format(word="%door")}
+  %woken = {futex.wake_text("%door")}
   br label %met
 met:
   ret i32 0

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
-from xlapy.cpu.llvm.communication.waits import WAKE
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.program.thunks import (
     MESSAGE_HEADER_BYTES,
@@ -27,6 +26,7 @@ from xlapy.cpu.program.thunks import (
     TransferThunk,
     rounded,
 )
+from xlapy.native import futex
 
 Copy = Callable[[str, str, int], str]
 """The text that copies so many bytes to a place from another."""
@@ -207,7 +207,7 @@ entry:
   %some = icmp ne i32 %sleepers, 0
   br i1 %some, label %wake, label %end
 wake:
-  %woken = {WAKE.format(word="%sent.at")}
+  %woken = {futex.wake_text("%sent.at")}
   br label %end
 end:
   ret void

@@ -16,6 +16,7 @@ Owns: waiting, records of who waits. Must not know: what for, the host's judgeme
 from __future__ import annotations
 
 from xlapy.cpu.program.thunks import WAIT_RECORD_BYTES
+from xlapy.native import futex
 
 _SPINS = 400
 """Some ten microseconds, which are lost where who is missing waits for this very processor. Nobody gives way by
@@ -29,18 +30,21 @@ _SLICE = 50_000_000
 """Nanoseconds of sleep after which the host is asked."""
 
 DECLARATIONS = {
-    "declare i64 @syscall(i64, ...)",
+    futex.DECLARATION,
     "declare void @llvm.x86.sse2.pause()",
 }
 
 
 def await_text() -> str:
     """The function, and the slice of time. It needs `call_back`."""
-    return _TEXT.format(spins=_SPINS, skipped=_MOST_SKIPPED, nanoseconds=_SLICE, record=WAIT_RECORD_BYTES)
+    return _TEXT.format(
+        wait=futex.wait_text("%word", "%seen", "%slice"),
+        spins=_SPINS,
+        skipped=_MOST_SKIPPED,
+        nanoseconds=_SLICE,
+        record=WAIT_RECORD_BYTES,
+    )
 
-
-WAKE = "call i64 (i64, ...) @syscall(i64 202, ptr {word}, i32 129, i32 2147483647, ptr null, ptr null, i32 0)"
-"""Wakes all who sleep on a word."""
 
 _TEXT = """@slice = internal constant [2 x i64] [i64 0, i64 {nanoseconds}]
 
@@ -101,7 +105,7 @@ sleep:
   %ended = icmp ne i32 %cancelled, 0
   br i1 %ended, label %rise, label %rest
 rest:
-  %slept = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %seen, ptr %slice, ptr null, i32 0)
+  %slept = {wait}
   %read = load atomic i32, ptr %word seq_cst, align 4
   %still = icmp eq i32 %read, %seen
   br i1 %still, label %ask, label %changed
