@@ -332,7 +332,7 @@ def test_the_first_failure_counts() -> None:
     assert str(rendezvous.failure) == "a: first"
     assert rendezvous.cancelled.is_set() and woken
     with pytest.raises(ExecutionError, match=r"^here: cancelled$"):
-        rendezvous.meet(1, "key", [0, 1], None, "here", "")
+        rendezvous.join(1, "key", [0, 1], None, "here", "")
 
 
 # -- programs still to be partitioned

@@ -214,7 +214,7 @@ def test_the_state_of_files_changes_with_every_write(tmp_path, monkeypatch):
     package = tmp_path / "package"
     (package / "cpu").mkdir(parents=True)
     (package / "tools").mkdir()
-    monkeypatch.setattr(source_digest.xlapy, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(source_digest, "_PACKAGE", package)
     (package / "cpu" / "fuse.py").write_text("one")
     first, digest = source_digest.source_files_state(), source_digest._digest()
     times = (package / "cpu" / "fuse.py").stat().st_mtime_ns
