@@ -182,9 +182,9 @@ class Buffer:
     """Loads from a written buffer keep their place among the stores."""
     exclusive: bool = True
     """Whether no other buffer of the kernel may be the same memory."""
-    streamed: bool = False
-    """Whether it is too large to stay in the caches: what is written to it may go past them. Its vectors are then whole
-    cache lines: the buffer and every vector stored to it lie at multiples of a vector register."""
+    nontemporal: bool = False
+    """Whether stores bypass the caches, because the buffer is too large for them. The buffer and every vector that is
+    stored to it then are aligned to a vector register, which holds a whole cache line."""
 
     def __str__(self) -> str:
         return self.name

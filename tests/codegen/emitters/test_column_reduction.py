@@ -20,7 +20,7 @@ ENTRY e {{ x = {t}[{sizes}] parameter(0)  init = {t}[] constant({init})
 
 
 def goes_row_by_row(text: str) -> bool:
-    return "scratch kept0" in compile_module(xla.parse_hlo(text)).loops()
+    return "scratch partial0" in compile_module(xla.parse_hlo(text)).loops()
 
 
 @pytest.mark.parametrize(

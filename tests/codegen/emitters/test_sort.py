@@ -106,7 +106,7 @@ def test_top_k_with_ties_zeros_and_nan(shape: str, k: int, is_sorted: bool, larg
     if "f" in shape:
         x = x * rng.choice([-1, 1], x.shape).astype(x.dtype)
         x[rng.random(x.shape) < 0.01] = np.nan
-    assert ("scratch places" not in compile_module(module).loops()) == is_sorted
+    assert ("scratch positions" not in compile_module(module).loops()) == is_sorted
     assert_same(module, x)
 
 

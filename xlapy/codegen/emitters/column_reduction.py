@@ -1,14 +1,14 @@
-"""Kernels of reductions of columns: of what is contiguous along the results, not along the terms.
+"""Emits kernels of column reductions, which reduce dimensions that are not the contiguous ones.
 
-A task has a block of the results. It goes through memory row by row, a few rows at once, and keeps what they come to in
-scratch memory; each of the rows is read in runs as long as the block:
+A task computes one block of the results. It walks through memory row by row, a few rows at once, and combines them with
+partial results in scratch memory; each row is read in contiguous runs as long as the block:
 
     for each block of columns, a task
       for every eight rows
-        for each vector of columns: combine their elements with what was kept
+        for each vector of columns: combine their elements with the partial results
       for each vector of columns: the results
 
-Owns: these loops, and how much they are worth. Must not know: what elements are, why instructions share a kernel.
+Does not decide which instructions share a kernel.
 """
 
 from __future__ import annotations
@@ -31,65 +31,65 @@ from xlapy.lower.core import Element, Index, delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.reduction import combine_elements, merged
 
-BLOCK_BYTES = 1 << 11
-"""Of a row that a task goes through in one go."""
+COLUMN_BLOCK_BYTES = 1 << 11
+"""Bytes of a row that one task reads: the width of a block of columns."""
 
-LEAST_ROWS = 32
-"""Fewer are combined in registers, vector by vector."""
+MIN_COLUMN_ROWS = 32
+"""Rows: with fewer of them, the loop emitter keeps the partial results of a vector of columns in registers."""
 
 
-def column_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """The kernel of a region of such reductions, and the work of one task; None for any other.
+def column_reduction_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """Returns the kernel of a region of column reductions, and the work of one task; None for any other region.
 
-    Its buffers are those that `elementwise.loop_kernel` gives a kernel.
+    The kernel has the buffers that `elementwise.loop_kernel` gives it.
     """
     reductions = [i for i in region.instructions if i.op is opcodes.REDUCE]
-    columns = columns_of(reductions[0]) if reductions else None
-    if columns is None or any(columns_of(reduction) != columns for reduction in reductions):
+    columns = column_shape(reductions[0]) if reductions else None
+    if columns is None or any(column_shape(reduction) != columns for reduction in reductions):
         return None
     size = reductions[0].shape.size
     if any(not leaf.is_array or leaf.size != size for leaf in (r.shape for r in region.results)):
         return None
-    if any(_depends(reduction, reductions) for reduction in reductions):
+    if any(_depends_on_another(reduction, reductions) for reduction in reductions):
         return None
-    return _Columns(region, reductions, columns).kernel()
+    return _ColumnReductionEmitter(region, reductions, columns).kernel()
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
-    """The sizes of dimensions before those reduced, reduced, and behind them."""
+    """The dimensions of a reduction's operand: those before the reduced ones, the reduced ones, those after them."""
 
     before: tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
 
-def columns_of(reduction: Instruction) -> ColumnShape | None:
-    """How a reduction lies in memory; None if columns or rows are few, or have to be taken in order."""
+def column_shape(reduction: Instruction) -> ColumnShape | None:
+    """The column shape of a reduction; None if it has few columns or rows, or cannot be reordered."""
     if len(reduction.operands) != 2 or monoid(reduction.to_apply) is None or reduction.shape.element_type.is_complex:
         return None
     sizes, reduced = reduction.operands[0].shape.dimensions, sorted(reduction.dimensions)
     if not reduced or reduced != list(range(reduced[0], reduced[-1] + 1)):
         return None
     shape = ColumnShape(sizes[: reduced[0]], sizes[reduced[0] : reduced[-1] + 1], sizes[reduced[-1] + 1 :])
-    wide = math.prod(shape.columns) * reduction.shape.element_type.byte_size >= BLOCK_BYTES // 8
-    return shape if wide and math.prod(shape.rows) >= LEAST_ROWS else None
+    wide = math.prod(shape.columns) * reduction.shape.element_type.byte_size >= COLUMN_BLOCK_BYTES // 8
+    return shape if wide and math.prod(shape.rows) >= MIN_COLUMN_ROWS else None
 
 
-def _depends(reduction: Instruction, others: Sequence[Instruction]) -> bool:
-    """Whether a reduction needs another one."""
-    met, stack = {reduction}, [*reduction.operands]
+def _depends_on_another(reduction: Instruction, others: Sequence[Instruction]) -> bool:
+    """Whether a reduction depends on another one."""
+    visited, stack = {reduction}, [*reduction.operands]
     while stack:
         instruction = stack.pop()
         if instruction in others:
             return True
-        if instruction not in met:
-            met.add(instruction)
+        if instruction not in visited:
+            visited.add(instruction)
             stack += instruction.operands
     return False
 
 
-class _Columns:
+class _ColumnReductionEmitter:
     def __init__(self, region: Region, reductions: list[Instruction], shape: ColumnShape) -> None:
         self.region, self.reductions, self.shape = region, reductions, shape
         self.builder = kernel_builder(region.name, region.target)
@@ -100,52 +100,55 @@ class _Columns:
         self.columns = math.prod(shape.columns)
         self.lanes = max(choose_loop_nest(region, region.results[0].shape).lanes, 1)
         widest = max(r.shape.element_type.byte_size for r in reductions)
-        self.width = min(BLOCK_BYTES // widest, -(-self.columns // self.lanes) * self.lanes)
+        self.width = min(COLUMN_BLOCK_BYTES // widest, -(-self.columns // self.lanes) * self.lanes)
         types = [r.shape.element_type for r in reductions]
-        self.kept = [ScratchArray(self.builder, f"kept{n}", t, self.width) for n, t in enumerate(types)]
+        self.partial = [ScratchArray(self.builder, f"partial{n}", t, self.width) for n, t in enumerate(types)]
 
     def kernel(self) -> tuple[Kernel, int]:
         builder, rows = self.builder, math.prod(self.shape.rows)
-        together = rows_per_step(len(self.region.instructions))
+        step_rows = rows_per_step(len(self.region.instructions))
         outer, blocks = math.prod(self.shape.before), -(-self.columns // self.width)
         with builder.loop(outer * blocks, AxisKind.PARALLEL) as task:
             before, block = delinear(builder, task, (outer, blocks))
             first = block * self.width
             extent = block_extent(builder, first, self.columns, self.width)
-            self.begin()
-            whole, rest = divmod(rows, together)
+            self.initialize()
+            whole, rest = divmod(rows, step_rows)
             if whole:
                 with builder.loop(whole) as step:
-                    self.add(before, first, extent, [step * together + row for row in range(together)])
+                    self.add(before, first, extent, [step * step_rows + row for row in range(step_rows)])
             if rest:
                 self.add(before, first, extent, [Affine((), rows - rest + row) for row in range(rest)])
             self.finish(before, first, extent)
         return builder.kernel, rows * self.width * max(1, len(self.region.instructions))
 
-    def begin(self) -> None:
-        """Nothing is combined yet."""
+    def initialize(self) -> None:
+        """Sets the partial results to the neutral elements."""
         builder = self.builder
         with builder.loop(self.width, AxisKind.VECTOR, width=self.lanes) as place:
-            for reduction, kept in zip(self.reductions, self.kept, strict=True):
+            for reduction, partial_results in zip(self.reductions, self.partial, strict=True):
                 neutral = identity_of(reduction.to_apply)
-                kept.store(place, builder.constant(register_type(reduction.shape.element_type), neutral))
+                partial_results.store(place, builder.constant(register_type(reduction.shape.element_type), neutral))
 
     def add(self, before: Affine, first: Affine, extent: int | Value, rows: list[Affine]) -> None:
-        """Combines the elements of some rows, and these with what was kept."""
+        """Combines the elements of some rows with the partial results."""
         with self.builder.loop(extent, AxisKind.VECTOR, width=self.lanes) as column:
             index = self.index(before, first + column)
-            for reduction, kept in zip(self.reductions, self.kept, strict=True):
-                terms: list[Element] = [kept.load(column), *(self.term(reduction, index, row) for row in rows)]
-                kept.store(column, combine_pairwise(terms, partial(self.combined, reduction)))
+            for reduction, partial_results in zip(self.reductions, self.partial, strict=True):
+                terms: list[Element] = [
+                    partial_results.load(column),
+                    *(self.term(reduction, index, row) for row in rows),
+                ]
+                partial_results.store(column, combine_pairwise(terms, partial(self.combined, reduction)))
 
     def finish(self, before: Affine, first: Affine, extent: int | Value) -> None:
-        """Writes the results."""
+        """Combines the partial results with the initial values, and writes the results."""
         builder, region = self.builder, self.region
         with builder.loop(extent, AxisKind.VECTOR, width=self.lanes) as column:
             index = self.index(before, first + column)
-            for reduction, kept in zip(self.reductions, self.kept, strict=True):
+            for reduction, partial_results in zip(self.reductions, self.partial, strict=True):
                 initial = self.lowering.element(reduction.operands[1], ())
-                self.values[reduction] = self.combined(reduction, initial, kept.load(column))
+                self.values[reduction] = self.combined(reduction, initial, partial_results.load(column))
             position = linear(index, (*self.shape.before, *self.shape.columns))
             places = delinear(builder, position, region.results[0].shape.dimensions)
             elements = result_elements(self.lowering, region, places, position)

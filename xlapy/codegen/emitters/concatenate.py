@@ -1,9 +1,7 @@
-"""Kernels of large concatenations: one for each operand, which goes to its place in the result.
+"""Emits large concatenations as one kernel per operand, each of which writes its part of the result.
 
-So no element is selected among all operands, and nothing is read under a mask. What computes an operand is computed in
-its kernel.
-
-Owns: which concatenations, and their loops. Must not know: what elements are.
+So no element has to be selected among the operands, and nothing is loaded under a mask. The computation of an operand
+is part of its kernel.
 """
 
 from __future__ import annotations
@@ -18,43 +16,47 @@ from xlapy.loops import Kernel
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import delinear
 
-LEAST_ELEMENTS = 1 << 12
-"""Of a result that is worth several kernels."""
+MIN_RESULT_ELEMENTS = 1 << 12
+"""Elements of the result: smaller concatenations are one kernel."""
 
-LEAST_BYTES = 256
-"""That an operand puts in one place: fewer, and the lines of the result are written by several kernels."""
+MIN_RUN_BYTES = 256
+"""Contiguous bytes that an operand writes: with shorter runs, several kernels would write to the same cache lines."""
 
-MOST_NARROW = 16
-"""Of so many elements one may be of such an operand: the borders of an image."""
+MIN_ELEMENTS_PER_SHORT_RUN_ELEMENT = 16
+"""Of so many elements of the result, at most one comes from an operand with shorter runs, such as a border."""
 
-MOST_OPERANDS = 16
+MAX_OPERANDS = 16
+"""Operands of a concatenation, at most: each gets a kernel."""
 
 
-def concatenating_kernels(region: Region) -> list[tuple[Kernel, int]] | None:
-    """The kernels of a region whose result is a concatenation, with the work of one parallel iteration of each.
+def concatenate_kernels(region: Region) -> list[tuple[Kernel, int]] | None:
+    """Returns the kernels of a region whose root is a concatenation, each with the work of one parallel iteration.
 
-    The buffers of every one are those that `elementwise.loop_kernel` gives a kernel. None for any other region.
+    Every kernel has the buffers that `elementwise.loop_kernel` gives it. Returns None for any other region.
     """
     root = region.root
-    if root.op is not opcodes.CONCATENATE or root.shape.size < LEAST_ELEMENTS or len(root.operands) > MOST_OPERANDS:
+    if root.op is not opcodes.CONCATENATE or root.shape.size < MIN_RESULT_ELEMENTS or len(root.operands) > MAX_OPERANDS:
         return None
     lanes, dimension = choose_loop_nest(region, root.shape).lanes, root.attributes.dimension
     size = root.shape.element_type.byte_size
-    pieces = [math.prod(operand.shape.dimensions[dimension:]) for operand in root.operands]
-    narrow = sum(piece for piece in pieces if piece * size < LEAST_BYTES)
-    if lanes == 1 or narrow * MOST_NARROW > sum(pieces):
+    run_lengths = [math.prod(operand.shape.dimensions[dimension:]) for operand in root.operands]
+    short_runs = sum(length for length in run_lengths if length * size < MIN_RUN_BYTES)
+    if lanes == 1 or short_runs * MIN_ELEMENTS_PER_SHORT_RUN_ELEMENT > sum(run_lengths):
         return None
     kernels: list[tuple[Kernel, int]] = []
     start = 0
-    for operand, piece in zip(root.operands, pieces, strict=True):
+    for operand, length in zip(root.operands, run_lengths, strict=True):
         if operand.shape.size:
-            kernels.append(_piece(region, operand, start, lanes))
-        start += piece
+            kernels.append(_operand_kernel(region, operand, start, lanes))
+        start += length
     return kernels
 
 
-def _piece(region: Region, operand: Instruction, start: int, lanes: int) -> tuple[Kernel, int]:
-    """Puts an operand where it begins in every row of the result, a row being all from the dimension on."""
+def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int) -> tuple[Kernel, int]:
+    """The kernel of one operand, which begins at `start` in every row of the result.
+
+    A row of the result consists of the concatenated dimension and those after it.
+    """
     root, dimension = region.root, region.root.attributes.dimension
     builder = kernel_builder(region.name, region.target)
     lowering = Lowering(builder, {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})

@@ -14,7 +14,13 @@ from xlapy.codegen.emitters.loop_nest import (
     element_loops,
     flat_loops,
 )
-from xlapy.codegen.emitters.row_reduction import RowKernel, RowPlan, emit_short_rows, lanes_of, plan_rows
+from xlapy.codegen.emitters.row_reduction import (
+    RowPlan,
+    RowReductionEmitter,
+    emit_unrolled_row,
+    lanes_of_widest,
+    plan_row_reduction,
+)
 from xlapy.codegen.fusion.horizontal_reductions import horizontally_fused_reductions
 from xlapy.codegen.iteration_domain import IterationDomain
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
@@ -33,14 +39,14 @@ def loop_kernel(region: Region) -> tuple[Kernel, int]:
     sources = {operand: operand_source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
     shapes = [shape for _, shape in region.root.shape.leaves()]
     outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
-    plan = plan_rows(region.results, region.instructions)
+    plan = plan_row_reduction(region.results, region.instructions)
     if plan is not None and plan.domain.is_unrolled(sum(map(element_cost, region.instructions))):
         nest = _loops_over_rows(builder, region, plan)
         with flat_loops(builder, nest.lanes, plan.domain.rows, _rows_of_task(plan.domain)) as row:
-            emit_short_rows(builder, plan, sources, row, list(zip(region.results, outputs, strict=True)))
+            emit_unrolled_row(builder, plan, sources, row, list(zip(region.results, outputs, strict=True)))
         return builder.kernel, nest.work
     if plan is not None:
-        RowKernel(builder, plan, sources).emit(list(zip(region.results, outputs, strict=True)))
+        RowReductionEmitter(builder, plan, sources).emit(list(zip(region.results, outputs, strict=True)))
         return builder.kernel, plan.domain.length * max(1, len(region.instructions))
     values: dict[Instruction, Element] = {}
     lowering = Lowering(builder, sources, values)
@@ -62,5 +68,5 @@ def _rows_of_task(domain: IterationDomain) -> int:
 def _loops_over_rows(builder: Builder, region: Region, plan: RowPlan) -> LoopNest:
     """The loops for short rows: all rows as one dimension, whose lanes are rows."""
     rows, length = plan.domain.rows, plan.domain.length
-    lanes = min(lanes_of(builder, [*plan.patterns, *region.operands]), 1 << (rows.bit_length() - 1))
+    lanes = min(lanes_of_widest(builder, [*plan.patterns, *region.operands]), 1 << (rows.bit_length() - 1))
     return LoopNest(True, lanes, min(TASK_ELEMENTS, rows * length) * max(1, len(region.instructions)))

@@ -1,14 +1,13 @@
-"""Kernels of regions with a dimension too short for vectors, along which an array lies contiguous: images of three
-channels, lists of points, arrays put side by side.
+"""Emits kernels with interleaved access, for regions in which an array is contiguous along a very short dimension.
 
-Vectors go along the longer dimension beside it, and every iteration computes all elements of the short one. For
-out[i, c] = a[i, c] + b[c, i] with three c:
+Examples are images with three channels, lists of points, and stacked arrays. Vectors run along a longer dimension, and
+each iteration computes all elements of the short one. For out[i, c] = a[i, c] + b[c, i] with three c:
 
     for i in vectors
-      a0, a1, a2 = the vectors of a[i, 0], a[i, 1], a[i, 2], out of three contiguous ones
-      out[i, 0], out[i, 1], out[i, 2] = a0 + b[0, i], a1 + b[1, i], a2 + b[2, i], as three contiguous ones
+      a0, a1, a2 = the vectors of a[i, 0], a[i, 1], a[i, 2], deinterleaved from three contiguous loads
+      out[i, 0], out[i, 1], out[i, 2] = a0 + b[0, i], a1 + b[1, i], a2 + b[2, i], interleaved to contiguous stores
 
-Owns: which regions, and their loops. Must not know: what elements are, how vectors come apart and together.
+Does not depend on how the back end interleaves vectors.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from xlapy.codegen.access_analysis import (
     transposed_axis,
 )
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, choose_loop_nest, row_loops
-from xlapy.codegen.emitters.transpose import LEAST_COLUMNS
+from xlapy.codegen.emitters.transpose import MIN_TILE_COLUMNS
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, delinear, linear
 
-MOST_LAST = 4
-"""Elements of a short last dimension: a result that more vectors are put together to is computed in its own order."""
+MAX_INTERLEAVED_VECTORS = 4
+"""Elements of a short last dimension of the result, at most: so many vectors are interleaved for a store."""
 
-MOST_WRITTEN_OUT = 200
-"""Instructions that are computed for an iteration: longer ones would take long to compile."""
+MAX_UNROLLED_INSTRUCTIONS = 200
+"""Instructions of one iteration, at most: longer code takes long to compile."""
 
 
-def short_dimension_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """The kernel of a region with a short dimension, and the work of one parallel iteration; None for any other.
+def interleaved_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """Returns the kernel of a region with interleaved access, and the work of one parallel iteration; None for others.
 
-    Its buffers are those that `elementwise.loop_kernel` gives a kernel.
+    The kernel has the buffers that `elementwise.loop_kernel` gives it.
     """
     shapes = [shape for _, shape in region.root.shape.leaves()]
     dimensions = shapes[0].dimensions
@@ -55,60 +54,61 @@ def short_dimension_kernel(region: Region) -> tuple[Kernel, int] | None:
         return None
     if not shapes[0].size or any(i.op in SUMMING_OPCODES for i in region.instructions):
         return None
-    plan = _short_last(region, dimensions) or _short_columns(region, dimensions)
+    plan = _short_last_dimension(region, dimensions) or _short_operand_dimension(region, dimensions)
     if plan is None or not _fills_vectors(plan.sizes[plan.long], lanes):
         return None
-    if len(region.instructions) * plan.sizes[plan.short] > MOST_WRITTEN_OUT:
+    if len(region.instructions) * plan.sizes[plan.short] > MAX_UNROLLED_INSTRUCTIONS:
         return None
     return _build(region, shapes, plan, lanes)
 
 
 def _fills_vectors(size: int, lanes: int) -> bool:
-    """Whether a dimension is worth vectors along it: little of them is left over."""
+    """Whether a dimension is long enough for vectors: little of the last vector stays empty."""
     return size >= 8 * lanes or (size >= 2 * lanes and size % lanes == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """groups: the result's dimensions, neighbours taken together. short: the group that is written out; long: the one
-    that goes in vectors."""
+    """The dimension groups that play a part in the loops."""
 
     groups: DimensionGroups
     short: int
+    """The number of the group whose elements are unrolled."""
     long: int
+    """The number of the group that runs in vectors."""
 
     @property
     def sizes(self) -> list[int]:
-        """Of the groups."""
+        """The number of elements along each group."""
         return [math.prod(group) for group in self.groups]
 
 
-def _short_last(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
-    """For a short last dimension, unless the result lies in memory as all operands do."""
-    if not 1 < dimensions[-1] <= MOST_LAST:
+def _short_last_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+    """The plan for a result with a short last dimension, unless all operands have the same order as the result."""
+    if not 1 < dimensions[-1] <= MAX_INTERLEAVED_VECTORS:
         return None
     found, axes = operand_accesses(region, tuple((size,) for size in dimensions))
-    if all(_follows(read, axes, dimensions) for read in found):
+    if all(_has_order_of_result(read, axes, dimensions) for read in found):
         return None
     everywhere = [read for read in found if read.is_unconditional]
     groups = (*coalesce_dimensions(everywhere, axes[:-1], dimensions[:-1]), dimensions[-1:])
     return _Plan(groups, len(groups) - 1, len(groups) - 2)
 
 
-def _follows(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
-    """Whether neighbours of the result are read from neighbours, or all from one place."""
+def _has_order_of_result(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
+    """Whether neighboring elements of the result need neighboring elements of the operand, or all need the same one."""
     place = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
     return read.is_unconditional and (read.offset.is_constant or (read.offset - place).is_constant)
 
 
-def _short_columns(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
-    """For operands that lie contiguous along a short dimension which is not the last one of the result."""
+def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+    """The plan for operands that are contiguous along a short dimension that is not the last one of the result."""
     if not any(i.op in PERMUTING_OPCODES for i in region.instructions):
         return None
     groups, axes, everywhere = coalesced_accesses(region, dimensions)
     for read in everywhere:
         columns = transposed_axis(read.offset, axes)
-        if columns is not None and 1 < math.prod(groups[columns]) < LEAST_COLUMNS:
+        if columns is not None and 1 < math.prod(groups[columns]) < MIN_TILE_COLUMNS:
             return _Plan(groups, columns, len(groups) - 1)
     return None
 

@@ -1,7 +1,4 @@
-"""The kernel of rng-get-and-update-state: the counter as it was, and the counter moved on.
-
-Owns: sums of 128 bits. Must not know: where the counter begins, what is drawn by it.
-"""
+"""Emits `rng-get-and-update-state`: returns a counter of 128 bits, and adds a constant to it in place."""
 
 from __future__ import annotations
 
@@ -13,19 +10,21 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Kernel
 from xlapy.loops.types import I64
 
-SHAPE = Shape.array(U64, [2])
+STATE_SHAPE = Shape.array(U64, [2])
+"""The shape of the counter."""
 
-_HALF = 2**64
+_BASE = 2**64
+"""The counter has two digits to this base."""
 
 
-def advance_kernel(instruction: Instruction, target: Target) -> Kernel:
-    """Buffers: the result, the counter; both are u64[2], lower half first."""
+def random_state_kernel(instruction: Instruction, target: Target) -> Kernel:
+    """Returns the kernel. Buffers: the result and the counter, both u64[2] with the lower half first."""
     builder = kernel_builder(instruction.name, target)
     result, state = (result_buffer(builder, instruction.shape, name) for name in ("out0", "state"))
     low, high = (builder.load(state, Affine((), half)) for half in range(2))
     builder.store(result, Affine((), 0), low)
     builder.store(result, Affine((), 1), high)
-    upper, lower = divmod(instruction.delta % _HALF**2, _HALF)
+    upper, lower = divmod(instruction.delta % _BASE**2, _BASE)
     next_low = builder.add(low, builder.constant(I64, lower))
     carry = builder.convert("zext", builder.compare("ult", next_low, low), I64)
     next_high = builder.add(builder.add(high, carry), builder.constant(I64, upper))

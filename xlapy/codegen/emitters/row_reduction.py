@@ -1,17 +1,18 @@
-"""Kernels that go through their rows one by one: the reductions of a row, then the elements that need their values.
+"""Emits kernels that run row by row: first the reductions of a row, then the elements that depend on them.
 
-Each row is gone through in sweeps. The first computes the reductions that need no other, all of them in one loop, each
-further one those that need the values of the sweeps before; results are written as soon as they can be. What it takes
-long to compute and several sweeps need is kept in scratch memory. Example, the softmax of rows of 1000:
+A kernel makes several sweeps over each row. The first sweep computes, in one loop, the reductions that depend on no
+other; each further sweep computes those that depend on the sweeps before. Results are written in the first sweep that
+can compute them. Values that are expensive and needed by several sweeps are kept in scratch memory. Example, the
+softmax of rows of 1000:
 
     for row in 64 parallel
-      for i in 1000: the greatest element
-      for i in 1000: exp(x - greatest) to scratch memory, and their sum
+      for i in 1000: the maximum
+      for i in 1000: exp(x - maximum) to scratch memory, and their sum
       for i in 1000: out = scratch / sum
 
-Many rows shorter than a vector are written out place by place instead, and vectors go over rows.
+If the rows are short, every element of a row gets code of its own instead, and vectors run across rows.
 
-Owns: the sweeps, and what is kept. Must not know: which instructions should be in a kernel.
+Does not decide which instructions share a kernel.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from xlapy.lower.reduction import combine_elements
 
 Body = Callable[[Affine, Sequence[Value]], Sequence[Value]]
 
-MOST_KEPT = 1 << 16
-"""Bytes of a row that are kept in scratch memory."""
+MAX_SCRATCH_BYTES_PER_ROW = 1 << 16
+"""Bytes of scratch memory for the values of one row, at most; more values are computed again in each sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """What is computed in which sweep."""
+    """How a kernel runs over its rows: the access pattern of each instruction, and the sweeps in order."""
 
     domain: IterationDomain
     patterns: dict[Instruction, AccessPattern]
@@ -57,25 +58,28 @@ class RowPlan:
 
 @dataclass(slots=True)
 class Sweep:
-    """One time through a row."""
+    """One loop over the elements of a row."""
 
     reductions: list[Instruction] = field(default_factory=list[Instruction])
     results: list[Instruction] = field(default_factory=list[Instruction])
-    """Arrays that are written to memory."""
-    kept: list[Instruction] = field(default_factory=list[Instruction])
-    """Arrays whose row is written to scratch memory."""
+    """Instructions whose row is written to a result of the kernel."""
+    cached: list[Instruction] = field(default_factory=list[Instruction])
+    """Instructions whose row is written to scratch memory, for later sweeps."""
 
 
-def plan_rows(results: Sequence[Instruction], inner: Sequence[Instruction]) -> RowPlan | None:
-    """How a region goes through rows; None if it has no reductions of rows. `inner`: users behind what they use."""
-    reductions = [i for i in inner if i.op is opcodes.REDUCE]
+def plan_row_reduction(results: Sequence[Instruction], instructions: Sequence[Instruction]) -> RowPlan | None:
+    """Plans the sweeps of a region; returns None if it has no reductions of rows.
+
+    instructions: those of the region, operands before users.
+    """
+    reductions = [i for i in instructions if i.op is opcodes.REDUCE]
     spaces = {domain_of_reduction(r) for r in reductions}
     if len(spaces) != 1 or (len(reductions) == 1 and list(results) == reductions):
         return None
     (domain,) = spaces
     if domain.length == 1:
         return None
-    members = [i for i in inner if i.op is not opcodes.TUPLE]
+    members = [i for i in instructions if i.op is not opcodes.TUPLE]
     patterns = access_patterns(domain, results, members[::-1])
     if isinstance(patterns, str):
         return None
@@ -87,38 +91,38 @@ def plan_rows(results: Sequence[Instruction], inner: Sequence[Instruction]) -> R
         elif patterns[member] is AccessPattern.IDENTITY and member in results:
             sweeps[depth[member]].results.append(member)
     plan = RowPlan(domain, patterns, sweeps)
-    _keep(plan, members)
+    _choose_cached_values(plan, members)
     return plan
 
 
-def _keep(plan: RowPlan, members: Sequence[Instruction]) -> None:
-    """Decides what is kept: of the arrays that several sweeps need, those that take long to compute again."""
+def _choose_cached_values(plan: RowPlan, members: Sequence[Instruction]) -> None:
+    """Decides which values scratch memory keeps: those that several sweeps need and that are expensive."""
     needed: dict[Instruction, set[int]] = {}
     for number, sweep in enumerate(plan.sweeps):
         for instruction in (*sweep.results, *(r.operands[0] for r in sweep.reductions)):
             needed.setdefault(instruction, set()).add(number)
     results = {result for sweep in plan.sweeps for result in sweep.results}
     written: set[Instruction] = set()
-    space_left = MOST_KEPT
+    space_left = MAX_SCRATCH_BYTES_PER_ROW
     for member in reversed(members):
         if plan.patterns[member] is not AccessPattern.IDENTITY or member not in needed:
             continue
         first = min(needed[member])
         if member in results:
             written.add(member)
-        elif len(needed[member]) > 1 and _is_long(plan, member, written):
+        elif len(needed[member]) > 1 and _is_expensive(plan, member, written):
             size = plan.domain.length * member.shape.element_type.byte_size
             if size <= space_left:
                 space_left -= size
-                plan.sweeps[first].kept.append(member)
+                plan.sweeps[first].cached.append(member)
                 written.add(member)
         for operand in member.operands:
             sweeps = {first} if member in written else needed[member]
             needed.setdefault(operand, set()).update(sweeps)
 
 
-def _is_long(plan: RowPlan, instruction: Instruction, written: set[Instruction]) -> bool:
-    """Whether an element costs more to compute again than to keep."""
+def _is_expensive(plan: RowPlan, instruction: Instruction, written: set[Instruction]) -> bool:
+    """Whether computing an element again costs more than storing and loading it."""
     total, seen, stack = 0, {instruction}, [instruction]
     while stack and total <= MAX_RECOMPUTED_COST:
         member = stack.pop()
@@ -136,26 +140,26 @@ def _is_long(plan: RowPlan, instruction: Instruction, written: set[Instruction])
     return total > MAX_RECOMPUTED_COST
 
 
-def lanes_of(builder: Builder, instructions: Sequence[Instruction]) -> int:
-    """Of vectors of the widest elements of some arrays."""
+def lanes_of_widest(builder: Builder, instructions: Sequence[Instruction]) -> int:
+    """Lanes of a vector of the widest elements among some arrays."""
     arrays = [i for i in instructions if i.shape.is_array and i.shape.rank]
     return builder.vector_bytes // max(register_type(i.shape.element_type).byte_size for i in arrays)
 
 
-def emit_short_rows(
+def emit_unrolled_row(
     builder: Builder,
     plan: RowPlan,
     operands: dict[Instruction, Source],
     row: Affine,
     results: Sequence[tuple[Instruction, Buffer]],
 ) -> None:
-    """A whole row, each place written out; every element is computed once, and stored behind all others."""
+    """Emits the code of one row without loops. All elements are computed before any is stored."""
     length = plan.domain.length
     values: dict[Instruction, Element] = {}
     lowering = Lowering(builder, operands, values)
 
-    def element(instruction: Instruction, place: Affine) -> Element:
-        return lowering.element(instruction, delinear(builder, place, instruction.shape.dimensions))
+    def element(instruction: Instruction, position: Affine) -> Element:
+        return lowering.element(instruction, delinear(builder, position, instruction.shape.dimensions))
 
     for sweep in plan.sweeps:
         for reduction in sweep.reductions:
@@ -166,30 +170,32 @@ def emit_short_rows(
             values[reduction] = total
     stores: list[tuple[Buffer, Affine, Element, PrimitiveType]] = []
     for result, buffer in results:
-        places = (
+        positions = (
             [row]
             if plan.patterns[result] is AccessPattern.PER_ROW
             else [row * length + number for number in range(length)]
         )
-        stores += [(buffer, place, element(result, place), result.shape.element_type) for place in places]
+        stores += [(buffer, p, element(result, p), result.shape.element_type) for p in positions]
     for store in stores:
         store_element(builder, *store)
 
 
-class RowKernel:
-    """Emits the loops of a plan into a kernel."""
+class RowReductionEmitter:
+    """Emits the sweeps of a plan."""
 
     def __init__(self, builder: Builder, plan: RowPlan, operands: dict[Instruction, Source]) -> None:
         self.builder = builder
         self.plan = plan
         self.sources = dict(operands)
         self.values: dict[Instruction, Element] = {}
-        """Of the reductions, for the row."""
+        """The values of the reductions of the current row."""
         self.lowering = Lowering(builder, self.sources, self.values)
-        self.width = min(lanes_of(builder, [*plan.patterns, *operands]), 1 << (plan.domain.length - 1).bit_length())
+        self.width = min(
+            lanes_of_widest(builder, [*plan.patterns, *operands]), 1 << (plan.domain.length - 1).bit_length()
+        )
 
     def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:
-        """Everything, with the buffer of each result."""
+        """Emits the whole kernel. results: the results of the region, each with its buffer."""
         buffers = dict(results)
         with self.rows() as row:
             for sweep in self.plan.sweeps:
@@ -207,42 +213,42 @@ class RowKernel:
         with self.builder.loop(self.plan.domain.rows, AxisKind.PARALLEL) as row:
             yield row
 
-    def index(self, instruction: Instruction, place: Affine) -> Index:
-        return delinear(self.builder, place, instruction.shape.dimensions)
+    def index(self, instruction: Instruction, position: Affine) -> Index:
+        return delinear(self.builder, position, instruction.shape.dimensions)
 
     def sweep(self, row: Affine, sweep: Sweep, buffers: dict[Instruction, Buffer]) -> None:
-        """One loop for all that can share it, then the reductions whose terms have to be taken in order."""
+        """Emits one loop for everything that can share it, then the reductions that cannot be reordered."""
         start = row * self.plan.domain.length
-        together = [r for r in sweep.reductions if _in_lanes(r)]
-        for instruction in sweep.kept:
+        in_vectors = [r for r in sweep.reductions if _can_run_in_vectors(r)]
+        for instruction in sweep.cached:
             t = instruction.shape.element_type
             size = self.plan.domain.length * components(t)
-            buffers[instruction] = self.builder.scratch(f"kept{len(buffers)}", storage_type(t), size)
-        places = dict.fromkeys(sweep.results, start) | dict.fromkeys(sweep.kept, Affine())
+            buffers[instruction] = self.builder.scratch(f"row{len(buffers)}", storage_type(t), size)
+        offsets = dict.fromkeys(sweep.results, start) | dict.fromkeys(sweep.cached, Affine())
 
         def elements(position: Affine, carried: Sequence[Value]) -> list[Value]:
             after: list[Value] = []
-            for reduction, total in zip(together, carried, strict=True):
+            for reduction, total in zip(in_vectors, carried, strict=True):
                 operand = reduction.operands[0]
                 term = self.lowering.element(operand, self.index(operand, start + position))
                 combined = combine_elements(self.lowering, reduction.to_apply, [total], [term])
                 after += [value for value in combined if isinstance(value, Value)]
-            found = {i: self.lowering.element(i, self.index(i, start + position)) for i in places}
+            found = {i: self.lowering.element(i, self.index(i, start + position)) for i in offsets}
             for instruction, element in found.items():
-                place = places[instruction] + position
-                store_element(self.builder, buffers[instruction], place, element, instruction.shape.element_type)
+                offset = offsets[instruction] + position
+                store_element(self.builder, buffers[instruction], offset, element, instruction.shape.element_type)
             return after
 
-        if together or places:
-            self.values.update(zip(together, self.loop(together, elements), strict=True))
-        for instruction, first in places.items():
+        if in_vectors or offsets:
+            self.values.update(zip(in_vectors, self.loop(in_vectors, elements), strict=True))
+        for instruction, first in offsets.items():
             self.sources[instruction] = Source(buffers[instruction], instruction.shape, start - first)
         for reduction in sweep.reductions:
             if reduction not in self.values:
                 self.values[reduction] = self.lowering.element(reduction, self.index(reduction, row))
 
     def loop(self, reductions: Sequence[Instruction], body: Body) -> list[Value]:
-        """A loop over the row in vectors, that carries the reductions."""
+        """Emits a loop over the row in vectors, which carries the partial results of the reductions."""
         if not reductions:
             with self.builder.loop(self.plan.domain.length, AxisKind.VECTOR, width=self.width) as position:
                 body(position, [])
@@ -271,6 +277,6 @@ class RowKernel:
         return values
 
 
-def _in_lanes(reduction: Instruction) -> bool:
-    """Whether the terms may be put together in any order, in vectors."""
+def _can_run_in_vectors(reduction: Instruction) -> bool:
+    """Whether the terms of a reduction can be combined in any order, in vectors."""
     return monoid(reduction.to_apply) is not None and not reduction.shape.element_type.is_complex

@@ -1,9 +1,7 @@
-"""The kernel of scatter: index vectors in row-major order, for each of them its whole window, in place.
+"""Emits scatter: for each index vector, in row-major order, combines its whole window of updates with the operand.
 
-A window that is not wholly inside the operand is left out. The elements of one window are all different, so its last
-dimension may run in vectors.
-
-Owns: that order. Must not know: whose memory the targets are.
+The operand is updated in place. A window that is not entirely inside the operand is skipped. The elements of one window
+are distinct, so its last dimension may run in vectors. Does not decide in which memory the operand is.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dim
 
 
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
-    """Combines the updates into the targets. Buffers: indices, updates, targets."""
-    return _Scatter(instruction, target).build()
+    """Returns the kernel that combines the updates with the targets. Buffers: indices, updates, targets."""
+    return _ScatterEmitter(instruction, target).build()
 
 
-class _Scatter:
+class _ScatterEmitter:
     def __init__(self, instruction: Instruction, target: Target) -> None:
         count = len(instruction.operands) // 2
         self.instruction = instruction
@@ -36,8 +34,8 @@ class _Scatter:
         self.attrs: ScatterAttributes = instruction.attributes
         self.shape = self.operands[0].shape.dimensions
         self.builder = kernel_builder(instruction.name, target)
-        given = enumerate(instruction.operands[count:])
-        self.lowering = Lowering(self.builder, {o: operand_source(self.builder, o, f"in{n}") for n, o in given})
+        inputs = enumerate(instruction.operands[count:])
+        self.lowering = Lowering(self.builder, {o: operand_source(self.builder, o, f"in{n}") for n, o in inputs})
         self.targets = [result_buffer(self.builder, o.shape, f"out{n}") for n, o in enumerate(self.operands)]
 
     def build(self) -> Kernel:
@@ -64,49 +62,49 @@ class _Scatter:
         return sizes
 
     def starts(self, batch: Index, sizes: list[int]) -> tuple[list[Affine], Value | None]:
-        """Where the window lies, and whether it lies inside (None: always)."""
+        """Where a window begins, and the condition that it is inside the operand; None if it always is."""
         attrs, starts, condition = self.attrs, [Affine()] * len(self.shape), None
         for component, dimension in enumerate(attrs.scatter_dims_to_operand_dims):
-            where = vector_component(batch, attrs.index_vector_dim, component, self.indices.shape.rank)
-            start = self.signed(self.lowering.value(self.indices, where))
+            component_index = vector_component(batch, attrs.index_vector_dim, component, self.indices.shape.rank)
+            start = self.signed(self.lowering.value(self.indices, component_index))
             limit = self.shape[dimension] - sizes[dimension]
             inside = self.builder.compare("ule", start, self.builder.constant(I64, limit))
             condition = both(self.builder, condition, inside)
             starts[dimension] = Affine.of(start)
-        for dimension, place in zip(attrs.input_batching_dims, attrs.scatter_indices_batching_dims, strict=True):
-            starts[dimension] = batch[place if place < attrs.index_vector_dim else place - 1]
+        for dimension, batching in zip(attrs.input_batching_dims, attrs.scatter_indices_batching_dims, strict=True):
+            starts[dimension] = batch[batching if batching < attrs.index_vector_dim else batching - 1]
         return starts, condition
 
     def signed(self, value: Value) -> Value:
-        """An index as an I64; one of u64 beyond its range becomes negative, which lies outside all the same."""
+        """An index as an I64. An index of u64 beyond that range becomes negative, which is outside as well."""
         t = self.indices.shape.element_type
         return self.builder.convert("sext" if t.is_signed else "zext", value, I64)
 
     def window(self, batch: Index, starts: list[Affine], window: list[int]) -> None:
-        """Combines one window, element by element or in vectors along its last dimension."""
+        """Emits the combination of one window, element by element or in vectors along its last dimension."""
         outer, inner = math.prod(window[:-1]), window[-1] if window else 1
         lanes = min(self.builder.lanes(storage_type(o.shape.element_type)) for o in self.operands)
         is_complex = any(components(o.shape.element_type) > 1 for o in self.operands)
         kind = AxisKind.VECTOR if inner >= lanes and not is_complex else AxisKind.SERIAL
         with self.builder.loop(outer) as first:
-            places = delinear(self.builder, first, window[:-1])
+            outer_offsets = delinear(self.builder, first, window[:-1])
             with self.builder.loop(inner, kind, width=lanes if kind is AxisKind.VECTOR else 1) as last:
-                self.element(batch, starts, (*places, last) if window else ())
+                self.element(batch, starts, (*outer_offsets, last) if window else ())
 
     def element(self, batch: Index, starts: list[Affine], offsets: Index) -> None:
         target, source_index = list(starts), self.update_index(batch, offsets)
         dimensions = window_dims_to_operand_dims(len(self.shape), self.attrs)
-        for offset, dimension in zip(offsets, dimensions, strict=True):
-            target[dimension] = target[dimension] + offset
-        place = linear(tuple(target), self.shape)
+        for window_offset, dimension in zip(offsets, dimensions, strict=True):
+            target[dimension] = target[dimension] + window_offset
+        offset = linear(tuple(target), self.shape)
         types = [o.shape.element_type for o in self.operands]
         pairs = zip(self.targets, types, strict=True)
-        current = [load_element(self.builder, buffer, place, t) for buffer, t in pairs]
+        current = [load_element(self.builder, buffer, offset, t) for buffer, t in pairs]
         values = [self.lowering.element(update, source_index) for update in self.updates]
         result = self.lowering.apply(self.instruction.to_apply, [*current, *values])
         results = result if isinstance(result, list) else [result]
         for buffer, t, element in zip(self.targets, types, results, strict=True):
-            store_element(self.builder, buffer, place, element, t)
+            store_element(self.builder, buffer, offset, element, t)
 
     def update_index(self, batch: Index, offsets: Index) -> Index:
         rows, inner = iter(batch), iter(offsets)

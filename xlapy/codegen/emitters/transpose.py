@@ -1,8 +1,8 @@
-"""Kernels of regions whose operands lie contiguous along another dimension than the result: they go tile by tile.
+"""Emits tiled kernels for regions whose operands are contiguous along another dimension than the result.
 
-With out[i, j] = f(a[j, i], b[i, j]), the elements of `a` that a vector of the result needs are far apart. So a kernel
-goes over blocks of the result; the block of `a` is read along its own contiguous dimension, transposed in registers
-into scratch memory, and the elements of the block are computed from there:
+With out[i, j] = f(a[j, i], b[i, j]), the elements of `a` that one vector of the result needs are far apart. So a kernel
+runs over blocks of the result. The block of `a` is read along its own contiguous dimension and transposed in registers
+into scratch memory; the elements of the block are computed from there:
 
     for block
       transpose a's block into scratch
@@ -10,10 +10,8 @@ into scratch memory, and the elements of the block are computed from there:
         for j in the block, in vectors
           out[i, j] = f(scratch[i, j], b[i, j])
 
-In general the *rows* of a block are those of its dimensions that is the last one of the result, and the *columns* that
-along which operands are contiguous.
-
-Owns: which regions, the shape of blocks. Must not know: how registers transpose, what elements are.
+In general, the *rows* of a block run along the last dimension of the result, and its *columns* along the dimension in
+which the transposed operands are contiguous. Does not depend on how registers are transposed.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from xlapy.codegen.access_analysis import (
     index_of_positions,
     transposed_axis,
 )
-from xlapy.codegen.emitters.loop_nest import choose_loop_nest
+from xlapy.codegen.emitters.loop_nest import choose_loop_nest, limit_range
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
@@ -41,25 +39,26 @@ from xlapy.loops.ir import tile_shape
 from xlapy.lower import Lowering, Source, components, load_element, storage_type, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
 
-BLOCK_BYTES = 1 << 14
-"""Of each transposed operand: all of them are to stay in the first cache together with a block of the result."""
+MAX_TRANSPOSED_BLOCK_BYTES = 1 << 14
+"""Bytes of the block of one transposed operand: it stays in the L1 cache together with the block of the result."""
 
-MOST_SCRATCH = 1 << 16
+MAX_BLOCKS_BYTES = 1 << 16
+"""Bytes of the blocks of all transposed operands together."""
 
-LEAST_COLUMNS = 8
-"""Where operands are contiguous for less than that, tiles would be mostly empty."""
+MIN_TILE_COLUMNS = 8
+"""Elements: if operands are contiguous for less, most of each register tile would be empty."""
 
-LEAST_ELEMENTS = 1024
-"""Of a result: smaller ones are not worth the time to compile the code that transposes tiles."""
+MIN_RESULT_ELEMENTS = 1024
+"""Elements of a result: for smaller ones, compiling the transposition of tiles takes longer than it saves."""
 
-STREAMED_BYTES = 1 << 24
-"""Of a result that is too large to find in the caches what was written to it."""
+MIN_NONTEMPORAL_BYTES = 1 << 24
+"""Bytes of a result from which on its stores bypass the caches, which could not hold it anyway."""
 
 
-def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """The kernel of a region with transposed operands, and the work of one parallel iteration; None for any other.
+def transpose_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """Returns the kernel of a region with transposed operands, and the work of one parallel iteration; None for others.
 
-    Its buffers are those that `elementwise.loop_kernel` gives a kernel.
+    The kernel has the buffers that `elementwise.loop_kernel` gives it.
     """
     if not any(i.op in PERMUTING_OPCODES for i in region.instructions) or any(
         i.op in SUMMING_OPCODES for i in region.instructions
@@ -67,36 +66,34 @@ def transposing_kernel(region: Region) -> tuple[Kernel, int] | None:
         return None
     shapes = [shape for _, shape in region.root.shape.leaves()]
     lanes = choose_loop_nest(region, shapes[0]).lanes
-    if lanes == 1 or shapes[0].size < LEAST_ELEMENTS:
+    if lanes == 1 or shapes[0].size < MIN_RESULT_ELEMENTS:
         return None
     plan = _plan(region, shapes[0].dimensions)
-    return None if plan is None else _Maker(region, shapes, plan, lanes).build()
+    return None if plan is None else _TransposeEmitter(region, shapes, plan, lanes).build()
 
 
-# -- which dimensions
+# -- the choice of dimensions
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the result is gone through.
-
-    groups: its dimensions, neighbours taken together that all operands go through in one go.
-    columns: the group along which operands are contiguous; rows are the last one.
-    element_bytes: of each transposed operand.
-    """
+    """Which dimensions form the rows and columns of blocks."""
 
     groups: DimensionGroups
+    """The coalesced dimensions of the result. The last group forms the rows."""
     columns: int
+    """The number of the group along which the transposed operands are contiguous."""
     element_bytes: tuple[int, ...]
+    """Bytes of an element of each transposed operand."""
 
     @property
     def sizes(self) -> list[int]:
-        """Of the groups."""
+        """The number of elements along each group."""
         return [math.prod(group) for group in self.groups]
 
 
 def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
-    """The dimension along which most operands are contiguous that are not so along the last one."""
+    """Chooses as columns the dimension along which most of the transposed operands are contiguous."""
     groups, axes, everywhere = coalesced_accesses(region, dimensions)
     found: dict[int, list[Access]] = {}
     for read in everywhere:
@@ -106,7 +103,7 @@ def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     if not found:
         return None
     columns = max(found, key=lambda group: len(found[group]))
-    if math.prod(groups[columns]) < LEAST_COLUMNS:
+    if math.prod(groups[columns]) < MIN_TILE_COLUMNS:
         return None
     return _Plan(groups, columns, tuple(read.source.shape.element_type.byte_size for read in found[columns]))
 
@@ -116,36 +113,35 @@ def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """The largest size of a block in columns and in rows.
-
-    flat: whether a block's elements lie together in the result, and its rows are too short for vectors of their own.
-    """
+    """The size of a block, at most."""
 
     columns: int
     rows: int
     flat: bool
+    """Whether vectors run across rows: the rows are too short for vectors, and a block is contiguous in the result."""
 
 
 def _blocks(builder: Builder, plan: _Plan, lanes: int) -> _Blocks | None:
-    """Square ones but where a dimension is short; None if the operands are too many."""
+    """Square blocks, except where a dimension is short; None if there are too many transposed operands."""
     columns, rows = plan.sizes[plan.columns], plan.sizes[-1]
     tiles = [tile_shape(builder.vector_bytes, size) for size in plan.element_bytes]
     flat = rows < lanes and plan.columns == len(plan.groups) - 2 and all(rows <= tile for tile, _ in tiles)
-    elements = min(BLOCK_BYTES // max(plan.element_bytes), MOST_SCRATCH // sum(plan.element_bytes))
+    elements = min(MAX_TRANSPOSED_BLOCK_BYTES // max(plan.element_bytes), MAX_BLOCKS_BYTES // sum(plan.element_bytes))
     step = max(max(tile) for tile in tiles)
     if elements < step * step:
         return None
     side = 1 << (elements.bit_length() - 1) // 2
-    most_rows = min(rows, _multiple(elements // min(columns, side), step))
-    most_columns = min(columns, _multiple(elements // most_rows, step))
+    most_rows = min(rows, _round_down(elements // min(columns, side), step))
+    most_columns = min(columns, _round_down(elements // most_rows, step))
     return _Blocks(most_columns, most_rows, flat)
 
 
-def _multiple(number: int, step: int) -> int:
+def _round_down(number: int, step: int) -> int:
+    """The largest multiple of `step` up to a number, at least `step`."""
     return max(step, number // step * step)
 
 
-class _Maker:
+class _TransposeEmitter:
     def __init__(self, region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> None:
         self.region, self.shapes, self.plan, self.lanes = region, shapes, plan, lanes
         self.builder = kernel_builder(region.name, region.target)
@@ -162,55 +158,55 @@ class _Maker:
         counts = [*sizes[:columns], *sizes[columns + 1 : -1]]
         counts += [-(-sizes[-1] // blocks.rows), -(-sizes[columns] // blocks.columns)]
         for buffer, shape in zip(self.outputs, self.shapes, strict=True):
-            buffer.streamed = self.is_streamed(shape, blocks)
+            buffer.nontemporal = self.is_nontemporal(shape, blocks)
         with self.builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
             *others, row_block, column_block = delinear(self.builder, task, counts)
             self.block(blocks, others, row_block * blocks.rows, column_block * blocks.columns)
         return self.builder.kernel, blocks.rows * blocks.columns * max(1, len(self.region.instructions))
 
-    def is_streamed(self, shape: Shape, blocks: _Blocks) -> bool:
-        """Whether every vector of a result is a cache line, and they are many."""
+    def is_nontemporal(self, shape: Shape, blocks: _Blocks) -> bool:
+        """Whether a result is large and every vector stored to it is a whole cache line."""
         size = shape.element_type.byte_size
         pitches = {self.plan.sizes[-1] * size, blocks.rows * size}
         line = self.region.target.cache_line_bytes
         is_line = size * self.lanes == self.builder.vector_bytes == line and not shape.element_type.is_complex
-        return is_line and shape.size * size >= STREAMED_BYTES and not any(pitch % line for pitch in pitches)
+        return is_line and shape.size * size >= MIN_NONTEMPORAL_BYTES and not any(pitch % line for pitch in pitches)
 
     def block(self, blocks: _Blocks, others: Sequence[Affine], first_row: Affine, first_column: Affine) -> None:
-        """The elements of a block, then, before them, the transposition of what they read."""
+        """Emits the elements of a block, then inserts before them the transposition of the operands they need."""
         sizes, columns = self.plan.sizes, self.plan.columns
         extents = (
             _extent(self.builder, sizes[-1], blocks.rows, first_row),
             _extent(self.builder, sizes[columns], blocks.columns, first_column),
         )
         depth = self.builder.block.depth
-        with self.inside(blocks, extents) as (row, column):
-            lowering = _Tiles(self.builder, self.sources, blocks, depth, (row, column))
+        with self.block_loops(blocks, extents) as (row, column):
+            lowering = _BlockLowering(self.builder, self.sources, blocks, depth, (row, column))
             self.element(lowering, (*others[:columns], first_column + column, *others[columns:], first_row + row))
         with self.builder.before_last():
             lowering.fill(extents)
 
     @contextmanager
-    def inside(self, blocks: _Blocks, extents: tuple[int | Value, int | Value]) -> Iterator[tuple[Affine, Affine]]:
-        """The loops over a block: in vectors along its rows, or along all of it."""
+    def block_loops(self, blocks: _Blocks, extents: tuple[int | Value, int | Value]) -> Iterator[tuple[Affine, Affine]]:
+        """Opens the loops over a block: vectors run along its rows or, if it is flat, along all of it."""
         rows, columns = extents
         if blocks.flat:
             size = columns * blocks.rows if isinstance(columns, int) else self.times(columns, blocks.rows)
-            with self.builder.loop(size, AxisKind.VECTOR, width=self.lanes) as place:
-                _limit(place, blocks.rows * blocks.columns)
-                yield self.builder.remainder(place, blocks.rows), self.builder.quotient(place, blocks.rows)
+            with self.builder.loop(size, AxisKind.VECTOR, width=self.lanes) as position:
+                limit_range(position, blocks.rows * blocks.columns)
+                yield self.builder.remainder(position, blocks.rows), self.builder.quotient(position, blocks.rows)
             return
         with self.builder.loop(columns) as column:
-            _limit(column, blocks.columns)
+            limit_range(column, blocks.columns)
             with self.builder.loop(rows, AxisKind.VECTOR, width=self.lanes) as row:
-                _limit(row, blocks.rows)
+                limit_range(row, blocks.rows)
                 yield row, column
 
     def times(self, value: Value, factor: int) -> Value:
         return self.builder.mul(value, self.builder.constant(I64, factor))
 
     def element(self, lowering: Lowering, positions: Sequence[Affine]) -> None:
-        """Stores the elements at positions in the groups of dimensions."""
+        """Computes and stores the elements at one position in each group of dimensions."""
         index, position = (
             index_of_positions(self.builder, self.plan.groups, positions),
             linear(tuple(positions), self.plan.sizes),
@@ -221,21 +217,15 @@ class _Maker:
 
 
 def _extent(builder: Builder, size: int, block: int, start: Affine) -> int | Value:
-    """How much of a block lies inside a dimension."""
+    """How many positions of a block that begins at `start` lie within a dimension."""
     if size % block == 0:
         return block
     return builder.binary("smin", builder.value_of(Affine((), size) - start), builder.constant(I64, block))
 
 
-def _limit(position: Affine, size: int) -> None:
-    """Notes the range of an axis whose extent is known at run time only."""
-    for value, _ in position.terms:
-        value.range = (0, size - 1)
-
-
 @dataclass(frozen=True, slots=True)
-class _Tile:
-    """A transposed block of an operand: the source from `offset` on, its rows `pitch` apart, in scratch memory."""
+class _TransposedBlock:
+    """The block of a transposed operand: it begins at `offset`, with its rows `pitch` apart. And its scratch memory."""
 
     source: Source
     offset: Affine
@@ -244,8 +234,8 @@ class _Tile:
     scratch_pitch: int
 
 
-class _Tiles(Lowering):
-    """Computes elements of a block; what lies contiguous along its columns is read from scratch memory."""
+class _BlockLowering(Lowering):
+    """Computes elements of a block; loads that are contiguous along its columns are redirected to scratch memory."""
 
     def __init__(
         self,
@@ -259,7 +249,7 @@ class _Tiles(Lowering):
         self.blocks = blocks
         self.depth = depth
         (self.row,), (self.column,) = ([value for value, _ in p.terms] for p in position)
-        self.tiles: dict[object, _Tile] = {}
+        self.tiles: dict[object, _TransposedBlock] = {}
 
     def load(self, source: Source, index: Index) -> Element:
         offset = source.offset(index)
@@ -275,20 +265,20 @@ class _Tiles(Lowering):
         return load_element(self.builder, tile.scratch, place, source.shape.element_type)
 
     def is_fixed(self, rest: Affine) -> bool:
-        """Whether a position is the same in the whole block, and wanted for all of it."""
+        """Whether an offset is the same for the whole block, and the load is unconditional."""
         everywhere = self.mask is None and self.builder.guard is None
         return everywhere and all(value.block.depth <= self.depth for value, _ in rest.terms)
 
-    def tile(self, source: Source, offset: Affine, pitch: int) -> _Tile:
+    def tile(self, source: Source, offset: Affine, pitch: int) -> _TransposedBlock:
         t = source.shape.element_type
         rows, columns = tile_shape(self.builder.vector_bytes, t.byte_size)
         scratch_pitch = self.blocks.rows if self.blocks.flat else -(-self.blocks.rows // rows) * rows
         size = -(-self.blocks.columns // columns) * columns * scratch_pitch + rows
         scratch = self.builder.scratch(f"tile{len(self.tiles)}", storage_type(t), size * components(t))
-        return _Tile(source, offset, pitch, scratch, scratch_pitch)
+        return _TransposedBlock(source, offset, pitch, scratch, scratch_pitch)
 
     def fill(self, extents: tuple[int | Value, int | Value]) -> None:
-        """Transposes the blocks that were asked for."""
+        """Emits the transposition of the blocks that elements of the result need."""
         for tile in self.tiles.values():
             parts = components(tile.source.shape.element_type)
             self.builder.transpose(

@@ -315,7 +315,7 @@ class MemoryEmitter:
     def whole_store(self, place: Place, store: str) -> None:
         """Past the caches only where the vector is a whole line of them."""
         size = place.buffer.type.byte_size
-        if place.buffer.streamed and size * self.lanes == 64:
+        if place.buffer.nontemporal and size * self.lanes == 64:
             self.writer.declarations.add("!0 = !{i32 1}")
             self.streams = True
             self.writer.do(f"store {store}, align 64, !nontemporal !0")

@@ -22,15 +22,15 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state, scatter
-from xlapy.codegen.emitters.column_reduction import column_kernel
-from xlapy.codegen.emitters.concatenate import concatenating_kernels
+from xlapy.codegen.emitters.column_reduction import column_reduction_kernel
+from xlapy.codegen.emitters.concatenate import concatenate_kernels
 from xlapy.codegen.emitters.convolution.im2col import convolution_kernel
 from xlapy.codegen.emitters.elementwise import loop_kernel
-from xlapy.codegen.emitters.interleaved import short_dimension_kernel
+from xlapy.codegen.emitters.interleaved import interleaved_kernel
 from xlapy.codegen.emitters.matmul.dot import dot_kernel
-from xlapy.codegen.emitters.scan import cumulative_kernel
+from xlapy.codegen.emitters.scan import scan_kernel
 from xlapy.codegen.emitters.sort import sort, top_k
-from xlapy.codegen.emitters.transpose import transposing_kernel
+from xlapy.codegen.emitters.transpose import transpose_kernel
 from xlapy.codegen.region import Region, region_of
 from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.host_fallback import draws
@@ -212,7 +212,7 @@ class _Maker:
     def random_state(self) -> BufferSlice:
         """The counter that draws move on, from the beginning to the end of a run; the run gives the first one."""
         if self._random_state is None:
-            first = self.device_id(opcodes.RNG_GET_AND_UPDATE_STATE, random_state.SHAPE)
+            first = self.device_id(opcodes.RNG_GET_AND_UPDATE_STATE, random_state.STATE_SHAPE)
             self._random_state = BufferSlice(first.shape, name="random-state")
             self.program.thunks.insert(0, CopyThunk(first, self._random_state))
         return self._random_state
@@ -404,10 +404,10 @@ class Scope:
 KERNELS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     dot_kernel,
     convolution_kernel,
-    cumulative_kernel,
-    column_kernel,
-    short_dimension_kernel,
-    transposing_kernel,
+    scan_kernel,
+    column_reduction_kernel,
+    interleaved_kernel,
+    transpose_kernel,
     loop_kernel,
 )
 """What may make the kernel of a region: the first that suits; the last does always."""
@@ -415,7 +415,7 @@ KERNELS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
 
 def kernels_of(region: Region) -> list[tuple[Kernel, int]]:
     """The kernels that together compute a region, with the work of one parallel iteration of each."""
-    several = concatenating_kernels(region)
+    several = concatenate_kernels(region)
     if several:
         return several
     return [next(found for kernel in KERNELS if (found := kernel(region)) is not None)]
@@ -577,5 +577,5 @@ def _device_id(scope: Scope, instruction: Instruction) -> None:
 @THUNK_RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
 def _counter(scope: Scope, instruction: Instruction) -> None:
     state = scope.maker.random_state()
-    kernel = random_state.advance_kernel(instruction, host_target())
+    kernel = random_state.random_state_kernel(instruction, host_target())
     scope.thunks.append(KernelThunk(kernel, [*scope.fresh(instruction), state], 1, instruction.name))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.column_reduction import BLOCK_BYTES, columns_of
+from xlapy.codegen.emitters.column_reduction import COLUMN_BLOCK_BYTES, column_shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.monoids import identity_of, monoid
@@ -85,8 +85,8 @@ def _reduce(
 
 def _rows_of_first_step(reduction: Instruction) -> int:
     """How many rows the first step combines: more of them if a kernel for columns reduces them."""
-    shape = columns_of(reduction)
+    shape = column_shape(reduction)
     if shape is None:
         return rows_of_first_step(None, 1)
     column_bytes = math.prod(shape.columns) * reduction.shape.element_type.byte_size
-    return rows_of_first_step(math.prod(shape.rows), -(-column_bytes // BLOCK_BYTES))
+    return rows_of_first_step(math.prod(shape.rows), -(-column_bytes // COLUMN_BLOCK_BYTES))

@@ -1,52 +1,52 @@
-"""Merge sort of each line with any comparator, stable.
+"""Stable merge sort of each slice, with any comparator.
 
-Runs of 1, 2, 4 ... elements are merged from the arrays into as much spare memory and back; lines go over threads.
-
-Owns: the algorithm. Must not know: the meaning of comparators.
+Runs of 1, 2, 4 ... elements are merged from the arrays into the spare buffers and back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.codegen.emitters.sort.lines import SortedLines
+from xlapy.codegen.emitters.sort.slices import SliceSorter
 from xlapy.loops import I64, Affine, Buffer, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.elementwise import select_element
 
 
-class MergeSort(SortedLines):
+class MergeSort(SliceSorter):
+    """The merge sort of one sort instruction."""
+
     def build(self) -> Kernel:
-        with self.lines() as start:
-            here, there, run = self.arrays, self.spare, 1
+        with self.slices() as start:
+            source, target, run = self.arrays, self.spare, 1
             while run < self.length:
-                self.merge_all(start, here, there, run)
-                here, there, run = there, here, run * 2
-            if here is self.spare:
+                self.merge_runs(start, source, target, run)
+                source, target, run = target, source, run * 2
+            if source is self.spare:
                 self.copy(self.spare, self.arrays, start)
         return self.builder.kernel
 
-    def merge_all(self, start: Affine, here: Sequence[Buffer], there: Sequence[Buffer], run: int) -> None:
-        """Merges neighbouring runs of a length, pair by pair; the last ones may be short."""
+    def merge_runs(self, start: Affine, source: Sequence[Buffer], target: Sequence[Buffer], run: int) -> None:
+        """Merges neighboring runs of `run` elements, pair by pair; the last runs may be shorter."""
         builder, length = self.builder, self.builder.constant(I64, self.length)
         with builder.loop(-(-self.length // (2 * run))) as pair:
             low = pair * (2 * run)
             middle = builder.binary("smin", builder.value_of(low + run), length)
             high = builder.binary("smin", builder.value_of(low + 2 * run), length)
-            self.merge(start, here, there, low, middle, high)
+            self.merge(start, source, target, low, middle, high)
 
     def merge(
-        self, start: Affine, here: Sequence[Buffer], there: Sequence[Buffer], low: Affine, middle: Value, high: Value
+        self, start: Affine, source: Sequence[Buffer], target: Sequence[Buffer], low: Affine, middle: Value, high: Value
     ) -> None:
-        """Merges [low, middle) and [middle, high). An exhausted side is read at its last element, and not taken."""
+        """Merges [low, middle) and [middle, high). Of an exhausted run, the last element is loaded but not taken."""
         builder = self.builder
         one = builder.constant(I64, 1)
         last_left, last_right = builder.sub(middle, one), builder.sub(high, one)
 
         def step(position: Affine, cursors: Sequence[Value]) -> list[Value]:
             left, right = cursors
-            left_elements = self.get(here, start, Affine.of(builder.binary("smin", left, last_left)))
-            right_elements = self.get(here, start, Affine.of(builder.binary("smin", right, last_right)))
+            left_elements = self.load(source, start, Affine.of(builder.binary("smin", left, last_left)))
+            right_elements = self.load(source, start, Affine.of(builder.binary("smin", right, last_right)))
             is_before = self.is_before(right_elements, left_elements)
             left_done = builder.compare("sge", left, middle)
             take_right = builder.binary(
@@ -55,7 +55,7 @@ class MergeSort(SortedLines):
             chosen = [
                 select_element(builder, take_right, r, s) for r, s in zip(right_elements, left_elements, strict=True)
             ]
-            self.put(there, start, low + position, chosen)
+            self.store(target, start, low + position, chosen)
             moved = builder.convert("zext", take_right, I64)
             return [builder.add(left, builder.sub(one, moved)), builder.add(right, moved)]
 

@@ -1,101 +1,106 @@
-"""Radix sort of each line by integer keys, stable: from the lowest digit to the highest.
+"""Stable radix sort of each slice by integer keys, from the lowest digit to the highest.
 
-One pass over a line counts how often each value of each digit occurs; running sums of the counts say where the elements
-with a value begin. Then for each digit the elements go, in their order, from the arrays to their places in the spare
-memory, and back for the next. A digit that is the same for the whole line is only copied.
-
-Owns: the algorithm. Must not know: the meaning of keys.
+One pass over a slice builds a histogram of each digit. Prefix sums of a histogram say where the elements with each
+value begin. Then, for each digit, the elements move in order from the arrays to the spare buffers, and back for the next
+digit. A digit with the same value in the whole slice is only copied. Does not depend on what the keys mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.codegen.emitters.sort.lines import SortedLines
+from xlapy.codegen.emitters.sort.slices import SliceSorter
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Kernel, Value
 from xlapy.lower import Element, register_type
 from xlapy.lower.sort_keys import SortKey
 
-BITS = 8
-"""Of a digit."""
+DIGIT_BITS = 8
+"""Bits of a digit."""
 
-VALUES = 1 << BITS
+DIGIT_VALUES = 1 << DIGIT_BITS
+"""Values of a digit: entries of its histogram."""
 
 
-class RadixSort(SortedLines):
+class RadixSort(SliceSorter):
+    """The radix sort of one sort instruction."""
+
     def __init__(self, instruction: Instruction, target: Target, key: SortKey) -> None:
         super().__init__(instruction, target)
         self.key = key
-        self.lows = range(key.low, register_type(key.element_type).byte_size * 8, BITS)
-        """Where each digit begins."""
-        self.counts = self.builder.scratch("counts", I32, len(self.lows) * VALUES)
+        self.low_bits = range(key.low, register_type(key.element_type).byte_size * 8, DIGIT_BITS)
+        """The lowest bit of each digit."""
+        self.counts = self.builder.scratch("counts", I32, len(self.low_bits) * DIGIT_VALUES)
 
     def build(self) -> Kernel:
         builder = self.builder
-        with self.lines() as start:
+        with self.slices() as start:
             with builder.loop(self.counts.size, AxisKind.VECTOR, width=builder.lanes(I32)) as place:
                 builder.store(self.counts, place, builder.zero(I32))
             with builder.loop(self.length) as position:
-                self.count(self.get(self.arrays, start, position))
-            first = self.get(self.arrays, start, Affine())
-            same = [self.is_same(first, number) for number in range(len(self.lows))]
-            here, there = self.arrays, self.spare
+                self.count_digits(self.load(self.arrays, start, position))
+            first = self.load(self.arrays, start, Affine())
+            same = [self.has_one_value(first, number) for number in range(len(self.low_bits))]
+            source, target = self.arrays, self.spare
             for number, is_same in enumerate(same):
                 with builder.branch(is_same):
-                    self.copy(here, there, start)
+                    self.copy(source, target, start)
                 with builder.branch(builder.logical_not(is_same)):
-                    self.sum_counts(number)
+                    self.sum_histogram(number)
                     with builder.loop(self.length) as position:
-                        self.move(there, start, self.get(here, start, position), number)
-                here, there = there, here
-            if here is self.spare:
+                        self.move(target, start, self.load(source, start, position), number)
+                source, target = target, source
+            if source is self.spare:
                 self.copy(self.spare, self.arrays, start)
         return builder.kernel
 
-    def digit(self, elements: Sequence[Element], number: int) -> Affine:
-        """Which of the counts belongs to an element's digit."""
+    def histogram_entry(self, elements: Sequence[Element], number: int) -> Affine:
+        """The position in `counts` of the entry for one digit of an element."""
         builder = self.builder
         key = self.key.of(builder, self.instruction.to_apply.parameters, elements)
-        low = builder.constant(key.type, self.lows[number])
-        bits = builder.binary("lshr", key, low) if self.lows[number] else key
-        kept = builder.binary("and", bits, builder.constant(key.type, VALUES - 1)) if key.type.bits > BITS else bits
-        return Affine.of(builder.convert("zext", kept, I64)) + number * VALUES
+        low = builder.constant(key.type, self.low_bits[number])
+        bits = builder.binary("lshr", key, low) if self.low_bits[number] else key
+        kept = (
+            builder.binary("and", bits, builder.constant(key.type, DIGIT_VALUES - 1))
+            if key.type.bits > DIGIT_BITS
+            else bits
+        )
+        return Affine.of(builder.convert("zext", bits, I64)) + number * DIGIT_VALUES
 
-    def add_one(self, place: Affine) -> Value:
-        """The count at a place, which is one more afterwards."""
-        before = self.builder.load(self.counts, place)
-        self.builder.store(self.counts, place, self.builder.add(before, self.builder.constant(I32, 1)))
+    def increment(self, position: Affine) -> Value:
+        """Returns an entry of `counts`, and adds one to it."""
+        before = self.builder.load(self.counts, position)
+        self.builder.store(self.counts, position, self.builder.add(before, self.builder.constant(I32, 1)))
         return before
 
-    def count(self, elements: Sequence[Element]) -> None:
-        for number in range(len(self.lows)):
-            self.add_one(self.digit(elements, number))
+    def count_digits(self, elements: Sequence[Element]) -> None:
+        for number in range(len(self.low_bits)):
+            self.increment(self.histogram_entry(elements, number))
 
-    def is_same(self, first: Sequence[Element], number: int) -> Value:
-        """Whether the digit of the first element is that of all."""
-        count = self.builder.load(self.counts, self.digit(first, number))
+    def has_one_value(self, first: Sequence[Element], number: int) -> Value:
+        """Whether all elements of the slice have the same value of a digit as its first element."""
+        count = self.builder.load(self.counts, self.histogram_entry(first, number))
         return self.builder.compare("eq", count, self.builder.constant(I32, self.length))
 
-    def sum_counts(self, number: int) -> None:
-        """Counts become how many elements have a smaller digit."""
+    def sum_histogram(self, number: int) -> None:
+        """Replaces each entry of a histogram by the number of elements with a smaller value of the digit."""
         builder, zero = self.builder, self.builder.zero(I32)
         counted: list[Value] = []
 
         def values(position: Affine) -> list[Value]:
-            counted[:] = [builder.load(self.counts, position + number * VALUES)]
+            counted[:] = [builder.load(self.counts, position + number * DIGIT_VALUES)]
             return counted
 
         def use(position: Affine, sums: Sequence[Value]) -> None:
-            builder.store(self.counts, position + number * VALUES, builder.sub(sums[0], counted[0]))
+            builder.store(self.counts, position + number * DIGIT_VALUES, builder.sub(sums[0], counted[0]))
 
         def combine(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
             return [builder.add(left[0], right[0])]
 
-        builder.scan(VALUES, [zero], values, combine, use, width=builder.lanes(I32), identities=[zero])
+        builder.scan(DIGIT_VALUES, [zero], values, combine, use, width=builder.lanes(I32), identities=[zero])
 
-    def move(self, there: Sequence[Buffer], start: Affine, elements: Sequence[Element], number: int) -> None:
-        """The elements to the next place of their digit."""
-        place = self.builder.convert("zext", self.add_one(self.digit(elements, number)), I64)
-        self.put(there, start, Affine.of(place), elements)
+    def move(self, target: Sequence[Buffer], start: Affine, elements: Sequence[Element], number: int) -> None:
+        """Stores the elements of one position at the next position for their value of a digit."""
+        place = self.builder.convert("zext", self.increment(self.histogram_entry(elements, number)), I64)
+        self.store(target, start, Affine.of(place), elements)

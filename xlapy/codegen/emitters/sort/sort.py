@@ -1,7 +1,5 @@
-"""The kernel of sort: by digits of keys where the comparator compares keys and lines are long, else by merging.
-
-Owns: the choice. Must not know: either algorithm.
-"""
+"""Chooses the algorithm of a sort: radix sort if the comparator compares integer keys and slices are long, else merge
+sort."""
 
 from __future__ import annotations
 
@@ -12,17 +10,17 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.lower.sort_keys import sort_key
 
-LEAST_BY_DIGITS = 128
-"""Elements of a line from which on digits are worth their counts."""
+RADIX_MIN_LENGTH = 128
+"""Elements of a slice: shorter slices use merge sort, because building histograms costs more than it saves."""
 
-MOST_BY_DIGITS = 1 << 31
-"""Counts have 32 bits."""
+RADIX_MAX_LENGTH = 1 << 31
+"""Elements of a slice: the entries of histograms have 32 bits."""
 
 
 def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
-    """Sorts the arrays where they are. Buffers: the arrays, then spare memory for each."""
+    """Returns the kernel that sorts the arrays in place. Buffers: the arrays, then a spare buffer for each."""
     key = sort_key(instruction)
     length = instruction.operands[0].shape.dimensions[instruction.dimension]
-    if key is None or not LEAST_BY_DIGITS <= length < MOST_BY_DIGITS:
+    if key is None or not RADIX_MIN_LENGTH <= length < RADIX_MAX_LENGTH:
         return MergeSort(instruction, target).build()
     return RadixSort(instruction, target, key).build()

@@ -1,8 +1,7 @@
-"""The kernel of topk with a small k: the best k so far are kept in order, and few elements of a long row enter them.
+"""Emits topk with a small k: a sorted list of the best k elements so far, into which few elements of a long row enter.
 
-The largest of each chunk, found in vectors, says whether any of its elements does. A large k is sorted instead.
-
-Owns: the algorithm, and where it ends. Must not know: whose memory the arrays are.
+The maximum of each chunk of a row, found in vectors, says whether any element of the chunk enters the list. If k is
+large, the pass `SortTopK` replaces the instruction by a sort.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from xlapy.lower.sort_keys import integer_key
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
 
-MOST_KEPT = 128
-"""The largest k of which an insertion moves few elements."""
+MAX_INSERTION_K = 128
+"""The largest k for which the list is kept: an insertion moves up to k elements."""
 
-VECTORS = 4
-"""In a chunk."""
+CHUNK_VECTORS = 4
+"""Vectors of a chunk."""
 
 
 @dataclass(frozen=True)
 class SortTopK:
-    """Makes a sort of topk where k is large, for its length or at all, or the length is dynamic."""
+    """Replaces topk by a sort if k is large, absolutely or for the length of a row, or if the length is dynamic."""
 
     name: ClassVar[str] = "sort-top-k"
 
@@ -42,23 +41,27 @@ class SortTopK:
         changed = False
         for computation in editable_computations(module):
             for instruction in computation.instructions:
-                if instruction.op is opcodes.TOPK and not _is_small(instruction) and not has_control_edges(instruction):
+                if (
+                    instruction.op is opcodes.TOPK
+                    and not _has_small_k(instruction)
+                    and not has_control_edges(instruction)
+                ):
                     take_over(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
                     changed = True
         return settle(module, changed)
 
 
-def _is_small(instruction: Instruction) -> bool:
+def _has_small_k(instruction: Instruction) -> bool:
     shape = instruction.operands[0].shape
-    return not shape.is_dynamic and instruction.k <= min(MOST_KEPT, max(8, shape.dimensions[-1] // 8))
+    return not shape.is_dynamic and instruction.k <= min(MAX_INSERTION_K, max(8, shape.dimensions[-1] // 8))
 
 
 def top_k_kernel(instruction: Instruction, target: Target) -> Kernel:
-    """Buffers: the operand, the elements chosen, their places."""
-    return _TopK(instruction, target).build()
+    """Returns the kernel. Buffers: the operand, the chosen elements, their positions."""
+    return _TopKEmitter(instruction, target).build()
 
 
-class _TopK:
+class _TopKEmitter:
     def __init__(self, instruction: Instruction, target: Target) -> None:
         (self.operand,) = instruction.operands
         self.k, self.largest = instruction.k, instruction.largest
@@ -67,16 +70,16 @@ class _TopK:
         self.lowering = Lowering(self.builder, {self.operand: operand_source(self.builder, self.operand, "in0")})
         shapes = instruction.shape.tuple_shapes
         self.outputs = [result_buffer(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
-        self.place_type = shapes[1].element_type
+        self.position_type = shapes[1].element_type
         self.key_type = integer_type(max(8, register_type(self.element_type).bits))
         self.keys = self.builder.scratch("keys", self.key_type, self.k)
-        self.places = self.builder.scratch("places", I64, self.k)
+        self.positions = self.builder.scratch("positions", I64, self.k)
         *self.outer, self.length = self.operand.shape.dimensions
 
     def build(self) -> Kernel:
         builder = self.builder
         left = max(self.length - self.k, 1)
-        chunk = min(builder.lanes(self.key_type) * VECTORS, 1 << (left.bit_length() - 1))
+        chunk = min(builder.lanes(self.key_type) * CHUNK_VECTORS, 1 << (left.bit_length() - 1))
         with builder.loop(math.prod(self.outer), AxisKind.PARALLEL) as row:
             outer = delinear(builder, row, self.outer)
             with builder.loop(self.k) as position:
@@ -90,7 +93,7 @@ class _TopK:
         return builder.kernel
 
     def key(self, outer: Sequence[Affine], position: Affine) -> Value:
-        """What orders an element, to be read without sign: the largest come first."""
+        """The unsigned integer that orders an element: the largest keys are chosen."""
         value = self.lowering.value(self.operand, (*outer, position))
         return integer_key(self.builder, value, self.element_type, descending=not self.largest)
 
@@ -119,7 +122,7 @@ class _TopK:
         return found
 
     def enters(self, key: Value) -> Value:
-        """Whether a key belongs among the best; of equal ones the first do."""
+        """Whether an element with this key enters the list; of equal keys, the first ones enter."""
         return self.builder.compare("ugt", key, self.builder.load(self.keys, Affine((), self.k - 1)))
 
     def offer(self, outer: Sequence[Affine], start: Affine, count: int) -> None:
@@ -130,31 +133,31 @@ class _TopK:
                 self.insert(outer, start + position, last)
 
     def insert(self, outer: Sequence[Affine], position: Affine, free: Value) -> None:
-        """Moves smaller keys on, from before a free place, and puts an element where it belongs."""
+        """Inserts an element: moves the smaller keys before the entry `free` back by one entry."""
         builder, key = self.builder, self.key(outer, position)
         zero, one = builder.zero(I64), builder.constant(I64, 1)
 
-        def before(place: Value) -> Affine:
-            return Affine.of(builder.binary("smax", builder.sub(place, one), zero))
+        def before(entry: Value) -> Affine:
+            return Affine.of(builder.binary("smax", builder.sub(entry, one), zero))
 
-        def is_behind(values: Sequence[Value]) -> Value:
+        def follows(values: Sequence[Value]) -> Value:
             smaller = builder.compare("ult", builder.load(self.keys, before(values[0])), key)
             return builder.op("and", I1, builder.compare("sgt", values[0], zero), smaller)
 
         def move(values: Sequence[Value]) -> list[Value]:
-            for buffer in (self.keys, self.places):
+            for buffer in (self.keys, self.positions):
                 builder.store(buffer, Affine.of(values[0]), builder.load(buffer, before(values[0])))
             return [builder.sub(values[0], one)]
 
-        (place,) = builder.repeat([free], is_behind, move)
-        builder.store(self.keys, Affine.of(place), key)
-        builder.store(self.places, Affine.of(place), builder.value_of(position))
+        (entry,) = builder.repeat([free], follows, move)
+        builder.store(self.keys, Affine.of(entry), key)
+        builder.store(self.positions, Affine.of(entry), builder.value_of(position))
 
     def finish(self, outer: Sequence[Affine], row: Affine) -> None:
         with self.builder.loop(self.k) as number:
-            place = self.builder.load(self.places, number)
-            found = self.lowering.element(self.operand, (*outer, Affine.of(place)))
+            position = self.builder.load(self.positions, number)
+            found = self.lowering.element(self.operand, (*outer, Affine.of(position)))
             target = row * self.k + number
             store_element(self.builder, self.outputs[0], target, found, self.element_type)
-            place = self.builder.convert("trunc", place, I32)
-            store_element(self.builder, self.outputs[1], target, place, self.place_type)
+            position = self.builder.convert("trunc", position, I32)
+            store_element(self.builder, self.outputs[1], target, position, self.position_type)

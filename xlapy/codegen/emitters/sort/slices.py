@@ -1,6 +1,6 @@
-"""What kernels that sort share: a task for each line, the elements of all arrays at a place of it.
+"""The common part of kernels that sort: one task per slice, and access to the elements of all arrays in it.
 
-Owns: where lines lie. Must not know: algorithms, the meaning of comparators.
+A slice is a 1-D subarray along the dimension that is sorted. Does not depend on algorithms or comparators.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from xlapy.lower import Element, Lowering, load_element, store_element
 from xlapy.lower.core import delinear, linear
 
 
-class SortedLines:
-    """The arrays of a sort, which are sorted where they are, and as much spare memory."""
+class SliceSorter:
+    """The arrays of a sort, which are sorted in place, and a spare buffer for each."""
 
     def __init__(self, instruction: Instruction, target: Target) -> None:
         self.instruction = instruction
@@ -34,24 +34,24 @@ class SortedLines:
         self.lowering = Lowering(self.builder, {})
 
     @contextmanager
-    def lines(self) -> Iterator[Affine]:
-        """A loop over the lines; gives the place of the first element."""
+    def slices(self) -> Iterator[Affine]:
+        """Opens a parallel loop over the slices; yields the offset of the first element of a slice."""
         others = [size for d, size in enumerate(self.dimensions) if d != self.axis]
-        with self.builder.loop(math.prod(others), AxisKind.PARALLEL) as line:
-            places = delinear(self.builder, line, others)
-            yield linear((*places[: self.axis], Affine(), *places[self.axis :]), self.dimensions)
+        with self.builder.loop(math.prod(others), AxisKind.PARALLEL) as number:
+            index = delinear(self.builder, number, others)
+            yield linear((*index[: self.axis], Affine(), *index[self.axis :]), self.dimensions)
 
-    def get(self, buffers: Sequence[Buffer], start: Affine, position: Affine) -> list[Element]:
-        place = start + position * self.stride
-        return [load_element(self.builder, b, place, t) for b, t in zip(buffers, self.types, strict=True)]
+    def load(self, buffers: Sequence[Buffer], start: Affine, position: Affine) -> list[Element]:
+        offset = start + position * self.stride
+        return [load_element(self.builder, b, offset, t) for b, t in zip(buffers, self.types, strict=True)]
 
-    def put(self, buffers: Sequence[Buffer], start: Affine, position: Affine, elements: Sequence[Element]) -> None:
-        place = start + position * self.stride
+    def store(self, buffers: Sequence[Buffer], start: Affine, position: Affine, elements: Sequence[Element]) -> None:
+        offset = start + position * self.stride
         for buffer, t, element in zip(buffers, self.types, elements, strict=True):
-            store_element(self.builder, buffer, place, element, t)
+            store_element(self.builder, buffer, offset, element, t)
 
-    def copy(self, here: Sequence[Buffer], there: Sequence[Buffer], start: Affine) -> None:
-        """A line from some buffers to others."""
-        lanes = min(self.builder.lanes(buffer.type) for buffer in here)
+    def copy(self, source: Sequence[Buffer], target: Sequence[Buffer], start: Affine) -> None:
+        """Copies a slice."""
+        lanes = min(self.builder.lanes(buffer.type) for buffer in source)
         with self.builder.loop(self.length, AxisKind.VECTOR, width=min(lanes, self.length)) as position:
-            self.put(there, start, position, self.get(here, start, position))
+            self.store(target, start, position, self.load(source, start, position))
