@@ -1,4 +1,4 @@
-"""HLO text: `parse_hlo` reads it, `print_module` writes it as XLA does, `PrintOptions` says in which form."""
+"""HLO text: `parse_hlo` reads it, `print_module` prints it as XLA does, `PrintOptions` selects what is printed."""
 
 from xlapy.text.options import PrintOptions, SubcomputationMode
 from xlapy.text.parser import parse_hlo

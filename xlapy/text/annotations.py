@@ -1,6 +1,6 @@
-"""Annotations that any instruction may carry: metadata, frontend attributes, statistics, original value, accuracy.
+"""Reads the annotations that any instruction may have: metadata, sharding, frontend attributes, statistics, origin.
 
-Owns: reading each of them from text, in the form in which the IR keeps it. Must not know: ops, computations.
+The value of an annotation is read in the form that the IR stores. Does not depend on ops or computations.
 """
 
 from __future__ import annotations
@@ -21,128 +21,129 @@ _KEY = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.ASCII)
 _INDEX = re.compile(r"\{\s*(\d*(?:\s*,\s*\d+)*)\s*\}")
 T = TypeVar("T")
 
-_CACHE_LIMIT = 1 << 14
+_MAX_CACHED_TEXTS = 1 << 14
 _METADATA: dict[str, OpMetadata] = {}
 _SHARDINGS: dict[str, Sharding] = {}
 
 
-def annotate(instruction: Instruction, notes: Mapping[str, Any]) -> None:
-    """Puts annotations into their slots; a sharding takes the form that the shape asks for."""
-    for slot, value in notes.items():
+def set_annotations(instruction: Instruction, annotations: Mapping[str, Any]) -> None:
+    """Stores annotations, by the name of their field, in the instruction. A sharding is adapted to a tuple shape."""
+    for slot, value in annotations.items():
         setattr(instruction, slot, value.for_shape(instruction.shape) if slot == "sharding" else value)
 
 
-def read_metadata(reader: HloCursor) -> OpMetadata:
-    """`{op_name="jit(f)/add" source_line=3}`; equal texts give the same object."""
-    return _cached(reader, _METADATA_TEXT, _METADATA, METADATA.read)
+def read_metadata(cursor: HloCursor) -> OpMetadata:
+    """Reads `{op_name="jit(f)/add" source_line=3}`. Equal texts give the same object."""
+    return _read_cached(cursor, _METADATA_TEXT, _METADATA, METADATA.read)
 
 
-def read_sharding(reader: HloCursor) -> Sharding:
-    """`{devices=[2,1]<=[2]}`; equal texts give the same object."""
-    return _cached(reader, _SHARDING_TEXT, _SHARDINGS, SHARDING.read)
+def read_sharding(cursor: HloCursor) -> Sharding:
+    """Reads `{devices=[2,1]<=[2]}`. Equal texts give the same object."""
+    return _read_cached(cursor, _SHARDING_TEXT, _SHARDINGS, SHARDING.read)
 
 
-def _cached(reader: HloCursor, pattern: re.Pattern[str], cache: dict[str, T], read: Callable[[HloCursor], T]) -> T:
-    whole = pattern.match(reader.text, reader.skip())
+def _read_cached(cursor: HloCursor, pattern: re.Pattern[str], cache: dict[str, T], read: Callable[[HloCursor], T]) -> T:
+    """Reads a value; a text that `pattern` matches as a whole is read once and then taken from `cache`."""
+    whole = pattern.match(cursor.text, cursor.skip())
     found = cache.get(whole[0]) if whole else None
     if whole is None or found is None:
-        found = read(reader)
-        if whole is not None and reader.position == whole.end():
-            if len(cache) >= _CACHE_LIMIT:
+        found = read(cursor)
+        if whole is not None and cursor.position == whole.end():
+            if len(cache) >= _MAX_CACHED_TEXTS:
                 cache.clear()
             cache[whole[0]] = found
         return found
-    reader.position = whole.end()
+    cursor.position = whole.end()
     return found
 
 
-def read_frontend_attributes(reader: HloCursor) -> Mapping[str, str]:
-    """`{key="value",other={"json":1}}`"""
+def read_frontend_attributes(cursor: HloCursor) -> Mapping[str, str]:
+    """Reads `{key="value",other={"json":1}}`."""
     attributes: dict[str, str] = {}
-    for _ in entries(reader):
-        key = _read_key(reader, 'a frontend attribute such as key="value"')
-        attributes[key] = reader.string_or_json()
+    for _ in entries(cursor):
+        key = _read_key(cursor, 'a frontend attribute such as key="value"')
+        attributes[key] = cursor.string_or_json()
     return attributes
 
 
 def frontend_attributes_text(attributes: Mapping[str, str]) -> str:
-    """The braced text, sorted by key, dictionaries bare and everything else in quotes."""
+    """The text in braces, sorted by key; JSON dictionaries are printed without quotes."""
     return f"{{{','.join(f'{key}={config_text(attributes[key])}' for key in sorted(attributes))}}}"
 
 
 def config_text(config: str) -> str:
-    """A configuration as XLA writes it: bare if it is a braced dictionary, else in quotes with escapes."""
+    """A configuration as XLA prints it: a JSON dictionary unchanged, anything else in quotes with escapes."""
     return config if is_json(config) else f'"{escape(config)}"'
 
 
-def read_backend_config(reader: HloCursor) -> str:
-    """A string in quotes or a braced dictionary; the entry of XLA:GPU that XLA itself drops on reading is dropped."""
-    config = reader.string_or_json()
+def read_backend_config(cursor: HloCursor) -> str:
+    """Reads a string in quotes or a JSON dictionary. As XLA does, drops an empty `wait_on_operation_queues` entry."""
+    config = cursor.string_or_json()
     return _EMPTY_WAIT.sub("", config) if "wait_on_operation_queues" in config else config
 
 
 _EMPTY_WAIT = re.compile(r'"wait_on_operation_queues"[ \t\n\f\r]*:[ \t\n\f\r]*\[[ \t\n\f\r]*\][ \t\n\f\r]*,')
 
 
-def _read_key(reader: HloCursor, what: str) -> str:
-    match = reader.match(_KEY)
+def _read_key(cursor: HloCursor, what: str) -> str:
+    match = cursor.match(_KEY)
     if match is None:
-        reader.fail(f"expected {what}, found {reader.describe_next()}")
+        cursor.fail(f"expected {what}, found {cursor.describe_next()}")
     return match[1]
 
 
-def read_statistics(reader: HloCursor) -> str:
-    """`{visualizing_index=1,count_nan=100}` as XLA writes it; empty if there are no statistics."""
-    reader.expect("{")
-    if reader.accept("}"):
+def read_statistics(cursor: HloCursor) -> str:
+    """Reads `{visualizing_index=1,count_nan=100}`; returns XLA's text of it, "" if there are no statistics."""
+    cursor.expect("{")
+    if cursor.accept("}"):
         return ""
-    if _read_key(reader, "visualizing_index=") != "visualizing_index":
-        reader.fail("statistics must begin with visualizing_index=")
-    parts = [f"visualizing_index={reader.integer()}"]
-    while reader.accept(","):
-        parts.append(f"{_read_key(reader, 'the name of a statistic')}={FLOAT.write(FLOAT.read(reader))}")
-    reader.expect("}")
+    if _read_key(cursor, "visualizing_index=") != "visualizing_index":
+        cursor.fail("statistics must begin with visualizing_index=")
+    parts = [f"visualizing_index={cursor.integer()}"]
+    while cursor.accept(","):
+        parts.append(f"{_read_key(cursor, 'the name of a statistic')}={FLOAT.write(FLOAT.read(cursor))}")
+    cursor.expect("}")
     return ",".join(parts) if len(parts) > 1 else ""
 
 
-def read_original_value(reader: HloCursor) -> str:
-    """`{({"p0"}, {"p1" {1}})}` as XLA writes it, without the outer braces."""
-    reader.expect("{")
-    if reader.accept("["):
-        if reader.word() != "synthetic_call":
-            reader.fail("expected synthetic_call")
-        reader.expect("]")
-        reader.expect("}")
+def read_original_value(cursor: HloCursor) -> str:
+    """Reads `{({"p0"}, {"p1" {1}})}`; returns XLA's text of it without the outer braces."""
+    cursor.expect("{")
+    if cursor.accept("["):
+        if cursor.word() != "synthetic_call":
+            cursor.fail("expected synthetic_call")
+        cursor.expect("]")
+        cursor.expect("}")
         return "[synthetic_call]"
     parts: list[str] = []
     depth = 0
-    while depth or not reader.peek("}"):
-        if reader.accept("("):
+    while depth or not cursor.peek("}"):
+        if cursor.accept("("):
             parts.append("(")
             depth += 1
-        elif depth and reader.accept(")"):
+        elif depth and cursor.accept(")"):
             parts.append(")")
             depth -= 1
-        elif depth and reader.accept(","):
+        elif depth and cursor.accept(","):
             parts.append(", ")
-        elif reader.peek("{"):
-            parts.append(read_original_array(reader))
+        elif cursor.peek("{"):
+            parts.append(read_original_array(cursor))
         else:
-            reader.fail(
-                f'expected original arrays such as {{"p0"}} in balanced parentheses, found {reader.describe_next()}'
+            cursor.fail(
+                f'expected original arrays such as {{"p0"}} in balanced parentheses, found {cursor.describe_next()}'
             )
-    reader.expect("}")
+    cursor.expect("}")
     return "".join(parts)
 
 
-def read_original_array(reader: HloCursor) -> str:
-    """`{"name" {0,1}}` as XLA writes it."""
-    reader.expect("{")
-    if reader.accept("}"):
+def read_original_array(cursor: HloCursor) -> str:
+    """Reads `{"name" {0,1}}`, an instruction and a tuple index; returns XLA's text of it."""
+    cursor.expect("{")
+    if cursor.accept("}"):
         return "{}"
-    name = reader.string()
-    index = reader.match(_INDEX)
-    reader.expect("}")
+    name = cursor.string()
+    index = cursor.match(_INDEX)
+    cursor.expect("}")
     numbers = "".join(index[1].split()) if index else ""
     return f'{{"{name}" {{{numbers}}}}}' if numbers else f'{{"{name}"}}'
 
@@ -151,28 +152,31 @@ _MODES = ("default", "highest")  # in any mix of capitals
 _TOLERANCES = ("atol", "rtol", "ulps")
 
 
-def read_result_accuracy(reader: HloCursor) -> str:
-    """`{mode=highest}` or `{tolerance={atol=0,rtol=0.5,ulps=2}}` as XLA writes it; empty for the default mode."""
-    reader.expect("{")
-    key = _read_key(reader, "mode= or tolerance=")
+def read_result_accuracy(cursor: HloCursor) -> str:
+    """Reads `{mode=highest}` or `{tolerance={atol=0,rtol=0.5,ulps=2}}`.
+
+    Returns XLA's text of it without the braces; "" for the default mode.
+    """
+    cursor.expect("{")
+    key = _read_key(cursor, "mode= or tolerance=")
     if key == "mode":
-        mode = reader.word().lower()
+        mode = cursor.word().lower()
         if mode not in _MODES:
-            reader.fail(f"expected one of {', '.join(_MODES)}; found {mode!r}")
+            cursor.fail(f"expected one of {', '.join(_MODES)}; found {mode!r}")
         text = "" if mode == "default" else f"mode={mode}"
     elif key == "tolerance":
-        text = f"tolerance={_read_tolerances(reader)}"
+        text = f"tolerance={_read_tolerances(cursor)}"
     else:
-        reader.fail(f"expected mode= or tolerance=, found {key!r}")
-    reader.expect("}")
+        cursor.fail(f"expected mode= or tolerance=, found {key!r}")
+    cursor.expect("}")
     return text
 
 
-def _read_tolerances(reader: HloCursor) -> str:
+def _read_tolerances(cursor: HloCursor) -> str:
     values = dict.fromkeys(_TOLERANCES, 0.0)
-    for _ in entries(reader):
-        key = _read_key(reader, "atol=, rtol= or ulps=")
+    for _ in entries(cursor):
+        key = _read_key(cursor, "atol=, rtol= or ulps=")
         if key not in values:
-            reader.fail(f"expected one of {', '.join(_TOLERANCES)}; found {key!r}")
-        values[key] = FLOAT.read(reader)
+            cursor.fail(f"expected one of {', '.join(_TOLERANCES)}; found {key!r}")
+        values[key] = FLOAT.read(cursor)
     return f"{{{','.join(f'{key}={FLOAT.write(value)}' for key, value in values.items())}}}"

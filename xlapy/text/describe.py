@@ -1,6 +1,6 @@
-"""An instruction in words, for whoever shows it.
+"""Descriptions of one instruction for tools: its line of HLO text, its source location, its name in the framework.
 
-Owns: its line of text, its place in the user's source, the framework's name. Must not know: pages, terminals, profiles.
+Does not depend on how tools show them.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.text.options import PrintOptions
 from xlapy.text.printer import print_instruction
 
-LINE = PrintOptions(print_metadata=False, print_percent=False, print_operand_index_annotation_interval=0)
-"""How instructions are shown: without what the source says, large constants shortened."""
+LINE_OPTIONS = PrintOptions(print_metadata=False, print_percent=False, print_operand_index_annotation_interval=0)
+"""Print options of tools: no metadata, no `%`, no operand numbers; large constants are elided."""
 
 
 def line_of(instruction: Instruction) -> str:
-    """`name = shape op(operands), attributes`."""
-    return print_instruction(instruction, LINE)
+    """The instruction on one line: `name = shape op(operands), attributes`."""
+    return print_instruction(instruction, LINE_OPTIONS)
 
 
 def source_of(instruction: Instruction) -> str:
-    """`f.py:12`, the user's line; "" if it is unknown."""
+    """The line of the user's program that the instruction comes from, `f.py:12`; "" if it is unknown."""
     metadata = instruction.metadata
     if metadata is None:
         return ""
@@ -29,10 +29,10 @@ def source_of(instruction: Instruction) -> str:
     frames = module.stack_frames if module is not None else None
     if frames is None or not 0 < metadata.stack_frame_id <= len(frames.frames):
         return ""
-    place = frames.file_locations[frames.frames[metadata.stack_frame_id - 1].file_location_id - 1]
-    return f"{frames.file_names[place.file_name_id - 1]}:{place.line}"
+    location = frames.file_locations[frames.frames[metadata.stack_frame_id - 1].file_location_id - 1]
+    return f"{frames.file_names[location.file_name_id - 1]}:{location.line}"
 
 
 def framework_name_of(instruction: Instruction) -> str:
-    """What the framework calls it: `jit(f)/dot_general`."""
+    """The name that the framework gave the instruction, such as `jit(f)/dot_general`; "" if there is none."""
     return instruction.metadata.op_name if instruction.metadata is not None else ""

@@ -1,6 +1,6 @@
-"""How HLO text is printed: XLA's print options under XLA's names.
+"""Options for printing HLO text, under the names of XLA's `HloPrintOptions`.
 
-Owns: `PrintOptions` and its presets. Must not know: modules.
+Responsible for `PrintOptions` and its presets. Does not depend on modules.
 Source: HloPrintOptions of XLA.
 """
 
@@ -13,63 +13,63 @@ from typing import Any, Self
 
 
 class SubcomputationMode(Enum):
-    """How a called computation is shown at its caller."""
+    """How a called computation is printed at its caller."""
 
     OFF = "off"
     NAME_ONLY = "name only"
     FULL_BODIES = "full bodies"
     NON_SEQUENTIAL_BODIES = "non-sequential bodies"
-    """Full bodies, except of call, conditional and while, which show nothing."""
+    """Full bodies, but nothing for the computations of call, conditional and while."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
-    """What to print and how; the defaults are XLA's long form.
+    """Selects what is printed and how. The defaults are XLA's long form.
 
-    Presets: `long()`, `short()` (what `Module.to_text` of XLA gives), `canonical()` (no names: equal for modules that
-    differ in names only). The text reads back to the same module unless something is left out: large constants,
-    operands' names, attributes.
+    Presets: `long()`; `short()`, which is what XLA's `HloModule::ToString` gives; `canonical()`, which prints no names
+    and so gives equal text for modules that differ only in names. The text reads back to the same module unless the
+    options leave out large constants, operand names or attributes.
     """
 
     print_large_constants: bool = False
-    """Constants of more than 10 elements in full, not as `{...}`."""
+    """Print constants of more than 10 elements in full, not as `{...}`."""
     print_only_essential_constants: bool = False
-    """Only constants that are all 0, all 1 or integers."""
+    """Print only constants that are all 0, all 1 or integers; the others as `{...}`."""
     print_original_value: bool = True
     print_metadata: bool = True
     print_metadata_only_op_name: bool = False
     print_backend_config: bool = True
     sort_backend_config: bool = False
-    """Backend configurations that are JSON with sorted keys."""
+    """Sort the keys of backend configurations that are JSON."""
     print_infeed_outfeed_config: bool = True
     compact_operands: bool = False
-    """At most four operands, then `...(+n)`."""
+    """Print at most four operands, then `...(+n)`."""
     include_layout_in_shapes: bool = True
     print_result_shape: bool = True
     print_operand_shape: bool = False
     print_operand_names: bool = True
     print_operand_index_annotation_interval: int = 5
-    """`/*index=5*/` before every n-th operand; 0 for none."""
+    """Print `/*index=5*/` before every n-th operand; 0: before none."""
     print_program_shape: bool = True
-    """The signature behind a computation's name."""
+    """Print the signature of a computation after its name."""
     print_percent: bool = True
     print_control_dependencies: bool = True
     canonicalize_instruction_names: bool = False
-    """`tmp_0`, `tmp_1` ... in place of names."""
+    """Print `tmp_0`, `tmp_1` ... in place of names."""
     print_ids: bool = True
-    """Module and computation names, and the numeric suffixes of instruction names."""
+    """Print the names of modules and computations, and the numeric suffixes of instruction names."""
     print_extra_attributes: bool = True
-    """The attributes of ops."""
+    """Print the attributes of ops."""
     syntax_sugar_async_ops: bool = True
-    """`add-start(...)` in place of an `async-start` that calls a computation of one instruction."""
+    """Print `add-start(...)` in place of an `async-start` that calls a computation of one instruction."""
     print_frontend_attributes: bool = True
     print_name_after_closing_brace: bool = False
     print_parameter_number: bool = True
     print_channel_id: bool = True
     print_inline_stack_frames: bool = False
-    """Source file and line in place of the number of a stack frame."""
+    """Print the source file and line in place of the number of a stack frame."""
     compact_gte: bool = False
-    """`%t#1` in place of a get-tuple-element."""
+    """Print `%t#1` in place of a get-tuple-element."""
     print_subcomputation_mode: SubcomputationMode = SubcomputationMode.NAME_ONLY
     is_in_nested_computation: bool = False
     indent_amount: int = 0
@@ -108,5 +108,5 @@ class PrintOptions:
         )
 
     def replace(self, **changes: Any) -> PrintOptions:
-        """These options with some changed."""
+        """A copy of these options with the given fields changed."""
         return dataclasses.replace(self, **changes)

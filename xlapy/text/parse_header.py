@@ -1,7 +1,7 @@
-"""Reads what stands before the computations: the `HloModule` line and the tables of stack frames.
+"""Reads the text before the computations of a module: the `HloModule` line and the tables of stack frames.
 
-Owns: the attributes of a module, the tables, and giving instructions only the frames that they use.
-Must not know: instructions' text.
+Responsible for the attributes of a module, for the tables, and for dropping stack frames that no instruction uses.
+Does not depend on the text of instructions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xlapy.hlo.module import (
 )
 from xlapy.opcodes.attributes.codecs import BOOL, BOOLS, INTEGERS, entries
 from xlapy.text.annotations import read_frontend_attributes
-from xlapy.text.recovery_table import Normalize, read_recovery_table
+from xlapy.text.recovery_table import ReprintModule, read_recovery_table
 
 _HEADER = re.compile(r"HloModule\b")
 _ATTRIBUTE = re.compile(rf",{BLANK}([A-Za-z_][\w\-]*+){BLANK}={BLANK}", re.ASCII)
@@ -36,109 +36,111 @@ _ROW = re.compile(r"\d+(?=\s*[\"'{])")
 _ENTRY = re.compile(r",?\s*([a-z_]+)\s*=\s*(-?\d+)", re.ASCII)
 
 
-def read_header(reader: HloCursor, module: Module, normalize: Normalize) -> None:
-    """Reads `HloModule name, key=value, ...` into the module; `normalize` prints the programs of a table anew."""
-    if reader.match(_HEADER) is None:
-        reader.fail(f"expected HloModule, found {reader.describe_next()}")
-    module.name = reader.name("the module")
+def read_header(cursor: HloCursor, module: Module, reprint: ReprintModule) -> None:
+    """Reads `HloModule name, key=value, ...` into the module; `reprint` reprints the modules in a recovery table."""
+    if cursor.match(_HEADER) is None:
+        cursor.fail(f"expected HloModule, found {cursor.describe_next()}")
+    module.name = cursor.name("the module")
     seen: set[str] = set()
-    match = reader.match(_ATTRIBUTE)
+    match = cursor.match(_ATTRIBUTE)
     while match is not None:
         key = match[1]
         if key in seen:
-            reader.fail_at(match.start(1), f"module attribute {key!r} is given twice")
+            cursor.fail_at(match.start(1), f"module attribute {key!r} is given twice")
         seen.add(key)
         if key == _RECOVERY:
-            module.config.other = {**module.config.other, key: read_recovery_table(reader, normalize)}
+            module.config.other = {**module.config.other, key: read_recovery_table(cursor, reprint)}
         elif key in _ATTRIBUTES:
-            _ATTRIBUTES[key](reader, module.config)
+            _ATTRIBUTES[key](cursor, module.config)
         else:
-            _fail_unknown(reader, match)
-        match = reader.match(_ATTRIBUTE)
-    if reader.accept(","):
-        reader.fail(f"expected an attribute of the module such as is_scheduled=true, found {reader.describe_next()}")
+            _fail_unknown(cursor, match)
+        match = cursor.match(_ATTRIBUTE)
+    if cursor.accept(","):
+        cursor.fail(f"expected an attribute of the module such as is_scheduled=true, found {cursor.describe_next()}")
 
 
-def _fail_unknown(reader: HloCursor, match: re.Match[str]) -> NoReturn:
+def _fail_unknown(cursor: HloCursor, match: re.Match[str]) -> NoReturn:
     known = [*_ATTRIBUTES, _RECOVERY]
     near = difflib.get_close_matches(match[1][:100], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
-    reader.fail_at(match.start(1), f"a module has no attribute {match[1]!r}; {hint}")
+    cursor.fail_at(match.start(1), f"a module has no attribute {match[1]!r}; {hint}")
 
 
 def _set(name: str, read: Callable[[HloCursor], Any]) -> Callable[[HloCursor, ModuleConfig], None]:
-    def store(reader: HloCursor, config: ModuleConfig) -> None:
-        setattr(config, name, read(reader))
+    """A function that reads a value and stores it in the field `name` of the configuration."""
+
+    def store(cursor: HloCursor, config: ModuleConfig) -> None:
+        setattr(config, name, read(cursor))
 
     return store
 
 
 def _pass_through(key: str) -> Callable[[HloCursor, ModuleConfig], None]:
-    """Keeps the value as text: tables that only tools read."""
+    """A function that stores a braced value as text, unread; for tables that only tools use."""
 
-    def store(reader: HloCursor, config: ModuleConfig) -> None:
-        config.other = {**config.other, key: reader.raw_braces()}
+    def store(cursor: HloCursor, config: ModuleConfig) -> None:
+        config.other = {**config.other, key: cursor.raw_braces()}
 
     return store
 
 
-def _read_layout(reader: HloCursor) -> ProgramShape:
-    """`{(f32[2]{0}, s32[])->f32[2]{0}}`"""
-    reader.expect("{")
-    parameters = [reader.shape() for _ in entries(reader, "(", ")")]
-    reader.expect("->")
-    result = reader.shape()
-    reader.expect("}")
+def _read_layout(cursor: HloCursor) -> ProgramShape:
+    """Reads `{(f32[2]{0}, s32[])->f32[2]{0}}`."""
+    cursor.expect("{")
+    parameters = [cursor.shape() for _ in entries(cursor, "(", ")")]
+    cursor.expect("->")
+    result = cursor.shape()
+    cursor.expect("}")
     return ProgramShape(parameters, result)
 
 
-def _read_aliases(reader: HloCursor) -> tuple[Alias, ...]:
-    """`{ {0}: (0, {}, may-alias), {1}: (2, {0}, must-alias) }`, kept in the order of the outputs."""
+def _read_aliases(cursor: HloCursor) -> tuple[Alias, ...]:
+    """Reads `{ {0}: (0, {}, may-alias), {1}: (2, {0}, must-alias) }`; sorts the aliases by output."""
     found: dict[ShapeIndex, Alias] = {}
-    reader.expect("{")
-    while not reader.accept("}"):
-        start = reader.skip()
-        output = INTEGERS.read(reader)
-        reader.expect(":")
-        number, index = _read_leaf(reader)
+    cursor.expect("{")
+    while not cursor.accept("}"):
+        start = cursor.skip()
+        output = INTEGERS.read(cursor)
+        cursor.expect(":")
+        number, index = _read_parameter_leaf(cursor)
         must = False
-        if reader.accept(","):
-            kind = reader.match(_ALIAS_KIND)
+        if cursor.accept(","):
+            kind = cursor.match(_ALIAS_KIND)
             if kind is None:
-                reader.fail(f"expected may-alias or must-alias, found {reader.describe_next()}")
+                cursor.fail(f"expected may-alias or must-alias, found {cursor.describe_next()}")
             must = kind[1] == "must"
-        reader.expect(")")
+        cursor.expect(")")
         if output in found:
-            reader.fail_at(start, f"input_output_alias names output {{{','.join(map(str, output))}}} twice")
+            cursor.fail_at(start, f"input_output_alias names output {{{','.join(map(str, output))}}} twice")
         found[output] = Alias(output, number, index, must)
-        if not reader.accept(",") and not reader.peek("}"):
-            reader.fail(f"expected ',' or '}}', found {reader.describe_next()}")
+        if not cursor.accept(",") and not cursor.peek("}"):
+            cursor.fail(f"expected ',' or '}}', found {cursor.describe_next()}")
     return tuple(found[output] for output in sorted(found))
 
 
-def _read_leaf(reader: HloCursor) -> tuple[int, ShapeIndex]:
-    """`(0, {1}` without the closing parenthesis."""
-    reader.expect("(")
-    number = reader.integer()
-    reader.expect(",")
-    return number, INTEGERS.read(reader)
+def _read_parameter_leaf(cursor: HloCursor) -> tuple[int, ShapeIndex]:
+    """Reads `(0, {1}`, a parameter number and a tuple index, without the closing parenthesis."""
+    cursor.expect("(")
+    number = cursor.integer()
+    cursor.expect(",")
+    return number, INTEGERS.read(cursor)
 
 
-def _read_donors(reader: HloCursor) -> tuple[BufferDonor, ...]:
-    """`{ (0, {}), (1, {0}) }`, sorted."""
+def _read_donors(cursor: HloCursor) -> tuple[BufferDonor, ...]:
+    """Reads `{ (0, {}), (1, {0}) }`; sorts the donors."""
     found: set[tuple[int, ShapeIndex]] = set()
-    reader.expect("{")
-    while not reader.accept("}"):
-        found.add(_read_leaf(reader))
-        reader.expect(")")
-        if not reader.accept(",") and not reader.peek("}"):
-            reader.fail(f"expected ',' or '}}', found {reader.describe_next()}")
+    cursor.expect("{")
+    while not cursor.accept("}"):
+        found.add(_read_parameter_leaf(cursor))
+        cursor.expect(")")
+        if not cursor.accept(",") and not cursor.peek("}"):
+            cursor.fail(f"expected ',' or '}}', found {cursor.describe_next()}")
     return tuple(BufferDonor(*leaf) for leaf in sorted(found))
 
 
-def _read_bools(reader: HloCursor) -> tuple[bool, ...]:
-    """`true` or `{true,false}`"""
-    return BOOLS.read(reader) if reader.peek("{") else (BOOL.read(reader),)
+def _read_bools(cursor: HloCursor) -> tuple[bool, ...]:
+    """Reads `true` or `{true,false}`."""
+    return BOOLS.read(cursor) if cursor.peek("{") else (BOOL.read(cursor),)
 
 
 _RECOVERY = "origin_recovery_table"
@@ -162,48 +164,49 @@ _ATTRIBUTES: dict[str, Callable[[HloCursor, ModuleConfig], None]] = {
 # -- stack frames
 
 
-def read_stack_frames(reader: HloCursor) -> StackFrames | None:
-    """Reads the tables `FileNames`, `FunctionNames`, `FileLocations` and `StackFrames`, if they stand here."""
-    if not reader.accept("FileNames"):
+def read_stack_frames(cursor: HloCursor) -> StackFrames | None:
+    """Reads the tables `FileNames`, `FunctionNames`, `FileLocations`, `StackFrames`; None if they do not come next."""
+    if not cursor.accept("FileNames"):
         return None
     tables = StackFrames()
-    tables.file_names = _read_names(reader)
-    reader.expect("FunctionNames")
-    tables.function_names = _read_names(reader)
-    reader.expect("FileLocations")
-    while reader.match(_ROW):
-        tables.file_locations.append(FileLocation(**_read_row(reader, FileLocation)))
-    reader.expect("StackFrames")
-    while reader.match(_ROW):
-        row = _read_row(reader, StackFrame)
+    tables.file_names = _read_names(cursor)
+    cursor.expect("FunctionNames")
+    tables.function_names = _read_names(cursor)
+    cursor.expect("FileLocations")
+    while cursor.match(_ROW):
+        tables.file_locations.append(FileLocation(**_read_row(cursor, FileLocation)))
+    cursor.expect("StackFrames")
+    while cursor.match(_ROW):
+        row = _read_row(cursor, StackFrame)
         tables.frames.append(StackFrame(row["file_location_id"], row["parent_frame_id"] - 1))
     return tables
 
 
-def _read_names(reader: HloCursor) -> list[str]:
+def _read_names(cursor: HloCursor) -> list[str]:
+    """Reads the rows `1 "name"` of a table of names."""
     names: list[str] = []
-    while reader.match(_ROW):
-        names.append(reader.string())
+    while cursor.match(_ROW):
+        names.append(cursor.string())
     return names
 
 
-def _read_row(reader: HloCursor, row: type[Any]) -> dict[str, int]:
-    """`{line=3 column=4 ...}`: every field of the row type once."""
+def _read_row(cursor: HloCursor, row: type[Any]) -> dict[str, int]:
+    """Reads `{line=3 column=4 ...}`, which gives every field of the row type once."""
     values: dict[str, int] = {}
     names = [f.name for f in dataclasses.fields(row)]
-    reader.expect("{")
-    while not reader.accept("}"):
-        match = reader.match(_ENTRY)
+    cursor.expect("{")
+    while not cursor.accept("}"):
+        match = cursor.match(_ENTRY)
         if match is None or match[1] not in names or match[1] in values or len(match[2]) > 11:
-            reader.fail(f"expected each of {', '.join(names)} once, as 32-bit integers")
+            cursor.fail(f"expected each of {', '.join(names)} once, as 32-bit integers")
         values[match[1]] = int(match[2])
     if len(values) < len(names):
-        reader.fail(f"the row lacks {', '.join(name for name in names if name not in values)}")
+        cursor.fail(f"the row lacks {', '.join(name for name in names if name not in values)}")
     return values
 
 
 def attach_stack_frames(module: Module, tables: StackFrames | None) -> None:
-    """Gives the module the frames that its instructions use, numbered in the order of their first use.
+    """Stores in the module the frames that its instructions use, numbered in the order of their first use.
 
     An instruction whose frame is not in the tables loses its `stack_frame_id`, as in XLA.
     """
@@ -218,32 +221,35 @@ def attach_stack_frames(module: Module, tables: StackFrames | None) -> None:
 
 
 class _Interner:
-    """Copies frames from the tables that were read to the tables that are kept, each once."""
+    """Copies frames, with their callers and locations, from the tables `given` to the tables `used`, each row once."""
 
     def __init__(self, given: StackFrames) -> None:
         self.given = given
         self.used = StackFrames()
-        self.numbers: dict[int, int] = {}
-        self.rows: dict[Any, int] = {}
+        self.new_numbers: dict[int, int] = {}
+        """Number of a frame in `given` -> its number in `used`."""
+        self.row_numbers: dict[Any, int] = {}
+        """(table, row) -> the number of the row in the table, from 1."""
 
     def frame(self, number: int) -> int:
-        """The new number of a frame; 0 if it or one of its callers does not exist."""
+        """Copies a frame; returns its number in `used`, or 0 if it or one of its callers does not exist."""
         path: list[int] = []
-        while number and number not in self.numbers:
+        while number and number not in self.new_numbers:
             if not 0 < number <= len(self.given.frames) or len(path) > len(self.given.frames):
                 return 0
             path.append(number)
             number = self.given.frames[number - 1].parent_frame_id
-        current = self.numbers.get(number, 0)
+        current = self.new_numbers.get(number, 0)
         for old in reversed(path):
             location = self._location(self.given.frames[old - 1].file_location_id)
             if location == 0:
                 return 0
             current = self._row(self.used.frames, StackFrame(location, current))
-            self.numbers[old] = current
+            self.new_numbers[old] = current
         return current
 
     def _location(self, number: int) -> int:
+        """Copies a file location; returns its new number, or 0 if it does not exist."""
         if not 0 < number <= len(self.given.file_locations):
             return 0
         old = self.given.file_locations[number - 1]
@@ -256,9 +262,10 @@ class _Interner:
         return self._row(self.used.file_locations, new)
 
     def _row(self, table: list[Any], row: Any) -> int:
+        """The number of a row of a table of `used`, which is added if it is new."""
         key = (id(table), row)
-        number = self.rows.get(key)
+        number = self.row_numbers.get(key)
         if number is None:
             table.append(row)
-            number = self.rows[key] = len(table)
+            number = self.row_numbers[key] = len(table)
         return number

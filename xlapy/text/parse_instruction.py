@@ -1,7 +1,8 @@
 """Reads one instruction: `ROOT %name = f32[2]{0} add(%a, %b), metadata={...}`.
 
-Owns: the head, the operands (names, with shapes, nested instructions, `%t#0` for tuple elements), the making of the
-instruction. Must not know: any particular op; the asynchronous forms are `parse_async`.
+Responsible for the left-hand side, the operands (names with and without shapes, nested instructions, `%t#0` for tuple
+elements) and for making the instruction. Does not depend on any particular op; `parse_async` reads the short
+asynchronous forms.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from xlapy.opcodes.registry import REGISTRY, CalledComputationSlot, OpDef, looku
 from xlapy.opcodes.requirements import agrees
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
-from xlapy.text.annotations import annotate
-from xlapy.text.parse_async import ASYNC_OPS, read_async, set_thread, share_annotations, split_async
-from xlapy.text.parse_attributes import AttributeReader, Parsed, ReadBody, plan_of
+from xlapy.text.annotations import set_annotations
+from xlapy.text.async_forms import ASYNC_OPS, set_execution_thread, share_annotations, split_async_opcode
+from xlapy.text.parse_async import read_async
+from xlapy.text.parse_attributes import AttributeReader, ParsedAttributes, ReadBody, attribute_table_of
 from xlapy.text.state import ParserState, Scope
 
 _TUPLE = r"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
@@ -49,17 +51,17 @@ _ENDS_OPERAND = re.compile(r"(?=[,)])")
 
 
 class InstructionReader:
-    """Reads the instructions of one module into scopes."""
+    """Reads the instructions of one module. `read_body` reads a computation written in place of its name."""
 
     def __init__(self, state: ParserState, read_body: ReadBody) -> None:
         self.state = state
-        self.reader = state.reader
+        self.cursor = state.cursor
         self.attributes = AttributeReader(state, read_body)
 
     def read(self, scope: Scope) -> None:
-        """Reads one instruction with its name on the left."""
-        reader = self.reader
-        head = _HEAD.match(reader.text, reader.position)
+        """Reads one instruction with its name on the left-hand side into the scope."""
+        cursor = self.cursor
+        head = _HEAD.match(cursor.text, cursor.position)
         shape = None
         if head is not None and head[3] is not None:
             try:
@@ -67,93 +69,106 @@ class InstructionReader:
             except (ParseError, ShapeError):
                 head = None
         if head is None:
-            self._read_slowly(scope)
+            self._read_step_by_step(scope)
             return
-        reader.position = head.end()
-        instruction = self._right_side(scope, head[2], head.start(2), shape, head[4], head.start(4))
-        self._finish(scope, instruction, head[2], head.start(2), head[1] is not None, head.start(1))
+        cursor.position = head.end()
+        instruction = self._read_after_opcode(scope, head[2], head.start(2), shape, head[4], head.start(4))
+        self._register(scope, instruction, head[2], head.start(2), head[1] is not None, head.start(1))
 
-    def _read_slowly(self, scope: Scope) -> None:
-        """The same, step by step: for rare spellings, and for errors that say what is wrong where."""
-        reader = self.reader
-        root_at = reader.skip()
-        is_root = reader.match(_ROOT) is not None
-        name_at = reader.skip()
-        name = reader.name("an instruction")
-        reader.expect("=")
-        instruction = self.read_right_side(scope, name, name_at)
-        self._finish(scope, instruction, name, name_at, is_root, root_at)
+    def _read_step_by_step(self, scope: Scope) -> None:
+        """As `read`, one token after the other: for text that `_HEAD` does not match, and for precise errors."""
+        cursor = self.cursor
+        root_position = cursor.skip()
+        is_root = cursor.match(_ROOT) is not None
+        name_position = cursor.skip()
+        name = cursor.name("an instruction")
+        cursor.expect("=")
+        instruction = self.read_right_side(scope, name, name_position)
+        self._register(scope, instruction, name, name_position, is_root, root_position)
 
-    def read_right_side(self, scope: Scope, name: str, name_at: int, nested: bool = False) -> Instruction:
-        """`f32[2] add(x, y), key=value`; a nested instruction takes no attributes."""
-        reader = self.reader
+    def read_right_side(self, scope: Scope, name: str, name_position: int, nested: bool = False) -> Instruction:
+        """Reads `f32[2] add(x, y), key=value`. A nested instruction has no attributes."""
+        cursor = self.cursor
         shape = None
-        if reader.match(_SHAPE_AHEAD):
-            shape = reader.shape()
-        op_at = reader.skip()
-        opcode = reader.match(_OPCODE)
+        if cursor.match(_SHAPE_AHEAD):
+            shape = cursor.shape()
+        opcode_position = cursor.skip()
+        opcode = cursor.match(_OPCODE)
         if opcode is None:
             what = "an operation such as add(" if shape is not None else "a shape or an operation"
-            reader.fail(f"expected {what}, found {reader.describe_next()}")
-        return self._right_side(scope, name, name_at, shape, opcode[1], op_at, nested)
+            cursor.fail(f"expected {what}, found {cursor.describe_next()}")
+        return self._read_after_opcode(scope, name, name_position, shape, opcode[1], opcode_position, nested)
 
-    def _finish(
-        self, scope: Scope, instruction: Instruction, name: str, name_at: int, is_root: bool, root_at: int
+    def _register(
+        self, scope: Scope, instruction: Instruction, name: str, name_position: int, is_root: bool, root_position: int
     ) -> None:
+        """Enters the instruction in the scope under its name, and as root if it is marked ROOT."""
         if name in scope.names:
-            self.reader.fail_at(name_at, f"instruction {name!r} is defined twice in this computation")
+            self.cursor.fail_at(name_position, f"instruction {name!r} is defined twice in this computation")
         if (name.startswith("__") or name in TYPE_NAMES) and sanitize(name) != name:
-            self.reader.fail_at(name_at, f"{name!r} cannot name an instruction; rename it to {sanitize(name)!r}")
+            self.cursor.fail_at(name_position, f"{name!r} cannot name an instruction; rename it to {sanitize(name)!r}")
         scope.names[name] = instruction
         self.state.given_names.append(name)
         if is_root:
             if scope.root is not None:
-                self.reader.fail_at(root_at, f"the computation has two roots, the other is {scope.root.name!r}")
+                self.cursor.fail_at(root_position, f"the computation has two roots, the other is {scope.root.name!r}")
             scope.root = instruction
 
-    def _right_side(
-        self, scope: Scope, name: str, name_at: int, shape: Shape | None, opcode: str, op_at: int, nested: bool = False
+    def _read_after_opcode(
+        self,
+        scope: Scope,
+        name: str,
+        name_position: int,
+        shape: Shape | None,
+        opcode: str,
+        opcode_position: int,
+        nested: bool = False,
     ) -> Instruction:
-        """Behind `opcode(`: operands, attributes, and the making of the instruction."""
+        """Reads operands and attributes after `opcode(` and makes the instruction."""
         op = REGISTRY.get(opcode)
         if op is None:
-            return self._unknown(scope, name, shape, opcode, op_at, nested)
-        parsed = Parsed()
+            return self._read_async_form(scope, name, shape, opcode, opcode_position, nested)
+        parsed = ParsedAttributes()
         operands: tuple[Instruction, ...] = ()
         if op.parenthesized_attribute is None:
             operands = self.read_operands(scope)
         else:
-            self._read_parenthesized(op, shape, parsed, op_at)
+            self._read_parenthesized(op, shape, parsed, opcode_position)
         slots = op.computation_slots_for([operand.shape for operand in operands])
         if not nested:
             self.attributes.read(scope, op, slots, parsed)
-        return self.make(scope, name, op, shape, operands, slots, parsed, op_at)
+        return self.make(scope, name, op, shape, operands, slots, parsed, opcode_position)
 
-    def _unknown(
-        self, scope: Scope, name: str, shape: Shape | None, opcode: str, op_at: int, nested: bool
+    def _read_async_form(
+        self, scope: Scope, name: str, shape: Shape | None, opcode: str, opcode_position: int, nested: bool
     ) -> Instruction:
-        sugar = split_async(opcode)
-        if sugar is None:
+        """Reads a short asynchronous form such as `add-start`. Raises ParseError if the opcode is none."""
+        ops = split_async_opcode(opcode)
+        if ops is None:
             try:
                 lookup(opcode)
             except UnsupportedError as error:
-                self.reader.fail_at(op_at, str(error))
-        assert sugar is not None
-        return read_async(self, scope, name, shape, sugar, op_at, nested)
+                self.cursor.fail_at(opcode_position, str(error))
+        assert ops is not None
+        return read_async(self, scope, name, shape, ops, opcode_position, nested)
 
-    def _read_parenthesized(self, op: OpDef, shape: Shape | None, parsed: Parsed, op_at: int) -> None:
-        """`parameter(0)`, `constant({1, 2})`: the attribute that stands where operands would."""
-        field = plan_of(op).parenthesized
+    def _read_parenthesized(
+        self, op: OpDef, shape: Shape | None, parsed: ParsedAttributes, opcode_position: int
+    ) -> None:
+        """Reads the attribute in place of operands: the number in `parameter(0)`, the literal in `constant({1, 2})`."""
+        field = attribute_table_of(op).parenthesized
         assert field is not None
         if shape is None:
-            self.reader.fail_at(op_at, f"the shape of a {op.name} cannot be inferred; write it in front")
+            self.cursor.fail_at(
+                opcode_position, f"the shape of a {op.name} cannot be inferred; write it before the opcode"
+            )
         if op.canonicalize_shape is not None:
             shape = op.canonicalize_shape(shape, ())
-        value: Any = self.reader.literal(shape) if field.codec is LITERAL else field.codec.read(self.reader)
+        value: Any = self.cursor.literal(shape) if field.codec is LITERAL else field.codec.read(self.cursor)
         if isinstance(value, Literal) and value.shape != shape and value.shape.compatible(shape):
             value = value.with_shape(shape)
         parsed.values[field.name] = value
-        self.reader.expect(")")
+        self.cursor.expect(")")
 
     def make(
         self,
@@ -163,151 +178,159 @@ class InstructionReader:
         shape: Shape | None,
         operands: Sequence[Instruction],
         slots: Sequence[CalledComputationSlot],
-        parsed: Parsed,
-        op_at: int,
+        parsed: ParsedAttributes,
+        opcode_position: int,
     ) -> Instruction:
-        """Makes the instruction from its parts and links it to the computation."""
-        attributes = self.attributes.make(op, parsed.values, op_at)
+        """Makes the instruction, adds it to the computation of the scope, and sets annotations and control edges."""
+        attributes = self.attributes.make(op, parsed.values, opcode_position)
         if slots:
-            self.attributes.require_computations(op, slots, parsed, op_at)
+            self.attributes.require_computations(op, slots, parsed, opcode_position)
         if not op.arity.accepts(len(operands)):
-            self.reader.fail_at(op_at, f"{op.name} takes {op.arity}, given {len(operands)}")
+            self.cursor.fail_at(opcode_position, f"{op.name} takes {op.arity}, given {len(operands)}")
         called = parsed.computations if parsed.called else ()
         if shape is None:
-            shape = self._infer(op, operands, attributes, called, op_at)
+            shape = self._infer_shape(op, operands, attributes, called, opcode_position)
         elif op.canonicalize_shape is not None:
             shape = op.canonicalize_shape(shape, [operand.shape for operand in operands])
         if op.canonicalize_attributes is not None:
-            attributes = self._normalize(op, attributes, operands, shape, op_at)
+            attributes = self._canonicalize_attributes(op, attributes, operands, shape, opcode_position)
         instruction = Instruction(op, shape, operands, attributes, called, name)
         edit.link(scope.computation, instruction)
         if op is ASYNC_START:
-            set_thread(instruction.computations[0], instruction.async_execution_thread)
-        if parsed.notes:
-            annotate(instruction, parsed.notes)
+            set_execution_thread(instruction.computations[0], instruction.async_execution_thread)
+        if parsed.annotations:
+            set_annotations(instruction, parsed.annotations)
             if op in ASYNC_OPS:
-                share_annotations(instruction, parsed.notes)
+                share_annotations(instruction, parsed.annotations)
         if op is GET_TUPLE_ELEMENT and not instruction.original_value:
             _inherit_original_value(instruction)
-        for before in parsed.before:
-            edit.add_control_edge(before, instruction)
+        for predecessor in parsed.control_predecessors:
+            edit.add_control_edge(predecessor, instruction)
         return instruction
 
-    def _infer(
-        self, op: OpDef, operands: Sequence[Instruction], attributes: Attributes, called: Sequence[Any], op_at: int
+    def _infer_shape(
+        self,
+        op: OpDef,
+        operands: Sequence[Instruction],
+        attributes: Attributes,
+        called: Sequence[Any],
+        opcode_position: int,
     ) -> Shape:
         try:
             programs = [computation.program_shape for computation in called]
             return op.result_shape([operand.shape for operand in operands], attributes, programs)
         except ValueError as error:
-            self.reader.fail_at(op_at, f"{op.name}: the shape cannot be inferred yet ({error}); declare it")
+            self.cursor.fail_at(opcode_position, f"{op.name}: the shape cannot be inferred yet ({error}); declare it")
         except ShapeError as error:
-            self.reader.fail_at(op_at, str(error))
+            self.cursor.fail_at(opcode_position, str(error))
 
-    def _normalize(
-        self, op: OpDef, attributes: Attributes, operands: Sequence[Instruction], shape: Shape, op_at: int
+    def _canonicalize_attributes(
+        self, op: OpDef, attributes: Attributes, operands: Sequence[Instruction], shape: Shape, opcode_position: int
     ) -> Attributes:
         assert op.canonicalize_attributes is not None
         try:
-            normal: Attributes = op.canonicalize_attributes(attributes, [operand.shape for operand in operands], shape)
-            return normal
+            canonical: Attributes = op.canonicalize_attributes(
+                attributes, [operand.shape for operand in operands], shape
+            )
+            return canonical
         except ShapeError as error:
-            self.reader.fail_at(op_at, f"{op.name}: {error}")
+            self.cursor.fail_at(opcode_position, f"{op.name}: {error}")
 
     # -- operands
 
     def read_operands(self, scope: Scope) -> tuple[Instruction, ...]:
-        """Operands up to and with the closing parenthesis."""
-        reader = self.reader
-        match = _NAMES.match(reader.text, reader.position)
+        """Reads the operands and the closing parenthesis."""
+        cursor = self.cursor
+        match = _NAMES.match(cursor.text, cursor.position)
         if match is None:
-            return self._read_operands_slowly(scope)
+            return self._read_operands_one_by_one(scope)
         listed = match[1]
         if not listed:
-            reader.position = match.end()
+            cursor.position = match.end()
             return ()
         names = scope.names
         try:
             found = tuple([names[name] for name in listed.replace("%", "").split(", ")])
         except KeyError:
-            return self._read_operands_slowly(scope)
-        reader.position = match.end()
+            return self._read_operands_one_by_one(scope)
+        cursor.position = match.end()
         return found
 
-    def _read_operands_slowly(self, scope: Scope) -> tuple[Instruction, ...]:
-        reader = self.reader
+    def _read_operands_one_by_one(self, scope: Scope) -> tuple[Instruction, ...]:
+        cursor = self.cursor
         found: list[Instruction] = []
-        if reader.accept(")"):
+        if cursor.accept(")"):
             return ()
         while True:
-            found.append(self._operand(scope))
-            if reader.accept(")"):
+            found.append(self._read_operand(scope))
+            if cursor.accept(")"):
                 return tuple(found)
-            reader.expect(",")
+            cursor.expect(",")
 
-    def _operand(self, scope: Scope) -> Instruction:
-        """A name, a shape and a name, or an instruction written in place."""
-        reader = self.reader
-        start = reader.skip()
-        match = reader.match(_OPERAND)
+    def _read_operand(self, scope: Scope) -> Instruction:
+        """Reads an operand: a name, a shape and a name, or an instruction written in place."""
+        cursor = self.cursor
+        start = cursor.skip()
+        match = cursor.match(_OPERAND)
         if match is not None:
             try:
                 shape = shape_from_token(match[1]) if match[1] else None
             except (ParseError, ShapeError):
-                reader.position = start
-                shape = reader.shape()
-            return self._named(scope, match[2], match.start(2), shape)
-        shape = reader.shape() if reader.match(_SHAPE_AHEAD) else None
+                cursor.position = start
+                shape = cursor.shape()
+            return self._resolve_operand(scope, match[2], match.start(2), shape)
+        shape = cursor.shape() if cursor.match(_SHAPE_AHEAD) else None
         if shape is not None:
-            match = reader.match(_OPERAND)
+            match = cursor.match(_OPERAND)
             if match is not None and match[1] is None:
-                return self._named(scope, match[2], match.start(2), shape)
-            if scope.is_lone and reader.match(_ENDS_OPERAND):
-                return self._missing(scope, "", shape)
-        if reader.match(_OPCODE) is None:
+                return self._resolve_operand(scope, match[2], match.start(2), shape)
+            if scope.is_single_instruction and cursor.match(_ENDS_OPERAND):
+                return self._add_parameter(scope, "", shape)
+        if cursor.match(_OPCODE) is None:
             self._fail_operand(scope)
-        reader.position = start
-        self.state.enter()
+        cursor.position = start
+        self.state.enter_nested()
         nested = self.read_right_side(scope, "", start, nested=True)
-        self.state.leave()
+        self.state.leave_nested()
         nested.name = self.state.anonymous_name(nested.op.name)
         scope.names[nested.name] = nested
         return nested
 
     def _fail_operand(self, scope: Scope) -> NoReturn:
-        reader = self.reader
-        match = reader.match(_LOOSE_NAME)
+        cursor = self.cursor
+        match = cursor.match(_LOOSE_NAME)
         if match is not None and match[1] in scope.names:
-            reader.fail(f"expected ',' or ')' after operand {match[1]!r}, found {reader.describe_next()}")
-        reader.fail_at(reader.position if match is None else match.start(), "expected the name of an operand")
+            cursor.fail(f"expected ',' or ')' after operand {match[1]!r}, found {cursor.describe_next()}")
+        cursor.fail_at(cursor.position if match is None else match.start(), "expected the name of an operand")
 
-    def _named(self, scope: Scope, name: str, position: int, shape: Shape | None) -> Instruction:
-        indexed = self.reader.peek("#")
+    def _resolve_operand(self, scope: Scope, name: str, position: int, shape: Shape | None) -> Instruction:
+        """The instruction that an operand names, after checking its declared shape and reading `#0` suffixes."""
+        indexed = self.cursor.peek("#")
         found = scope.names.get(name)
         if found is None:
-            if not scope.is_lone or shape is None:
-                self._undefined(scope, name, position)
-            found = self._missing(scope, name, shape)
-        while indexed and self.reader.peek("#"):
+            if not scope.is_single_instruction or shape is None:
+                self._fail_undefined(scope, name, position)
+            found = self._add_parameter(scope, name, shape)
+        while indexed and self.cursor.peek("#"):
             name, found = self._tuple_element(scope, name, found)
         if shape is not None and shape is not found.shape and not agrees(shape, found.shape):
-            self.reader.fail_at(
+            self.cursor.fail_at(
                 position,
                 f"operand {name!r} is declared {shape.to_text()} here, but its shape is {found.shape.to_text()}",
             )
         return found
 
-    def _undefined(self, scope: Scope, name: str, position: int) -> NoReturn:
+    def _fail_undefined(self, scope: Scope, name: str, position: int) -> NoReturn:
         message = f"instruction {name!r} is not defined before this place"
-        if scope.is_lone:
+        if scope.is_single_instruction:
             message += "; give it a shape to make it a parameter"
         elif len(scope.names) < 10_000:
             near = difflib.get_close_matches(name[:100], scope.names, n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
-        self.reader.fail_at(position, message)
+        self.cursor.fail_at(position, message)
 
-    def _missing(self, scope: Scope, name: str, shape: Shape) -> Instruction:
-        """The parameter that an undefined operand of a lone instruction stands for."""
+    def _add_parameter(self, scope: Scope, name: str, shape: Shape) -> Instruction:
+        """Adds a parameter for an undefined operand of a text that is a single instruction."""
         number = len(scope.computation.parameters)
         chosen = name or f"_{number}"
         parameter = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name=chosen)
@@ -316,14 +339,14 @@ class InstructionReader:
         return parameter
 
     def _tuple_element(self, scope: Scope, name: str, whole: Instruction) -> tuple[str, Instruction]:
-        """`%t#1`: element 1 of the tuple `t`, by a get-tuple-element that is made once."""
-        match = self.reader.match(_INDEX)
+        """Reads `#1` after `%t`: returns `t#1` and its get-tuple-element, which is made once."""
+        match = self.cursor.match(_INDEX)
         if match is None:
-            self.reader.fail("expected the number of a tuple element after #")
+            self.cursor.fail("expected the number of a tuple element after #")
         parts = whole.shape.tuple_shapes
         index = int(match[1]) if len(match[1]) < 10 else len(parts)
         if index >= len(parts):
-            self.reader.fail_at(
+            self.cursor.fail_at(
                 match.start(), f"{name!r} of shape {whole.shape.to_text(layout=False)} has no element {match[1]}"
             )
         name = f"{name}#{index}"
@@ -337,7 +360,7 @@ class InstructionReader:
 
 
 def _inherit_original_value(element: Instruction) -> None:
-    """An element of a tuple that was put together in sight is what was put there, as XLA has it."""
+    """Copies the origin of an operand of `tuple` to the get-tuple-element that takes it out again, as XLA does."""
     (whole,) = element.operands
     if whole.op is TUPLE and 0 <= element.index < len(whole.operands):
         element.original_value = whole.operands[element.index].original_value

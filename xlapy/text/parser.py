@@ -1,8 +1,8 @@
 """Reads HLO text into a `Module`.
 
-Owns: modules with and without header, computations, nested computations, a lone instruction, the choice of the entry.
-Must not know: how instructions are spelled (`parse_instruction`), what ops mean, verification.
-Source: the grammar that XLA's printer writes and its parser accepts.
+Responsible for modules with and without header, computations, nested computations, a text of a single instruction, and
+the choice of the entry computation. Does not depend on the text of instructions (`parse_instruction`), the meaning of
+ops, or verification. Source: the grammar that XLA's printer prints and its parser accepts.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _LHS = re.compile(rf"(?:ROOT\s+)?%?{NAME}\s*=", re.ASCII)
 _THREAD = re.compile(rf",{BLANK}execution_thread{BLANK}={BLANK}")
 _PARAMETER_NAME = re.compile(rf"%?{NAME}\s*:?", re.ASCII)
 
-LONE_NAME = "_"
-"""Name of the module, the computation and the instruction made from a lone instruction without a name."""
+SINGLE_INSTRUCTION_NAME = "_"
+"""Name of the module, the computation and the instruction of a text that is a single instruction without a name."""
 
 
 def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Module:
-    """The module that HLO text spells: a whole module, computations without the `HloModule` line, or one instruction.
+    """Parses HLO text: a whole module, computations without the `HloModule` line, or a single instruction.
 
-    Shapes stay as they are declared; missing ones are inferred where the op allows it. Names are made unique in the
-    module. With `verify` the module is checked by `xlapy.hlo.verify` afterwards. `filename` is shown in errors.
+    Declared shapes are kept; missing ones are inferred where the op allows it. Names are made unique in the module.
+    With `verify`, `xlapy.hlo.verify` checks the module afterwards. `filename` is shown in errors.
 
     Raises `ParseError` (line, column, the line, a caret) for malformed text, `VerificationError` for a module that
     breaks a rule.
@@ -59,56 +59,58 @@ def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Mo
 
 
 class _ModuleReader:
-    """Reads one text."""
+    """Reads one text into a module."""
 
     def __init__(self, text: str) -> None:
-        self.reader = HloCursor(text)
-        self.state = ParserState(self.reader)
+        self.cursor = HloCursor(text)
+        self.state = ParserState(self.cursor)
         self.instructions = InstructionReader(self.state, self._nested_body)
-        self.module = Module(LONE_NAME)
+        self.module = Module(SINGLE_INSTRUCTION_NAME)
 
     def read(self) -> Module:
         try:
             return self._read()
-        except ShapeError as error:  # of a value that its own class refuses: the cursor stands behind it
-            self.reader.fail(str(error))
+        except ShapeError as error:  # a class refused a value that was just read: the cursor is after it
+            self.cursor.fail(str(error))
 
     def _read(self) -> Module:
-        start = self.reader.skip()
-        if _HEADER.match(self.reader.text, start):
-            read_header(self.reader, self.module, _normalize)
+        start = self.cursor.skip()
+        if _HEADER.match(self.cursor.text, start):
+            read_header(self.cursor, self.module, _reprint_module)
             self._read_computations()
-        elif _BARE_MODULE.match(self.reader.text, start):
+        elif _BARE_MODULE.match(self.cursor.text, start):
             self._read_computations()
             self.module.name = f"module_{self.module.entry_computation.name}"
         else:
-            self._read_lone_instruction()
+            self._read_single_instruction()
         return self.module
 
     # -- modules
 
     def _read_computations(self) -> None:
-        tables = read_stack_frames(self.reader)
+        tables = read_stack_frames(self.cursor)
         entry: Computation | None = None
         while True:
-            entry_at = self.reader.skip()
-            is_entry = self.reader.match(_ENTRY) is not None
+            entry_position = self.cursor.skip()
+            is_entry = self.cursor.match(_ENTRY) is not None
             computation = self._read_computation()
             if is_entry and entry is not None:
-                self.reader.fail_at(entry_at, f"the module has two ENTRY computations, the other is {entry.name!r}")
+                self.cursor.fail_at(
+                    entry_position, f"the module has two ENTRY computations, the other is {entry.name!r}"
+                )
             entry = computation if is_entry else entry
-            if self.reader.at_end():
+            if self.cursor.at_end():
                 break
         self._check_undefined()
         self._adopt(self.state.computations, entry or self.state.computations[-1])
         attach_stack_frames(self.module, tables)
         config = self.module.config
         if config.entry_computation_layout is None:
-            config.entry_computation_layout = _signature(self.module.entry_computation)
+            config.entry_computation_layout = _program_shape(self.module.entry_computation)
 
     def _check_undefined(self) -> None:
-        for name, position in self.state.undefined.items():
-            self.reader.fail_at(position, f"computation {name!r} is not defined")
+        for name, position in self.state.undefined_computations.items():
+            self.cursor.fail_at(position, f"computation {name!r} is not defined")
 
     def _adopt(self, computations: list[Computation], entry: Computation) -> None:
         for computation in computations:
@@ -116,94 +118,97 @@ class _ModuleReader:
             edit.adopt(self.module, computation, entry=computation is entry)
 
     def _read_computation(self) -> Computation:
-        """`name (x: f32[2]) -> f32[2] { ... }, execution_thread="..."`; the signature may be missing."""
-        reader = self.reader
-        name_at = reader.skip()
-        name = reader.name("a computation")
-        result_at, result = 0, None
-        if reader.peek("("):
-            result_at, result = self._read_signature()
-        computation = self.state.define(name, name_at)
+        """Reads `name (x: f32[2]) -> f32[2] { ... }, execution_thread="..."`; the signature is optional."""
+        cursor = self.cursor
+        name_position = cursor.skip()
+        name = cursor.name("a computation")
+        result_position, result = 0, None
+        if cursor.peek("("):
+            result_position, result = self._read_program_shape()
+        computation = self.state.define_computation(name, name_position)
         self._read_body(computation)
         root = computation.root_instruction
         if result is not None and not agrees(result, root.shape):
-            reader.fail_at(
-                result_at,
+            cursor.fail_at(
+                result_position,
                 f"computation {name!r} is declared to return {result.to_text(layout=False)}, but its root {root.name} "
                 f"has shape {root.shape.to_text(layout=False)}",
             )
-        if reader.match(_THREAD):
-            computation.execution_thread = reader.string()
-        elif reader.peek(","):
-            reader.fail('expected execution_thread="..." or a computation')
+        if cursor.match(_THREAD):
+            computation.execution_thread = cursor.string()
+        elif cursor.peek(","):
+            cursor.fail('expected execution_thread="..." or a computation')
         return computation
 
-    def _read_signature(self) -> tuple[int, Shape]:
-        """`(x: f32[2], y: s32[]) -> f32[2]`; parameters are told by the instructions, only the result counts."""
-        reader = self.reader
-        for _ in entries(reader, "(", ")"):
-            if reader.match(_PARAMETER_NAME) is None:
-                reader.fail(f"expected the name of a parameter, found {reader.describe_next()}")
-            reader.shape()
-        reader.expect("->")
-        result_at = reader.skip()
-        return result_at, reader.shape()
+    def _read_program_shape(self) -> tuple[int, Shape]:
+        """Reads `(x: f32[2], y: s32[]) -> f32[2]`; returns the position and the shape of the result.
+
+        The parameters are dropped, because the instructions declare them again.
+        """
+        cursor = self.cursor
+        for _ in entries(cursor, "(", ")"):
+            if cursor.match(_PARAMETER_NAME) is None:
+                cursor.fail(f"expected the name of a parameter, found {cursor.describe_next()}")
+            cursor.shape()
+        cursor.expect("->")
+        result_position = cursor.skip()
+        return result_position, cursor.shape()
 
     def _nested_body(self) -> Computation:
-        """A computation written in place of its name: `to_apply={ ... }`."""
-        self.state.enter()
+        """Reads a computation written in place of its name: `to_apply={ ... }`."""
+        self.state.enter_nested()
         computation = Computation("_")
         self._read_body(computation)
-        self.state.leave()
+        self.state.leave_nested()
         return computation
 
     def _read_body(self, computation: Computation) -> None:
-        """`{ instruction ... }`; the last instruction is the root if none is marked."""
-        reader = self.reader
-        opened_at = reader.skip()
-        reader.expect("{")
+        """Reads `{ instruction ... }`; the last instruction is the root if none is marked ROOT."""
+        cursor = self.cursor
+        brace_position = cursor.skip()
+        cursor.expect("{")
         scope = Scope(computation)
         read = self.instructions.read
-        text = reader.text
+        text = cursor.text
         while True:
             read(scope)
-            position = reader.skip()
+            position = cursor.skip()
             if text.startswith("}", position):
                 break
             if position >= len(text):
-                reader.fail_at(opened_at, f"computation {computation.name!r} has no closing brace")
-        reader.position += 1
+                cursor.fail_at(brace_position, f"computation {computation.name!r} has no closing brace")
+        cursor.position += 1
         edit.set_root(computation, scope.root or computation.last_instruction)
         self.state.computations.append(computation)
 
-    # -- a lone instruction
+    # -- a single instruction
 
-    def _read_lone_instruction(self) -> None:
-        """`f32[] add(f32[] x, f32[] y)` with or without a name: operands become parameters."""
-        reader = self.reader
-        scope = Scope(Computation(LONE_NAME), is_lone=True)
-        if _LHS.match(reader.text, reader.position):
+    def _read_single_instruction(self) -> None:
+        """Reads `f32[] add(f32[] x, f32[] y)`, with or without a name; its operands become parameters."""
+        cursor = self.cursor
+        scope = Scope(Computation(SINGLE_INSTRUCTION_NAME), is_single_instruction=True)
+        if _LHS.match(cursor.text, cursor.position):
             self.instructions.read(scope)
         else:
-            self.instructions.read_right_side(scope, LONE_NAME, reader.position)
-        if not reader.at_end():
-            reader.fail("expected the end of the text after a single instruction; a module begins with HloModule")
+            self.instructions.read_right_side(scope, SINGLE_INSTRUCTION_NAME, cursor.position)
+        if not cursor.at_end():
+            cursor.fail("expected the end of the text after a single instruction; a module begins with HloModule")
         self._check_undefined()
         edit.set_root(scope.computation, scope.computation.last_instruction)
         self._adopt([scope.computation, *self.state.computations], scope.computation)
         attach_stack_frames(self.module, None)
         config = self.module.config
-        signature = _signature(scope.computation)
+        signature = _program_shape(scope.computation)
         config.entry_computation_layout = ProgramShape(
             [shape.with_default_order() for shape in signature.parameters], signature.result.with_default_order()
         )
         config.is_scheduled = True
 
 
-def _normalize(text: str) -> str:
-    """The text of a module inside a table, printed anew."""
+def _reprint_module(text: str) -> str:
+    """Parses and prints the text of a module inside a recovery table."""
     return print_module(parse_hlo(text, verify=False), PrintOptions(indent_amount=2))
 
 
-def _signature(entry: Computation) -> ProgramShape:
+def _program_shape(entry: Computation) -> ProgramShape:
     return ProgramShape([p.shape for p in entry.parameters], entry.root_instruction.shape)

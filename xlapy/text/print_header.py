@@ -1,6 +1,6 @@
-"""Writes what stands before the computations: the `HloModule` line and the tables of stack frames.
+"""Prints the text before the computations of a module: the `HloModule` line and the tables of stack frames.
 
-Owns: the text of a module's configuration. Must not know: computations, instructions.
+Does not depend on computations or instructions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from xlapy.opcodes.attributes.codecs import INTEGERS, escape
 from xlapy.text.annotations import frontend_attributes_text
 from xlapy.text.options import PrintOptions
 
-_TABLE_FORMS = {
+_TABLE_TEMPLATES = {
     "origin_recovery_table": ", origin_recovery_table={}\n",
     "debug_attributes": ",\ndebug_attributes={}",
 }
 
 
 def header_text(module: Module, options: PrintOptions) -> str:
-    """`HloModule name, is_scheduled=true, ...` without the line break at its end."""
+    """The line `HloModule name, is_scheduled=true, ...` without a line break at its end."""
     config = module.config
     parts = [f"HloModule {module.name if options.print_ids else ''}"]
     if config.is_scheduled:
@@ -35,8 +35,8 @@ def header_text(module: Module, options: PrintOptions) -> str:
     if config.frontend_attributes:
         parts.append(f"frontend_attributes={frontend_attributes_text(config.frontend_attributes)}")
     tab = "  " * options.indent_amount
-    forms = [(_TABLE_FORMS.get(key, f", {key}={{}}"), text) for key, text in config.other.items()]
-    tables = "".join(form.format(text.replace("\n  ", f"\n{tab}  ")) for form, text in forms)
+    templates = [(_TABLE_TEMPLATES.get(key, f", {key}={{}}"), text) for key, text in config.other.items()]
+    tables = "".join(template.format(text.replace("\n  ", f"\n{tab}  ")) for template, text in templates)
     return f"{tab}{', '.join(parts)}{tables}"
 
 
@@ -64,17 +64,17 @@ def _config_texts(config: ModuleConfig) -> list[str]:
 
 
 def _layout_text(program: ProgramShape) -> str:
-    parameters = [_marked(number, shape) for number, shape in enumerate(program.parameters)]
+    parameters = [_parameter_text(number, shape) for number, shape in enumerate(program.parameters)]
     return f"({', '.join(parameters)})->{program.result.to_text()}"
 
 
-def _marked(number: int, shape: Shape) -> str:
-    """Every fifth parameter says its number."""
+def _parameter_text(number: int, shape: Shape) -> str:
+    """The shape of a parameter; every fifth one is preceded by its number."""
     return f"/*index={number}*/{shape.to_text()}" if number and number % 5 == 0 else shape.to_text()
 
 
 def stack_frames_text(frames: StackFrames) -> str:
-    """The four tables, with a blank line before each."""
+    """The tables of file names, function names, file locations and stack frames, with a blank line before each."""
     lines = ["", "", "FileNames"]
     lines.extend(f'{n} "{escape(name)}"' for n, name in enumerate(frames.file_names, 1))
     lines.extend(["", "FunctionNames"])

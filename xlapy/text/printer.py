@@ -1,7 +1,7 @@
-"""Writes modules and computations as XLA prints them.
+"""Prints modules and computations as XLA does.
 
-Owns: the `HloModule` line, the order of computations and instructions, signatures, bodies. Must not know: how an
-instruction is written (`print_instruction`), ops.
+Responsible for the order of computations and instructions, for signatures and bodies. Does not depend on the text of
+instructions (`print_instruction`) or on particular ops.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, post_order, print_order
 from xlapy.opcodes.control import ASYNC_START, FUSION, MAIN_THREAD
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT
+from xlapy.text.async_forms import has_short_form
 from xlapy.text.options import PrintOptions, SubcomputationMode
-from xlapy.text.parse_async import has_short_form
 from xlapy.text.print_header import header_text, stack_frames_text
-from xlapy.text.print_instruction import BodyText, InstructionWriter, shortened
+from xlapy.text.print_instruction import BodyText, InstructionPrinter, printed_name
 
 LONG = PrintOptions.long()
-_FEW_INSTRUCTIONS = 5
-_DEEPEST = 256
+_MAX_UNNAMED_INSTRUCTIONS = 5
+"""`print_name_after_closing_brace` names computations of more instructions. XLA's figure."""
+_MAX_CALL_DEPTH = 256
+"""Limit on the depth of calls whose bodies print in full, so that hostile modules do not exhaust the memory."""
 
 
 def module_to_text(module: Module, **options: Any) -> str:
-    """The text of a module; `options` are the fields of `PrintOptions`. This is `Module.to_text`."""
+    """The text of a module; `options` are fields of `PrintOptions`. Implements `Module.to_text`."""
     return print_module(module, PrintOptions(**options))
 
 
 def print_module(module: Module, options: PrintOptions = LONG) -> str:
-    """The text of a module, in the form that `options` asks for. Needs an entry computation."""
-    bodies = _Bodies(options)
+    """The text of a module, which must have an entry computation."""
+    bodies = _ComputationTexts(options)
     parts = [header_text(module, options)]
     if options.print_metadata and module.stack_frames is not None:
         parts.append(stack_frames_text(module.stack_frames))
     parts.append("\n\n")
     for computation in print_order(module):
-        if options.syntax_sugar_async_ops and _is_wrapped(computation):
+        if options.syntax_sugar_async_ops and _is_wrapped_in_short_form(computation):
             continue
         order = computation if module.config.is_scheduled and not _is_fused(computation) else post_order(computation)
         parts.append(bodies.text(computation, order, options.is_in_nested_computation))
@@ -51,27 +53,27 @@ def print_module(module: Module, options: PrintOptions = LONG) -> str:
 
 def print_computation(computation: Computation, options: PrintOptions = LONG) -> str:
     """The text of one computation, its instructions in post-order."""
-    return _Bodies(options).text(computation, post_order(computation), options.is_in_nested_computation)
+    return _ComputationTexts(options).text(computation, post_order(computation), options.is_in_nested_computation)
 
 
 def print_instruction(instruction: Instruction, options: PrintOptions = LONG) -> str:
-    """The text of one instruction, as XLA writes it alone."""
-    bodies = _Bodies(options)
+    """The text of one instruction, as XLA prints it outside its computation."""
+    bodies = _ComputationTexts(options)
     callees = [*instruction.computations, *(c for called in instruction.computations for c in _shown_callees(called))]
     bodies.prepare(callees, options.indent_amount)
-    writer = InstructionWriter(options, options.is_in_nested_computation, options.indent_amount, bodies.at_caller)
+    writer = InstructionPrinter(options, options.is_in_nested_computation, options.indent_amount, bodies.at_caller)
     return writer.text(instruction)
 
 
-def _is_wrapped(computation: Computation) -> bool:
-    """Whether the computation is the inside of an async-start that prints in the short form."""
+def _is_wrapped_in_short_form(computation: Computation) -> bool:
+    """Whether an async-start that prints in the short form calls the computation, which is then not printed."""
     return any(c.op is ASYNC_START for c in computation.callers) and has_short_form(computation)
 
 
 def _shown_callees(computation: Computation) -> list[Computation]:
-    """The called computations, and those that the short form of an async-start shows as its own."""
+    """The called computations, and those that a short async form prints because its wrapped instruction calls them."""
     callees = called_computations(computation)
-    wrapped = [callee.root for callee in callees if callee.root is not None and _is_wrapped(callee)]
+    wrapped = [callee.root for callee in callees if callee.root is not None and _is_wrapped_in_short_form(callee)]
     return [*callees, *(inner for root in wrapped for inner in root.computations)]
 
 
@@ -79,8 +81,8 @@ def _is_fused(computation: Computation) -> bool:
     return any(caller.op is FUSION for caller in computation.callers)
 
 
-class _Bodies:
-    """Texts of computations; those that print in full at their callers are made once a depth, callees first."""
+class _ComputationTexts:
+    """The texts of computations. Bodies that print at their callers are made once per depth, callees first."""
 
     def __init__(self, options: PrintOptions) -> None:
         self.options = options
@@ -91,33 +93,35 @@ class _Bodies:
         self.texts: dict[tuple[Computation, int], str] = {}
 
     def text(self, computation: Computation, order: Iterable[Instruction], is_nested: bool) -> str:
-        """A computation that stands by itself."""
+        """The text of a computation outside its callers."""
         indent = self.options.indent_amount
         self.prepare(_shown_callees(computation), indent + 1)
         return _body_text(computation, self.options, order, is_nested, indent, self.at_caller)
 
     def at_caller(self, computation: Computation, indent: int) -> str:
-        """The text of a called computation, if it was prepared for this depth."""
+        """The text of a called computation at a depth that `prepare` was called for."""
         return self.texts[computation, indent]
 
     def prepare(self, computations: Iterable[Computation], indent: int) -> None:
-        """Makes the texts of computations at a depth, and of all that they call, without recursion."""
+        """Makes the texts of computations at a depth, and of all computations that they call, without recursion."""
         stack = [(computation, indent) for computation in computations] if self.in_full else []
         entered: set[tuple[Computation, int]] = set()
         while stack:
-            place = stack[-1]
-            computation, depth = place
-            if place in self.texts:
+            key = stack[-1]
+            computation, depth = key
+            if key in self.texts:
                 stack.pop()
-            elif place in entered:
+            elif key in entered:
                 stack.pop()
-                self.texts[place] = _body_text(
+                self.texts[key] = _body_text(
                     computation, self.options, post_order(computation), True, depth, self.at_caller
                 )
-            elif depth - indent > _DEEPEST:
-                raise InvalidArgumentError(f"calls nest deeper than {_DEEPEST}, so {computation.name} has no full text")
+            elif depth - indent > _MAX_CALL_DEPTH:
+                raise InvalidArgumentError(
+                    f"calls nest deeper than {_MAX_CALL_DEPTH}, so {computation.name} has no full text"
+                )
             else:
-                entered.add(place)
+                entered.add(key)
                 stack.extend((callee, depth + 1) for callee in _shown_callees(computation))
 
 
@@ -129,10 +133,10 @@ def _body_text(
     indent: int,
     at_caller: BodyText,
 ) -> str:
-    """The computation: head, instructions, closing brace, execution thread."""
+    """The text of a computation: signature, instructions, closing brace, execution thread."""
     tab = "  " * indent
-    lines = [f"{tab}{_head_text(computation, options, is_nested)}"]
-    writer = InstructionWriter(options, True, indent + 1, at_caller)
+    lines = [f"{tab}{_opening_line(computation, options, is_nested)}"]
+    writer = InstructionPrinter(options, True, indent + 1, at_caller)
     for instruction in order:
         is_root = instruction is computation.root
         if options.compact_gte and not is_root and instruction.op is GET_TUPLE_ELEMENT:
@@ -140,12 +144,12 @@ def _body_text(
         lines.append(f"{tab}  {'ROOT ' if is_root else ''}{writer.text(instruction)}")
     thread = computation.execution_thread
     suffix = f', execution_thread="{thread}"' if options.print_ids and thread != MAIN_THREAD else ""
-    named = options.print_name_after_closing_brace and len(computation) > _FEW_INSTRUCTIONS
+    named = options.print_name_after_closing_brace and len(computation) > _MAX_UNNAMED_INSTRUCTIONS
     lines.append(f"{tab}}}{suffix}{f' // {computation.name}' if named else ''}")
     return "\n".join(lines)
 
 
-def _head_text(computation: Computation, options: PrintOptions, is_nested: bool) -> str:
+def _opening_line(computation: Computation, options: PrintOptions, is_nested: bool) -> str:
     parts: list[str] = []
     if computation.is_entry:
         parts.append("ENTRY ")
@@ -158,6 +162,6 @@ def _head_text(computation: Computation, options: PrintOptions, is_nested: bool)
 
 
 def _signature_text(computation: Computation, options: PrintOptions) -> str:
-    parameters = [(shortened(p.name, options), p.shape) for p in computation.parameters]
+    parameters = [(printed_name(p.name, options), p.shape) for p in computation.parameters]
     result = computation.root.shape if computation.root is not None else Shape.tuple()
     return ProgramShape([s for _, s in parameters], result, [n for n, _ in parameters]).to_text()
