@@ -1,8 +1,8 @@
 """Stable radix sort of each slice by integer keys, from the lowest digit to the highest.
 
 One pass over a slice builds a histogram of each digit. Prefix sums of a histogram say where the elements with each
-value begin. Then, for each digit, the elements move in order from the arrays to the spare buffers, and back for the next
-digit. A digit with the same value in the whole slice is only copied. Does not depend on what the keys mean.
+value begin. Then, for each digit, the elements move in order from the arrays to the spare buffers, and back for the
+next digit. A digit with the same value in the whole slice is only copied. Does not depend on what the keys mean.
 """
 
 from __future__ import annotations
@@ -61,11 +61,8 @@ class RadixSort(SliceSorter):
         key = self.key.of(builder, self.instruction.to_apply.parameters, elements)
         low = builder.constant(key.type, self.low_bits[number])
         bits = builder.binary("lshr", key, low) if self.low_bits[number] else key
-        kept = (
-            builder.binary("and", bits, builder.constant(key.type, DIGIT_VALUES - 1))
-            if key.type.bits > DIGIT_BITS
-            else bits
-        )
+        if key.type.bits > DIGIT_BITS:
+            bits = builder.binary("and", bits, builder.constant(key.type, DIGIT_VALUES - 1))
         return Affine.of(builder.convert("zext", bits, I64)) + number * DIGIT_VALUES
 
     def increment(self, position: Affine) -> Value:
