@@ -1,4 +1,4 @@
-"""simplify: every rule of every family by its cases, and what the pass keeps its hands off."""
+"""The pass `simplify`: the cases of every rule of every family, and what the pass leaves unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.passes.algebra.rules import RULES, Fires, Rests
+from tests.passes.algebra.rules import RULES, NoMatch, Rewrites
 from tests.passes.runner import assert_unchanged, body, program, rewritten, run_passes
 from xlapy.base.errors import PassError
 from xlapy.passes.algebra import REWRITES
@@ -14,24 +14,25 @@ from xlapy.passes.simplify import Simplify
 from xlapy.text import parse_hlo
 
 FAMILIES = sorted({rule.__module__.rpartition(".")[2] for rule in RULES.values()})
-FIRES: list[Fires] = [case for f in FAMILIES for case in import_module(f"tests.passes.algebra.{f}").FIRES]
-RESTS: list[Rests] = [case for f in FAMILIES for case in import_module(f"tests.passes.algebra.{f}").RESTS]
+CASE_MODULES = [import_module(f"tests.passes.algebra.{family}") for family in FAMILIES]
+REWRITE_CASES: list[Rewrites] = [case for module in CASE_MODULES for case in module.REWRITE_CASES]
+NO_MATCH_CASES: list[NoMatch] = [case for module in CASE_MODULES for case in module.NO_MATCH_CASES]
 
 
-def test_every_rule_has_a_case_where_it_fires_and_one_where_it_rests() -> None:
-    assert {case.rule for case in FIRES} == {case.rule for case in RESTS} == set(RULES)
+def test_every_rule_has_cases_of_both_kinds() -> None:
+    assert {case.rule for case in REWRITE_CASES} == {case.rule for case in NO_MATCH_CASES} == set(RULES)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_a_rule_fires_and_keeps_every_bit(rule: str) -> None:
-    for case in FIRES:
+def test_a_rule_rewrites_and_keeps_every_bit(rule: str) -> None:
+    for case in REWRITE_CASES:
         if case.rule == rule:
             case.check()
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_a_rule_rests(rule: str) -> None:
-    for case in RESTS:
+def test_a_rule_does_not_match(rule: str) -> None:
+    for case in NO_MATCH_CASES:
         if case.rule == rule:
             case.check()
 
@@ -52,7 +53,7 @@ def test_rules_work_together() -> None:
     assert rewritten(text, "simplify") == "ROOT x = f32[2,3] parameter(0)"
 
 
-def test_control_edges_are_left() -> None:
+def test_control_edges_are_unchanged() -> None:
     text = program(
         "x = f32[2] parameter(0)",
         "y = f32[2] abs(x)",
@@ -62,14 +63,14 @@ def test_control_edges_are_left() -> None:
     assert_unchanged(text, "simplify")
 
 
-def test_barriers_are_left() -> None:
+def test_barriers_are_unchanged() -> None:
     text = program(
         "x = f32[2] parameter(0)", "n = f32[2] negate(x)", "b = f32[2] opt-barrier(n)", "ROOT r = f32[2] negate(b)"
     )
     assert_unchanged(text, "simplify")
 
 
-def test_shardings_are_not_lost() -> None:
+def test_shardings_are_kept() -> None:
     text = program(
         "x = f32[2] parameter(0), sharding={replicated}",
         "c = f32[2] copy(x), sharding={devices=[2]<=[2]}",
@@ -92,13 +93,13 @@ def test_annotations_are_inherited() -> None:
     assert (root.frontend_attributes, root.metadata.op_name) == ({"a": "b"}, "f")
 
 
-def test_dynamic_dimensions_are_left() -> None:
+def test_dynamic_dimensions_are_unchanged() -> None:
     assert_unchanged(
         program("x = f32[<=4] parameter(0)", "n = f32[<=4] negate(x)", "ROOT r = f32[<=4] negate(n)"), "simplify"
     )
 
 
-def test_fused_computations_are_left() -> None:
+def test_fused_computations_are_unchanged() -> None:
     text = program(
         "x = f32[2] parameter(0)",
         "ROOT f = f32[2] fusion(x), kind=kLoop, calls=fused",
@@ -119,7 +120,7 @@ def test_called_computations_are_simplified() -> None:
 LAYOUTS = program("x = f32[2,3]{0,1} parameter(0)", "c = f32[2,3]{1,0} reshape(x)", "ROOT r = f32[2,3]{1,0} negate(c)")
 
 
-def test_layouts_matter_when_asked() -> None:
+def test_layout_sensitive_keeps_layouts() -> None:
     assert_unchanged(LAYOUTS, [Simplify(layout_sensitive=True)])
     module = parse_hlo(LAYOUTS)
     assert run_passes(module, "simplify")
@@ -131,7 +132,7 @@ def test_a_bitcast_never_reads_another_layout() -> None:
     assert_unchanged(text, "simplify")
 
 
-def test_circles_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_rewriting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def swap(write, instruction):
         return write.add(instruction.op, *instruction.operands)
 

@@ -28,7 +28,7 @@ from xlapy.passes.rewrite import (
 from xlapy.passes.signature import Values, flat_shape, is_nested, leaves_of, nested, rebuild
 from xlapy.passes.simplify import simplify_computation
 
-_RULES = (tuples.element_of_tuple, tuples.element_of_constant, tuples.tuple_of_elements)
+_RULES = (tuples.get_element_of_tuple, tuples.get_element_of_constant, tuples.tuple_of_all_elements)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "dot_of_at_most_one",
+REWRITE_CASES = [
+    Rewrites(
+        "dot_over_at_most_one_element",
         """
         x = f32[3,0] parameter(0)
         y = f32[0,2] parameter(1)
@@ -19,8 +19,8 @@ FIRES = [
         ROOT broadcast = f32[3,2] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "dot_of_at_most_one",
+    Rewrites(
+        "dot_over_at_most_one_element",
         """
         x = f32[1,3] parameter(0)
         y = f32[2,1] parameter(1)
@@ -39,8 +39,8 @@ FIRES = [
         ROOT add = f32[3,2] add(multiply, broadcast.2)
         """,
     ),
-    Fires(
-        "dot_of_at_most_one",
+    Rewrites(
+        "dot_over_at_most_one_element",
         """
         x = s32[4,3,5] parameter(0)
         y = s32[5,4,2] parameter(1)
@@ -57,17 +57,17 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "dot_of_at_most_one",
+NO_MATCH_CASES = [
+    NoMatch(
+        "dot_over_at_most_one_element",
         """
         x = f32[3,2] parameter(0)
         y = f32[2,2] parameter(1)
         ROOT r = f32[3,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
         """,
     ),
-    Rests(
-        "dot_of_at_most_one",
+    NoMatch(
+        "dot_over_at_most_one_element",
         """
         x = f32[3,1] parameter(0)
         y = f32[1,2] parameter(1)
@@ -75,8 +75,8 @@ RESTS = [
           lhs_contracting_dims={1}, rhs_contracting_dims={0}, algorithm=dot_bf16_bf16_f32
         """,
     ),
-    Rests(
-        "dot_of_at_most_one",
+    NoMatch(
+        "dot_over_at_most_one_element",
         """
         x = c64[3,1] parameter(0)
         y = c64[1,2] parameter(1)

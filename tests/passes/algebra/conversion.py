@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "convert_to_itself",
+REWRITE_CASES = [
+    Rewrites(
+        "convert_to_same_type",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[3] convert(x)
@@ -15,8 +15,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = bf16[3] parameter(0)
         a = f32[3] convert(x)
@@ -27,8 +27,8 @@ FIRES = [
         ROOT convert = s8[3] convert(x)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = s32[3] parameter(0)
         a = f64[3] convert(x)
@@ -38,8 +38,8 @@ FIRES = [
         ROOT x = s32[3] parameter(0)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = pred[3] parameter(0)
         a = s8[3] convert(x)
@@ -50,8 +50,8 @@ FIRES = [
         ROOT convert = f32[3] convert(x)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = u8[3] parameter(0)
         a = bf16[3] convert(x)
@@ -62,8 +62,8 @@ FIRES = [
         ROOT convert = f32[3] convert(x)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = u8[3] parameter(0)
         a = s16[3] convert(x)
@@ -74,8 +74,8 @@ FIRES = [
         ROOT convert = u32[3] convert(x)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = c64[3] parameter(0)
         a = c128[3] convert(x)
@@ -85,8 +85,8 @@ FIRES = [
         ROOT x = c64[3] parameter(0)
         """,
     ),
-    Fires(
-        "convert_twice",
+    Rewrites(
+        "convert_of_convert",
         """
         x = s8[3] parameter(0)
         a = f32[3] convert(x)
@@ -97,8 +97,8 @@ FIRES = [
         ROOT convert = s16[3] convert(x)
         """,
     ),
-    Fires(
-        "bitcast_convert_twice",
+    Rewrites(
+        "bitcast_convert_to_same_type_or_of_bitcast_convert",
         """
         x = f32[3] parameter(0)
         a = s32[3] bitcast-convert(x)
@@ -108,8 +108,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "bitcast_convert_twice",
+    Rewrites(
+        "bitcast_convert_to_same_type_or_of_bitcast_convert",
         """
         x = f32[3] parameter(0)
         a = s32[3] bitcast-convert(x)
@@ -120,8 +120,8 @@ FIRES = [
         ROOT bitcast-convert = u32[3] bitcast-convert(x)
         """,
     ),
-    Fires(
-        "bitcast_convert_twice",
+    Rewrites(
+        "bitcast_convert_to_same_type_or_of_bitcast_convert",
         """
         x = f32[3] parameter(0)
         a = u8[3,4] bitcast-convert(x)
@@ -131,8 +131,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "bitcast_convert_twice",
+    Rewrites(
+        "bitcast_convert_to_same_type_or_of_bitcast_convert",
         """
         x = s32[3] parameter(0)
         ROOT r = s32[3] bitcast-convert(x)
@@ -141,8 +141,8 @@ FIRES = [
         ROOT x = s32[3] parameter(0)
         """,
     ),
-    Fires(
-        "part_of_converted",
+    Rewrites(
+        "real_of_convert",
         """
         x = f32[3] parameter(0)
         a = c64[3] convert(x)
@@ -152,8 +152,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "part_of_converted",
+    Rewrites(
+        "real_of_convert",
         """
         x = f32[3] parameter(0)
         a = c128[3] convert(x)
@@ -166,80 +166,80 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(  # negative numbers become 0, not their low bits
-        "convert_twice",
+NO_MATCH_CASES = [
+    NoMatch(  # negative numbers become 0, not their low bits
+        "convert_of_convert",
         """
         x = s8[3] parameter(0)
         a = f32[3] convert(x)
         ROOT r = u16[3] convert(a)
         """,
     ),
-    Rests(
-        "convert_twice",
+    NoMatch(
+        "convert_of_convert",
         """
         x = s16[3] parameter(0)
         a = f32[3] convert(x)
         ROOT r = s8[3] convert(a)
         """,
     ),
-    Rests(
-        "convert_to_itself",
+    NoMatch(
+        "convert_to_same_type",
         """
         x = f32[3] parameter(0)
         ROOT r = s32[3] convert(x)
         """,
     ),
-    Rests(
-        "convert_twice",
+    NoMatch(
+        "convert_of_convert",
         """
         x = s32[3] parameter(0)
         a = f32[3] convert(x)
         ROOT r = s32[3] convert(a)
         """,
     ),
-    Rests(
-        "convert_twice",
+    NoMatch(
+        "convert_of_convert",
         """
         x = f16[3] parameter(0)
         a = bf16[3] convert(x)
         ROOT r = f16[3] convert(a)
         """,
     ),
-    Rests(
-        "convert_twice",
+    NoMatch(
+        "convert_of_convert",
         """
         x = s8[3] parameter(0)
         a = u8[3] convert(x)
         ROOT r = s32[3] convert(a)
         """,
     ),
-    Rests(
-        "convert_twice",
+    NoMatch(
+        "convert_of_convert",
         """
         x = f32[3] parameter(0)
         a = s64[3] convert(x)
         ROOT r = f32[3] convert(a)
         """,
     ),
-    Rests(
-        "bitcast_convert_twice",
+    NoMatch(
+        "bitcast_convert_to_same_type_or_of_bitcast_convert",
         """
         x = f32[3] parameter(0)
         a = u8[3,4] bitcast-convert(x)
         ROOT r = s8[3,4] bitcast-convert(a)
         """,
     ),
-    Rests(
-        "part_of_converted",
+    NoMatch(
+        "real_of_convert",
         """
         x = f32[3] parameter(0)
         a = c64[3] convert(x)
         ROOT r = f32[3] imag(a)
         """,
     ),
-    Rests(
-        "part_of_converted",
+    NoMatch(
+        "real_of_convert",
         """
         x = f64[3] parameter(0)
         a = c64[3] convert(x)

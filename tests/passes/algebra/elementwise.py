@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "add_nothing",
+REWRITE_CASES = [
+    Rewrites(
+        "add_identity",
         """
         x = s32[3] parameter(0)
         z = s32[] constant(0)
@@ -17,8 +17,8 @@ FIRES = [
         ROOT x = s32[3] parameter(0)
         """,
     ),
-    Fires(
-        "add_nothing",
+    Rewrites(
+        "add_identity",
         """
         x = f32[3] parameter(0)
         z = f32[3] constant({-0, -0, -0})
@@ -28,8 +28,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "add_nothing",
+    Rewrites(
+        "add_identity",
         """
         x = pred[3] parameter(0)
         z = pred[3] constant({0, 0, 0})
@@ -39,7 +39,7 @@ FIRES = [
         ROOT x = pred[3] parameter(0)
         """,
     ),
-    Fires(
+    Rewrites(
         "add_negated",
         """
         x = f32[3] parameter(0)
@@ -53,8 +53,8 @@ FIRES = [
         ROOT subtract = f32[3] subtract(x, y)
         """,
     ),
-    Fires(
-        "gather_constants",
+    Rewrites(
+        "reassociate_constants",
         """
         x = s32[3] parameter(0)
         a = s32[3] constant({1, 2, 3})
@@ -72,8 +72,8 @@ FIRES = [
         ROOT add.1 = s32[3] add(x, add)
         """,
     ),
-    Fires(
-        "gather_constants",
+    Rewrites(
+        "reassociate_constants",
         """
         x = u8[2] parameter(0)
         a = u8[2] constant({200, 3})
@@ -89,8 +89,8 @@ FIRES = [
         ROOT multiply.1 = u8[2] multiply(x, multiply)
         """,
     ),
-    Fires(
-        "subtract_nothing",
+    Rewrites(
+        "subtract_zero",
         """
         x = f32[3] parameter(0)
         z = f32[3] constant({0, 0, 0})
@@ -100,8 +100,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "subtract_nothing",
+    Rewrites(
+        "subtract_from_itself",
         """
         x = s8[3] parameter(0)
         ROOT r = s8[3] subtract(x, x)
@@ -112,7 +112,7 @@ FIRES = [
         ROOT broadcast = s8[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "subtract_from_zero",
         """
         x = f32[3] parameter(0)
@@ -124,7 +124,7 @@ FIRES = [
         ROOT negate = f32[3] negate(x)
         """,
     ),
-    Fires(
+    Rewrites(
         "subtract_from_zero",
         """
         x = s32[3] parameter(0)
@@ -136,8 +136,8 @@ FIRES = [
         ROOT negate = s32[3] negate(x)
         """,
     ),
-    Fires(
-        "subtract_from_zero",
+    Rewrites(
+        "subtract_negated",
         """
         x = f32[3] parameter(0)
         y = f32[3] parameter(1)
@@ -150,8 +150,8 @@ FIRES = [
         ROOT add = f32[3] add(x, y)
         """,
     ),
-    Fires(
-        "negate_twice",
+    Rewrites(
+        "negate_of_negate",
         """
         x = f32[3] parameter(0)
         n = f32[3] negate(x)
@@ -161,8 +161,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "negate_twice",
+    Rewrites(
+        "negate_of_subtract",
         """
         x = s32[3] parameter(0)
         y = s32[3] parameter(1)
@@ -175,8 +175,8 @@ FIRES = [
         ROOT subtract = s32[3] subtract(y, x)
         """,
     ),
-    Fires(
-        "multiply_by_one",
+    Rewrites(
+        "multiply_by_zero_one_or_minus_one",
         """
         x = f32[3] parameter(0)
         o = f32[] constant(1)
@@ -187,8 +187,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "multiply_by_one",
+    Rewrites(
+        "multiply_by_zero_one_or_minus_one",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({0, 0, 0})
@@ -199,8 +199,8 @@ FIRES = [
         ROOT o = s32[3] constant({0, 0, 0})
         """,
     ),
-    Fires(
-        "multiply_by_one",
+    Rewrites(
+        "multiply_by_zero_one_or_minus_one",
         """
         x = bf16[3] parameter(0)
         o = bf16[3] constant({-1, -1, -1})
@@ -211,8 +211,8 @@ FIRES = [
         ROOT negate = bf16[3] negate(x)
         """,
     ),
-    Fires(
-        "multiply_by_one",
+    Rewrites(
+        "multiply_by_zero_one_or_minus_one",
         """
         x = pred[3] parameter(0)
         o = pred[3] constant({1, 1, 1})
@@ -222,7 +222,7 @@ FIRES = [
         ROOT x = pred[3] parameter(0)
         """,
     ),
-    Fires(
+    Rewrites(
         "divide_by_one",
         """
         x = f32[3] parameter(0)
@@ -233,8 +233,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "divide_by_one",
+    Rewrites(
+        "divide_float_by_power_of_two",
         """
         x = f32[3] parameter(0)
         o = f32[] constant(-8)
@@ -248,8 +248,8 @@ FIRES = [
         ROOT multiply = f32[3] multiply(x, broadcast)
         """,
     ),
-    Fires(
-        "divide_by_one",
+    Rewrites(
+        "divide_float_by_power_of_two",
         """
         x = f16[3] parameter(0)
         o = f16[3] constant({0.25, 0.25, 0.25})
@@ -262,8 +262,8 @@ FIRES = [
         ROOT multiply = f16[3] multiply(x, broadcast)
         """,
     ),
-    Fires(
-        "divide_unsigned_by_power_of_two",
+    Rewrites(
+        "unsigned_divide_or_remainder_by_power_of_two",
         """
         x = u32[3] parameter(0)
         o = u32[] constant(8)
@@ -277,8 +277,8 @@ FIRES = [
         ROOT shift-right-logical = u32[3] shift-right-logical(x, broadcast)
         """,
     ),
-    Fires(
-        "divide_unsigned_by_power_of_two",
+    Rewrites(
+        "unsigned_divide_or_remainder_by_power_of_two",
         """
         x = u8[3] parameter(0)
         o = u8[3] constant({128, 128, 128})
@@ -291,8 +291,8 @@ FIRES = [
         ROOT and = u8[3] and(x, broadcast)
         """,
     ),
-    Fires(
-        "power_of_small_number",
+    Rewrites(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({1, 1, 1})
@@ -302,8 +302,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "power_of_small_number",
+    Rewrites(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({2, 2, 2})
@@ -314,8 +314,8 @@ FIRES = [
         ROOT multiply = f32[3] multiply(x, x)
         """,
     ),
-    Fires(
-        "power_of_small_number",
+    Rewrites(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({-1, -1, -1})
@@ -328,8 +328,8 @@ FIRES = [
         ROOT divide = f32[3] divide(broadcast, x)
         """,
     ),
-    Fires(
-        "power_of_small_number",
+    Rewrites(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({-0, -0, -0})
@@ -341,8 +341,8 @@ FIRES = [
         ROOT broadcast = f32[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "power_of_small_number",
+    Rewrites(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({2, 2, 2})
@@ -353,8 +353,8 @@ FIRES = [
         ROOT multiply = s32[3] multiply(x, x)
         """,
     ),
-    Fires(
-        "logic_with_known_bits",
+    Rewrites(
+        "bitwise_with_all_zeros_or_ones",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({0, 0, 0})
@@ -365,8 +365,8 @@ FIRES = [
         ROOT o = s32[3] constant({0, 0, 0})
         """,
     ),
-    Fires(
-        "logic_with_known_bits",
+    Rewrites(
+        "bitwise_with_all_zeros_or_ones",
         """
         x = u8[3] parameter(0)
         o = u8[3] constant({255, 255, 255})
@@ -377,8 +377,8 @@ FIRES = [
         ROOT o = u8[3] constant({255, 255, 255})
         """,
     ),
-    Fires(
-        "logic_with_known_bits",
+    Rewrites(
+        "bitwise_with_all_zeros_or_ones",
         """
         x = u8[3] parameter(0)
         o = u8[3] constant({255, 255, 255})
@@ -389,8 +389,8 @@ FIRES = [
         ROOT not = u8[3] not(x)
         """,
     ),
-    Fires(
-        "logic_with_known_bits",
+    Rewrites(
+        "bitwise_with_all_zeros_or_ones",
         """
         x = pred[3] parameter(0)
         o = pred[3] constant({1, 1, 1})
@@ -400,8 +400,8 @@ FIRES = [
         ROOT x = pred[3] parameter(0)
         """,
     ),
-    Fires(
-        "of_itself",
+    Rewrites(
+        "idempotent_operation_of_itself",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[3] maximum(x, x)
@@ -410,8 +410,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "of_itself",
+    Rewrites(
+        "idempotent_operation_of_itself",
         """
         x = s32[3] parameter(0)
         ROOT r = s32[3] and(x, x)
@@ -420,8 +420,8 @@ FIRES = [
         ROOT x = s32[3] parameter(0)
         """,
     ),
-    Fires(
-        "exclusive_or_of_itself",
+    Rewrites(
+        "xor_of_itself",
         """
         x = s32[3] parameter(0)
         ROOT r = s32[3] xor(x, x)
@@ -432,8 +432,8 @@ FIRES = [
         ROOT broadcast = s32[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "absorb",
+    Rewrites(
+        "absorb_nested_bitwise_operand",
         """
         x = s32[3] parameter(0)
         y = s32[3] parameter(1)
@@ -445,8 +445,8 @@ FIRES = [
         y = s32[3] parameter(1)
         """,
     ),
-    Fires(
-        "absorb",
+    Rewrites(
+        "absorb_nested_bitwise_operand",
         """
         x = pred[3] parameter(0)
         y = pred[3] parameter(1)
@@ -459,8 +459,8 @@ FIRES = [
         ROOT o = pred[3] or(y, x)
         """,
     ),
-    Fires(
-        "invert_twice",
+    Rewrites(
+        "not_of_not",
         """
         x = s32[3] parameter(0)
         n = s32[3] not(x)
@@ -470,8 +470,8 @@ FIRES = [
         ROOT x = s32[3] parameter(0)
         """,
     ),
-    Fires(
-        "invert_twice",
+    Rewrites(
+        "not_of_compare",
         """
         x = s32[3] parameter(0)
         y = s32[3] parameter(1)
@@ -484,8 +484,8 @@ FIRES = [
         ROOT compare = pred[3] compare(x, y), direction=GE
         """,
     ),
-    Fires(
-        "invert_twice",
+    Rewrites(
+        "not_of_compare",
         """
         x = f32[3] parameter(0)
         y = f32[3] parameter(1)
@@ -498,8 +498,8 @@ FIRES = [
         ROOT compare = pred[3] compare(x, y), direction=LT, type=TOTALORDER
         """,
     ),
-    Fires(
-        "shift_by_known",
+    Rewrites(
+        "shift_by_zero_or_at_least_width",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({0, 0, 0})
@@ -509,8 +509,8 @@ FIRES = [
         ROOT x = s32[3] parameter(0)
         """,
     ),
-    Fires(
-        "shift_by_known",
+    Rewrites(
+        "shift_by_zero_or_at_least_width",
         """
         x = s8[3] parameter(0)
         o = s8[3] constant({8, 8, 8})
@@ -522,8 +522,8 @@ FIRES = [
         ROOT broadcast = s8[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "shift_by_known",
+    Rewrites(
+        "shift_by_zero_or_at_least_width",
         """
         x = s8[3] parameter(0)
         o = s8[3] constant({-1, -1, -1})
@@ -535,8 +535,8 @@ FIRES = [
         ROOT broadcast = s8[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "extreme_with_limit",
+    Rewrites(
+        "maximum_or_minimum_with_type_limit",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({-inf, -inf, -inf})
@@ -546,8 +546,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "extreme_with_limit",
+    Rewrites(
+        "maximum_or_minimum_with_type_limit",
         """
         x = s8[3] parameter(0)
         o = s8[3] constant({-128, -128, -128})
@@ -558,8 +558,8 @@ FIRES = [
         ROOT o = s8[3] constant({-128, -128, -128})
         """,
     ),
-    Fires(
-        "extreme_with_limit",
+    Rewrites(
+        "maximum_or_minimum_with_type_limit",
         """
         x = u8[3] parameter(0)
         o = u8[3] constant({255, 255, 255})
@@ -569,8 +569,8 @@ FIRES = [
         ROOT x = u8[3] parameter(0)
         """,
     ),
-    Fires(
-        "extreme_with_limit",
+    Rewrites(
+        "maximum_or_minimum_of_predicates",
         """
         x = pred[3] parameter(0)
         y = pred[3] parameter(1)
@@ -582,8 +582,8 @@ FIRES = [
         ROOT or = pred[3] or(x, y)
         """,
     ),
-    Fires(
-        "magnitude_of_sign_change",
+    Rewrites(
+        "abs_of_negate_or_abs",
         """
         x = f32[3] parameter(0)
         n = f32[3] negate(x)
@@ -594,8 +594,8 @@ FIRES = [
         ROOT abs = f32[3] abs(x)
         """,
     ),
-    Fires(
-        "magnitude_of_sign_change",
+    Rewrites(
+        "abs_of_negate_or_abs",
         """
         x = c64[3] parameter(0)
         n = c64[3] negate(x)
@@ -606,8 +606,8 @@ FIRES = [
         ROOT abs = f32[3] abs(x)
         """,
     ),
-    Fires(
-        "magnitude_of_sign_change",
+    Rewrites(
+        "abs_of_negate_or_abs",
         """
         x = s8[3] parameter(0)
         n = s8[3] abs(x)
@@ -618,8 +618,8 @@ FIRES = [
         ROOT n = s8[3] abs(x)
         """,
     ),
-    Fires(
-        "round_twice",
+    Rewrites(
+        "round_of_rounded",
         """
         x = f32[3] parameter(0)
         n = f32[3] ceil(x)
@@ -630,8 +630,8 @@ FIRES = [
         ROOT n = f32[3] ceil(x)
         """,
     ),
-    Fires(
-        "clamp_twice",
+    Rewrites(
+        "clamp_of_clamp",
         """
         l = f32[] parameter(0)
         x = f32[3] parameter(1)
@@ -646,7 +646,7 @@ FIRES = [
         ROOT c = f32[3] clamp(l, x, h)
         """,
     ),
-    Fires(
+    Rewrites(
         "compare_with_itself",
         """
         x = s32[3] parameter(0)
@@ -658,7 +658,7 @@ FIRES = [
         ROOT broadcast = pred[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "compare_with_itself",
         """
         x = f32[3] parameter(0)
@@ -670,7 +670,7 @@ FIRES = [
         ROOT broadcast = pred[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "compare_with_itself",
         """
         x = f32[3] parameter(0)
@@ -682,8 +682,8 @@ FIRES = [
         ROOT broadcast = pred[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "compare_with_limit",
+    Rewrites(
+        "compare_with_type_limit",
         """
         x = u32[3] parameter(0)
         z = u32[3] constant({0, 0, 0})
@@ -695,8 +695,8 @@ FIRES = [
         ROOT broadcast = pred[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "compare_with_limit",
+    Rewrites(
+        "compare_with_type_limit",
         """
         x = s8[3] parameter(0)
         z = s8[3] constant({127, 127, 127})
@@ -708,8 +708,8 @@ FIRES = [
         ROOT broadcast = pred[3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "compare_predicates",
+    Rewrites(
+        "compare_predicate_with_constant",
         """
         x = pred[3] parameter(0)
         t = pred[3] constant({1, 1, 1})
@@ -719,8 +719,8 @@ FIRES = [
         ROOT x = pred[3] parameter(0)
         """,
     ),
-    Fires(
-        "compare_predicates",
+    Rewrites(
+        "compare_predicate_with_constant",
         """
         x = pred[3] parameter(0)
         t = pred[3] constant({1, 1, 1})
@@ -731,8 +731,8 @@ FIRES = [
         ROOT not = pred[3] not(x)
         """,
     ),
-    Fires(
-        "select_known",
+    Rewrites(
+        "select_by_constant",
         """
         p = pred[3] constant({1, 1, 1})
         x = f32[3] parameter(0)
@@ -744,8 +744,8 @@ FIRES = [
         y = f32[3] parameter(1)
         """,
     ),
-    Fires(
-        "select_known",
+    Rewrites(
+        "select_of_equal_values",
         """
         p = pred[3] parameter(0)
         x = f32[3] parameter(1)
@@ -756,8 +756,8 @@ FIRES = [
         ROOT x = f32[3] parameter(1)
         """,
     ),
-    Fires(
-        "select_by_inverse",
+    Rewrites(
+        "select_by_not",
         """
         p = pred[3] parameter(0)
         n = pred[3] not(p)
@@ -772,8 +772,8 @@ FIRES = [
         ROOT select = f32[3] select(p, y, x)
         """,
     ),
-    Fires(
-        "select_predicates",
+    Rewrites(
+        "select_of_constant_predicates",
         """
         p = pred[3] parameter(0)
         t = pred[3] constant({1, 1, 1})
@@ -784,8 +784,8 @@ FIRES = [
         ROOT p = pred[3] parameter(0)
         """,
     ),
-    Fires(
-        "select_predicates",
+    Rewrites(
+        "select_of_constant_predicates",
         """
         p = pred[3] parameter(0)
         t = pred[3] constant({1, 1, 1})
@@ -797,8 +797,8 @@ FIRES = [
         ROOT not = pred[3] not(p)
         """,
     ),
-    Fires(
-        "select_twice",
+    Rewrites(
+        "select_of_select",
         """
         p = pred[] parameter(0)
         x = f32[3] parameter(1)
@@ -815,8 +815,8 @@ FIRES = [
         ROOT select = f32[3] select(p, x, z)
         """,
     ),
-    Fires(
-        "select_twice",
+    Rewrites(
+        "select_of_select",
         """
         p = pred[3] parameter(0)
         x = f32[3] parameter(1)
@@ -833,8 +833,8 @@ FIRES = [
         ROOT select = f32[3] select(p, z, y)
         """,
     ),
-    Fires(
-        "part_of_complex",
+    Rewrites(
+        "real_or_imag_of_complex_or_real",
         """
         x = f32[3] parameter(0)
         y = f32[3] parameter(1)
@@ -846,8 +846,8 @@ FIRES = [
         ROOT y = f32[3] parameter(1)
         """,
     ),
-    Fires(
-        "part_of_complex",
+    Rewrites(
+        "real_or_imag_of_complex_or_real",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[3] real(x)
@@ -856,8 +856,8 @@ FIRES = [
         ROOT x = f32[3] parameter(0)
         """,
     ),
-    Fires(
-        "complex_of_parts",
+    Rewrites(
+        "complex_of_real_and_imag",
         """
         x = c64[3] parameter(0)
         a = f32[3] real(x)
@@ -870,25 +870,25 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "add_nothing",
+NO_MATCH_CASES = [
+    NoMatch(
+        "add_identity",
         """
         x = f32[3] parameter(0)
         z = f32[3] constant({0, 0, 0})
         ROOT r = f32[3] add(x, z)
         """,
     ),
-    Rests(
-        "add_nothing",
+    NoMatch(
+        "add_identity",
         """
         x = f32[3] parameter(0)
         z = f32[3] constant({-0, 0, -0})
         ROOT r = f32[3] add(x, z)
         """,
     ),
-    Rests(
-        "add_nothing",
+    NoMatch(
+        "add_identity",
         """
         x = c64[3] parameter(0)
         z = c64[] constant((0, 0))
@@ -896,7 +896,7 @@ RESTS = [
         ROOT r = c64[3] add(x, b)
         """,
     ),
-    Rests(
+    NoMatch(
         "add_negated",
         """
         x = f32[3] parameter(0)
@@ -905,8 +905,8 @@ RESTS = [
         ROOT r = f32[3] add(n, x)
         """,
     ),
-    Rests(
-        "gather_constants",
+    NoMatch(
+        "reassociate_constants",
         """
         x = f32[3] parameter(0)
         a = f32[3] constant({1, 2, 3})
@@ -915,8 +915,8 @@ RESTS = [
         ROOT r = f32[3] add(s, b)
         """,
     ),
-    Rests(
-        "gather_constants",
+    NoMatch(
+        "reassociate_constants",
         """
         a = s32[3] constant({1, 2, 3})
         b = s32[3] constant({5, 6, 7})
@@ -924,22 +924,45 @@ RESTS = [
         ROOT r = s32[3] add(s, b)
         """,
     ),
-    Rests(
-        "subtract_nothing",
+    NoMatch(
+        "subtract_zero",
         """
         x = f32[3] parameter(0)
         z = f32[3] constant({-0, -0, -0})
         ROOT r = f32[3] subtract(x, z)
         """,
     ),
-    Rests(
-        "subtract_nothing",
+    NoMatch(
+        "subtract_from_itself",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({-0, -0, -0})
+        ROOT r = f32[3] subtract(x, z)
+        """,
+    ),
+    NoMatch(
+        "subtract_zero",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[3] subtract(x, x)
         """,
     ),
-    Rests(
+    NoMatch(
+        "subtract_from_itself",
+        """
+        x = f32[3] parameter(0)
+        ROOT r = f32[3] subtract(x, x)
+        """,
+    ),
+    NoMatch(
+        "subtract_negated",
+        """
+        x = f32[3] parameter(0)
+        z = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] subtract(z, x)
+        """,
+    ),
+    NoMatch(
         "subtract_from_zero",
         """
         x = f32[3] parameter(0)
@@ -947,8 +970,8 @@ RESTS = [
         ROOT r = f32[3] subtract(z, x)
         """,
     ),
-    Rests(
-        "negate_twice",
+    NoMatch(
+        "negate_of_negate",
         """
         x = f32[3] parameter(0)
         y = f32[3] parameter(1)
@@ -956,16 +979,25 @@ RESTS = [
         ROOT r = f32[3] negate(d)
         """,
     ),
-    Rests(
-        "multiply_by_one",
+    NoMatch(
+        "negate_of_subtract",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        d = f32[3] subtract(x, y)
+        ROOT r = f32[3] negate(d)
+        """,
+    ),
+    NoMatch(
+        "multiply_by_zero_one_or_minus_one",
         """
         x = f32[3] parameter(0)
         z = f32[3] constant({0, 0, 0})
         ROOT r = f32[3] multiply(x, z)
         """,
     ),
-    Rests(
-        "multiply_by_one",
+    NoMatch(
+        "multiply_by_zero_one_or_minus_one",
         """
         x = c64[3] parameter(0)
         z = c64[] constant((1, 0))
@@ -973,7 +1005,7 @@ RESTS = [
         ROOT r = c64[3] multiply(x, b)
         """,
     ),
-    Rests(
+    NoMatch(
         "divide_by_one",
         """
         x = f32[3] parameter(0)
@@ -981,7 +1013,15 @@ RESTS = [
         ROOT r = f32[3] divide(x, o)
         """,
     ),
-    Rests(
+    NoMatch(
+        "divide_float_by_power_of_two",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({3, 3, 3})
+        ROOT r = f32[3] divide(x, o)
+        """,
+    ),
+    NoMatch(
         "divide_by_one",
         """
         x = f32[3] parameter(0)
@@ -989,7 +1029,15 @@ RESTS = [
         ROOT r = f32[3] divide(x, o)
         """,
     ),
-    Rests(
+    NoMatch(
+        "divide_float_by_power_of_two",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({0, 0, 0})
+        ROOT r = f32[3] divide(x, o)
+        """,
+    ),
+    NoMatch(
         "divide_by_one",
         """
         x = f32[3] parameter(0)
@@ -997,7 +1045,15 @@ RESTS = [
         ROOT r = f32[3] divide(x, o)
         """,
     ),
-    Rests(
+    NoMatch(
+        "divide_float_by_power_of_two",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({1e-38, 1e-38, 1e-38})
+        ROOT r = f32[3] divide(x, o)
+        """,
+    ),
+    NoMatch(
         "divide_by_one",
         """
         x = s32[3] parameter(0)
@@ -1005,80 +1061,88 @@ RESTS = [
         ROOT r = s32[3] divide(x, o)
         """,
     ),
-    Rests(
-        "divide_unsigned_by_power_of_two",
+    NoMatch(
+        "divide_float_by_power_of_two",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({4, 4, 4})
         ROOT r = s32[3] divide(x, o)
         """,
     ),
-    Rests(
-        "divide_unsigned_by_power_of_two",
+    NoMatch(
+        "unsigned_divide_or_remainder_by_power_of_two",
+        """
+        x = s32[3] parameter(0)
+        o = s32[3] constant({4, 4, 4})
+        ROOT r = s32[3] divide(x, o)
+        """,
+    ),
+    NoMatch(
+        "unsigned_divide_or_remainder_by_power_of_two",
         """
         x = u32[3] parameter(0)
         o = u32[3] constant({6, 6, 6})
         ROOT r = u32[3] remainder(x, o)
         """,
     ),
-    Rests(
-        "divide_unsigned_by_power_of_two",
+    NoMatch(
+        "unsigned_divide_or_remainder_by_power_of_two",
         """
         x = u32[3] parameter(0)
         o = u32[3] constant({0, 0, 0})
         ROOT r = u32[3] divide(x, o)
         """,
     ),
-    Rests(
-        "power_of_small_number",
+    NoMatch(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({0.5, 0.5, 0.5})
         ROOT r = f32[3] power(x, o)
         """,
     ),
-    Rests(
-        "power_of_small_number",
+    NoMatch(
+        "power_with_exponent_of_minus_one_to_two",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({-1, -1, -1})
         ROOT r = s32[3] power(x, o)
         """,
     ),
-    Rests(
-        "logic_with_known_bits",
+    NoMatch(
+        "bitwise_with_all_zeros_or_ones",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({1, 1, 1})
         ROOT r = s32[3] and(x, o)
         """,
     ),
-    Rests(
-        "logic_with_known_bits",
+    NoMatch(
+        "bitwise_with_all_zeros_or_ones",
         """
         x = s32[3] parameter(0)
         o = s32[3] constant({0, -1, 0})
         ROOT r = s32[3] or(x, o)
         """,
     ),
-    Rests(
-        "of_itself",
+    NoMatch(
+        "idempotent_operation_of_itself",
         """
         x = f32[3] parameter(0)
         y = f32[3] parameter(1)
         ROOT r = f32[3] maximum(x, y)
         """,
     ),
-    Rests(
-        "exclusive_or_of_itself",
+    NoMatch(
+        "xor_of_itself",
         """
         x = s32[3] parameter(0)
         y = s32[3] parameter(1)
         ROOT r = s32[3] xor(x, y)
         """,
     ),
-    Rests(
-        "absorb",
+    NoMatch(
+        "absorb_nested_bitwise_operand",
         """
         x = s32[3] parameter(0)
         y = s32[3] parameter(1)
@@ -1086,8 +1150,8 @@ RESTS = [
         ROOT r = s32[3] and(x, o)
         """,
     ),
-    Rests(
-        "invert_twice",
+    NoMatch(
+        "not_of_not",
         """
         x = f32[3] parameter(0)
         y = f32[3] parameter(1)
@@ -1095,56 +1159,81 @@ RESTS = [
         ROOT r = pred[3] not(c)
         """,
     ),
-    Rests(
-        "shift_by_known",
+    NoMatch(
+        "not_of_compare",
+        """
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        c = pred[3] compare(x, y), direction=LT
+        ROOT r = pred[3] not(c)
+        """,
+    ),
+    NoMatch(
+        "shift_by_zero_or_at_least_width",
         """
         x = s8[3] parameter(0)
         o = s8[3] constant({8, 8, 8})
         ROOT r = s8[3] shift-right-arithmetic(x, o)
         """,
     ),
-    Rests(
-        "shift_by_known",
+    NoMatch(
+        "shift_by_zero_or_at_least_width",
         """
         x = s8[3] parameter(0)
         o = s8[3] constant({7, 7, 7})
         ROOT r = s8[3] shift-left(x, o)
         """,
     ),
-    Rests(
-        "extreme_with_limit",
+    NoMatch(
+        "maximum_or_minimum_of_predicates",
         """
         x = f32[3] parameter(0)
         o = f32[3] constant({inf, inf, inf})
         ROOT r = f32[3] maximum(x, o)
         """,
     ),
-    Rests(
-        "extreme_with_limit",
+    NoMatch(
+        "maximum_or_minimum_with_type_limit",
+        """
+        x = f32[3] parameter(0)
+        o = f32[3] constant({inf, inf, inf})
+        ROOT r = f32[3] maximum(x, o)
+        """,
+    ),
+    NoMatch(
+        "maximum_or_minimum_of_predicates",
         """
         x = s8[3] parameter(0)
         o = s8[3] constant({-127, -127, -127})
         ROOT r = s8[3] maximum(x, o)
         """,
     ),
-    Rests(
-        "magnitude_of_sign_change",
+    NoMatch(
+        "maximum_or_minimum_with_type_limit",
+        """
+        x = s8[3] parameter(0)
+        o = s8[3] constant({-127, -127, -127})
+        ROOT r = s8[3] maximum(x, o)
+        """,
+    ),
+    NoMatch(
+        "abs_of_negate_or_abs",
         """
         x = f32[3] parameter(0)
         n = f32[3] sign(x)
         ROOT r = f32[3] abs(n)
         """,
     ),
-    Rests(
-        "round_twice",
+    NoMatch(
+        "round_of_rounded",
         """
         x = f32[3] parameter(0)
         n = f32[3] negate(x)
         ROOT r = f32[3] floor(n)
         """,
     ),
-    Rests(
-        "clamp_twice",
+    NoMatch(
+        "clamp_of_clamp",
         """
         l = f32[] parameter(0)
         x = f32[3] parameter(1)
@@ -1153,54 +1242,54 @@ RESTS = [
         ROOT r = f32[3] clamp(l, c, h)
         """,
     ),
-    Rests(
+    NoMatch(
         "compare_with_itself",
         """
         x = f32[3] parameter(0)
         ROOT r = pred[3] compare(x, x), direction=EQ
         """,
     ),
-    Rests(
+    NoMatch(
         "compare_with_itself",
         """
         x = c64[3] parameter(0)
         ROOT r = pred[3] compare(x, x), direction=NE
         """,
     ),
-    Rests(
-        "compare_with_limit",
+    NoMatch(
+        "compare_with_type_limit",
         """
         x = s32[3] parameter(0)
         z = s32[3] constant({0, 0, 0})
         ROOT r = pred[3] compare(x, z), direction=GE
         """,
     ),
-    Rests(
-        "compare_with_limit",
+    NoMatch(
+        "compare_with_type_limit",
         """
         x = u32[3] parameter(0)
         z = u32[3] constant({0, 0, 0})
         ROOT r = pred[3] compare(x, z), direction=GT
         """,
     ),
-    Rests(
-        "compare_predicates",
+    NoMatch(
+        "compare_predicate_with_constant",
         """
         x = pred[3] parameter(0)
         t = pred[3] constant({1, 0, 1})
         ROOT r = pred[3] compare(x, t), direction=EQ
         """,
     ),
-    Rests(
-        "compare_predicates",
+    NoMatch(
+        "compare_predicate_with_constant",
         """
         x = pred[3] parameter(0)
         t = pred[3] constant({1, 1, 1})
         ROOT r = pred[3] compare(x, t), direction=LT
         """,
     ),
-    Rests(
-        "select_known",
+    NoMatch(
+        "select_of_equal_values",
         """
         p = pred[3] constant({1, 0, 1})
         x = f32[3] parameter(0)
@@ -1208,8 +1297,17 @@ RESTS = [
         ROOT r = f32[3] select(p, x, y)
         """,
     ),
-    Rests(
-        "select_by_inverse",
+    NoMatch(
+        "select_by_constant",
+        """
+        p = pred[3] constant({1, 0, 1})
+        x = f32[3] parameter(0)
+        y = f32[3] parameter(1)
+        ROOT r = f32[3] select(p, x, y)
+        """,
+    ),
+    NoMatch(
+        "select_by_not",
         """
         p = pred[3] parameter(0)
         x = f32[3] parameter(1)
@@ -1217,8 +1315,8 @@ RESTS = [
         ROOT r = f32[3] select(p, x, y)
         """,
     ),
-    Rests(
-        "select_predicates",
+    NoMatch(
+        "select_of_constant_predicates",
         """
         p = pred[] parameter(0)
         t = pred[3] constant({1, 1, 1})
@@ -1226,8 +1324,8 @@ RESTS = [
         ROOT r = pred[3] select(p, t, f)
         """,
     ),
-    Rests(
-        "select_twice",
+    NoMatch(
+        "select_of_select",
         """
         p = pred[] parameter(0)
         q = pred[] parameter(1)
@@ -1237,22 +1335,22 @@ RESTS = [
         ROOT r = f32[3] select(p, i, y)
         """,
     ),
-    Rests(
-        "part_of_complex",
+    NoMatch(
+        "real_or_imag_of_complex_or_real",
         """
         x = c64[3] parameter(0)
         ROOT r = f32[3] real(x)
         """,
     ),
-    Rests(
-        "part_of_complex",
+    NoMatch(
+        "real_or_imag_of_complex_or_real",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[3] imag(x)
         """,
     ),
-    Rests(
-        "complex_of_parts",
+    NoMatch(
+        "complex_of_real_and_imag",
         """
         x = c64[3] parameter(0)
         a = f32[3] real(x)

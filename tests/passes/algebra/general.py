@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "nothing_at_all",
+REWRITE_CASES = [
+    Rewrites(
+        "result_without_elements",
         """
         x = f32[0,3] parameter(0)
         ROOT r = f32[0,3] exponential(x)
@@ -17,8 +17,8 @@ FIRES = [
         ROOT broadcast = f32[0,3] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
-        "nothing_at_all",
+    Rewrites(
+        "result_without_elements",
         """
         x = f32[2] parameter(0)
         ROOT r = f32[0] slice(x), slice={[1:1]}
@@ -29,7 +29,7 @@ FIRES = [
         ROOT broadcast = f32[0] broadcast(constant), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "elementwise_of_broadcasts",
         """
         x = f32[] parameter(0)
@@ -45,7 +45,7 @@ FIRES = [
         ROOT broadcast = pred[4] broadcast(compare), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "elementwise_of_broadcasts",
         """
         x = f32[3] parameter(0)
@@ -60,15 +60,15 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "nothing_at_all",
+NO_MATCH_CASES = [
+    NoMatch(
+        "result_without_elements",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[3] exponential(x)
         """,
     ),
-    Rests(
+    NoMatch(
         "elementwise_of_broadcasts",
         """
         x = f32[3] parameter(0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "gather_one_slice",
+REWRITE_CASES = [
+    Rewrites(
+        "gather_at_one_constant_index",
         """
         x = f32[5,4] parameter(0)
         i = s32[2] constant({4, 1})
@@ -19,8 +19,8 @@ FIRES = [
         ROOT reshape = f32[4] reshape(slice)
         """,
     ),
-    Fires(
-        "gather_one_slice",
+    Rewrites(
+        "gather_at_one_constant_index",
         """
         x = f32[5,4] parameter(0)
         i = s32[1,1] constant({{-3}})
@@ -33,8 +33,8 @@ FIRES = [
         ROOT reshape = f32[1,2,4] reshape(slice)
         """,
     ),
-    Fires(
-        "gather_of_repeated",
+    Rewrites(
+        "gather_of_broadcast_scalar",
         """
         v = f32[] parameter(0)
         x = f32[5,4] broadcast(v), dimensions={}
@@ -48,8 +48,8 @@ FIRES = [
         ROOT broadcast = f32[3,4] broadcast(v), dimensions={}
         """,
     ),
-    Fires(
-        "scatter_nothing",
+    Rewrites(
+        "scatter_without_updates",
         """
         x = f32[5] parameter(0)
         i = s32[0] parameter(1)
@@ -64,8 +64,8 @@ FIRES = [
         u = f32[0] parameter(2)
         """,
     ),
-    Fires(
-        "select_and_scatter_nothing",
+    Rewrites(
+        "select_and_scatter_without_source",
         """
         x = f32[2] parameter(0)
         s = f32[0] parameter(1)
@@ -81,9 +81,9 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "gather_one_slice",
+NO_MATCH_CASES = [
+    NoMatch(
+        "gather_at_one_constant_index",
         """
         x = f32[5,4] parameter(0)
         i = s32[2] parameter(1)
@@ -91,8 +91,8 @@ RESTS = [
           start_index_map={0,1}, index_vector_dim=0, slice_sizes={1,4}
         """,
     ),
-    Rests(
-        "gather_one_slice",
+    NoMatch(
+        "gather_at_one_constant_index",
         """
         x = f32[5,4] parameter(0)
         i = s32[2,1] constant({{3}, {1}})
@@ -100,8 +100,8 @@ RESTS = [
           start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
         """,
     ),
-    Rests(
-        "gather_of_repeated",
+    NoMatch(
+        "gather_of_broadcast_scalar",
         """
         v = f32[4] parameter(0)
         x = f32[5,4] broadcast(v), dimensions={1}
@@ -110,8 +110,8 @@ RESTS = [
           start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
         """,
     ),
-    Rests(
-        "scatter_nothing",
+    NoMatch(
+        "scatter_without_updates",
         """
         x = f32[5] parameter(0)
         i = s32[1] parameter(1)
@@ -121,8 +121,8 @@ RESTS = [
           to_apply=plus
         """,
     ),
-    Rests(
-        "select_and_scatter_nothing",
+    NoMatch(
+        "select_and_scatter_without_source",
         """
         x = f32[4] parameter(0)
         s = f32[2] parameter(1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "reshape_to_itself",
+REWRITE_CASES = [
+    Rewrites(
+        "reshape_to_same_dimensions",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3] reshape(x)
@@ -15,8 +15,8 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "reshape_to_itself",
+    Rewrites(
+        "reshape_of_reshape",
         """
         x = f32[2,3] parameter(0)
         a = f32[6] reshape(x)
@@ -27,8 +27,8 @@ FIRES = [
         ROOT reshape = f32[3,2] reshape(x)
         """,
     ),
-    Fires(
-        "reshape_to_itself",
+    Rewrites(
+        "reshape_of_reshape",
         """
         x = f32[2,3] parameter(0)
         a = f32[6] reshape(x)
@@ -38,8 +38,8 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "transpose_in_place",
+    Rewrites(
+        "transpose_by_identity",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3] transpose(x), dimensions={0,1}
@@ -48,8 +48,18 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "transpose_in_place",
+    Rewrites(
+        "transpose_of_unit_dimensions",
+        """
+        x = f32[2,3] parameter(0)
+        ROOT r = f32[2,3] transpose(x), dimensions={0,1}
+        """,
+        """
+        ROOT x = f32[2,3] parameter(0)
+        """,
+    ),
+    Rewrites(
+        "transpose_of_unit_dimensions",
         """
         x = f32[2,1,3] parameter(0)
         ROOT r = f32[1,2,3] transpose(x), dimensions={1,0,2}
@@ -59,8 +69,8 @@ FIRES = [
         ROOT reshape = f32[1,2,3] reshape(x)
         """,
     ),
-    Fires(
-        "transpose_twice",
+    Rewrites(
+        "transpose_of_transpose",
         """
         x = f32[2,3,4] parameter(0)
         a = f32[3,2,4] transpose(x), dimensions={1,0,2}
@@ -71,8 +81,8 @@ FIRES = [
         ROOT transpose = f32[4,3,2] transpose(x), dimensions={2,1,0}
         """,
     ),
-    Fires(
-        "reverse_nothing",
+    Rewrites(
+        "reverse_of_reverse_or_unit_dimensions",
         """
         x = f32[1,3] parameter(0)
         ROOT r = f32[1,3] reverse(x), dimensions={0}
@@ -81,8 +91,8 @@ FIRES = [
         ROOT x = f32[1,3] parameter(0)
         """,
     ),
-    Fires(
-        "reverse_nothing",
+    Rewrites(
+        "reverse_of_reverse_or_unit_dimensions",
         """
         x = f32[1,3] parameter(0)
         ROOT r = f32[1,3] reverse(x), dimensions={0,1}
@@ -92,8 +102,8 @@ FIRES = [
         ROOT reverse = f32[1,3] reverse(x), dimensions={1}
         """,
     ),
-    Fires(
-        "reverse_nothing",
+    Rewrites(
+        "reverse_of_reverse_or_unit_dimensions",
         """
         x = f32[2,3] parameter(0)
         a = f32[2,3] reverse(x), dimensions={0}
@@ -104,8 +114,8 @@ FIRES = [
         ROOT reverse = f32[2,3] reverse(x), dimensions={1}
         """,
     ),
-    Fires(
-        "reverse_nothing",
+    Rewrites(
+        "reverse_of_reverse_or_unit_dimensions",
         """
         x = f32[2,3] parameter(0)
         a = f32[2,3] reverse(x), dimensions={0}
@@ -115,8 +125,8 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "copy_of_the_same",
+    Rewrites(
+        "copy_in_same_layout",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3] copy(x)
@@ -125,19 +135,20 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "copy_of_the_same",
+    Rewrites(
+        "copy_of_copy",
         """
         x = f32[2,3] parameter(0)
         a = f32[2,3]{0,1} copy(x)
         ROOT r = f32[2,3] copy(a)
         """,
         """
-        ROOT x = f32[2,3] parameter(0)
+        x = f32[2,3] parameter(0)
+        ROOT copy = f32[2,3] copy(x)
         """,
     ),
-    Fires(
-        "bitcast_twice",
+    Rewrites(
+        "bitcast_of_bitcast",
         """
         x = f32[2,3] parameter(0)
         a = f32[6] bitcast(x)
@@ -148,8 +159,8 @@ FIRES = [
         ROOT bitcast = f32[3,2] bitcast(x)
         """,
     ),
-    Fires(
-        "bitcast_twice",
+    Rewrites(
+        "bitcast_to_same_shape",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3] bitcast(x)
@@ -158,8 +169,8 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "slice_of_everything",
+    Rewrites(
+        "slice_of_all_elements",
         """
         x = f32[4] parameter(0)
         ROOT r = f32[4] slice(x), slice={[0:4]}
@@ -168,8 +179,8 @@ FIRES = [
         ROOT x = f32[4] parameter(0)
         """,
     ),
-    Fires(
-        "slice_of_everything",
+    Rewrites(
+        "slice_of_slice",
         """
         x = f32[20] parameter(0)
         a = f32[6] slice(x), slice={[3:19:3]}
@@ -180,8 +191,8 @@ FIRES = [
         ROOT slice = f32[2] slice(x), slice={[6:13:6]}
         """,
     ),
-    Fires(
-        "slice_of_everything",
+    Rewrites(
+        "slice_of_slice",
         """
         x = f32[20] parameter(0)
         a = f32[6] slice(x), slice={[3:19:3]}
@@ -192,8 +203,8 @@ FIRES = [
         ROOT slice = f32[0] slice(x), slice={[0:0:3]}
         """,
     ),
-    Fires(
-        "slice_of_concatenation",
+    Rewrites(
+        "slice_of_concatenate",
         """
         x = f32[4] parameter(0)
         y = f32[5] parameter(1)
@@ -206,8 +217,8 @@ FIRES = [
         ROOT slice = f32[2] slice(y), slice={[1:5:2]}
         """,
     ),
-    Fires(
-        "slice_of_concatenation",
+    Rewrites(
+        "slice_of_concatenate",
         """
         x = f32[2,4] parameter(0)
         y = f32[3,4] parameter(1)
@@ -220,8 +231,8 @@ FIRES = [
         ROOT slice = f32[2,2] slice(x), slice={[0:2], [1:3]}
         """,
     ),
-    Fires(
-        "slice_of_padding",
+    Rewrites(
+        "slice_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -234,8 +245,8 @@ FIRES = [
         ROOT slice = f32[2] slice(x), slice={[0:3:2]}
         """,
     ),
-    Fires(
-        "slice_of_padding",
+    Rewrites(
+        "slice_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -248,8 +259,8 @@ FIRES = [
         ROOT broadcast = f32[2] broadcast(v), dimensions={}
         """,
     ),
-    Fires(
-        "slice_of_padding",
+    Rewrites(
+        "slice_of_pad",
         """
         x = f32[2,4] parameter(0)
         v = f32[] parameter(1)
@@ -262,8 +273,8 @@ FIRES = [
         ROOT slice = f32[2,2] slice(x), slice={[0:2], [2:4]}
         """,
     ),
-    Fires(
-        "pad_nothing",
+    Rewrites(
+        "pad_by_zero",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -274,8 +285,8 @@ FIRES = [
         v = f32[] parameter(1)
         """,
     ),
-    Fires(
-        "pad_nothing",
+    Rewrites(
+        "pad_of_empty_operand",
         """
         x = f32[0,2] parameter(0)
         v = f32[] parameter(1)
@@ -287,8 +298,8 @@ FIRES = [
         ROOT broadcast = f32[3,2] broadcast(v), dimensions={}
         """,
     ),
-    Fires(
-        "pad_nothing",
+    Rewrites(
+        "pad_by_negative_edges",
         """
         x = f32[5,1] parameter(0)
         v = f32[] parameter(1)
@@ -300,8 +311,8 @@ FIRES = [
         ROOT slice = f32[2,1] slice(x), slice={[1:3], [0:1]}
         """,
     ),
-    Fires(
-        "pad_twice",
+    Rewrites(
+        "pad_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -314,8 +325,8 @@ FIRES = [
         ROOT pad = f32[9] pad(x, v), padding=1_4
         """,
     ),
-    Fires(
-        "concatenate_little",
+    Rewrites(
+        "concatenate_without_empty_operands",
         """
         x = f32[4] parameter(0)
         ROOT r = f32[4] concatenate(x), dimensions={0}
@@ -324,8 +335,8 @@ FIRES = [
         ROOT x = f32[4] parameter(0)
         """,
     ),
-    Fires(
-        "concatenate_little",
+    Rewrites(
+        "concatenate_without_empty_operands",
         """
         x = f32[4] parameter(0)
         y = f32[0] parameter(1)
@@ -339,8 +350,8 @@ FIRES = [
         ROOT concatenate = f32[6] concatenate(x, z), dimensions={0}
         """,
     ),
-    Fires(
-        "concatenate_little",
+    Rewrites(
+        "concatenate_without_empty_operands",
         """
         x = f32[0] parameter(0)
         y = f32[0] parameter(1)
@@ -351,8 +362,8 @@ FIRES = [
         y = f32[0] parameter(1)
         """,
     ),
-    Fires(
-        "concatenate_concatenations",
+    Rewrites(
+        "concatenate_of_concatenates",
         """
         x = f32[4] parameter(0)
         y = f32[3] parameter(1)
@@ -365,8 +376,8 @@ FIRES = [
         ROOT concatenate = f32[10] concatenate(y, x, y), dimensions={0}
         """,
     ),
-    Fires(
-        "concatenate_neighbours",
+    Rewrites(
+        "concatenate_of_adjacent_slices",
         """
         x = f32[9] parameter(0)
         a = f32[3] slice(x), slice={[1:4]}
@@ -380,8 +391,8 @@ FIRES = [
         ROOT slice.1 = f32[8] slice(x), slice={[1:9]}
         """,
     ),
-    Fires(
-        "concatenate_neighbours",
+    Rewrites(
+        "concatenate_of_adjacent_slices",
         """
         x = f32[2,9] parameter(0)
         a = f32[2,3] slice(x), slice={[0:2], [1:4]}
@@ -395,8 +406,8 @@ FIRES = [
         ROOT concatenate = f32[2,7] concatenate(slice, b), dimensions={1}
         """,
     ),
-    Fires(
-        "concatenate_repeated",
+    Rewrites(
+        "concatenate_of_equal_broadcasts",
         """
         v = f32[] parameter(0)
         a = f32[2] broadcast(v), dimensions={}
@@ -408,8 +419,8 @@ FIRES = [
         ROOT broadcast = f32[5] broadcast(v), dimensions={}
         """,
     ),
-    Fires(
-        "dynamic_slice_at_known_place",
+    Rewrites(
+        "dynamic_slice_at_constant_indices",
         """
         x = f32[5,4] parameter(0)
         i = s32[] constant(4)
@@ -422,8 +433,8 @@ FIRES = [
         ROOT slice = f32[2,4] slice(x), slice={[3:5], [0:4]}
         """,
     ),
-    Fires(
-        "dynamic_slice_at_known_place",
+    Rewrites(
+        "dynamic_slice_at_constant_indices",
         """
         x = f32[5] parameter(0)
         i = s32[] constant(-7)
@@ -434,8 +445,8 @@ FIRES = [
         ROOT slice = f32[2] slice(x), slice={[0:2]}
         """,
     ),
-    Fires(
-        "dynamic_slice_at_known_place",
+    Rewrites(
+        "dynamic_slice_of_all_elements",
         """
         x = f32[5] parameter(0)
         i = s32[] parameter(1)
@@ -446,8 +457,8 @@ FIRES = [
         i = s32[] parameter(1)
         """,
     ),
-    Fires(
-        "dynamic_update_of_everything",
+    Rewrites(
+        "dynamic_update_slice_of_all_elements",
         """
         x = f32[5] parameter(0)
         u = f32[5] parameter(1)
@@ -460,8 +471,8 @@ FIRES = [
         i = s32[] parameter(2)
         """,
     ),
-    Fires(
-        "dynamic_update_of_everything",
+    Rewrites(
+        "dynamic_update_slice_without_elements",
         """
         x = f32[5] parameter(0)
         u = f32[0] parameter(1)
@@ -474,8 +485,8 @@ FIRES = [
         i = s32[] parameter(2)
         """,
     ),
-    Fires(
-        "dynamic_update_of_everything",
+    Rewrites(
+        "dynamic_update_slice_with_old_contents",
         """
         x = f32[5] parameter(0)
         i = s32[] parameter(1)
@@ -487,8 +498,8 @@ FIRES = [
         i = s32[] parameter(1)
         """,
     ),
-    Fires(
-        "known_dimension_size",
+    Rewrites(
+        "get_dimension_size_of_static",
         """
         x = f32[5,7] parameter(0)
         ROOT r = s32[] get-dimension-size(x), dimensions={1}
@@ -498,8 +509,8 @@ FIRES = [
         ROOT constant = s32[] constant(7)
         """,
     ),
-    Fires(
-        "shuffle_nothing",
+    Rewrites(
+        "shuffle_by_zero_rotation",
         """
         x = f32[5,7] parameter(0)
         ROOT r = f32[5,7] shuffle(x), dimensions={1,0}, mode=rotate, shifts={14,-5}
@@ -510,59 +521,94 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "reshape_to_itself",
+NO_MATCH_CASES = [
+    NoMatch(
+        "reshape_to_same_dimensions",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[6] reshape(x)
         """,
     ),
-    Rests(
-        "transpose_in_place",
+    NoMatch(
+        "reshape_of_reshape",
+        """
+        x = f32[2,3] parameter(0)
+        ROOT r = f32[6] reshape(x)
+        """,
+    ),
+    NoMatch(
+        "transpose_by_identity",
         """
         x = f32[2,2] parameter(0)
         ROOT r = f32[2,2] transpose(x), dimensions={1,0}
         """,
     ),
-    Rests(
-        "transpose_twice",
+    NoMatch(
+        "transpose_of_unit_dimensions",
+        """
+        x = f32[2,2] parameter(0)
+        ROOT r = f32[2,2] transpose(x), dimensions={1,0}
+        """,
+    ),
+    NoMatch(
+        "transpose_of_transpose",
         """
         x = f32[2,3] parameter(0)
         a = f32[2,3] abs(x)
         ROOT r = f32[3,2] transpose(a), dimensions={1,0}
         """,
     ),
-    Rests(
-        "reverse_nothing",
+    NoMatch(
+        "reverse_of_reverse_or_unit_dimensions",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3] reverse(x), dimensions={1,0}
         """,
     ),
-    Rests(
-        "copy_of_the_same",
+    NoMatch(
+        "copy_in_same_layout",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3]{0,1} copy(x)
         """,
     ),
-    Rests(
-        "bitcast_twice",
+    NoMatch(
+        "copy_of_copy",
+        """
+        x = f32[2,3] parameter(0)
+        ROOT r = f32[2,3]{0,1} copy(x)
+        """,
+    ),
+    NoMatch(
+        "bitcast_to_same_shape",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3]{0,1} bitcast(x)
         """,
     ),
-    Rests(
-        "slice_of_everything",
+    NoMatch(
+        "bitcast_of_bitcast",
+        """
+        x = f32[2,3] parameter(0)
+        ROOT r = f32[2,3]{0,1} bitcast(x)
+        """,
+    ),
+    NoMatch(
+        "slice_of_all_elements",
         """
         x = f32[4] parameter(0)
         ROOT r = f32[3] slice(x), slice={[0:3]}
         """,
     ),
-    Rests(
-        "slice_of_concatenation",
+    NoMatch(
+        "slice_of_slice",
+        """
+        x = f32[4] parameter(0)
+        ROOT r = f32[3] slice(x), slice={[0:3]}
+        """,
+    ),
+    NoMatch(
+        "slice_of_concatenate",
         """
         x = f32[4] parameter(0)
         y = f32[5] parameter(1)
@@ -570,8 +616,8 @@ RESTS = [
         ROOT r = f32[2] slice(a), slice={[3:5]}
         """,
     ),
-    Rests(
-        "slice_of_padding",
+    NoMatch(
+        "slice_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -579,8 +625,8 @@ RESTS = [
         ROOT r = f32[2] slice(a), slice={[0:2]}
         """,
     ),
-    Rests(
-        "slice_of_padding",
+    NoMatch(
+        "slice_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -588,32 +634,80 @@ RESTS = [
         ROOT r = f32[2] slice(a), slice={[0:2]}
         """,
     ),
-    Rests(
-        "pad_nothing",
+    NoMatch(
+        "pad_of_empty_operand",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
         ROOT r = f32[4] pad(x, v), padding=1_-1
         """,
     ),
-    Rests(
-        "pad_nothing",
+    NoMatch(
+        "pad_by_zero",
+        """
+        x = f32[4] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[4] pad(x, v), padding=1_-1
+        """,
+    ),
+    NoMatch(
+        "pad_by_negative_edges",
+        """
+        x = f32[4] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[4] pad(x, v), padding=1_-1
+        """,
+    ),
+    NoMatch(
+        "pad_of_empty_operand",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
         ROOT r = f32[7] pad(x, v), padding=0_0_1
         """,
     ),
-    Rests(
-        "pad_nothing",
+    NoMatch(
+        "pad_by_zero",
+        """
+        x = f32[4] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[7] pad(x, v), padding=0_0_1
+        """,
+    ),
+    NoMatch(
+        "pad_by_negative_edges",
+        """
+        x = f32[4] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[7] pad(x, v), padding=0_0_1
+        """,
+    ),
+    NoMatch(
+        "pad_of_empty_operand",
         """
         x = f32[2] parameter(0)
         v = f32[] parameter(1)
         ROOT r = f32[1] pad(x, v), padding=-3_2
         """,
     ),
-    Rests(
-        "pad_twice",
+    NoMatch(
+        "pad_by_zero",
+        """
+        x = f32[2] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[1] pad(x, v), padding=-3_2
+        """,
+    ),
+    NoMatch(
+        "pad_by_negative_edges",
+        """
+        x = f32[2] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[1] pad(x, v), padding=-3_2
+        """,
+    ),
+    NoMatch(
+        "pad_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -622,8 +716,8 @@ RESTS = [
         ROOT r = f32[9] pad(a, w), padding=0_3
         """,
     ),
-    Rests(
-        "pad_twice",
+    NoMatch(
+        "pad_of_pad",
         """
         x = f32[4] parameter(0)
         v = f32[] parameter(1)
@@ -631,23 +725,23 @@ RESTS = [
         ROOT r = f32[4] pad(a, v), padding=1_1
         """,
     ),
-    Rests(
-        "concatenate_little",
+    NoMatch(
+        "concatenate_without_empty_operands",
         """
         x = f32[4] parameter(0)
         ROOT r = f32[8] concatenate(x, x), dimensions={0}
         """,
     ),
-    Rests(
-        "concatenate_concatenations",
+    NoMatch(
+        "concatenate_of_concatenates",
         """
         x = f32[2,2] parameter(0)
         a = f32[4,2] concatenate(x, x), dimensions={0}
         ROOT r = f32[4,4] concatenate(a, a), dimensions={1}
         """,
     ),
-    Rests(
-        "concatenate_neighbours",
+    NoMatch(
+        "concatenate_of_adjacent_slices",
         """
         x = f32[9] parameter(0)
         a = f32[3] slice(x), slice={[1:4]}
@@ -655,8 +749,8 @@ RESTS = [
         ROOT r = f32[5] concatenate(a, b), dimensions={0}
         """,
     ),
-    Rests(
-        "concatenate_neighbours",
+    NoMatch(
+        "concatenate_of_adjacent_slices",
         """
         x = f32[9] parameter(0)
         a = f32[2] slice(x), slice={[0:4:2]}
@@ -664,8 +758,8 @@ RESTS = [
         ROOT r = f32[4] concatenate(a, b), dimensions={0}
         """,
     ),
-    Rests(
-        "concatenate_repeated",
+    NoMatch(
+        "concatenate_of_equal_broadcasts",
         """
         v = f32[] parameter(0)
         w = f32[] parameter(1)
@@ -674,8 +768,8 @@ RESTS = [
         ROOT r = f32[5] concatenate(a, b), dimensions={0}
         """,
     ),
-    Rests(
-        "dynamic_slice_at_known_place",
+    NoMatch(
+        "dynamic_slice_of_all_elements",
         """
         x = f32[5,4] parameter(0)
         i = s32[] constant(4)
@@ -683,8 +777,17 @@ RESTS = [
         ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}
         """,
     ),
-    Rests(
-        "dynamic_update_of_everything",
+    NoMatch(
+        "dynamic_slice_at_constant_indices",
+        """
+        x = f32[5,4] parameter(0)
+        i = s32[] constant(4)
+        j = s32[] parameter(1)
+        ROOT r = f32[2,3] dynamic-slice(x, i, j), dynamic_slice_sizes={2,3}
+        """,
+    ),
+    NoMatch(
+        "dynamic_update_slice_of_all_elements",
         """
         x = f32[5] parameter(0)
         i = s32[] parameter(1)
@@ -693,15 +796,35 @@ RESTS = [
         ROOT r = f32[5] dynamic-update-slice(x, u, j)
         """,
     ),
-    Rests(
-        "known_dimension_size",
+    NoMatch(
+        "dynamic_update_slice_without_elements",
+        """
+        x = f32[5] parameter(0)
+        i = s32[] parameter(1)
+        j = s32[] parameter(2)
+        u = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}
+        ROOT r = f32[5] dynamic-update-slice(x, u, j)
+        """,
+    ),
+    NoMatch(
+        "dynamic_update_slice_with_old_contents",
+        """
+        x = f32[5] parameter(0)
+        i = s32[] parameter(1)
+        j = s32[] parameter(2)
+        u = f32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}
+        ROOT r = f32[5] dynamic-update-slice(x, u, j)
+        """,
+    ),
+    NoMatch(
+        "get_dimension_size_of_static",
         """
         x = f32[<=5] parameter(0)
         ROOT r = s32[] get-dimension-size(x), dimensions={0}
         """,
     ),
-    Rests(
-        "shuffle_nothing",
+    NoMatch(
+        "shuffle_by_zero_rotation",
         """
         x = f32[5,7] parameter(0)
         ROOT r = f32[5,7] shuffle(x), dimensions={1}, mode=rotate, shifts={1}

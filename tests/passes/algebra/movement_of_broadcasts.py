@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "broadcast_of_the_same",
+REWRITE_CASES = [
+    Rewrites(
+        "broadcast_without_repetition",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[2,3] broadcast(x), dimensions={0,1}
@@ -15,8 +15,8 @@ FIRES = [
         ROOT x = f32[2,3] parameter(0)
         """,
     ),
-    Fires(
-        "broadcast_of_the_same",
+    Rewrites(
+        "broadcast_without_repetition",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[3,2] broadcast(x), dimensions={1,0}
@@ -26,8 +26,8 @@ FIRES = [
         ROOT transpose = f32[3,2] transpose(x), dimensions={1,0}
         """,
     ),
-    Fires(
-        "broadcast_of_the_same",
+    Rewrites(
+        "broadcast_without_repetition",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[1,3,1] broadcast(x), dimensions={1}
@@ -37,8 +37,8 @@ FIRES = [
         ROOT reshape = f32[1,3,1] reshape(x)
         """,
     ),
-    Fires(
-        "broadcast_twice",
+    Rewrites(
+        "broadcast_of_broadcast_or_transpose",
         """
         x = f32[3] parameter(0)
         a = f32[2,3] broadcast(x), dimensions={1}
@@ -49,8 +49,8 @@ FIRES = [
         ROOT broadcast = f32[3,4,2] broadcast(x), dimensions={0}
         """,
     ),
-    Fires(
-        "broadcast_twice",
+    Rewrites(
+        "broadcast_of_broadcast_or_transpose",
         """
         x = f32[2,3] parameter(0)
         a = f32[3,2]{0,1} transpose(x), dimensions={1,0}
@@ -61,7 +61,7 @@ FIRES = [
         ROOT broadcast = f32[3,4,2] broadcast(x), dimensions={2,0}
         """,
     ),
-    Fires(
+    Rewrites(
         "broadcast_of_inserted_dimensions",
         """
         x = f32[3] parameter(0)
@@ -73,7 +73,7 @@ FIRES = [
         ROOT broadcast = f32[1,5,3,1] broadcast(x), dimensions={2}
         """,
     ),
-    Fires(
+    Rewrites(
         "transpose_of_broadcast",
         """
         x = f32[3] parameter(0)
@@ -85,8 +85,8 @@ FIRES = [
         ROOT broadcast = f32[3,2] broadcast(x), dimensions={0}
         """,
     ),
-    Fires(
-        "reshape_of_broadcast",
+    Rewrites(
+        "reshape_of_broadcast_scalar",
         """
         x = f32[] parameter(0)
         a = f32[2,3] broadcast(x), dimensions={}
@@ -97,7 +97,7 @@ FIRES = [
         ROOT broadcast = f32[6] broadcast(x), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "reverse_of_broadcast",
         """
         x = f32[3] parameter(0)
@@ -109,7 +109,7 @@ FIRES = [
         ROOT a = f32[2,3] broadcast(x), dimensions={1}
         """,
     ),
-    Fires(
+    Rewrites(
         "slice_of_broadcast",
         """
         x = f32[3] parameter(0)
@@ -121,7 +121,7 @@ FIRES = [
         ROOT broadcast = f32[2,3] broadcast(x), dimensions={1}
         """,
     ),
-    Fires(
+    Rewrites(
         "slice_of_broadcast",
         """
         x = f32[] parameter(0)
@@ -135,8 +135,8 @@ FIRES = [
         ROOT broadcast = f32[2] broadcast(x), dimensions={}
         """,
     ),
-    Fires(
-        "pad_of_padding",
+    Rewrites(
+        "pad_of_broadcast_padding_value",
         """
         x = f32[] parameter(0)
         a = f32[4] broadcast(x), dimensions={}
@@ -147,7 +147,7 @@ FIRES = [
         ROOT broadcast = f32[9] broadcast(x), dimensions={}
         """,
     ),
-    Fires(
+    Rewrites(
         "slice_of_iota",
         """
         i = s32[5,4] iota(), iota_dimension=0
@@ -157,7 +157,7 @@ FIRES = [
         ROOT iota = s32[3,2] iota(), iota_dimension=0
         """,
     ),
-    Fires(
+    Rewrites(
         "transpose_of_iota",
         """
         i = s32[5,4] iota(), iota_dimension=0
@@ -167,8 +167,8 @@ FIRES = [
         ROOT iota = s32[4,5] iota(), iota_dimension=1
         """,
     ),
-    Fires(
-        "iota_of_one",
+    Rewrites(
+        "iota_of_unit_dimension",
         """
         ROOT i = f32[5,1] iota(), iota_dimension=1
         """,
@@ -179,23 +179,23 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "broadcast_of_the_same",
+NO_MATCH_CASES = [
+    NoMatch(
+        "broadcast_without_repetition",
         """
         x = f32[3] parameter(0)
         ROOT r = f32[2,3] broadcast(x), dimensions={1}
         """,
     ),
-    Rests(
-        "broadcast_twice",
+    NoMatch(
+        "broadcast_of_broadcast_or_transpose",
         """
         x = f32[3] parameter(0)
         a = f32[3] abs(x)
         ROOT r = f32[2,3] broadcast(a), dimensions={1}
         """,
     ),
-    Rests(
+    NoMatch(
         "broadcast_of_inserted_dimensions",
         """
         x = f32[6] parameter(0)
@@ -203,22 +203,22 @@ RESTS = [
         ROOT r = f32[2,1,3,4] broadcast(a), dimensions={0,1,2}
         """,
     ),
-    Rests(
+    NoMatch(
         "transpose_of_broadcast",
         """
         x = f32[2,3] parameter(0)
         ROOT r = f32[3,2] transpose(x), dimensions={1,0}
         """,
     ),
-    Rests(
-        "reshape_of_broadcast",
+    NoMatch(
+        "reshape_of_broadcast_scalar",
         """
         x = f32[3] parameter(0)
         a = f32[2,3] broadcast(x), dimensions={1}
         ROOT r = f32[6] reshape(a)
         """,
     ),
-    Rests(
+    NoMatch(
         "reverse_of_broadcast",
         """
         x = f32[3] parameter(0)
@@ -226,7 +226,7 @@ RESTS = [
         ROOT r = f32[2,3] reverse(a), dimensions={0,1}
         """,
     ),
-    Rests(
+    NoMatch(
         "slice_of_broadcast",
         """
         x = f32[3] parameter(0)
@@ -234,8 +234,8 @@ RESTS = [
         ROOT r = f32[4,2] slice(a), slice={[0:4], [0:2]}
         """,
     ),
-    Rests(
-        "pad_of_padding",
+    NoMatch(
+        "pad_of_broadcast_padding_value",
         """
         x = f32[] parameter(0)
         y = f32[] parameter(1)
@@ -243,22 +243,22 @@ RESTS = [
         ROOT r = f32[9] pad(a, y), padding=1_1_1
         """,
     ),
-    Rests(
+    NoMatch(
         "slice_of_iota",
         """
         i = s32[5,4] iota(), iota_dimension=0
         ROOT r = s32[3,4] slice(i), slice={[1:4], [0:4]}
         """,
     ),
-    Rests(
+    NoMatch(
         "transpose_of_iota",
         """
         x = s32[5,4] parameter(0)
         ROOT r = s32[4,5] transpose(x), dimensions={1,0}
         """,
     ),
-    Rests(
-        "iota_of_one",
+    NoMatch(
+        "iota_of_unit_dimension",
         """
         ROOT i = f32[5,2] iota(), iota_dimension=1
         """,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "reduce_at_most_one",
+REWRITE_CASES = [
+    Rewrites(
+        "reduce_of_at_most_one_element",
         """
         x = f32[3,1] parameter(0)
         v = f32[] parameter(1)
@@ -18,8 +18,8 @@ FIRES = [
         ROOT reshape = f32[3] reshape(x)
         """,
     ),
-    Fires(
-        "reduce_at_most_one",
+    Rewrites(
+        "reduce_of_at_most_one_element",
         """
         x = f32[3,0] parameter(0)
         v = f32[] parameter(1)
@@ -31,8 +31,8 @@ FIRES = [
         ROOT broadcast = f32[3] broadcast(v), dimensions={}
         """,
     ),
-    Fires(
-        "reduce_at_most_one",
+    Rewrites(
+        "reduce_of_at_most_one_element",
         """
         x = f32[3] parameter(0)
         v = f32[] parameter(1)
@@ -43,8 +43,8 @@ FIRES = [
         v = f32[] parameter(1)
         """,
     ),
-    Fires(
-        "reduce_at_most_one",
+    Rewrites(
+        "reduce_of_at_most_one_element",
         """
         x = f32[3,1] parameter(0)
         y = s32[3,1] parameter(1)
@@ -62,8 +62,8 @@ FIRES = [
         ROOT tuple = (f32[3], s32[3]) tuple(reshape, reshape.1)
         """,
     ),
-    Fires(
-        "reduce_twice",
+    Rewrites(
+        "reduce_of_reduce",
         """
         x = s32[2,3,4] parameter(0)
         z = s32[] constant(0)
@@ -77,8 +77,8 @@ FIRES = [
         ROOT reduce = s32[2] reduce(x, v), dimensions={1,2}, to_apply=plus_s32
         """,
     ),
-    Fires(
-        "reduce_twice",
+    Rewrites(
+        "reduce_of_reduce",
         """
         x = f32[2,3,4] parameter(0)
         v = f32[] parameter(1)
@@ -93,17 +93,17 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "reduce_at_most_one",
+NO_MATCH_CASES = [
+    NoMatch(
+        "reduce_of_at_most_one_element",
         """
         x = f32[3,2] parameter(0)
         v = f32[] parameter(1)
         ROOT r = f32[3] reduce(x, v), dimensions={1}, to_apply=plus
         """,
     ),
-    Rests(
-        "reduce_twice",
+    NoMatch(
+        "reduce_of_reduce",
         """
         x = f32[2,3,4] parameter(0)
         v = f32[] constant(0)
@@ -111,8 +111,8 @@ RESTS = [
         ROOT r = f32[4] reduce(a, v), dimensions={0}, to_apply=plus
         """,
     ),
-    Rests(
-        "reduce_twice",
+    NoMatch(
+        "reduce_of_reduce",
         """
         x = f32[2,3,4] parameter(0)
         v = f32[] parameter(1)
@@ -121,8 +121,8 @@ RESTS = [
         ROOT r = f32[4] reduce(a, v), dimensions={0}, to_apply=most
         """,
     ),
-    Rests(
-        "reduce_twice",
+    NoMatch(
+        "reduce_of_reduce",
         """
         x = s32[2,3,4] parameter(0)
         z = s32[] constant(1)

@@ -1,6 +1,7 @@
-"""Cases of one rewrite rule: how they are written, and what each must fulfil.
+"""Test cases of rewrite rules: what a case consists of, and how it is checked.
 
-A case is the lines of an entry computation, and those that the rule makes of them. Must not know: any particular rule.
+A case is the lines of an entry computation, and the lines into which a rule rewrites them. Does not depend on any
+particular rule.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ pair {
   peak = f32[] maximum(p12, p14) total = s32[] add(p13, p15) ROOT both = (f32[], s32[]) tuple(peak, total)
 }
 """
-"""What the cases call."""
+"""The computations that the cases call."""
 
 RULES = {rule.__name__: rule for rule in REWRITES.all_rules()}
 
 
 @dataclass(frozen=True)
-class Fires:
-    """A rule makes `after` of `before`; both are lines of the entry."""
+class Rewrites:
+    """A rule rewrites `before` to `after`; both are lines of the entry computation."""
 
     rule: str
     before: str
     after: str
 
     def check(self) -> None:
-        """The rule alone gives the text; neither it nor the whole pass changes a bit of the results; the pass rests."""
+        """Checks the text that the rule gives, bit-equal results of rule and pass, and that the pass converges."""
         original = parse_hlo(program(*self.before.strip().splitlines(), before=CALLED))
         once, whole = clone_module(original), clone_module(original)
         assert simplify_computation(once.entry_computation, rules=[RULES[self.rule]])
@@ -55,8 +56,8 @@ class Fires:
 
 
 @dataclass(frozen=True)
-class Rests:
-    """A rule does not fire on the lines."""
+class NoMatch:
+    """A rule does not match any of the lines."""
 
     rule: str
     lines: str

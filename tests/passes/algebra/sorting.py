@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "sort_at_most_one",
+REWRITE_CASES = [
+    Rewrites(
+        "sort_of_at_most_one_element",
         """
         x = f32[3,1] parameter(0)
         ROOT r = f32[3,1] sort(x), dimensions={1}, to_apply=less
@@ -15,8 +15,8 @@ FIRES = [
         ROOT x = f32[3,1] parameter(0)
         """,
     ),
-    Fires(
-        "sort_at_most_one",
+    Rewrites(
+        "sort_of_at_most_one_element",
         """
         x = f32[1] parameter(0)
         y = s32[1] parameter(1)
@@ -30,9 +30,9 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "sort_at_most_one",
+NO_MATCH_CASES = [
+    NoMatch(
+        "sort_of_at_most_one_element",
         """
         x = f32[1,3] parameter(0)
         ROOT r = f32[1,3] sort(x), dimensions={1}, to_apply=less

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.passes.algebra.rules import Fires, Rests
+from tests.passes.algebra.rules import NoMatch, Rewrites
 
-FIRES = [
-    Fires(
-        "element_of_tuple",
+REWRITE_CASES = [
+    Rewrites(
+        "get_element_of_tuple",
         """
         x = f32[3] parameter(0)
         y = s32[] parameter(1)
@@ -18,8 +18,8 @@ FIRES = [
         ROOT y = s32[] parameter(1)
         """,
     ),
-    Fires(
-        "element_of_constant",
+    Rewrites(
+        "get_element_of_constant",
         """
         t = (f32[2], s32[]) constant(({1, 2}, 7))
         ROOT r = f32[2] get-tuple-element(t), index=0
@@ -28,8 +28,8 @@ FIRES = [
         ROOT constant = f32[2] constant({1, 2})
         """,
     ),
-    Fires(
-        "tuple_of_elements",
+    Rewrites(
+        "tuple_of_all_elements",
         """
         t = (f32[3], s32[]) parameter(0)
         x = f32[3] get-tuple-element(t), index=0
@@ -42,23 +42,23 @@ FIRES = [
     ),
 ]
 
-RESTS = [
-    Rests(
-        "element_of_tuple",
+NO_MATCH_CASES = [
+    NoMatch(
+        "get_element_of_tuple",
         """
         t = (f32[3], s32[]) parameter(0)
         ROOT r = s32[] get-tuple-element(t), index=1
         """,
     ),
-    Rests(
-        "element_of_constant",
+    NoMatch(
+        "get_element_of_constant",
         """
         t = (f32[3], s32[]) parameter(0)
         ROOT r = s32[] get-tuple-element(t), index=1
         """,
     ),
-    Rests(
-        "tuple_of_elements",
+    NoMatch(
+        "tuple_of_all_elements",
         """
         t = (f32[3], f32[3]) parameter(0)
         x = f32[3] get-tuple-element(t), index=0
@@ -66,8 +66,8 @@ RESTS = [
         ROOT r = (f32[3], f32[3]) tuple(y, x)
         """,
     ),
-    Rests(
-        "tuple_of_elements",
+    NoMatch(
+        "tuple_of_all_elements",
         """
         t = (f32[3], s32[]) parameter(0)
         x = f32[3] get-tuple-element(t), index=0

@@ -1,4 +1,7 @@
-"""Rewrites of operations to simpler ones, family by family. Importing it registers those of all families."""
+"""Algebraic rewrites of operations to simpler ones, one module for each family of operations.
+
+Importing the package registers the rules of all families in `REWRITES`. XLA's counterpart is AlgebraicSimplifier.
+"""
 
 from xlapy.passes.algebra import (
     contraction,

@@ -1,6 +1,6 @@
-"""Rewrites of products of matrices that contract one element or none.
+"""Rewrites of dots that contract one element or none.
 
-Must not know: how products are computed.
+Does not depend on how dots are computed.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule(opcodes.DOT)
-def dot_of_at_most_one(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Contracting nothing -> zeros; one element -> a product of broadcasts, where no algorithm rounds the operands.
+def dot_over_at_most_one_element(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A dot over no elements -> zeros; over one element -> a multiplication of broadcasts.
 
-    Zero is added to the products, as it is the start of the sum: it makes -0 to 0.
+    Only if no algorithm rounds the operands. To floats, zero is added as by the sum: it turns -0 into 0.
     """
     lhs, rhs = instruction.operands[:2]
     attributes, t = instruction.attributes, instruction.shape.element_type
     contracted = prod(lhs.shape.dimensions[d] for d in attributes.lhs_contracting_dims)
-    if contracted > 1 or attributes != _plain(instruction) or len(instruction.operands) != 2:
+    if contracted > 1 or attributes != _dimension_numbers_only(instruction) or len(instruction.operands) != 2:
         return None
     if contracted == 0:
         return write.filled(0, instruction.shape)
@@ -32,24 +32,26 @@ def dot_of_at_most_one(write: Writer, instruction: Instruction) -> Instruction |
     batch = len(attributes.lhs_batch_dims)
     left_dims = [*attributes.lhs_batch_dims, *attributes.lhs_free_dims(lhs.shape.rank)]
     right_dims = [*attributes.rhs_batch_dims, *attributes.rhs_free_dims(rhs.shape.rank)]
-    left = _spread(write, instruction, lhs, left_dims, list(range(len(left_dims))))
-    places = [*range(batch), *range(len(left_dims), instruction.shape.rank)]
-    right = _spread(write, instruction, rhs, right_dims, places)
+    left = _broadcast_to_result(write, instruction, lhs, left_dims, list(range(len(left_dims))))
+    positions = [*range(batch), *range(len(left_dims), instruction.shape.rank)]
+    right = _broadcast_to_result(write, instruction, rhs, right_dims, positions)
     product = write.add(opcodes.MULTIPLY, left, right, shape=instruction.shape)
     if t.is_integral:
         return product
     return write.add(opcodes.ADD, product, write.filled(0, instruction.shape), shape=instruction.shape)
 
 
-def _plain(instruction: Instruction) -> object:
-    """The attributes with nothing but dimension numbers."""
+def _dimension_numbers_only(instruction: Instruction) -> object:
+    """Returns the attributes of a dot that has nothing but the dimension numbers of this one."""
     names = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims")
     return instruction.op.attributes.make(**{name: getattr(instruction.attributes, name) for name in names})
 
 
-def _spread(write: Writer, dot: Instruction, operand: Instruction, kept: list[int], places: list[int]) -> Instruction:
-    """Dimensions `kept` of an operand at `places` of the result, repeated along the others."""
+def _broadcast_to_result(
+    write: Writer, dot: Instruction, operand: Instruction, kept: list[int], positions: list[int]
+) -> Instruction:
+    """Broadcasts an operand to the result: its dimension `kept[i]` becomes `positions[i]`, others are dropped."""
     narrow = operand.shape.with_dimensions([size for d, size in enumerate(operand.shape.dimensions) if d in kept])
     order = sorted(kept)
-    target = [places[kept.index(d)] for d in order]
+    target = [positions[kept.index(d)] for d in order]
     return write.broadcast(write.reshape(operand, narrow), dot.shape, target)

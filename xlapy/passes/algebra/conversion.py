@@ -1,7 +1,4 @@
-"""Rewrites of conversions between element types.
-
-Must not know: arithmetic.
-"""
+"""Rewrites of conversions intermediate element types."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from xlapy.passes.rewrite import Writer
 
 
 def holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
-    """Whether a type has every value of another one, NaN, infinities and -0 included."""
+    """Returns whether the type `wide` has every value of `narrow`, including NaN, infinities and -0."""
     if wide is narrow:
         return True
     if (narrow, wide) == (C64, C128):
@@ -31,20 +28,20 @@ def holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
 
 
 @REWRITES.rule(opcodes.CONVERT)
-def convert_to_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+def convert_to_same_type(write: Writer, instruction: Instruction) -> Instruction | None:
     """A conversion to the same type -> its operand."""
     (operand,) = instruction.operands
     return operand if operand.shape.element_type is instruction.shape.element_type else None
 
 
 @REWRITES.rule(opcodes.CONVERT)
-def convert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """convert(convert(x)) -> convert(x), where the type between holds every value of x's."""
-    (between,) = instruction.operands
-    if between.op is not opcodes.CONVERT:
+def convert_of_convert(write: Writer, instruction: Instruction) -> Instruction | None:
+    """convert(convert(x)) -> convert(x), if the intermediate type holds every value of the type of x."""
+    (intermediate,) = instruction.operands
+    if intermediate.op is not opcodes.CONVERT:
         return None
-    (source,) = between.operands
-    types = [one.shape.element_type for one in (source, between, instruction)]
+    (source,) = intermediate.operands
+    types = [one.shape.element_type for one in (source, intermediate, instruction)]
     if not holds(types[1], types[0]) or _is_clamped(*types):
         return None
     if types[0] is types[2]:
@@ -52,15 +49,18 @@ def convert_twice(write: Writer, instruction: Instruction) -> Instruction | None
     return write.add(opcodes.CONVERT, source, shape=instruction.shape)
 
 
-def _is_clamped(source: PrimitiveType, between: PrimitiveType, result: PrimitiveType) -> bool:
-    """Whether values are lost by way of a floating-point type otherwise than from integers to integers: there they are
-    clamped to the ends of the type, here they keep their low bits."""
-    return source.is_integral and between.is_floating and result.is_integral and not holds(result, source)
+def _is_clamped(source: PrimitiveType, intermediate: PrimitiveType, result: PrimitiveType) -> bool:
+    """Returns whether a conversion of integers through a floating-point type differs from the direct conversion.
+
+    Through a floating-point type, values out of range are clamped to the limits of the type; the direct conversion
+    keeps their low bits.
+    """
+    return source.is_integral and intermediate.is_floating and result.is_integral and not holds(result, source)
 
 
 @REWRITES.rule(opcodes.BITCAST_CONVERT)
-def bitcast_convert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """The bits of the bits of x -> the bits of x; to the same type -> x."""
+def bitcast_convert_to_same_type_or_of_bitcast_convert(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A bitcast-convert of a bitcast-convert -> one, if all types are equally wide; to the same type -> the operand."""
     (operand,) = instruction.operands
     target = instruction.shape.element_type
     if operand.shape.element_type is target:
@@ -78,8 +78,8 @@ def bitcast_convert_twice(write: Writer, instruction: Instruction) -> Instructio
 
 
 @REWRITES.rule(opcodes.REAL, opcodes.IMAG)
-def part_of_converted(write: Writer, instruction: Instruction) -> Instruction | None:
-    """real(convert(x)) of a real x in the wider type -> convert(x)."""
+def real_of_convert(write: Writer, instruction: Instruction) -> Instruction | None:
+    """real(convert(x)) -> convert(x) of a real x, if the type of the result holds every value of the type of x."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.CONVERT or instruction.op is not opcodes.REAL:
         return None

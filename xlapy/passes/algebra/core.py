@@ -1,11 +1,11 @@
-"""The table of rewrites, and the questions that many of them ask.
+"""The table of algebraic rewrite rules, and helpers that many rules share.
 
-Owns: the form of a rule, what is known of a value (all elements equal, constant scalars). Must not know: when rules are
-tried (`passes/simplify`).
+A rule is `rule(write, instruction) -> replacement or None`. It returns None, and writes nothing, if it does not match.
+The replacement has the same value for all operand values (NaN, infinities, zeros of both signs, integer extremes, no
+elements at all). It is cheaper, or closer to a form that other rules match. Rules must not undo each other.
 
-A rule is `rule(write, instruction) -> replacement or None`: None if it does not fire, and then nothing was written. The
-replacement has the same value for every operand value there is (NaN, infinities, zeros of both signs, integer extremes,
-no elements at all) and is cheaper, or nearer to a form that other rules know; rules must not undo each other.
+Responsible for the form of a rule and for facts about values (equal elements, constant scalars). Does not depend on
+when rules are applied (`passes/simplify.py`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ IEEE_TYPES = frozenset({F16, BF16, F32, F64})
 
 
 class Rewrites:
-    """The rules of each op, in the order in which they are tried."""
+    """The rules of each operation, in the order in which they are tried."""
 
     def __init__(self) -> None:
         self._table: dict[OpDef, list[RewriteRule]] = {}
         self._general: list[RewriteRule] = []
 
     def rule(self, *defs: OpDef) -> Callable[[RewriteRule], RewriteRule]:
-        """Decorator: adds a rule to ops; without any, to all of them, behind their own."""
+        """Returns a decorator that adds a rule to operations; without any, to all operations, after their own rules."""
 
         def register(function: RewriteRule) -> RewriteRule:
             for op in defs:
@@ -48,20 +48,22 @@ class Rewrites:
         return register
 
     def of(self, op: OpDef) -> list[RewriteRule]:
+        """Returns the rules that apply to an operation."""
         return [*self._table.get(op, ()), *self._general]
 
     def all_rules(self) -> list[RewriteRule]:
+        """Returns every rule once."""
         return list(dict.fromkeys([*(rule for rules in self._table.values() for rule in rules), *self._general]))
 
 
 REWRITES = Rewrites()
 
 
-# -- what is known of a value
+# -- facts about values
 
 
 def known_array(instruction: Instruction) -> Array | None:
-    """The elements of a constant array; None for anything else, and where text left the elements out."""
+    """Returns the elements of a constant array; None for other instructions and for elided constants."""
     if instruction.op is not opcodes.CONSTANT or not instruction.shape.is_array:
         return None
     literal: Literal = instruction.literal
@@ -69,8 +71,10 @@ def known_array(instruction: Instruction) -> Array | None:
 
 
 def splat(instruction: Instruction) -> Any | None:
-    """The one value of all elements, as a NumPy scalar, if it is known: of a constant, seen through broadcasts,
-    reshapes and the like."""
+    """Returns the common value of all elements as a NumPy scalar; None if it is unknown or elements differ.
+
+    Follows broadcasts, reshapes, transposes and copies to a constant.
+    """
     while instruction.op in (opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE, opcodes.COPY):
         instruction = instruction.operands[0]
     array = known_array(instruction)
@@ -83,8 +87,8 @@ def splat(instruction: Instruction) -> Any | None:
     return flat[0]
 
 
-def splat_source(instruction: Instruction) -> Instruction | None:
-    """The scalar that all elements are, for a broadcast of a scalar."""
+def broadcast_scalar_of(instruction: Instruction) -> Instruction | None:
+    """Returns the scalar of which an array is a broadcast, possibly reshaped or transposed; None for other arrays."""
     while (
         instruction.op in (opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE) and instruction.operands[0].shape.rank
     ):
@@ -93,7 +97,7 @@ def splat_source(instruction: Instruction) -> Instruction | None:
 
 
 def is_number(value: Any | None, number: float) -> bool:
-    """Whether a splat is a number exactly; the sign of a zero counts, NaN is no number."""
+    """Returns whether a value that `splat` returned equals a number. The sign of zero counts; NaN equals nothing."""
     if value is None or np.iscomplexobj(value) or value.dtype == np.bool_:
         return False
     if not is_float(value):
@@ -103,22 +107,23 @@ def is_number(value: Any | None, number: float) -> bool:
 
 
 def is_float(value: Any) -> bool:
-    """Whether a NumPy scalar is a real floating-point number."""
+    """Returns whether a NumPy scalar has a real floating-point type."""
     return PrimitiveType.from_dtype(value.dtype).is_floating
 
 
 def scalar_integer(instruction: Instruction) -> int | None:
-    """The value of a constant integer scalar."""
+    """Returns the value of a constant integer scalar; None for other instructions."""
     array = known_array(instruction)
     if array is None or array.ndim or not instruction.shape.element_type.is_integral:
         return None
     return int(array)
 
 
-def same_everywhere(write: Writer, instruction: Instruction, value: complex | bool) -> Instruction:
-    """A number in every element of the instruction's shape."""
+def splat_like(write: Writer, instruction: Instruction, value: complex | bool) -> Instruction:
+    """Writes a broadcast of a number to the shape of an instruction."""
     return write.filled(value, instruction.shape)
 
 
 def has_one_user(instruction: Instruction) -> bool:
+    """Returns whether exactly one instruction uses a value and the computation does not return it."""
     return len(instruction.users) == 1 and not instruction.is_root

@@ -1,7 +1,8 @@
-"""Rewrites of arithmetic, logic, comparison and choice.
+"""Rewrites of arithmetic, logic, comparisons and selects.
 
-Floating-point rules keep every bit: x + (-0) is x, x + 0 is not (-0 + 0 is 0); x * 0 is not 0 (NaN, infinities, -0).
-Complex numbers are left alone where products and quotients mix their parts. Must not know: conversions (`conversion`).
+Floating-point rules keep every bit: x + (-0) is x, but x + 0 is not (-0 + 0 is 0); x * 0 is not 0 (NaN, infinities,
+-0). Products and quotients of complex numbers are not rewritten, because they mix real and imaginary parts. Conversions
+are in `conversion.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from xlapy.passes.algebra.core import (
     has_one_user,
     is_number,
     known_array,
-    same_everywhere,
     splat,
+    splat_like,
 )
 from xlapy.passes.rewrite import Writer
 
 
-def _sides(instruction: Instruction) -> Iterator[tuple[Instruction, Instruction]]:
-    """Both ways to look at the operands of a commutative operation."""
+def _operand_orders(instruction: Instruction) -> Iterator[tuple[Instruction, Instruction]]:
+    """Yields the operands of a commutative operation in both orders."""
     lhs, rhs = instruction.operands
     yield lhs, rhs
     yield rhs, lhs
@@ -47,14 +48,14 @@ def _is_false(value: Any | None) -> bool:
 
 
 def _has_all_bits(value: Any | None, t: PrimitiveType) -> bool:
-    """Whether a splat is -1, or the largest number of an unsigned type, or true."""
+    """Returns whether a splat has all bits set: -1, the greatest value of an unsigned type, or true."""
     if value is None or not (t.is_integral or t is PRED):
         return False
     return bool(value) if t is PRED else int(value) == (-1 if t.is_signed else 2**t.bits - 1)
 
 
 def _limits(t: PrimitiveType) -> tuple[float, float] | None:
-    """The least and the greatest value of a type, infinities included; None for types without an order of use here."""
+    """Returns the least and greatest value, infinities included, of IEEE and integer types; None for other types."""
     if t in IEEE_TYPES:
         return -np.inf, np.inf
     if not t.is_integral:
@@ -62,14 +63,14 @@ def _limits(t: PrimitiveType) -> tuple[float, float] | None:
     return (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1) if t.is_signed else (0, 2**t.bits - 1)
 
 
-# -- sums and differences
+# -- addition and subtraction
 
 
 @REWRITES.rule(opcodes.ADD)
-def add_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x + 0 -> x of integers, x + (-0) -> x of floats, x + false -> x."""
+def add_identity(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x + 0 -> x of integers, x + (-0) -> x of floats, x + false -> x of predicates."""
     t = _type(instruction)
-    for value, other in _sides(instruction):
+    for value, other in _operand_orders(instruction):
         zero = splat(other)
         if (t.is_integral and is_number(zero, 0)) or (t in IEEE_TYPES and is_number(zero, -0.0)) or _is_false(zero):
             return value
@@ -79,77 +80,93 @@ def add_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
 @REWRITES.rule(opcodes.ADD)
 def add_negated(write: Writer, instruction: Instruction) -> Instruction | None:
     """x + (-y) -> x - y."""
-    for value, other in _sides(instruction):
+    for value, other in _operand_orders(instruction):
         if other.op is opcodes.NEGATE:
             return write.add(opcodes.SUBTRACT, value, other.operands[0], shape=instruction.shape)
     return None
 
 
 @REWRITES.rule(opcodes.ADD, opcodes.MULTIPLY, opcodes.AND, opcodes.OR, opcodes.XOR)
-def gather_constants(write: Writer, instruction: Instruction) -> Instruction | None:
-    """(x + c) + d -> x + (c + d) of integers and predicates, and likewise products and bitwise operations."""
+def reassociate_constants(write: Writer, instruction: Instruction) -> Instruction | None:
+    """(x + c) + d -> x + (c + d) for constants c, d of integers or predicates; likewise for multiply, and, or, xor."""
     if not (_type(instruction).is_integral or _type(instruction) is PRED):
         return None
-    for inner, outer in _sides(instruction):
-        if inner.op is not instruction.op or known_array(_narrow(outer)) is None:
+    for inner, outer in _operand_orders(instruction):
+        if inner.op is not instruction.op or known_array(_broadcast_operand(outer)) is None:
             continue
-        for value, constant in _sides(inner):
-            if known_array(_narrow(constant)) is not None and known_array(_narrow(value)) is None:
+        for value, constant in _operand_orders(inner):
+            if known_array(_broadcast_operand(constant)) is not None and known_array(_broadcast_operand(value)) is None:
                 both = write.add(instruction.op, constant, outer)
                 return write.add(instruction.op, value, both, shape=instruction.shape)
     return None
 
 
-def _narrow(instruction: Instruction) -> Instruction:
+def _broadcast_operand(instruction: Instruction) -> Instruction:
+    """Returns the operand of a broadcast; other instructions as they are."""
     return instruction.operands[0] if instruction.op is opcodes.BROADCAST else instruction
 
 
 @REWRITES.rule(opcodes.SUBTRACT)
-def subtract_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x - 0 -> x; x - x -> 0 of integers."""
+def subtract_zero(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x - 0 -> x of integers and floats."""
     t = _type(instruction)
     lhs, rhs = instruction.operands
-    if (t.is_integral or t in IEEE_TYPES) and is_number(splat(rhs), 0):
-        return lhs
-    if t.is_integral and lhs is rhs:
-        return same_everywhere(write, instruction, 0)
-    return None
+    return lhs if (t.is_integral or t in IEEE_TYPES) and is_number(splat(rhs), 0) else None
+
+
+@REWRITES.rule(opcodes.SUBTRACT)
+def subtract_from_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x - x -> 0 of integers."""
+    lhs, rhs = instruction.operands
+    return splat_like(write, instruction, 0) if _type(instruction).is_integral and lhs is rhs else None
+
+
+@REWRITES.rule(opcodes.SUBTRACT)
+def subtract_negated(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x - (-y) -> x + y."""
+    lhs, rhs = instruction.operands
+    if rhs.op is not opcodes.NEGATE:
+        return None
+    return write.add(opcodes.ADD, lhs, rhs.operands[0], shape=instruction.shape)
 
 
 @REWRITES.rule(opcodes.SUBTRACT)
 def subtract_from_zero(write: Writer, instruction: Instruction) -> Instruction | None:
-    """0 - x -> -x of integers, (-0) - x -> -x of floats; x - (-y) -> x + y."""
+    """0 - x -> -x of integers, (-0) - x -> -x of floats."""
     t = _type(instruction)
     lhs, rhs = instruction.operands
-    if rhs.op is opcodes.NEGATE:
-        return write.add(opcodes.ADD, lhs, rhs.operands[0], shape=instruction.shape)
     if is_number(splat(lhs), 0 if t.is_integral else -0.0) and (t.is_integral or t in IEEE_TYPES):
         return write.add(opcodes.NEGATE, rhs, shape=instruction.shape)
     return None
 
 
 @REWRITES.rule(opcodes.NEGATE)
-def negate_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """-(-x) -> x; -(x - y) -> y - x of integers."""
+def negate_of_negate(write: Writer, instruction: Instruction) -> Instruction | None:
+    """-(-x) -> x."""
     (operand,) = instruction.operands
-    if operand.op is opcodes.NEGATE:
-        return operand.operands[0]
+    return operand.operands[0] if operand.op is opcodes.NEGATE else None
+
+
+@REWRITES.rule(opcodes.NEGATE)
+def negate_of_subtract(write: Writer, instruction: Instruction) -> Instruction | None:
+    """-(x - y) -> y - x of integers."""
+    (operand,) = instruction.operands
     if operand.op is opcodes.SUBTRACT and _type(instruction).is_integral and has_one_user(operand):
         lhs, rhs = operand.operands
         return write.add(opcodes.SUBTRACT, rhs, lhs, shape=instruction.shape)
     return None
 
 
-# -- products and quotients
+# -- multiplication, division, powers
 
 
 @REWRITES.rule(opcodes.MULTIPLY)
-def multiply_by_one(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x * 1 -> x; x * 0 -> 0 of integers; x * -1 -> -x; x * true -> x, x * false -> false."""
+def multiply_by_zero_one_or_minus_one(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x * 1 -> x; x * 0 -> 0 of integers; x * -1 -> -x; x * true -> x and x * false -> false of predicates."""
     t = _type(instruction)
     if t.is_complex:
         return None
-    for value, other in _sides(instruction):
+    for value, other in _operand_orders(instruction):
         factor = splat(other)
         if is_number(factor, 1) or _is_true(factor):
             return value
@@ -162,21 +179,24 @@ def multiply_by_one(write: Writer, instruction: Instruction) -> Instruction | No
 
 @REWRITES.rule(opcodes.DIVIDE)
 def divide_by_one(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x / 1 -> x; x / 2^k -> x * 2^-k of floats, where both are normal numbers."""
-    t = _type(instruction)
+    """x / 1 -> x of real numbers."""
+    lhs, rhs = instruction.operands
+    return lhs if not _type(instruction).is_complex and is_number(splat(rhs), 1) else None
+
+
+@REWRITES.rule(opcodes.DIVIDE)
+def divide_float_by_power_of_two(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x / 2^k -> x * 2^-k of floats, if 2^k and 2^-k are normal numbers."""
     lhs, rhs = instruction.operands
     divisor = splat(rhs)
-    if t.is_complex or divisor is None:
-        return None
-    if is_number(divisor, 1):
-        return lhs
-    reciprocal = _exact_reciprocal(divisor, t)
+    reciprocal = None if divisor is None else _exact_reciprocal(divisor, _type(instruction))
     if reciprocal is None:
         return None
     return write.add(opcodes.MULTIPLY, lhs, write.filled(reciprocal, rhs.shape), shape=instruction.shape)
 
 
 def _exact_reciprocal(divisor: Any, t: PrimitiveType) -> float | None:
+    """Returns 1 / divisor if that is exact: for powers of two whose reciprocals are normal numbers; else None."""
     value = float(divisor) if t in IEEE_TYPES else 0.0
     if not np.isfinite(value) or abs(np.frexp(value)[0]) != 0.5:
         return None
@@ -185,8 +205,8 @@ def _exact_reciprocal(divisor: Any, t: PrimitiveType) -> float | None:
 
 
 @REWRITES.rule(opcodes.DIVIDE, opcodes.REMAINDER)
-def divide_unsigned_by_power_of_two(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x / 2^k -> x >> k, x rem 2^k -> x & (2^k - 1) of unsigned integers."""
+def unsigned_divide_or_remainder_by_power_of_two(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x / 2^k -> x >> k and x rem 2^k -> x & (2^k - 1) of unsigned integers."""
     t = _type(instruction)
     lhs, rhs = instruction.operands
     value = splat(rhs) if t.is_integral and not t.is_signed else None
@@ -199,8 +219,8 @@ def divide_unsigned_by_power_of_two(write: Writer, instruction: Instruction) -> 
 
 
 @REWRITES.rule(opcodes.POWER)
-def power_of_small_number(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x^0 -> 1, x^1 -> x, x^2 -> x * x; of floats x^-1 -> 1 / x."""
+def power_with_exponent_of_minus_one_to_two(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x^0 -> 1, x^1 -> x, x^2 -> x * x; x^-1 -> 1 / x of floats."""
     t = _type(instruction)
     base, exponent = instruction.operands
     value = splat(exponent)
@@ -211,7 +231,7 @@ def power_of_small_number(write: Writer, instruction: Instruction) -> Instructio
     if is_number(value, 1):
         return base
     if float(value) == 0:
-        return same_everywhere(write, instruction, 1)
+        return splat_like(write, instruction, 1)
     if is_number(value, 2):
         return write.add(opcodes.MULTIPLY, base, base, shape=instruction.shape)
     if is_number(value, -1) and t in IEEE_TYPES:
@@ -223,10 +243,10 @@ def power_of_small_number(write: Writer, instruction: Instruction) -> Instructio
 
 
 @REWRITES.rule(opcodes.AND, opcodes.OR, opcodes.XOR)
-def logic_with_known_bits(write: Writer, instruction: Instruction) -> Instruction | None:
+def bitwise_with_all_zeros_or_ones(write: Writer, instruction: Instruction) -> Instruction | None:
     """x & 0 -> 0, x & ~0 -> x, x | 0 -> x, x | ~0 -> ~0, x ^ 0 -> x, x ^ ~0 -> ~x; predicates likewise."""
     t, op = _type(instruction), instruction.op
-    for value, other in _sides(instruction):
+    for value, other in _operand_orders(instruction):
         bits = splat(other)
         if is_number(bits, 0) or _is_false(bits):
             return other if op is opcodes.AND else value
@@ -238,24 +258,24 @@ def logic_with_known_bits(write: Writer, instruction: Instruction) -> Instructio
 
 
 @REWRITES.rule(opcodes.AND, opcodes.OR, opcodes.MAXIMUM, opcodes.MINIMUM)
-def of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x & x, x | x, max(x, x), min(x, x) -> x."""
+def idempotent_operation_of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x & x, x | x, max(x, x) and min(x, x) -> x."""
     lhs, rhs = instruction.operands
     return lhs if lhs is rhs else None
 
 
 @REWRITES.rule(opcodes.XOR)
-def exclusive_or_of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
+def xor_of_itself(write: Writer, instruction: Instruction) -> Instruction | None:
     """x ^ x -> 0."""
     lhs, rhs = instruction.operands
-    return same_everywhere(write, instruction, 0) if lhs is rhs else None
+    return splat_like(write, instruction, 0) if lhs is rhs else None
 
 
 @REWRITES.rule(opcodes.AND, opcodes.OR)
-def absorb(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x & (x | y), x | (x & y) -> x; x & (x & y) -> x & y, and likewise of or."""
+def absorb_nested_bitwise_operand(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x & (x | y) and x | (x & y) -> x; x & (x & y) -> x & y, and likewise for or."""
     dual = opcodes.OR if instruction.op is opcodes.AND else opcodes.AND
-    for value, other in _sides(instruction):
+    for value, other in _operand_orders(instruction):
         if other.op is dual and value in other.operands:
             return value
         if other.op is instruction.op and value in other.operands:
@@ -264,11 +284,16 @@ def absorb(write: Writer, instruction: Instruction) -> Instruction | None:
 
 
 @REWRITES.rule(opcodes.NOT)
-def invert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """not not x -> x; not of a comparison of integers or predicates -> the opposite comparison."""
+def not_of_not(write: Writer, instruction: Instruction) -> Instruction | None:
+    """not not x -> x."""
     (operand,) = instruction.operands
-    if operand.op is opcodes.NOT:
-        return operand.operands[0]
+    return operand.operands[0] if operand.op is opcodes.NOT else None
+
+
+@REWRITES.rule(opcodes.NOT)
+def not_of_compare(write: Writer, instruction: Instruction) -> Instruction | None:
+    """The negation of a comparison of integers or predicates -> the opposite comparison."""
+    (operand,) = instruction.operands
     if operand.op is not opcodes.COMPARE or not has_one_user(operand) or not _is_totally_ordered(operand):
         return None
     attributes = operand.attributes.replace(direction=_OPPOSITE[operand.direction])
@@ -276,36 +301,42 @@ def invert_twice(write: Writer, instruction: Instruction) -> Instruction | None:
 
 
 @REWRITES.rule(opcodes.SHIFT_LEFT, opcodes.SHIFT_RIGHT_ARITHMETIC, opcodes.SHIFT_RIGHT_LOGICAL)
-def shift_by_known(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x << 0 -> x; x << width -> 0 and x >>> width -> 0, as shifts of the width or more do."""
+def shift_by_zero_or_at_least_width(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x << 0 -> x, likewise right shifts; x << n and x >>> n -> 0 for amounts n of at least the width."""
     t = _type(instruction)
     value, amount = instruction.operands[0], splat(instruction.operands[1])
     if amount is None:
         return None
     if int(amount) == 0:
         return value
-    beyond = int(amount) >= t.bits or int(amount) < 0
-    if beyond and instruction.op is not opcodes.SHIFT_RIGHT_ARITHMETIC:
-        return same_everywhere(write, instruction, 0)
+    is_at_least_width = int(amount) >= t.bits or int(amount) < 0
+    if is_at_least_width and instruction.op is not opcodes.SHIFT_RIGHT_ARITHMETIC:
+        return splat_like(write, instruction, 0)
     return None
 
 
-# -- extremes, signs, rounding
+# -- maximum, minimum, sign, rounding
 
 
 @REWRITES.rule(opcodes.MAXIMUM, opcodes.MINIMUM)
-def extreme_with_limit(write: Writer, instruction: Instruction) -> Instruction | None:
-    """max(x, least) -> x; max(x, greatest) -> greatest of integers; min likewise; of predicates or and and."""
+def maximum_or_minimum_of_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
+    """max(p, q) -> p or q; min(p, q) -> p and q of predicates."""
+    if _type(instruction) is not PRED:
+        return None
+    op = opcodes.OR if instruction.op is opcodes.MAXIMUM else opcodes.AND
+    return write.add(op, *instruction.operands, shape=instruction.shape)
+
+
+@REWRITES.rule(opcodes.MAXIMUM, opcodes.MINIMUM)
+def maximum_or_minimum_with_type_limit(write: Writer, instruction: Instruction) -> Instruction | None:
+    """max(x, least) -> x; max(x, greatest) -> greatest of integers; min likewise."""
     t = _type(instruction)
     limits = _limits(t)
-    if t is PRED:
-        op = opcodes.OR if instruction.op is opcodes.MAXIMUM else opcodes.AND
-        return write.add(op, *instruction.operands, shape=instruction.shape)
     if limits is None:
         return None
-    neutral, absorbing = limits if instruction.op is opcodes.MAXIMUM else limits[::-1]
-    for value, other in _sides(instruction):
-        if is_number(splat(other), neutral):
+    identity, absorbing = limits if instruction.op is opcodes.MAXIMUM else limits[::-1]
+    for value, other in _operand_orders(instruction):
+        if is_number(splat(other), identity):
             return value
         if t.is_integral and is_number(splat(other), absorbing):
             return other
@@ -313,8 +344,8 @@ def extreme_with_limit(write: Writer, instruction: Instruction) -> Instruction |
 
 
 @REWRITES.rule(opcodes.ABS)
-def magnitude_of_sign_change(write: Writer, instruction: Instruction) -> Instruction | None:
-    """|-x| -> |x|; ||x|| -> |x| of real numbers."""
+def abs_of_negate_or_abs(write: Writer, instruction: Instruction) -> Instruction | None:
+    """|-x| -> |x|; ||x|| -> |x|."""
     (operand,) = instruction.operands
     if operand.op is opcodes.NEGATE:
         return write.add(opcodes.ABS, operand.operands[0], shape=instruction.shape)
@@ -325,14 +356,14 @@ _ROUNDING = (opcodes.FLOOR, opcodes.CEIL, opcodes.ROUND_NEAREST_AFZ, opcodes.ROU
 
 
 @REWRITES.rule(*_ROUNDING)
-def round_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """floor(ceil(x)) -> ceil(x), and so on: what is rounded is an integer."""
+def round_of_rounded(write: Writer, instruction: Instruction) -> Instruction | None:
+    """floor(ceil(x)) -> ceil(x), likewise for all pairs of rounding operations: a rounded number is an integer."""
     (operand,) = instruction.operands
     return operand if operand.op in _ROUNDING else None
 
 
 @REWRITES.rule(opcodes.CLAMP)
-def clamp_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+def clamp_of_clamp(write: Writer, instruction: Instruction) -> Instruction | None:
     """clamp(l, clamp(l, x, h), h) -> clamp(l, x, h)."""
     low, operand, high = instruction.operands
     if operand.op is opcodes.CLAMP and operand.operands[0] is low and operand.operands[2] is high:
@@ -340,7 +371,7 @@ def clamp_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     return None
 
 
-# -- comparison and choice
+# -- comparison and select
 
 _OPPOSITE = {
     ComparisonDirection.EQ: ComparisonDirection.NE,
@@ -354,26 +385,26 @@ _REFLEXIVE = (ComparisonDirection.EQ, ComparisonDirection.LE, ComparisonDirectio
 
 
 def _is_totally_ordered(compare: Instruction) -> bool:
-    """Whether every two values compare: not so for floats by IEEE's order, where NaN is no one's equal."""
+    """Returns whether a comparison orders all values; IEEE comparisons of floats do not order NaN."""
     t = compare.operands[0].shape.element_type
     return t.is_integral or t is PRED or compare.attributes.type is ComparisonType.TOTALORDER
 
 
 @REWRITES.rule(opcodes.COMPARE)
 def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x = x, x <= x, x >= x -> true, x != x, x < x, x > x -> false; of floats < and > only, unless NaN is ordered."""
+    """x == x, x <= x, x >= x -> true; x != x, x < x, x > x -> false; of floats only x < x and x > x, because of NaN."""
     lhs, rhs = instruction.operands
     if lhs is not rhs:
         return None
     if _is_totally_ordered(instruction):
-        return same_everywhere(write, instruction, instruction.direction in _REFLEXIVE)
+        return splat_like(write, instruction, instruction.direction in _REFLEXIVE)
     strict = instruction.direction in (ComparisonDirection.LT, ComparisonDirection.GT)
-    return same_everywhere(write, instruction, False) if strict else None
+    return splat_like(write, instruction, False) if strict else None
 
 
 @REWRITES.rule(opcodes.COMPARE)
-def compare_with_limit(write: Writer, instruction: Instruction) -> Instruction | None:
-    """x < least, x > greatest -> false, x >= least, x <= greatest -> true of integers."""
+def compare_with_type_limit(write: Writer, instruction: Instruction) -> Instruction | None:
+    """x < least and x > greatest -> false, x >= least and x <= greatest -> true of integers."""
     lhs, rhs = instruction.operands
     t = lhs.shape.element_type
     limits = _limits(t) if t.is_integral else None
@@ -383,19 +414,19 @@ def compare_with_limit(write: Writer, instruction: Instruction) -> Instruction |
     below, above = (ComparisonDirection.LT, ComparisonDirection.GE), (ComparisonDirection.GT, ComparisonDirection.LE)
     for limit, (never, always) in zip(limits, (below, above), strict=True):
         if int(value) == limit and instruction.direction in (never, always):
-            return same_everywhere(write, instruction, instruction.direction is always)
+            return splat_like(write, instruction, instruction.direction is always)
     return None
 
 
 @REWRITES.rule(opcodes.COMPARE)
-def compare_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
-    """p = true, p != false -> p; p = false, p != true -> not p."""
+def compare_predicate_with_constant(write: Writer, instruction: Instruction) -> Instruction | None:
+    """p == true and p != false -> p; p == false and p != true -> not p."""
     equal = instruction.direction is ComparisonDirection.EQ
     if instruction.operands[0].shape.element_type is not PRED or not (
         equal or instruction.direction is ComparisonDirection.NE
     ):
         return None
-    for value, other in _sides(instruction):
+    for value, other in _operand_orders(instruction):
         known = splat(other)
         if known is not None:
             return value if bool(known) == equal else write.add(opcodes.NOT, value, shape=instruction.shape)
@@ -403,17 +434,22 @@ def compare_predicates(write: Writer, instruction: Instruction) -> Instruction |
 
 
 @REWRITES.rule(opcodes.SELECT)
-def select_known(write: Writer, instruction: Instruction) -> Instruction | None:
-    """select(true, a, b), select(p, a, a) -> a; select(false, a, b) -> b; predicates known element by element stay."""
+def select_of_equal_values(write: Writer, instruction: Instruction) -> Instruction | None:
+    """select(p, a, a) -> a."""
+    _, on_true, on_false = instruction.operands
+    return on_true if on_true is on_false else None
+
+
+@REWRITES.rule(opcodes.SELECT)
+def select_by_constant(write: Writer, instruction: Instruction) -> Instruction | None:
+    """select(true, a, b) -> a; select(false, a, b) -> b. A constant predicate with different elements stays."""
     predicate, on_true, on_false = instruction.operands
-    if on_true is on_false:
-        return on_true
     known = splat(predicate)
     return None if known is None else (on_true if bool(known) else on_false)
 
 
 @REWRITES.rule(opcodes.SELECT)
-def select_by_inverse(write: Writer, instruction: Instruction) -> Instruction | None:
+def select_by_not(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(not p, a, b) -> select(p, b, a)."""
     predicate, on_true, on_false = instruction.operands
     if predicate.op is not opcodes.NOT:
@@ -422,7 +458,7 @@ def select_by_inverse(write: Writer, instruction: Instruction) -> Instruction | 
 
 
 @REWRITES.rule(opcodes.SELECT)
-def select_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
+def select_of_constant_predicates(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(p, true, false) -> p; select(p, false, true) -> not p."""
     predicate, on_true, on_false = instruction.operands
     if _type(instruction) is not PRED or predicate.shape.dimensions != instruction.shape.dimensions:
@@ -436,7 +472,7 @@ def select_predicates(write: Writer, instruction: Instruction) -> Instruction | 
 
 
 @REWRITES.rule(opcodes.SELECT)
-def select_twice(write: Writer, instruction: Instruction) -> Instruction | None:
+def select_of_select(write: Writer, instruction: Instruction) -> Instruction | None:
     """select(p, select(p, a, b), c) -> select(p, a, c); select(p, a, select(p, b, c)) -> select(p, a, c)."""
     predicate, on_true, on_false = instruction.operands
     inner_true, inner_false = (v.op is opcodes.SELECT and v.operands[0] is predicate for v in (on_true, on_false))
@@ -450,8 +486,8 @@ def select_twice(write: Writer, instruction: Instruction) -> Instruction | None:
 
 
 @REWRITES.rule(opcodes.REAL, opcodes.IMAG)
-def part_of_complex(write: Writer, instruction: Instruction) -> Instruction | None:
-    """real(complex(a, b)) -> a, imag(complex(a, b)) -> b; the real part of a real number is itself."""
+def real_or_imag_of_complex_or_real(write: Writer, instruction: Instruction) -> Instruction | None:
+    """real(complex(a, b)) -> a, imag(complex(a, b)) -> b; real(x) -> x of a real x."""
     (operand,) = instruction.operands
     if operand.op is opcodes.COMPLEX:
         return operand.operands[0 if instruction.op is opcodes.REAL else 1]
@@ -459,7 +495,7 @@ def part_of_complex(write: Writer, instruction: Instruction) -> Instruction | No
 
 
 @REWRITES.rule(opcodes.COMPLEX)
-def complex_of_parts(write: Writer, instruction: Instruction) -> Instruction | None:
+def complex_of_real_and_imag(write: Writer, instruction: Instruction) -> Instruction | None:
     """complex(real(x), imag(x)) -> x."""
     lhs, rhs = instruction.operands
     if lhs.op is not opcodes.REAL or rhs.op is not opcodes.IMAG or lhs.operands[0] is not rhs.operands[0]:

@@ -1,6 +1,6 @@
-"""Rewrites of any operation whose result has no elements, and of elementwise operations on repeated values.
+"""Rewrites of all operations: results without elements, and elementwise operations on broadcasts.
 
-Must not know: what the operations compute.
+Does not depend on what the operations compute.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule()
-def nothing_at_all(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A result without elements -> a broadcast into the same shape."""
+def result_without_elements(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A result without elements -> a broadcast of a scalar to the same shape."""
     shape = instruction.shape
     if not shape.is_array or shape.size or instruction.op.family not in SPECULATABLE_FAMILIES:
         return None
@@ -28,7 +28,7 @@ def nothing_at_all(write: Writer, instruction: Instruction) -> Instruction | Non
 
 @REWRITES.rule()
 def elementwise_of_broadcasts(write: Writer, instruction: Instruction) -> Instruction | None:
-    """f(broadcast(a), broadcast(b)) -> broadcast(f(a, b)), where all repeat the same dimensions of the same sizes."""
+    """f(broadcast(a), broadcast(b)) -> broadcast(f(a, b)), if all operands broadcast along the same dimensions."""
     if not instruction.op.elementwise or not instruction.operands or not instruction.shape.rank:
         return None
     first = instruction.operands[0]

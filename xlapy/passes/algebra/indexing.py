@@ -1,6 +1,6 @@
-"""Rewrites of gathers and scatters whose positions are known, or that touch nothing.
+"""Rewrites of gathers with constant indices, and of gathers and scatters without elements.
 
-Must not know: what a scatter combines.
+Does not depend on the computation of a scatter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule(opcodes.GATHER)
-def gather_one_slice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """One known index vector -> a slice at its clamped position, reshaped."""
+def gather_at_one_constant_index(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A gather with one constant index vector -> a reshaped slice at its clamped indices."""
     operand, indices = instruction.operands
     attributes = instruction.attributes
     if attributes.operand_batching_dims or not instruction.shape.size:
@@ -25,15 +25,15 @@ def gather_one_slice(write: Writer, instruction: Instruction) -> Instruction | N
         return None
     starts = [0] * operand.shape.rank
     for component, dimension in zip(vector.reshape(-1), attributes.start_index_map, strict=True):
-        room = operand.shape.dimensions[dimension] - attributes.slice_sizes[dimension]
-        starts[dimension] = min(max(int(component), 0), room)
+        last_start = operand.shape.dimensions[dimension] - attributes.slice_sizes[dimension]
+        starts[dimension] = min(max(int(component), 0), last_start)
     limits = [start + size for start, size in zip(starts, attributes.slice_sizes, strict=True)]
     return write.reshape(write.slice(operand, starts, limits), instruction.shape)
 
 
 @REWRITES.rule(opcodes.GATHER)
-def gather_of_repeated(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A gather from elements that are all one scalar -> the scalar repeated, wherever it reads."""
+def gather_of_broadcast_scalar(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A gather from a broadcast scalar -> a broadcast of the scalar, whatever the indices."""
     source = instruction.operands[0]
     if source.op is not opcodes.BROADCAST or source.operands[0].shape.rank or not source.shape.size:
         return None
@@ -41,8 +41,8 @@ def gather_of_repeated(write: Writer, instruction: Instruction) -> Instruction |
 
 
 @REWRITES.rule(opcodes.SCATTER)
-def scatter_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """No updates -> the operands."""
+def scatter_without_updates(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A scatter without updates -> its operands."""
     count = len(instruction.operands) // 2
     if prod(instruction.operands[count + 1].shape.dimensions):
         return None
@@ -51,7 +51,7 @@ def scatter_nothing(write: Writer, instruction: Instruction) -> Instruction | No
 
 
 @REWRITES.rule(opcodes.SELECT_AND_SCATTER)
-def select_and_scatter_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """No source values -> the initial value everywhere."""
+def select_and_scatter_without_source(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A select-and-scatter without source elements -> the initial value everywhere."""
     _, source, init = instruction.operands
     return None if source.shape.size else write.broadcast(init, instruction.shape)

@@ -1,6 +1,6 @@
-"""Rewrites of operations that move elements.
+"""Rewrites of data movement: reshape, transpose, slice, pad, concatenate and the like.
 
-Must not know: what is computed with the elements; what broadcasts become under movement (`movement_of_broadcasts`).
+Rewrites of data movement applied to broadcasts are in `movement_of_broadcasts.py`.
 """
 
 from __future__ import annotations
@@ -13,37 +13,44 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
 from xlapy.opcodes.movement import DimensionsAttributes, PadAttributes, ShuffleMode
-from xlapy.passes.algebra.core import REWRITES, has_one_user, scalar_integer, splat_source
+from xlapy.passes.algebra.core import REWRITES, broadcast_scalar_of, has_one_user, scalar_integer
 from xlapy.passes.rewrite import Writer
 
 # -- reshape, transpose, reverse, copy, bitcast
 
 
 @REWRITES.rule(opcodes.RESHAPE)
-def reshape_to_itself(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A reshape to the same dimensions -> its operand; of a reshape -> one reshape."""
+def reshape_to_same_dimensions(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A reshape to the same dimensions -> its operand."""
     (operand,) = instruction.operands
-    if operand.shape.dimensions == instruction.shape.dimensions:
-        return operand
-    if operand.op is opcodes.RESHAPE:
-        return write.reshape(operand.operands[0], instruction.shape)
-    return None
+    return operand if operand.shape.dimensions == instruction.shape.dimensions else None
+
+
+@REWRITES.rule(opcodes.RESHAPE)
+def reshape_of_reshape(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A reshape of a reshape -> one reshape."""
+    (operand,) = instruction.operands
+    return write.reshape(operand.operands[0], instruction.shape) if operand.op is opcodes.RESHAPE else None
 
 
 @REWRITES.rule(opcodes.TRANSPOSE)
-def transpose_in_place(write: Writer, instruction: Instruction) -> Instruction | None:
-    """The identity -> its operand; a transpose that moves dimensions of size 1 only -> a reshape."""
-    (operand,) = instruction.operands
+def transpose_by_identity(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A transpose that leaves all dimensions in place -> its operand."""
     permutation = instruction.dimensions
-    if list(permutation) == sorted(permutation):
-        return operand
-    moved = [d for d in permutation if operand.shape.dimensions[d] != 1]
+    return instruction.operands[0] if list(permutation) == sorted(permutation) else None
+
+
+@REWRITES.rule(opcodes.TRANSPOSE)
+def transpose_of_unit_dimensions(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A transpose that moves dimensions of size 1 only -> a reshape."""
+    (operand,) = instruction.operands
+    moved = [d for d in instruction.dimensions if operand.shape.dimensions[d] != 1]
     return write.reshape(operand, instruction.shape) if moved == sorted(moved) else None
 
 
 @REWRITES.rule(opcodes.TRANSPOSE)
-def transpose_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A transpose of a transpose -> one."""
+def transpose_of_transpose(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A transpose of a transpose -> one transpose."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.TRANSPOSE:
         return None
@@ -52,8 +59,8 @@ def transpose_twice(write: Writer, instruction: Instruction) -> Instruction | No
 
 
 @REWRITES.rule(opcodes.REVERSE)
-def reverse_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Dimensions of one element or none are not reversed; reversed twice they stand as they were."""
+def reverse_of_reverse_or_unit_dimensions(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A reverse of a reverse -> at most one reverse; dimensions of at most one element need not be reversed."""
     (operand,) = instruction.operands
     source, dimensions = operand, set(instruction.dimensions)
     if operand.op is opcodes.REVERSE:
@@ -70,36 +77,51 @@ def reverse_nothing(write: Writer, instruction: Instruction) -> Instruction | No
 
 
 @REWRITES.rule(opcodes.COPY)
-def copy_of_the_same(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A copy in the layout of its operand -> its operand; a copy of a copy -> one."""
+def copy_in_same_layout(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A copy in the layout of its operand -> its operand."""
     (operand,) = instruction.operands
-    if operand.shape == instruction.shape:
-        return operand
-    if operand.op is opcodes.COPY:
-        return write.add(opcodes.COPY, operand.operands[0], shape=instruction.shape)
-    return None
+    return operand if operand.shape == instruction.shape else None
+
+
+@REWRITES.rule(opcodes.COPY)
+def copy_of_copy(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A copy of a copy -> one copy."""
+    (operand,) = instruction.operands
+    if operand.op is not opcodes.COPY:
+        return None
+    return write.add(opcodes.COPY, operand.operands[0], shape=instruction.shape)
 
 
 @REWRITES.rule(opcodes.BITCAST)
-def bitcast_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A bitcast to the same shape and layout -> its operand; of a bitcast -> one."""
+def bitcast_to_same_shape(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A bitcast to the same shape and layout -> its operand."""
     (operand,) = instruction.operands
-    if operand.shape == instruction.shape:
-        return operand
-    if operand.op is opcodes.BITCAST:
-        return write.add(opcodes.BITCAST, operand.operands[0], shape=instruction.shape)
-    return None
+    return operand if operand.shape == instruction.shape else None
+
+
+@REWRITES.rule(opcodes.BITCAST)
+def bitcast_of_bitcast(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A bitcast of a bitcast -> one bitcast."""
+    (operand,) = instruction.operands
+    if operand.op is not opcodes.BITCAST:
+        return None
+    return write.add(opcodes.BITCAST, operand.operands[0], shape=instruction.shape)
 
 
 # -- slice
 
 
 @REWRITES.rule(opcodes.SLICE)
-def slice_of_everything(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A slice that takes all -> its operand; of a slice -> one."""
+def slice_of_all_elements(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A slice that takes all elements -> its operand."""
     (operand,) = instruction.operands
-    if operand.shape.dimensions == instruction.shape.dimensions:
-        return operand
+    return operand if operand.shape.dimensions == instruction.shape.dimensions else None
+
+
+@REWRITES.rule(opcodes.SLICE)
+def slice_of_slice(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A slice of a slice -> one slice."""
+    (operand,) = instruction.operands
     if operand.op is not opcodes.SLICE:
         return None
     outer, inner = instruction.ranges, operand.ranges
@@ -113,8 +135,8 @@ def slice_of_everything(write: Writer, instruction: Instruction) -> Instruction 
     return write.slice(operand.operands[0], starts, limits, strides, shape=instruction.shape)
 
 
-def _moved(ranges: SliceRanges, dimension: int, by: int) -> tuple[list[int], list[int]]:
-    """Starts and limits with those of one dimension moved."""
+def _shifted(ranges: SliceRanges, dimension: int, by: int) -> tuple[list[int], list[int]]:
+    """Returns starts and limits with those of one dimension shifted by an offset."""
     starts, limits = list(ranges.starts), list(ranges.limits)
     starts[dimension] += by
     limits[dimension] += by
@@ -122,8 +144,8 @@ def _moved(ranges: SliceRanges, dimension: int, by: int) -> tuple[list[int], lis
 
 
 @REWRITES.rule(opcodes.SLICE)
-def slice_of_concatenation(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A slice that lies in one operand of a concatenation -> a slice of that operand."""
+def slice_of_concatenate(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A slice of elements of one operand of a concatenate -> a slice of that operand."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.CONCATENATE or not instruction.shape.size:
         return None
@@ -131,15 +153,15 @@ def slice_of_concatenation(write: Writer, instruction: Instruction) -> Instructi
     for part in operand.operands:
         size = part.shape.dimensions[dimension]
         if offset <= ranges.starts[dimension] and ranges.limits[dimension] <= offset + size:
-            starts, limits = _moved(ranges, dimension, -offset)
+            starts, limits = _shifted(ranges, dimension, -offset)
             return write.slice(part, starts, limits, ranges.strides, shape=instruction.shape)
         offset += size
     return None
 
 
 @REWRITES.rule(opcodes.SLICE)
-def slice_of_padding(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A slice that misses all padding -> a slice of what was padded; one of padding alone -> the padding value."""
+def slice_of_pad(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A slice of a pad without padding elements -> a slice of its operand; of padding only -> the padding value."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.PAD or not instruction.shape.size:
         return None
@@ -164,17 +186,31 @@ def slice_of_padding(write: Writer, instruction: Instruction) -> Instruction | N
 
 
 @REWRITES.rule(opcodes.PAD)
-def pad_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """No padding -> the operand; padding of nothing -> the padding value; edges that only crop -> a slice."""
+def pad_of_empty_operand(write: Writer, instruction: Instruction) -> Instruction | None:
+    """Padding of an operand without elements -> the padding value everywhere."""
     operand, value = instruction.operands
+    return None if operand.shape.size else write.broadcast(value, instruction.shape)
+
+
+@REWRITES.rule(opcodes.PAD)
+def pad_by_zero(write: Writer, instruction: Instruction) -> Instruction | None:
+    """No padding at all -> the operand."""
     config = instruction.padding.dimensions
-    if not operand.shape.size:
-        return write.broadcast(value, instruction.shape)
-    if any(each.interior and size > 1 for each, size in zip(config, operand.shape.dimensions, strict=True)):
-        return None
-    if not any(each.low or each.high for each in config):
-        return operand
-    if any(each.low > 0 or each.high > 0 for each in config):
+    has_edges = any(each.low or each.high for each in config)
+    return None if has_edges or _has_interior_padding(instruction) else instruction.operands[0]
+
+
+def _has_interior_padding(pad: Instruction) -> bool:
+    pairs = zip(pad.padding.dimensions, pad.operands[0].shape.dimensions, strict=True)
+    return any(each.interior and size > 1 for each, size in pairs)
+
+
+@REWRITES.rule(opcodes.PAD)
+def pad_by_negative_edges(write: Writer, instruction: Instruction) -> Instruction | None:
+    """Padding that only crops -> a slice."""
+    operand = instruction.operands[0]
+    config = instruction.padding.dimensions
+    if _has_interior_padding(instruction) or any(each.low > 0 or each.high > 0 for each in config):
         return None
     limits = [size + each.high for size, each in zip(operand.shape.dimensions, config, strict=True)]
     starts = [-each.low for each in config]
@@ -184,8 +220,8 @@ def pad_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
 
 
 @REWRITES.rule(opcodes.PAD)
-def pad_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Edges around edges of the same value -> edges."""
+def pad_of_pad(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A pad of a pad with the same value -> one pad, unless either has interior or negative padding."""
     operand, value = instruction.operands
     if operand.op is not opcodes.PAD or operand.operands[1] is not value or not has_one_user(operand):
         return None
@@ -201,8 +237,8 @@ def pad_twice(write: Writer, instruction: Instruction) -> Instruction | None:
 
 
 @REWRITES.rule(opcodes.CONCATENATE)
-def concatenate_little(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Operands without elements go; a single operand is the result."""
+def concatenate_without_empty_operands(write: Writer, instruction: Instruction) -> Instruction | None:
+    """Removes operands without elements; a concatenate of a single operand -> the operand."""
     operands, dimension = instruction.operands, instruction.dimension
     kept = [operand for operand in operands if operand.shape.dimensions[dimension]]
     if not kept:
@@ -219,8 +255,8 @@ def _concatenation(write: Writer, instruction: Instruction, operands: Sequence[I
 
 
 @REWRITES.rule(opcodes.CONCATENATE)
-def concatenate_concatenations(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Concatenations of the same dimension that nobody else uses are taken apart."""
+def concatenate_of_concatenates(write: Writer, instruction: Instruction) -> Instruction | None:
+    """concatenate(concatenate(a, b), c) -> concatenate(a, b, c), if the inner one has a single user."""
     operands: list[Instruction] = []
     for operand in instruction.operands:
         same = operand.op is opcodes.CONCATENATE and operand.attributes == instruction.attributes
@@ -229,8 +265,8 @@ def concatenate_concatenations(write: Writer, instruction: Instruction) -> Instr
 
 
 @REWRITES.rule(opcodes.CONCATENATE)
-def concatenate_neighbours(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Slices that follow each other in one array -> one slice."""
+def concatenate_of_adjacent_slices(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A concatenate of adjacent slices of one array -> one slice."""
     dimension = instruction.dimension
     operands: list[Instruction] = [instruction.operands[0]]
     for operand in instruction.operands[1:]:
@@ -257,39 +293,44 @@ def _joined_slice(write: Writer, first: Instruction, second: Instruction, dimens
 
 
 @REWRITES.rule(opcodes.CONCATENATE)
-def concatenate_repeated(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Operands that all repeat one scalar -> the scalar repeated."""
-    source = splat_source(instruction.operands[0])
-    if source is None or any(splat_source(operand) is not source for operand in instruction.operands):
+def concatenate_of_equal_broadcasts(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A concatenate of broadcasts of one scalar -> one broadcast."""
+    source = broadcast_scalar_of(instruction.operands[0])
+    if source is None or any(broadcast_scalar_of(operand) is not source for operand in instruction.operands):
         return None
     return write.broadcast(source, instruction.shape)
 
 
-# -- positions known when the program is compiled
+# -- indices known at compile time
 
 
-def known_starts(indices: Sequence[Instruction], room: Sequence[int]) -> list[int] | None:
-    """Constant start indices, each clamped to [0, room]; where there is no room a start needs not be known."""
-    if len(indices) != len(room):
+def known_starts(indices: Sequence[Instruction], last_starts: Sequence[int]) -> list[int] | None:
+    """Returns constant start indices, clamped to [0, last start]; None if one matters and is unknown."""
+    if len(indices) != len(last_starts):
         return None
     starts: list[int] = []
-    for index, most in zip(indices, room, strict=True):
-        value = 0 if most == 0 else scalar_integer(index)
+    for index, last_start in zip(indices, last_starts, strict=True):
+        value = 0 if last_start == 0 else scalar_integer(index)
         if value is None or index.shape.rank:
             return None
-        starts.append(min(max(value, 0), most))
+        starts.append(min(max(value, 0), last_start))
     return starts
 
 
 @REWRITES.rule(opcodes.DYNAMIC_SLICE)
-def dynamic_slice_at_known_place(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Constant start indices -> a slice; all of the operand -> the operand."""
+def dynamic_slice_of_all_elements(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A dynamic slice that takes all elements -> its operand."""
+    operand = instruction.operands[0]
+    return operand if operand.shape.dimensions == instruction.shape.dimensions else None
+
+
+@REWRITES.rule(opcodes.DYNAMIC_SLICE)
+def dynamic_slice_at_constant_indices(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A dynamic slice at constant start indices -> a slice."""
     operand, *indices = instruction.operands
     sizes = instruction.dynamic_slice_sizes
-    if operand.shape.dimensions == instruction.shape.dimensions:
-        return operand
-    room = [whole - size for whole, size in zip(operand.shape.dimensions, sizes, strict=True)]
-    starts = known_starts(indices, room)
+    last_starts = [whole - size for whole, size in zip(operand.shape.dimensions, sizes, strict=True)]
+    starts = known_starts(indices, last_starts)
     if starts is None:
         return None
     limits = [start + size for start, size in zip(starts, sizes, strict=True)]
@@ -297,19 +338,28 @@ def dynamic_slice_at_known_place(write: Writer, instruction: Instruction) -> Ins
 
 
 @REWRITES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
-def dynamic_update_of_everything(write: Writer, instruction: Instruction) -> Instruction | None:
-    """An update of the whole operand -> the update; of nothing -> the operand; with what stood there -> the operand."""
+def dynamic_update_slice_of_all_elements(write: Writer, instruction: Instruction) -> Instruction | None:
+    """An update of all elements -> the update."""
+    operand, update = instruction.operands[:2]
+    return update if update.shape.dimensions == operand.shape.dimensions else None
+
+
+@REWRITES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+def dynamic_update_slice_without_elements(write: Writer, instruction: Instruction) -> Instruction | None:
+    """An update without elements -> the operand."""
+    operand, update = instruction.operands[:2]
+    return None if update.shape.size else operand
+
+
+@REWRITES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+def dynamic_update_slice_with_old_contents(write: Writer, instruction: Instruction) -> Instruction | None:
+    """An update with the slice of the operand at the same indices -> the operand."""
     operand, update, *indices = instruction.operands
-    if update.shape.dimensions == operand.shape.dimensions:
-        return update
-    if not update.shape.size:
-        return operand
-    put_back = update.op is opcodes.DYNAMIC_SLICE and update.operands == (operand, *indices)
-    return operand if put_back else None
+    return operand if update.op is opcodes.DYNAMIC_SLICE and update.operands == (operand, *indices) else None
 
 
 @REWRITES.rule(opcodes.GET_DIMENSION_SIZE)
-def known_dimension_size(write: Writer, instruction: Instruction) -> Instruction | None:
+def get_dimension_size_of_static(write: Writer, instruction: Instruction) -> Instruction | None:
     """The size of a static dimension -> a constant."""
     size = instruction.operands[0].shape.dimensions[instruction.dimension]
     return same_scalar(write, size, instruction.shape)
@@ -320,8 +370,8 @@ def same_scalar(write: Writer, value: int, shape: Shape) -> Instruction:
 
 
 @REWRITES.rule(opcodes.SHUFFLE)
-def shuffle_nothing(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A rotation of no dimension, or by multiples of their sizes -> the operand."""
+def shuffle_by_zero_rotation(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A rotation of each dimension by a multiple of its size -> the operand."""
     (operand,) = instruction.operands
     if instruction.mode is not ShuffleMode.ROTATE:
         return None

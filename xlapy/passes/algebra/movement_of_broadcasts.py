@@ -1,7 +1,4 @@
-"""Rewrites of broadcasts, and of movement of repeated elements.
-
-Must not know: what is computed with the elements.
-"""
+"""Rewrites of broadcasts and iotas, and of data movement applied to them."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule(opcodes.BROADCAST)
-def broadcast_of_the_same(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A broadcast that repeats nothing -> its operand, a transpose, or a reshape."""
+def broadcast_without_repetition(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A broadcast that repeats no element -> its operand, a transpose, or a reshape."""
     (operand,) = instruction.operands
     dimensions = instruction.dimensions
     if operand.shape.size != instruction.shape.size or not instruction.shape.size:
@@ -28,8 +25,8 @@ def broadcast_of_the_same(write: Writer, instruction: Instruction) -> Instructio
 
 
 @REWRITES.rule(opcodes.BROADCAST)
-def broadcast_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A broadcast of a broadcast -> one; of a transpose -> a broadcast in another order."""
+def broadcast_of_broadcast_or_transpose(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A broadcast of a broadcast -> one broadcast; of a transpose -> a broadcast with permuted dimensions."""
     (operand,) = instruction.operands
     if operand.op is opcodes.BROADCAST:
         dimensions = [instruction.dimensions[d] for d in operand.dimensions]
@@ -43,7 +40,7 @@ def broadcast_twice(write: Writer, instruction: Instruction) -> Instruction | No
 
 @REWRITES.rule(opcodes.BROADCAST)
 def broadcast_of_inserted_dimensions(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A broadcast of a reshape that only inserted dimensions of size 1 -> a broadcast of what was reshaped."""
+    """A broadcast of a reshape that only inserted dimensions of size 1 -> a broadcast of the reshape's operand."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.RESHAPE or operand.operands[0].shape.rank >= operand.shape.rank:
         return None
@@ -65,8 +62,8 @@ def transpose_of_broadcast(write: Writer, instruction: Instruction) -> Instructi
 
 
 @REWRITES.rule(opcodes.RESHAPE)
-def reshape_of_broadcast(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A reshape of a repeated scalar -> the scalar repeated."""
+def reshape_of_broadcast_scalar(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A reshape of a broadcast scalar -> a broadcast of the scalar."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.BROADCAST or operand.operands[0].shape.rank:
         return None
@@ -75,7 +72,7 @@ def reshape_of_broadcast(write: Writer, instruction: Instruction) -> Instruction
 
 @REWRITES.rule(opcodes.REVERSE)
 def reverse_of_broadcast(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Reversing dimensions along which all elements are equal changes nothing."""
+    """A reverse of dimensions along which a broadcast repeats its operand -> the broadcast."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.BROADCAST or set(operand.dimensions) & set(instruction.dimensions):
         return None
@@ -84,8 +81,7 @@ def reverse_of_broadcast(write: Writer, instruction: Instruction) -> Instruction
 
 @REWRITES.rule(opcodes.SLICE, opcodes.DYNAMIC_SLICE)
 def slice_of_broadcast(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A slice of repeated elements -> fewer of them, wherever it lies; along dimensions that it takes whole they may
-    differ."""
+    """A slice of a broadcast -> a smaller broadcast, if the slice takes all elements of the operand's dimensions."""
     operand = instruction.operands[0]
     if operand.op is not opcodes.BROADCAST:
         return None
@@ -95,8 +91,8 @@ def slice_of_broadcast(write: Writer, instruction: Instruction) -> Instruction |
 
 
 @REWRITES.rule(opcodes.PAD)
-def pad_of_padding(write: Writer, instruction: Instruction) -> Instruction | None:
-    """The padding value around itself -> the value repeated."""
+def pad_of_broadcast_padding_value(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A broadcast of the padding value, padded -> a larger broadcast of the value."""
     operand, value = instruction.operands
     if operand.op is not opcodes.BROADCAST or operand.operands[0] is not value:
         return None
@@ -105,7 +101,7 @@ def pad_of_padding(write: Writer, instruction: Instruction) -> Instruction | Non
 
 @REWRITES.rule(opcodes.SLICE)
 def slice_of_iota(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A slice from the start of the counted dimension -> a smaller iota."""
+    """A slice that takes the first elements of the iota dimension -> a smaller iota."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.IOTA or not instruction.shape.size:
         return None
@@ -118,7 +114,7 @@ def slice_of_iota(write: Writer, instruction: Instruction) -> Instruction | None
 
 @REWRITES.rule(opcodes.TRANSPOSE)
 def transpose_of_iota(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A transpose of an iota -> an iota of the dimension that the counted one became."""
+    """A transpose of an iota -> an iota along the permuted dimension."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.IOTA:
         return None
@@ -127,7 +123,7 @@ def transpose_of_iota(write: Writer, instruction: Instruction) -> Instruction | 
 
 
 @REWRITES.rule(opcodes.IOTA)
-def iota_of_one(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Counting up to one -> zeros."""
-    counted = instruction.shape.dimensions[instruction.iota_dimension]
-    return write.filled(0, instruction.shape) if counted <= 1 else None
+def iota_of_unit_dimension(write: Writer, instruction: Instruction) -> Instruction | None:
+    """An iota along a dimension of at most one element -> zeros."""
+    size = instruction.shape.dimensions[instruction.iota_dimension]
+    return write.filled(0, instruction.shape) if size <= 1 else None

@@ -1,7 +1,4 @@
-"""Rewrites of reductions.
-
-Must not know: sums of floats in another order, which would round differently.
-"""
+"""Rewrites of reductions. None reorders a floating-point sum, because that would round differently."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule(opcodes.REDUCE)
-def reduce_at_most_one(write: Writer, instruction: Instruction) -> Instruction | None:
-    """One element -> the element, as a reshape; none -> the initial value, which enters nowhere else."""
+def reduce_of_at_most_one_element(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A reduce of one element for each result -> a reshape of the operand; of no element -> the initial value."""
     count = len(instruction.operands) // 2
     operands, inits = instruction.operands[:count], instruction.operands[count:]
     sizes = operands[0].shape.dimensions
@@ -32,15 +29,15 @@ def reduce_at_most_one(write: Writer, instruction: Instruction) -> Instruction |
 
 
 @REWRITES.rule(opcodes.REDUCE)
-def reduce_twice(write: Writer, instruction: Instruction) -> Instruction | None:
-    """max(max(x)) over one and then other dimensions -> max(x) over all; likewise min, and, or, sums of integers."""
+def reduce_of_reduce(write: Writer, instruction: Instruction) -> Instruction | None:
+    """max(max(x)) -> max(x) over the dimensions of both; likewise min, and, or, and sums of integers."""
     if len(instruction.operands) != 2:
         return None
     inner, init = instruction.operands
     if inner.op is not opcodes.REDUCE or len(inner.operands) != 2 or not has_one_user(inner):
         return None
     op = monoid(instruction.to_apply)
-    if op is None or op is not monoid(inner.to_apply) or not _merges(op, init, inner.operands[1]):
+    if op is None or op is not monoid(inner.to_apply) or not _can_merge(op, init, inner.operands[1]):
         return None
     kept = [d for d in range(inner.operands[0].shape.rank) if d not in inner.dimensions]
     if not inner.operands[0].shape.size:
@@ -57,8 +54,8 @@ def reduce_twice(write: Writer, instruction: Instruction) -> Instruction | None:
     )
 
 
-def _merges(op: object, outer: Instruction, inner: Instruction) -> bool:
-    """Whether the order of the steps and a second initial value change nothing."""
+def _can_merge(op: object, outer: Instruction, inner: Instruction) -> bool:
+    """Returns whether one reduction with the outer initial value gives the same as two."""
     if op in IDEMPOTENT_OPS:
         return outer is inner
     return op is opcodes.ADD and outer.shape.element_type.is_integral and is_number(splat(inner), 0)

@@ -1,4 +1,4 @@
-"""Rewrites of sorts. Must not know: comparators."""
+"""Rewrites of sorts. Does not depend on comparators."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule(opcodes.SORT)
-def sort_at_most_one(write: Writer, instruction: Instruction) -> Instruction | None:
-    """A dimension of one element or none is in order already."""
+def sort_of_at_most_one_element(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A sort along a dimension of at most one element -> its operands."""
     operands = instruction.operands
     if operands[0].shape.dimensions[instruction.dimension] > 1:
         return None

@@ -1,7 +1,4 @@
-"""Rewrites of tuples that are made and taken apart again.
-
-Must not know: what is in the tuples.
-"""
+"""Rewrites of tuples and get-tuple-elements that undo each other."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from xlapy.passes.rewrite import Writer
 
 
 @REWRITES.rule(opcodes.GET_TUPLE_ELEMENT)
-def element_of_tuple(write: Writer, instruction: Instruction) -> Instruction | None:
-    """Element i of tuple(a, b, ...) -> the operand i."""
+def get_element_of_tuple(write: Writer, instruction: Instruction) -> Instruction | None:
+    """Element i of tuple(a, b, ...) -> operand i."""
     (operand,) = instruction.operands
     return operand.operands[instruction.index] if operand.op is opcodes.TUPLE else None
 
 
 @REWRITES.rule(opcodes.GET_TUPLE_ELEMENT)
-def element_of_constant(write: Writer, instruction: Instruction) -> Instruction | None:
+def get_element_of_constant(write: Writer, instruction: Instruction) -> Instruction | None:
     """Element i of a constant tuple -> a constant."""
     (operand,) = instruction.operands
     if operand.op is not opcodes.CONSTANT:
@@ -28,8 +25,8 @@ def element_of_constant(write: Writer, instruction: Instruction) -> Instruction 
 
 
 @REWRITES.rule(opcodes.TUPLE)
-def tuple_of_elements(write: Writer, instruction: Instruction) -> Instruction | None:
-    """tuple(element 0 of x, element 1 of x, ...) of all elements of x -> x."""
+def tuple_of_all_elements(write: Writer, instruction: Instruction) -> Instruction | None:
+    """tuple(x[0], x[1], ...) of all elements of x, in order -> x."""
     operands = instruction.operands
     if not operands or operands[0].op is not opcodes.GET_TUPLE_ELEMENT:
         return None
